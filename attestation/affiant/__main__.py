@@ -1,0 +1,95 @@
+"""The command line's entry: ``affiant COMMAND``. Each component brings its own commands.
+
+Nothing is imported before it is asked for: ``affiant verify`` needs the base install alone and starts fast;
+a command whose extra is not installed says which one to install.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Final, NamedTuple
+
+import click
+
+from affiant.command_line import Group
+
+__all__ = ["cli", "main"]
+
+
+class _Entry(NamedTuple):
+    module: str
+    attribute: str
+    extra: str | None
+    summary: str
+
+
+COMMANDS: Final = {
+    "run": _Entry("affiant.sandbox.commands", "run", "sandbox", "Run a command in an attested session."),
+    "verify": _Entry(
+        "affiant.attestation.verify_command", "verify", None, "Check a receipt bundle, offline."
+    ),
+    "policy": _Entry(
+        "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
+    ),
+    "secret": _Entry(
+        "affiant.secrets.commands", "secret", "secrets", "Keep secrets in the encrypted local store."
+    ),
+    "gateway": _Entry("affiant.gateway.commands", "gateway", "gateway", "Serve the inference gateway."),
+    "platform": _Entry(
+        "affiant.attestation.simulated.commands", "platform", None, "Serve the SIMULATED TDX platform."
+    ),
+}
+"""Command name -> where it lives. The summary stands here so that help imports nothing."""
+
+
+class _LazyGroup(Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        try:
+            command = getattr(importlib.import_module(entry.module), entry.attribute)
+        except ModuleNotFoundError as error:
+            if error.name is not None and error.name.partition(".")[0] == "affiant" and entry.extra is None:
+                raise
+            raise click.ClickException(
+                f"'affiant {cmd_name}' needs the package {error.name!r}, which is not installed. "
+                f"Install it with: pip install 'affiant[{entry.extra}]'"
+            ) from error
+        if not isinstance(command, click.Command):  # pragma: no cover - a mistake in the table above
+            raise TypeError(f"{entry.module}.{entry.attribute} is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="affiant", message="affiant %(version)s")
+def cli() -> None:
+    """Attested sessions for AI agents, and receipts that somebody else can check.
+
+    \b
+    Examples:
+      affiant run --profile profiles.yaml --agent code_implementer --input . -- python3 agent.py
+      affiant verify session.affiant.json --trust trust.json
+      affiant policy lint profiles.yaml
+
+    \b
+    Shell completion (bash; also zsh, fish):
+      eval "$(_AFFIANT_COMPLETE=bash_source affiant)"
+    """
+
+
+def main() -> None:
+    """The console script."""
+    cli(prog_name="affiant")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

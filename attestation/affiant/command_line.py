@@ -1,0 +1,70 @@
+"""What all commands share: how a refusal is shown, and the exit codes.
+
+Exit codes: 0 done; 2 the command line is wrong; 1 refused, with a stable code. ``affiant verify`` has codes of
+its own (0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated), and ``affiant run`` passes on the
+command's own (125: affiant itself refused or failed, 126: the command cannot be run, 127: it was not found,
+128 + n: ended by signal n).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from affiant.errors import AffiantError
+
+__all__ = ["EXIT_REFUSED", "EXIT_USAGE", "Group", "RefusalShown", "print_json", "printable", "show_refusal"]
+
+EXIT_USAGE: Final = 2
+EXIT_REFUSED: Final = 1
+
+
+class RefusalShown(click.ClickException):
+    """An :class:`~affiant.errors.AffiantError` on its way to the terminal: one line, its code in brackets."""
+
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, error: AffiantError, *, exit_code: int = EXIT_REFUSED) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.exit_code = exit_code
+
+    def show(self, file: Any = None) -> None:
+        click.echo(
+            f"affiant: refused: {printable(str(self.error))} [{self.error.code}]", file=file or sys.stderr
+        )
+
+
+class Group(click.Group):
+    """A command group that shows a refusal as one line and an exit code, never as a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AffiantError as error:
+            raise RefusalShown(error) from error
+
+
+def show_refusal(error: AffiantError) -> None:
+    """Print ``error`` as every command does, without ending the process."""
+    RefusalShown(error).show()
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """One JSON document on standard output, for programs."""
+    click.echo(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=True))
+
+
+def printable(text: str, *, limit: int = 2000) -> str:
+    """``text`` without control, bidirectional or other invisible characters (shown escaped), bounded."""
+    shown = "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text[:limit])
+    return shown if len(text) <= limit else shown + "..."
+
+
+def _escaped(char: str) -> str:
+    point = ord(char)
+    return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"

@@ -1,0 +1,129 @@
+"""Refusals: one tree, one family for each question that can be answered with no.
+
+::
+
+    AffiantError
+    +-- MalformedError       the bytes are not what they claim to be
+    +-- NotAuthenticError    a signature, digest or chain does not hold
+    +-- NotFreshError        authentic, but outside its time, or seen before
+    +-- NotAllowedError      authentic and fresh, but policy says no
+    +-- UnreachableError     what is needed did not answer (may be ``retryable``)
+    +-- ConfigurationError   what the operator gave does not fit together
+    +-- StateError           the step does not fit the present state
+
+Every concrete class has a stable ``code`` (``receipt.signature``), spelled ``area.reason`` in lower case: it
+is part of the interface, is documented, and never changes its meaning. The text says what was expected, what
+was found and what to do; it never contains a secret. A refusal is raised, never returned; foreign errors are
+chained with ``from``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+__all__ = [
+    "AffiantError",
+    "ConfigurationError",
+    "MalformedError",
+    "NotAllowedError",
+    "NotAuthenticError",
+    "NotFreshError",
+    "StateError",
+    "UnreachableError",
+]
+
+
+class AffiantError(Exception):
+    """The root of the tree; never raised itself.
+
+    Args:
+        message: one sentence, without a full stop at its end, that names the thing refused and why.
+        expected: what would have been accepted.
+        found: what was there instead. Never a secret, and never more than a short excerpt of hostile input.
+        hint: what the reader can do about it.
+        where: the place in a document (``profiles.yaml:4:7``) or the member (``req.dig``).
+    """
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool | None] = False
+    """Whether the same call may succeed later; None: cannot tell."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+        where: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+        self.where = where
+
+    def __str__(self) -> str:
+        parts = [self.message if self.where is None else f"{self.where}: {self.message}"]
+        if self.expected is not None:
+            parts.append(f"expected {self.expected}")
+        if self.found is not None:
+            parts.append(f"found {self.found}")
+        text = "; ".join(parts)
+        return text if self.hint is None else f"{text}. {self.hint}"
+
+    def to_json(self) -> Mapping[str, object]:
+        """The refusal as members for a JSON document: ``code``, ``message``, and what else is known."""
+        members: dict[str, object] = {"code": self.code, "message": self.message}
+        for name in ("where", "expected", "found", "hint"):
+            value = getattr(self, name)
+            if value is not None:
+                members[name] = value if isinstance(value, (int, str)) else str(value)
+        if self.retryable is not False:
+            members["retryable"] = self.retryable
+        return members
+
+
+class MalformedError(AffiantError):
+    """The bytes are not what they claim to be."""
+
+    code = "malformed"
+
+
+class NotAuthenticError(AffiantError):
+    """A signature, a digest or a chain does not hold."""
+
+    code = "not_authentic"
+
+
+class NotFreshError(AffiantError):
+    """Authentic, but outside its time, or seen before."""
+
+    code = "not_fresh"
+
+
+class NotAllowedError(AffiantError):
+    """Authentic and fresh, but policy says no."""
+
+    code = "not_allowed"
+
+
+class UnreachableError(AffiantError):
+    """Something that is needed did not answer."""
+
+    code = "unreachable"
+    retryable = True
+
+
+class ConfigurationError(AffiantError):
+    """What the operator gave does not fit together."""
+
+    code = "configuration"
+
+
+class StateError(AffiantError):
+    """The step does not fit the present state."""
+
+    code = "state"

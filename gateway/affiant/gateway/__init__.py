@@ -1,0 +1,1 @@
+"""Composes: the HTTP service, admission, upstreams, receipts at the moment they happen."""

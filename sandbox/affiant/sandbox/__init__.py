@@ -1,0 +1,1 @@
+"""Runs: session life cycle, supervisor, isolation backends, egress."""

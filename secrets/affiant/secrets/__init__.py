@@ -1,0 +1,1 @@
+"""Names and brokers secrets: references, placeholders, stores, redaction."""
