@@ -7,7 +7,6 @@ a command whose extra is not installed says which one to install.
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Final, NamedTuple
 
 import click
@@ -92,4 +91,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,9 +1,9 @@
 """What all commands share: how a refusal is shown, and the exit codes.
 
-Exit codes: 0 done; 2 the command line is wrong; 1 refused, with a stable code. ``affiant verify`` has codes of
-its own (0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated), and ``affiant run`` passes on the
-command's own (125: affiant itself refused or failed, 126: the command cannot be run, 127: it was not found,
-128 + n: ended by signal n).
+Exit codes: 0 done; 2 the command line is wrong; 1 refused, with a stable code. ``affiant verify`` has its own
+(0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated). ``affiant run`` passes on the command's
+own; 125: affiant itself refused or failed, 126: the command cannot be run, 127: it was not found, 128 + n: it
+was ended by signal n.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ class RefusalShown(click.ClickException):
 
     exit_code = EXIT_REFUSED
 
-    def __init__(self, error: AffiantError, *, exit_code: int = EXIT_REFUSED) -> None:
+    def __init__(self, error: AffiantError) -> None:
         super().__init__(str(error))
         self.error = error
-        self.exit_code = exit_code
 
     def show(self, file: Any = None) -> None:
         click.echo(
