@@ -1,0 +1,114 @@
+"""The single bundle: one JSON file that carries receipts and everything needed to check them, but no trust.
+
+``*.affiant.json``, media type ``application/vnd.affiant.bundle.v1+json``: ``receipts`` are
+``{"sdjwt", "proof"}`` (``proof`` is null until the log exists); ``keysets``, ``evidence``, ``endorsements``,
+``results`` and ``policies`` map ``sha256:<hex>`` of the exact bytes to their base64url. Nothing in it is a trust
+anchor; what it names is believed only as far as a trust file of the reader's own goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from affiant.attestation.canonical import parse_strict
+from affiant.attestation.encoding import EncodingError, b64u, from_b64u, is_sha256_name, sha256_name
+from affiant.errors import MalformedError
+
+__all__ = ["BUNDLE_TYPE", "MAX_BUNDLE", "Bundle", "BundleMalformed", "parse_bundle"]
+
+BUNDLE_TYPE: Final = "application/vnd.affiant.bundle.v1+json"
+MAX_BUNDLE: Final = 64 << 20
+"""Bytes of a single bundle; more belongs into a period bundle."""
+
+_MAPS: Final = ("keysets", "evidence", "endorsements", "results", "policies")
+
+
+class BundleMalformed(MalformedError):
+    """A bundle is not of the one form, or an object is not what its name says."""
+
+    code = "bundle.malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Receipts and objects by the SHA-256 of their bytes; untrusted."""
+
+    receipts: tuple[str, ...]
+    """SD-JWT texts, in the order of the file."""
+    keysets: Mapping[str, bytes] = field(default_factory=dict)
+    evidence: Mapping[str, bytes] = field(default_factory=dict)
+    endorsements: Mapping[str, bytes] = field(default_factory=dict)
+    results: Mapping[str, bytes] = field(default_factory=dict)
+    policies: Mapping[str, bytes] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The file: sorted, indented, with a final newline; the same bundle gives the same bytes."""
+        document: dict[str, object] = {
+            "typ": BUNDLE_TYPE,
+            "receipts": [{"sdjwt": text, "proof": None} for text in self.receipts],
+            "checkpoints": {},
+            "anchors": {"tsr": [], "sigstore": []},
+        }
+        for name in _MAPS:
+            objects: Mapping[str, bytes] = getattr(self, name)
+            document[name] = {digest: b64u(data) for digest, data in objects.items()}
+        return (json.dumps(document, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode("ascii")
+
+
+def objects_by_digest(objects: Iterable[bytes]) -> Mapping[str, bytes]:
+    """A map of the bundle's form over ``objects``."""
+    return {sha256_name(data): data for data in objects}
+
+
+def parse_bundle(data: bytes) -> Bundle:
+    """Read a bundle; every object is checked against its name.
+
+    Raises:
+        BundleMalformed: another form, a foreign member, an object under a name that is not its digest.
+        JSONError: not strict JSON, duplicate members, too large.
+    """
+    value = parse_strict(data, limit=MAX_BUNDLE)
+    members = {"typ", "receipts", "checkpoints", "anchors", *_MAPS}
+    if not isinstance(value, dict) or value.get("typ") != BUNDLE_TYPE:
+        raise BundleMalformed("not a bundle", expected=f'"typ": "{BUNDLE_TYPE}"')
+    if set(value) != members:
+        raise BundleMalformed("missing or foreign members", found=sorted(set(value) ^ members)[:8])
+    if value["checkpoints"] != {} or value["anchors"] != {"tsr": [], "sigstore": []}:
+        raise BundleMalformed("checkpoints and anchors are not read by this version", expected="none")
+    return Bundle(
+        receipts=_receipts(value["receipts"]), **{name: _objects(value[name], name) for name in _MAPS}
+    )
+
+
+def _receipts(entries: object) -> tuple[str, ...]:
+    if not isinstance(entries, list) or not entries:
+        raise BundleMalformed("no receipts", expected="at least one", where="receipts")
+    texts = []
+    for index, entry in enumerate(entries):
+        where = f"receipts[{index}]"
+        if not isinstance(entry, dict) or set(entry) != {"sdjwt", "proof"}:
+            raise BundleMalformed("not a receipt entry", expected="exactly sdjwt and proof", where=where)
+        if not isinstance(entry["sdjwt"], str) or entry["proof"] is not None:
+            raise BundleMalformed("proof must be null until there is a log", where=where)
+        texts.append(entry["sdjwt"])
+    return tuple(texts)
+
+
+def _objects(entries: object, name: str) -> Mapping[str, bytes]:
+    if not isinstance(entries, dict):
+        raise BundleMalformed("not a map of objects", where=name)
+    objects: dict[str, bytes] = {}
+    for digest, text in entries.items():
+        if not is_sha256_name(digest) or not isinstance(text, str):
+            raise BundleMalformed("not an object entry", expected="sha256:<hex> -> base64url", where=name)
+        try:
+            data = from_b64u(text)
+        except EncodingError as error:
+            raise BundleMalformed("an object is not base64url", where=f"{name}.{digest}") from error
+        if sha256_name(data) != digest:
+            raise BundleMalformed("an object is not what its name says", where=f"{name}.{digest}")
+        objects[digest] = data
+    return objects

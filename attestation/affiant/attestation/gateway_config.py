@@ -1,0 +1,171 @@
+"""The gateway's configuration document: everything that decides trust in it.
+
+Canonical JSON; its ``sha256:`` name stands in the keyset statement as ``policy``, in a session's manifest as part
+of the gateway identity, and in the trust file. MRCONFIGID of the gateway's TD = SHA-384 of the same bytes, so
+that an operator cannot run the image under another configuration unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.attestation.canonical import canonical, parse_canonical
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, Text
+
+__all__ = [
+    "DEV_ECHO",
+    "LOCAL_ISSUER",
+    "GatewayConfig",
+    "UpstreamConfig",
+    "local_gateway_config",
+    "make_gateway_config",
+    "parse_gateway_config",
+]
+
+_SHAPE: Final = Obj(
+    {
+        "typ": Const("affiant-gateway-config/1"),
+        "iss": Text(),
+        "cls": Enum(("hardware", "simulated")),
+        "origin": Const(None),
+        "reference": Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"),
+        "upstreams": Array(
+            Obj(
+                {
+                    "id": Pattern("[a-z0-9][a-z0-9-]{0,62}", "an upstream's id"),
+                    "url": Pattern(r"https?://[\x21-\x7e]{1,500}", "an http or https address"),
+                    "bind": Enum(("attested", "tls", "none")),
+                    "roots": Array(Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"), most=8),
+                },
+                {"key": Text(128)},
+            ),
+            least=1,
+            most=16,
+        ),
+        "epoch_s": Int(1, 3600),
+        "session_max_s": Int(1),
+        "body_max": Int(1),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamConfig:
+    """One upstream. ``bind``: how its identity is known before the prompt is sent."""
+
+    id: str
+    url: str
+    bind: str
+    key: str | None
+    """The API key as a secret reference (``local:NAME``), never the key."""
+    roots: tuple[str, ...]
+    """SHA-256 names of DER certificates trusted for it; empty: the system's."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """A configuration document in its closed form."""
+
+    raw: bytes
+    iss: str
+    cls: str
+    reference: str
+    """``sha256:`` name of the reference values that session quotes are appraised against."""
+    upstreams: tuple[UpstreamConfig, ...]
+    epoch_s: int
+    session_max_s: int
+    body_max: int
+    """Largest request body, bytes."""
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` name of the bytes."""
+        return sha256_name(self.raw)
+
+    @property
+    def mrconfigid(self) -> bytes:
+        """SHA-384 of the bytes: 48 bytes."""
+        return hashlib.sha384(self.raw).digest()
+
+
+def make_gateway_config(
+    *,
+    iss: str,
+    cls: str,
+    reference: str,
+    upstreams: Sequence[UpstreamConfig],
+    epoch_s: int = 60,
+    session_max_s: int = 24 * 3600,
+    body_max: int = 8 << 20,
+) -> GatewayConfig:
+    """A configuration from its parts, checked like one that was read."""
+    return parse_gateway_config(
+        canonical(
+            {
+                "typ": "affiant-gateway-config/1",
+                "iss": iss,
+                "cls": cls,
+                "origin": None,
+                "reference": reference,
+                "upstreams": [_upstream(upstream) for upstream in upstreams],
+                "epoch_s": epoch_s,
+                "session_max_s": session_max_s,
+                "body_max": body_max,
+            }
+        )
+    )
+
+
+DEV_ECHO: Final = UpstreamConfig(
+    id="affiant-dev-echo", url="http://affiant-dev-echo.internal/v1", bind="none", key=None, roots=()
+)
+"""The embedded default upstream: a small local process for trying and testing, named as such in receipts."""
+
+LOCAL_ISSUER: Final = "urn:affiant:gateway:local"
+"""``iss`` of the gateway that a development machine starts for itself."""
+
+
+def local_gateway_config(
+    reference: str, *, upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,)
+) -> GatewayConfig:
+    """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
+    that a trust file can name its digest before it runs."""
+    return make_gateway_config(iss=LOCAL_ISSUER, cls="simulated", reference=reference, upstreams=upstreams)
+
+
+def _upstream(upstream: UpstreamConfig) -> Mapping[str, object]:
+    members: dict[str, object] = {
+        "id": upstream.id,
+        "url": upstream.url,
+        "bind": upstream.bind,
+        "roots": list(upstream.roots),
+    }
+    return members if upstream.key is None else {**members, "key": upstream.key}
+
+
+def parse_gateway_config(raw: bytes) -> GatewayConfig:
+    """The configuration in ``raw``, closed and canonical.
+
+    Raises:
+        JSONError, ShapeMismatch: anything else.
+    """
+    value = parse_canonical(raw, limit=64 * 1024)
+    _SHAPE.check(value, "config")
+    assert isinstance(value, dict)
+    return GatewayConfig(
+        raw=raw,
+        iss=value["iss"],
+        cls=value["cls"],
+        reference=value["reference"],
+        upstreams=tuple(
+            UpstreamConfig(item["id"], item["url"], item["bind"], item.get("key"), tuple(item["roots"]))
+            for item in value["upstreams"]
+        ),
+        epoch_s=value["epoch_s"],
+        session_max_s=value["session_max_s"],
+        body_max=value["body_max"],
+    )

@@ -1,0 +1,213 @@
+"""Proofs of possession: a supervisor's signature over one request (``Affiant-Proof``, after RFC 9449).
+
+A proof is a compact JWS of type ``affiant-proof+jwt`` by the session key over exactly what the request says:
+
+| member | meaning |
+|---|---|
+| ``htm`` | method |
+| ``htu`` | origin-form target exactly as in the request line, query included |
+| ``bdg`` | 43 characters: SHA-256 of the body; of nothing if there is none |
+| ``cty`` | the raw ``Content-Type`` value; absent if there is none |
+| ``non`` | the ``Affiant-Nonce`` value; absent if there is none |
+| ``ses`` | session id |
+| ``cseq`` | the supervisor's counter, from 0, over inference and tool-gate requests only; absent elsewhere |
+| ``iat`` | seconds since 1970 |
+| ``ksd`` | digest of the gateway's keyset |
+
+:class:`ReplayWindow` keeps which counters were seen: a window of 64, and a clock tolerance of 60 s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from affiant.attestation import jws
+from affiant.attestation.encoding import b64u
+from affiant.attestation.keys import Signer
+from affiant.attestation.shapes import Int, Obj, Pattern, Text
+from affiant.errors import NotAuthenticError, NotFreshError
+
+__all__ = [
+    "CLOCK_TOLERANCE_S",
+    "PROOF_HEADER",
+    "PROOF_TYPE",
+    "WINDOW",
+    "ProofMismatch",
+    "ProofReplayed",
+    "ProofStale",
+    "ReplayWindow",
+    "Request",
+    "VerifiedProof",
+    "issue_proof",
+    "verify_proof",
+]
+
+PROOF_HEADER: Final = "Affiant-Proof"
+PROOF_TYPE: Final = "affiant-proof+jwt"
+WINDOW: Final = 64
+CLOCK_TOLERANCE_S: Final = 60
+
+_LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
+_SHAPE: Final = Obj(
+    {
+        "htm": Pattern("[A-Z]{1,16}", "an HTTP method"),
+        "htu": Pattern(r"/[\x21-\x7e]{0,2047}", "an origin-form target"),
+        "bdg": _LINK,
+        "ses": Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url"),
+        "iat": Int(),
+        "ksd": _LINK,
+    },
+    {"cty": Text(), "non": Text(88), "cseq": Int()},
+)
+
+
+class ProofMismatch(NotAuthenticError):
+    """A proof is for another request, session or gateway."""
+
+    code = "proof.mismatch"
+
+
+class ProofStale(NotFreshError):
+    """A proof's time is more than 60 s from the gateway's clock."""
+
+    code = "proof.stale"
+
+
+class ProofReplayed(NotFreshError):
+    """A counter was used before, or is behind the window."""
+
+    code = "proof.replayed"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a proof covers. ``target`` is the origin-form target exactly as in the request line."""
+
+    method: str
+    target: str
+    body_sha256: bytes
+    content_type: str | None
+    nonce: str | None
+
+    @classmethod
+    def of(
+        cls,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        *,
+        content_type: str | None = None,
+        nonce: str | None = None,
+    ) -> Request:
+        """A request whose body is at hand."""
+        return cls(method, target, hashlib.sha256(body).digest(), content_type, nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedProof:
+    """A proof that holds for the request at hand; the counter is not yet taken."""
+
+    session: str
+    cseq: int | None
+    iat: int
+
+
+def issue_proof(
+    signer: Signer, request: Request, *, session: str, cseq: int | None, keyset_digest: str, now: datetime
+) -> str:
+    """The value of the ``Affiant-Proof`` header."""
+    payload: dict[str, object] = {
+        "htm": request.method,
+        "htu": request.target,
+        "bdg": b64u(request.body_sha256),
+        "ses": session,
+        "iat": int(now.timestamp()),
+        "ksd": keyset_digest,
+    }
+    present = {"cty": request.content_type, "non": request.nonce, "cseq": cseq}
+    payload |= {name: value for name, value in present.items() if value is not None}
+    _SHAPE.check(payload, "proof")
+    return jws.sign(signer, payload, typ=PROOF_TYPE)
+
+
+def verify_proof(
+    text: str,
+    request: Request,
+    *,
+    key: ec.EllipticCurvePublicKey,
+    session: str,
+    keyset_digest: str,
+    counted: bool,
+    now: datetime,
+) -> VerifiedProof:
+    """Return the proof as verified for ``request``, or refuse it.
+
+    Args:
+        key: the session key bound in the quote that was appraised at admission.
+        counted: whether this request takes a counter (inference and tool gate) or must have none.
+
+    Raises:
+        JWSMalformed, SignatureInvalid, ShapeMismatch: the proof itself.
+        ProofMismatch: it is for another request, session or gateway, or has a counter where none belongs.
+        ProofStale: its time is off by more than 60 s.
+    """
+    payload = jws.verify(jws.split(text, typ=PROOF_TYPE), key)
+    _SHAPE.check(payload, "proof")
+    expected: dict[str, object | None] = {
+        "htm": request.method,
+        "htu": request.target,
+        "bdg": b64u(request.body_sha256),
+        "cty": request.content_type,
+        "non": request.nonce,
+        "ses": session,
+        "ksd": keyset_digest,
+    }
+    for name, value in expected.items():
+        if payload.get(name) != value:
+            raise ProofMismatch(f"the proof's {name} is not this request's", where=name)
+    cseq = payload.get("cseq")
+    if counted != (cseq is not None):
+        raise ProofMismatch("a counter is missing, or stands where none belongs", where="cseq")
+    iat = payload["iat"]
+    assert isinstance(iat, int)
+    if abs(iat - now.timestamp()) > CLOCK_TOLERANCE_S:
+        raise ProofStale(
+            "the proof's time is off", expected=f"within {CLOCK_TOLERANCE_S} s of {int(now.timestamp())}"
+        )
+    assert cseq is None or isinstance(cseq, int)
+    return VerifiedProof(session=session, cseq=cseq, iat=iat)
+
+
+class ReplayWindow:
+    """The counters seen in one session, in the admitting gateway's memory."""
+
+    __slots__ = ("_highest", "_seen")
+
+    def __init__(self) -> None:
+        self._highest = -1
+        self._seen = 0
+
+    def take(self, cseq: int) -> None:
+        """Take ``cseq``, once.
+
+        Raises:
+            ProofReplayed: taken before, or more than 63 behind the highest; a jump of more than 64 ahead is
+                refused too, since counters are gap-free.
+        """
+        if cseq > self._highest + WINDOW:
+            raise ProofReplayed(
+                "counter too far ahead", expected=f"at most {self._highest + WINDOW}", found=cseq
+            )
+        if cseq > self._highest:
+            self._seen = ((self._seen << min(cseq - self._highest, WINDOW)) | 1) & ((1 << WINDOW) - 1)
+            self._highest = cseq
+            return
+        behind = self._highest - cseq
+        if behind >= WINDOW or self._seen >> behind & 1:
+            raise ProofReplayed("counter used before, or behind the window", found=cseq)
+        self._seen |= 1 << behind
