@@ -1,0 +1,61 @@
+"""Intel TDX evidence: parse, verify, appraise. Pure: no clock, no network, no environment.
+
+The call sequence, with the time and the trusted roots as arguments::
+
+    quote = parse_quote(data)
+    collateral = verify_collateral(parse_collateral(...), now=now, trust=reference.trust_roots())
+    verified = verify_quote(quote, collateral, now=now)
+    appraisal = appraise(verified, reference, image="session", mrconfigid=..., report_data=..., log=...)
+
+Each step takes the type that only the step before it makes, and refuses by raising.
+"""
+
+from affiant.attestation.tdx.appraisal import Appraisal, Tier, appraise
+from affiant.attestation.tdx.cache import VerificationCache
+from affiant.attestation.tdx.checks import Check, CheckOutcome
+from affiant.attestation.tdx.collateral import Collateral, parse_collateral
+from affiant.attestation.tdx.collateral_verification import VerifiedCollateral, verify_collateral
+from affiant.attestation.tdx.eventlog import (
+    SESSION_EVENT_ORDER,
+    Event,
+    EventLog,
+    LoggedEvent,
+    event_digest,
+    parse_event_log,
+    replay,
+)
+from affiant.attestation.tdx.quote import TDQuote, TDReport, parse_quote
+from affiant.attestation.tdx.reference import ImageRole, ReferenceValues, parse_reference_values
+from affiant.attestation.tdx.roots import EvidenceClass, TrustRoots
+from affiant.attestation.tdx.verify import TCBStatuses, VerifiedQuote, verify_quote
+
+__all__ = [
+    "SESSION_EVENT_ORDER",
+    "Appraisal",
+    "Check",
+    "CheckOutcome",
+    "Collateral",
+    "Event",
+    "EventLog",
+    "EvidenceClass",
+    "ImageRole",
+    "LoggedEvent",
+    "ReferenceValues",
+    "TCBStatuses",
+    "TDQuote",
+    "TDReport",
+    "Tier",
+    "TrustRoots",
+    "VerificationCache",
+    "VerifiedCollateral",
+    "VerifiedQuote",
+    "appraise",
+    "event_digest",
+    "parse_collateral",
+    "parse_event_log",
+    "parse_quote",
+    "parse_reference_values",
+    "replay",
+    "verify_collateral",
+    "verify_quote",
+]

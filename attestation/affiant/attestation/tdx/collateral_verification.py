@@ -1,0 +1,178 @@
+"""Collateral -> :class:`VerifiedCollateral`: everything that does not depend on one quote (points 11 to 22).
+
+The order: parse all items; the root by its key; the chains; the root's revocation list; who is on it; the PCK
+authority's list; the two signed documents over their exact bytes; every window at ``now``.
+
+A verified collateral may be kept and used again: :meth:`VerifiedCollateral.check_time` judges every window at
+the instant of each use, without a signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from affiant.attestation.tdx.certificates import Certificate, parse_chain
+from affiant.attestation.tdx.collateral import ITEMS, Collateral
+from affiant.attestation.tdx.crl import RevocationList, parse_crl
+from affiant.attestation.tdx.errors import CertificateMalformed, CollateralIssuerInvalid, UntrustedRoot
+from affiant.attestation.tdx.pck import PCKCA, verify_intermediate
+from affiant.attestation.tdx.qe_identity import QEIdentity, parse_qe_identity
+from affiant.attestation.tdx.roots import EvidenceClass, TrustRoots, evidence_class_of, verify_root
+from affiant.attestation.tdx.tcb_info import TCBInfo, parse_tcb_info
+from affiant.attestation.tdx.times import Window, check_windows, earliest_expiry, utc
+
+__all__ = ["VerifiedCollateral", "verify_collateral"]
+
+TCB_SIGNING_COMMON_NAME: Final = "Intel SGX TCB Signing"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedCollateral:
+    """Collateral whose signatures, issuers and revocations hold under one trusted root."""
+
+    collateral: Collateral
+    tcb_info: TCBInfo
+    qe_identity: QEIdentity
+    root_crl: RevocationList
+    pck_crl: RevocationList
+    pck_ca: PCKCA
+    """Whose PCK certificates the PCK revocation list covers."""
+    pck_authority: Certificate = field(repr=False)
+    """That authority's certificate, verified up to ``root``."""
+    root: Certificate = field(repr=False)
+    evidence_class: EvidenceClass
+    windows: tuple[Window, ...] = field(repr=False)
+    digest: str
+    """The collateral's digest, 43 characters."""
+    item_digests: Mapping[str, bytes] = field(repr=False)
+    """Item name -> SHA-256 of its exact bytes (point 45)."""
+
+    @property
+    def root_digest(self) -> bytes:
+        """SHA-256 (32 bytes) of the root's DER SubjectPublicKeyInfo."""
+        return hashlib.sha256(self.root.spki).digest()
+
+    @property
+    def evaluation_number(self) -> int:
+        """21: the lower tcbEvaluationDataNumber of both documents."""
+        return min(self.tcb_info.evaluation_number, self.qe_identity.evaluation_number)
+
+    @property
+    def expiry(self) -> datetime:
+        """36: the last instant at which every part holds."""
+        return earliest_expiry(self.windows)
+
+    def check_time(self, now: datetime) -> None:
+        """Judge every window at ``now``.
+
+        Raises:
+            NotFreshError: the first part that is not valid yet, or not any more.
+            NaiveTime: ``now`` has no zone.
+        """
+        check_windows(self.windows, utc(now))
+
+
+def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoots) -> VerifiedCollateral:
+    """Verify everything in ``collateral`` that does not depend on one quote.
+
+    Args:
+        collateral: the items as received.
+        now: the instant of judgement, with its zone.
+        trust: the accepted root keys.
+
+    Raises:
+        MalformedError: an item cannot be read.
+        NotAuthenticError: a chain, a signature or an issuer does not hold, or a certificate is revoked.
+        NotFreshError: an item is outside of its window.
+        NaiveTime: ``now`` has no zone.
+    """
+    now = utc(now)
+    # 14: both lists are parsed here or refused; there is no collateral without them.
+    root_crl = parse_crl(collateral.root_ca_crl, name="root CA CRL")
+    pck_crl = parse_crl(collateral.pck_crl, name="PCK CRL")
+    tcb_info = parse_tcb_info(collateral.tcb_info)
+    qe_identity = parse_qe_identity(collateral.qe_identity)
+    tcb_signer, root = _issuer_chain(collateral.tcb_info_issuer_chain, "TCB Info")
+    # 17: each document has its own signer, and each signer is checked.
+    qe_signer, qe_root = _issuer_chain(collateral.qe_identity_issuer_chain, "QE Identity")
+    authority, crl_root = _issuer_chain(collateral.pck_crl_issuer_chain, "PCK CRL")
+    roots = _distinct((root, qe_root, crl_root))
+    for candidate in roots:
+        verify_root(candidate, trust)
+        _require_one_root(candidate, root)
+    for signer in _distinct((tcb_signer, qe_signer)):
+        _verify_tcb_signer(signer, root)
+    # 12: the PCK revocation list's own issuer chain ends in the same root.
+    pck_ca = verify_intermediate(authority, root)
+    # 11: the root's own list, and 13: everything that the root issued against it, the root included.
+    root_crl.verify(root)
+    certificates = _distinct((*roots, authority, tcb_signer, qe_signer))
+    for certificate in certificates:
+        root_crl.refuse_revoked(certificate)
+    pck_crl.verify(authority)
+    # 15: over the exact bytes as received.
+    tcb_info.signed.verify(tcb_signer)
+    qe_identity.signed.verify(qe_signer)
+    verified = VerifiedCollateral(
+        collateral=collateral,
+        tcb_info=tcb_info,
+        qe_identity=qe_identity,
+        root_crl=root_crl,
+        pck_crl=pck_crl,
+        pck_ca=pck_ca,
+        pck_authority=authority,
+        root=root,
+        evidence_class=evidence_class_of(root.spki),
+        windows=(
+            root_crl.window,
+            pck_crl.window,
+            tcb_info.window,
+            qe_identity.window,
+            *(certificate.window for certificate in certificates),
+        ),
+        digest=collateral.digest,
+        item_digests={name: hashlib.sha256(getattr(collateral, name)).digest() for name in ITEMS},
+    )
+    # 11, 12, 16, 19, 20: every window at this instant.
+    verified.check_time(now)
+    return verified
+
+
+def _issuer_chain(pem: bytes, name: str) -> tuple[Certificate, Certificate]:
+    """Signer and root: exactly two certificates, as the provisioning service sends them."""
+    try:
+        chain = parse_chain(pem)
+    except CertificateMalformed as error:
+        raise CollateralIssuerInvalid(f"the issuer chain of {name} cannot be read") from error
+    if len(chain) != 2:
+        raise CollateralIssuerInvalid(
+            f"the issuer chain of {name} has another length", expected="signer and root", found=len(chain)
+        )
+    return chain[0], chain[1]
+
+
+def _distinct(certificates: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
+    """Each certificate once, by its exact bytes, in order."""
+    return tuple({certificate.der: certificate for certificate in certificates}.values())
+
+
+def _require_one_root(candidate: Certificate, root: Certificate) -> None:
+    if candidate.spki != root.spki or candidate.subject != root.subject:
+        raise UntrustedRoot("the chains of one collateral end in different roots")
+
+
+def _verify_tcb_signer(signer: Certificate, root: Certificate) -> None:
+    """16: a TCB Signing certificate, issued directly by the root. A PCK certificate or a PCK authority
+    chains to the root too, and has no business here (known mistake: role confusion)."""
+    if signer.common_name != TCB_SIGNING_COMMON_NAME or not signer.is_end_entity():
+        raise CollateralIssuerInvalid(
+            "collateral is signed by a certificate of another role",
+            expected=repr(TCB_SIGNING_COMMON_NAME),
+            found=repr(signer.common_name[:64]),
+        )
+    if not signer.is_issued_by(root):
+        raise CollateralIssuerInvalid("the signer of the collateral is not issued by the root itself")
