@@ -1,0 +1,181 @@
+"""A policy ready to decide: what gateway, supervisor and broker hold, made from a normal form.
+
+>>> from affiant.policy.load import load_profiles
+>>> text = b"agent_configs: {dev: {tools: [run_tests], network_egress: 'allowed:api.example.com'}}"
+>>> form = load_profiles(text).profile("dev").normal_form
+>>> compiled = parse_normal_form(form)
+>>> compiled.decide_tool("run_tests").effect.value, compiled.decide_tool("Run_Tests").reason
+('allow', 'tool_not_listed')
+>>> compiled.decide_egress(host="api.example.com", port=443, scheme="https").rules
+('egress/0',)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from affiant.policy.addresses import CIDR, parse_cidr
+from affiant.policy.decide import (
+    Decision,
+    Effect,
+    ModelPlane,
+    PathPlane,
+    ToolPlane,
+    granted,
+    mounts,
+    without_approver,
+)
+from affiant.policy.egress import EgressPlane
+from affiant.policy.normal_form import arranged, normal_form, policy_digest, read_normal_form
+from affiant.policy.profile import EgressRule, PathGrant, PathMode, Policy, Resources, SecretGrant, TLSMode
+
+__all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CompiledPolicy:
+    """Pure decisions about one profile; immutable, and safe to share between threads.
+
+    No decision is ever *ask* here: this version of the format has no way to name an approver, so what needs
+    approval is denied, with the reason ``approval_no_approver``. Made by :func:`compile_policy`.
+    """
+
+    policy: Policy
+    normal_form: bytes
+    digest: str
+    _tools: ToolPlane
+    _models: ModelPlane
+    _paths: PathPlane
+    _egress: EgressPlane
+    _secrets: Mapping[str, tuple[str, SecretGrant]]
+    _addresses: Mapping[str, tuple[CIDR, ...]]
+
+    def __repr__(self) -> str:
+        return f"<CompiledPolicy {self.digest[:19]}>"
+
+    @property
+    def resources(self) -> Resources:
+        """Bounds of the session's machine."""
+        return self.policy.resources
+
+    @property
+    def restricts_tools(self) -> bool:
+        """Whether some tool would be denied: under default deny always, also where none is listed."""
+        return self._tools.decide("").effect is Effect.DENY
+
+    def decide_tool(self, name: str) -> Decision:
+        """Whether the tool of exactly this name may be called."""
+        return without_approver(self._tools.decide(name))
+
+    def decide_model(self, name: str, *, attested: bool = False) -> Decision:
+        """Whether this model may be called.
+
+        Args:
+            name: the model, exactly as in the request.
+            attested: whether its upstream was verified before the prompt is sent to it.
+        """
+        return self._models.decide(name, attested=attested)
+
+    def decide_egress(
+        self, *, host: str, port: int, scheme: str, method: str | None = None, target: str | None = None
+    ) -> Decision:
+        """Whether a connection (``method`` None) or a request may go out.
+
+        Args:
+            host: from :func:`~affiant.policy.hosts.canonical_host`; any other spelling is denied.
+            port: 1 to 65535.
+            scheme: ``https`` or ``http``; a CONNECT is ``https``.
+            method: exactly as in the request line; None while only the connection is known.
+            target: from :func:`~affiant.policy.targets.canonical_target`; needed with ``method``.
+        """
+        return without_approver(self._egress.decide(host, port, scheme, method, target))
+
+    def decide_path(self, path: str, mode: PathMode | str) -> Decision:
+        """Whether a path inside the sandbox may be used with ``read`` or ``read-write``.
+
+        Raises:
+            ValueError: ``mode`` is no mode.
+        """
+        return self._paths.decide(path, PathMode(mode))
+
+    def decide_secret(
+        self, name: str, *, host: str, port: int, scheme: str, surface: str = "header:authorization"
+    ) -> Decision:
+        """Whether a secret may be used in a request to ``host``; the request itself is decided apart.
+
+        Args:
+            name: the secret's name.
+            host: canonical.
+            port: 1 to 65535.
+            scheme: only ``https`` is ever allowed.
+            surface: where the placeholder stands, such as ``header:authorization``.
+        """
+        found = self._secrets.get(name)
+        if found is None:
+            return Decision(Effect.DENY, "secret_not_listed")
+        rule, grant = found
+        reason = self._secret_refused(grant, host, port, scheme, surface)
+        if reason is not None:
+            return Decision(Effect.DENY, reason, nearest=rule)
+        return without_approver(granted((rule,), ask=self.policy.approval.everything))
+
+    def _secret_refused(
+        self, grant: SecretGrant, host: str, port: int, scheme: str, surface: str
+    ) -> str | None:
+        if scheme != "https":
+            return "secret_plain_http"
+        if not grant.hosts:
+            return "secret_no_sink"
+        mode = self._egress.tls_mode(host, port)
+        if (host, port) not in grant.hosts or mode is None:
+            return "secret_not_bound"
+        if mode is TLSMode.PASSTHROUGH:
+            return "secret_passthrough"
+        return None if surface == grant.surface else "secret_surface"
+
+    def secret_grants(self) -> tuple[SecretGrant, ...]:
+        """The secrets of the profile, in the order of the normal form."""
+        return self.policy.secrets
+
+    def mounts(self) -> tuple[PathGrant, ...]:
+        """What the sandbox mounts, parents first: effective modes, and carve-outs (mode ``none``)."""
+        return mounts(self.policy.filesystem)
+
+    def addresses_for(self, host: str) -> tuple[CIDR, ...] | None:
+        """The only addresses at which a canonical ``host`` may be dialled; None: any public one."""
+        return self._addresses.get(host)
+
+    def tls_mode(self, host: str, port: int) -> TLSMode:
+        """Whether TLS to ``host`` is inspected; it is unless every rule that covers the port says otherwise."""
+        return self._egress.tls_mode(host, port) or TLSMode.INSPECT
+
+
+def compile_policy(policy: Policy) -> CompiledPolicy:
+    """``policy`` in its normal form, ready to decide."""
+    policy = arranged(policy)
+    form = normal_form(policy)
+    return CompiledPolicy(
+        policy=policy,
+        normal_form=form,
+        digest=policy_digest(form),
+        _tools=ToolPlane(policy.tools, ask=policy.approval.everything),
+        _models=ModelPlane(policy.models),
+        _paths=PathPlane(policy.filesystem),
+        _egress=EgressPlane(policy),
+        _secrets={grant.name: (f"secrets/{at}", grant) for at, grant in enumerate(policy.secrets)},
+        _addresses={
+            rule.host: tuple(parse_cidr(cidr) for cidr in rule.address)
+            for rule in policy.egress
+            if isinstance(rule, EgressRule) and rule.address
+        },
+    )
+
+
+def parse_normal_form(form: bytes) -> CompiledPolicy:
+    """The policy whose normal form is exactly ``form``, ready to decide; ``.digest`` is recomputed from it.
+
+    Raises:
+        NormalFormRefused: the bytes are not a normal form.
+    """
+    return compile_policy(read_normal_form(form))

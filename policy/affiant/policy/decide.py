@@ -1,0 +1,206 @@
+"""One decision, and the planes that need no more than a lookup: tools, models and paths.
+
+The result of a plane is *deny* if any denial matches or no allow matches; else *ask* if any matching allow, or
+the profile, requires approval; else *allow*. Order, specificity and place in the file never matter: adding a
+denial only shrinks what is allowed, adding an allow only grows it. Nothing here reads a clock, a file or the
+network, and every reason has a stable code (:data:`REASONS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from affiant.policy.paths import above, canonical_path, covers
+from affiant.policy.profile import ModelRule, PathGrant, PathMode, ToolDenial, ToolRule
+from affiant.policy.refusals import PathRefused
+
+__all__ = ["REASONS", "Decision", "Effect", "ModelPlane", "PathPlane", "ToolPlane", "without_approver"]
+
+REASONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "allowed": "a rule allows it",
+        "approval_required": "a rule allows it once a person has approved it",
+        "approval_no_approver": "a person must approve it, and the profile names no approver",
+        "tool_not_listed": "the profile does not list this tool",
+        "tool_denied": "a rule denies this tool",
+        "model_not_listed": "the profile does not list this model",
+        "model_upstream_unattested": "the profile wants this model at an attested upstream only",
+        "path_not_listed": "no rule covers this path",
+        "path_read_only": "the path may be read, not written",
+        "path_carved_out": "a rule with mode none covers this path",
+        "path_not_canonical": "the path is not absolute and canonical",
+        "host_not_canonical": "the host is not a canonical name",
+        "host_not_listed": "no rule covers this host",
+        "port_not_listed": "no rule covers this port of the host",
+        "scheme_not_listed": "the host may not be reached with this scheme",
+        "method_forbidden": "no rule can allow this method",
+        "method_not_listed": "no rule covers this method at the host",
+        "target_not_canonical": "the request target is not in its canonical form",
+        "target_not_listed": "no rule covers this path at the host",
+        "egress_denied": "a rule denies this host, or this request to it",
+        "secret_not_listed": "the profile does not list this secret",
+        "secret_no_sink": "the profile has no https host at which this secret may be used",
+        "secret_not_bound": "the secret is not bound to this host and port",
+        "secret_plain_http": "a secret never travels without TLS",
+        "secret_passthrough": "a secret is not used inside a connection that is not inspected",
+        "secret_surface": "the secret may not stand in this part of the request",
+    }
+)
+"""Every reason code and what it says to a person."""
+
+
+class Effect(StrEnum):
+    """What is to be done with a request."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to one request.
+
+    ``rules`` are the ids of the rules that decided, in the order of the normal form (``tools/0`` is its member
+    ``tools``, entry 0); empty where nothing allows. ``nearest`` is then the allow that came closest, if any.
+    """
+
+    effect: Effect
+    reason: str
+    rules: tuple[str, ...] = ()
+    nearest: str | None = None
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the request may go on."""
+        return self.effect is Effect.ALLOW
+
+    @property
+    def text(self) -> str:
+        """The reason as a person reads it."""
+        return REASONS[self.reason]
+
+
+def without_approver(decision: Decision) -> Decision:
+    """``decision`` where nobody can be asked: what needs approval is denied."""
+    if decision.effect is not Effect.ASK:
+        return decision
+    return Decision(Effect.DENY, "approval_no_approver", decision.rules)
+
+
+def granted(rules: tuple[str, ...], *, ask: bool) -> Decision:
+    """The decision of allows that match, none of them denied."""
+    if ask:
+        return Decision(Effect.ASK, "approval_required", rules)
+    return Decision(Effect.ALLOW, "allowed", rules)
+
+
+class ToolPlane:
+    """Tools by exact name; every decision is made when the profile is compiled."""
+
+    __slots__ = ("_decisions",)
+
+    _NOT_LISTED: Final = Decision(Effect.DENY, "tool_not_listed")
+
+    def __init__(self, rules: tuple[ToolRule | ToolDenial, ...], *, ask: bool) -> None:
+        allows: dict[str, list[str]] = {}
+        denials: dict[str, list[str]] = {}
+        asking = set()
+        for position, rule in enumerate(rules):
+            listed = denials if isinstance(rule, ToolDenial) else allows
+            listed.setdefault(rule.name, []).append(f"tools/{position}")
+            if ask or (isinstance(rule, ToolRule) and rule.approval):
+                asking.add(rule.name)
+        self._decisions = {name: granted(tuple(ids), ask=name in asking) for name, ids in allows.items()}
+        for name, ids in denials.items():
+            self._decisions[name] = Decision(Effect.DENY, "tool_denied", tuple(ids))
+
+    def decide(self, name: str) -> Decision:
+        """Whether the tool of exactly this name may be called."""
+        return self._decisions.get(name, self._NOT_LISTED)
+
+
+class ModelPlane:
+    """Models by exact name; without rules, any."""
+
+    __slots__ = ("_rules",)
+
+    _ANY: Final = Decision(Effect.ALLOW, "allowed")
+    _NOT_LISTED: Final = Decision(Effect.DENY, "model_not_listed")
+
+    def __init__(self, rules: tuple[ModelRule, ...] | None) -> None:
+        self._rules: dict[str, tuple[tuple[str, bool], ...]] | None = None
+        if rules is not None:
+            self._rules = {}
+            for position, rule in enumerate(rules):
+                entry = (f"models/{position}", rule.attested)
+                self._rules[rule.name] = (*self._rules.get(rule.name, ()), entry)
+
+    def decide(self, name: str, *, attested: bool) -> Decision:
+        """Whether the model of exactly this name may be called at an upstream that is ``attested`` or not."""
+        if self._rules is None:
+            return self._ANY
+        rules = self._rules.get(name)
+        if rules is None:
+            return self._NOT_LISTED
+        ids = tuple(rule for rule, needs in rules if attested or not needs)
+        if ids:
+            return Decision(Effect.ALLOW, "allowed", ids)
+        return Decision(Effect.DENY, "model_upstream_unattested", nearest=rules[0][0])
+
+
+class PathPlane:
+    """Paths: the greatest mode of the entries that cover one, unless a carve-out covers it too."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: tuple[PathGrant, ...]) -> None:
+        self._rules: dict[str, list[tuple[str, PathMode]]] = {}
+        for position, rule in enumerate(rules):
+            self._rules.setdefault(rule.path, []).append((f"filesystem/{position}", rule.mode))
+
+    def decide(self, path: str, mode: PathMode) -> Decision:
+        """Whether ``path`` may be used with ``mode``; any other spelling than the canonical is denied."""
+        try:
+            canonical_path(path)
+        except PathRefused:
+            return Decision(Effect.DENY, "path_not_canonical")
+        covering = [rule for place in above(path) for rule in self._rules.get(place, ())]
+        carved = tuple(rule for rule, granted_mode in covering if granted_mode is PathMode.NONE)
+        if carved or mode is PathMode.NONE:
+            return Decision(Effect.DENY, "path_carved_out", carved)
+        if not covering:
+            return Decision(Effect.DENY, "path_not_listed")
+        sufficient = tuple(rule for rule, granted_mode in covering if _includes(granted_mode, mode))
+        if sufficient:
+            return Decision(Effect.ALLOW, "allowed", sufficient)
+        return Decision(Effect.DENY, "path_read_only", nearest=covering[0][0])
+
+
+def _includes(granted_mode: PathMode, mode: PathMode) -> bool:
+    return granted_mode is PathMode.READ_WRITE or granted_mode is mode
+
+
+def mounts(rules: tuple[PathGrant, ...]) -> tuple[PathGrant, ...]:
+    """What a sandbox mounts, parents first: each path once, with its effective mode, and the carve-outs.
+
+    An entry that adds nothing to the nearest entry above it is left out; so is everything below a carve-out.
+    """
+    result: dict[str, PathMode] = {}
+    modes: dict[str, set[PathMode]] = {}
+    for rule in rules:
+        modes.setdefault(rule.path, set()).add(rule.mode)
+    for path in sorted(modes, key=lambda text: text.split("/")):
+        over = [mode for place, mode in result.items() if covers(place, path)]
+        if PathMode.NONE in over:
+            continue
+        wanted = next(
+            mode for mode in (PathMode.NONE, PathMode.READ_WRITE, PathMode.READ) if mode in modes[path]
+        )
+        if wanted is PathMode.NONE or not any(_includes(mode, wanted) for mode in over):
+            result[path] = wanted
+    return tuple(PathGrant(path, mode) for path, mode in result.items())

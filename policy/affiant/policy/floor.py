@@ -1,0 +1,64 @@
+"""The floor: an organisation's denials, merged into every profile of a file that names them.
+
+A floor is a file of its own with the sections ``tools``, ``filesystem_access``, ``network_egress`` and
+``requires_human_approval``, in which only denials, carve-outs and demands for approval stand. Its digest is a
+member of each profile's normal form, so that a receipt tells which floor held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from affiant.policy.normal_form import Rule, normal_form
+from affiant.policy.placed import Sections
+from affiant.policy.profile import Approval, Policy
+from affiant.policy.refusals import FloorRefused, located
+from affiant.policy.sections import read_approval, read_egress, read_filesystem, read_tools
+from affiant.policy.strict_yaml import Mark, Node
+
+__all__ = ["FLOOR_SECTIONS", "Floor", "read_floor"]
+
+FLOOR_SECTIONS: Final = ("tools", "filesystem_access", "network_egress", "requires_human_approval")
+_DOMAIN: Final = b"affiant.policy-floor/1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Denials as a policy that allows nothing; ``digest`` is None if there is no floor."""
+
+    policy: Policy
+    digest: str | None
+    places: Mapping[Rule, Mark]
+
+
+def read_floor(found: Mapping[str, Node], *, source: str) -> Floor:
+    """The floor of a document's sections.
+
+    Raises:
+        FloorRefused: it allows something, or denies nothing.
+    """
+    sections = Sections(found)
+    policy = Policy(
+        tools=sections.rules("tools", partial(read_tools, floor=True)),
+        filesystem=sections.rules("filesystem_access", partial(read_filesystem, floor=True)),
+        egress=sections.rules("network_egress", partial(read_egress, floor=True)),
+        approval=_approval(found.get("requires_human_approval")),
+    )
+    if policy == Policy():
+        raise FloorRefused("the floor denies nothing", where=source)
+    digest = "sha384:" + hashlib.sha384(_DOMAIN + normal_form(policy)).hexdigest()
+    return Floor(policy, digest, sections.places)
+
+
+def _approval(node: Node | None) -> Approval:
+    if node is None:
+        return Approval()
+    with located(node.mark):
+        approval, tools = read_approval(node)
+        if tools:
+            raise FloorRefused("a floor asks for approval of everything or of methods, not of tools")
+        return approval

@@ -1,0 +1,205 @@
+"""From the YAML of a profile file to profiles: strict, whole, and without I/O.
+
+Either every profile of the file is read as it was written, or the file is refused, with the code, the line and
+the column: there is no fallback to a default. An empty file, or an agent without sections, denies everything.
+
+>>> load_profiles(b"agent_configs: {dev: {tools: [run_tests]}}").profile("dev").tools
+(ToolRule(name='run_tests', approval=False),)
+>>> load_profiles(b"agent_configs: {dev: {tool: [run_tests]}}")
+Traceback (most recent call last):
+    ...
+affiant.policy.refusals.UnknownKey: profiles.yaml:1:23: unknown key 'tool' in a profile. Did you mean 'tools'?
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from affiant.attestation.encoding import sha256_name
+from affiant.policy import schema
+from affiant.policy.compiled import compile_policy
+from affiant.policy.floor import FLOOR_SECTIONS, Floor, read_floor
+from affiant.policy.inline_tests import check_tests
+from affiant.policy.normal_form import set_digest
+from affiant.policy.placed import Sections, rule_places
+from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule, agent_name
+from affiant.policy.profile_set import Profile, ProfileSet
+from affiant.policy.refusals import (
+    FloorRefused,
+    NameRefused,
+    ValueRefused,
+    WrongType,
+    did_you_mean,
+    excerpt,
+    located,
+)
+from affiant.policy.sections import (
+    https_endpoints,
+    read_approval,
+    read_egress,
+    read_filesystem,
+    read_models,
+    read_resources,
+    read_secrets,
+    read_tools,
+)
+from affiant.policy.strict_yaml import MapNode, Mark, Node, ScalarNode, compose
+
+__all__ = ["floor_file", "load_profiles"]
+
+_TOP: Final = ("version", "floor", "agent_configs")
+_SECTIONS: Final = (
+    "tools",
+    "filesystem_access",
+    "network_egress",
+    "secrets_access",
+    "requires_human_approval",
+    "models",
+    "resources",
+    "tests",
+)
+_LATER: Final = ("limits", "weight", "priority")
+_FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
+_NO_FLOOR: Final = Floor(Policy(), None, {})
+
+
+def load_profiles(data: bytes, *, source: str = "profiles.yaml", floor: bytes | None = None) -> ProfileSet:
+    """The profiles of a file.
+
+    Args:
+        data: the file's bytes, at most 1 MiB of UTF-8.
+        source: the name that places in refusals begin with.
+        floor: the bytes of the file that ``floor:`` names (:func:`floor_file`), in which only denials stand.
+
+    Raises:
+        MalformedError, ConfigurationError: each with a code ``policy.*`` and ``where``.
+    """
+    top = _top(data, source, _TOP, "a profile file")
+    named = _floor_name(top, source)
+    if named is not None and floor is None:
+        raise FloorRefused(f"the file names the floor {named!r}, which was not given", where=source)
+    denials = _NO_FLOOR
+    if floor is not None:
+        place = named or "floor.yaml"
+        denials = read_floor(_top(floor, place, ("version", *FLOOR_SECTIONS), "a floor"), source=place)
+    profiles = {name: _profile(name, mark, node, denials) for name, mark, node in _agents(top)}
+    return ProfileSet(
+        profiles=MappingProxyType(profiles),
+        digest=set_digest({name: profile.digest for name, profile in profiles.items()}),
+        source_digest=sha256_name(data),
+        source=source,
+    )
+
+
+def floor_file(data: bytes, *, source: str = "profiles.yaml") -> str | None:
+    """The name of the file beside this one that holds the floor; None if there is none.
+
+    Raises:
+        MalformedError: the document is not YAML as we read it, or the name is not that of a file beside it.
+    """
+    return _floor_name(_top(data, source, _TOP, "a profile file"), source)
+
+
+def _top(data: bytes, source: str, known: Iterable[str], what: str) -> Mapping[str, Node]:
+    node = compose(data, source=source)
+    if node is None or (isinstance(node, ScalarNode) and node.empty):
+        return {}
+    top = schema.keys(node, tuple(known), what=what)
+    if "version" in top and schema.whole_number(top["version"], what="'version'") != 1:
+        raise ValueRefused("another version of the format", expected="1", where=str(top["version"].mark))
+    return top
+
+
+def _floor_name(top: Mapping[str, Node], source: str) -> str | None:
+    if "floor" not in top:
+        return None
+    name = schema.text(top["floor"], what="'floor'")
+    if _FLOOR_FILE.match(name) is None or name == source:
+        raise NameRefused(
+            "not the name of a file beside this one", found=excerpt(name), where=str(top["floor"].mark)
+        )
+    return name
+
+
+def _agents(top: Mapping[str, Node]) -> Iterator[tuple[str, Mark, Node]]:
+    node = top.get("agent_configs")
+    if node is None or (isinstance(node, ScalarNode) and node.empty):
+        return
+    if not isinstance(node, MapNode):
+        raise WrongType("wrong type", expected="a mapping of agents to profiles", where=str(node.mark))
+    for member in node.members:
+        with located(member.key.mark):
+            yield agent_name(member.key.text), member.key.mark, member.value
+
+
+def _profile(name: str, mark: Mark, node: Node, floor: Floor) -> Profile:
+    if isinstance(node, ScalarNode) and node.empty:
+        node = MapNode((), node.mark)
+    sections = Sections(schema.keys(node, _SECTIONS, what="a profile", later=_LATER))
+    with located(mark):
+        compiled = compile_policy(_with_floor(_policy(sections), floor))
+    if "tests" in sections.found:
+        check_tests(sections.found["tests"], compiled)
+    places = rule_places(compiled.policy, {**floor.places, **sections.places})
+    return Profile(name, compiled, mark, MappingProxyType(places))
+
+
+def _policy(sections: Sections) -> Policy:
+    """The policy that the sections of one profile say."""
+    found = sections.found
+    egress = sections.rules("network_egress", read_egress)
+    approval, tools_to_approve = Approval(), frozenset[str]()
+    if "requires_human_approval" in found:
+        approval, tools_to_approve = read_approval(found["requires_human_approval"])
+    return Policy(
+        tools=_with_approval(sections.rules("tools", read_tools), tools_to_approve, sections),
+        filesystem=sections.rules("filesystem_access", read_filesystem),
+        egress=egress,
+        secrets=sections.rules("secrets_access", partial(read_secrets, sinks=https_endpoints(egress))),
+        models=sections.rules("models", read_models) if "models" in found else None,
+        approval=approval,
+        resources=read_resources(found["resources"]) if "resources" in found else Resources(),
+    )
+
+
+def _with_approval(
+    tools: tuple[ToolRule | ToolDenial, ...], asked: frozenset[str], sections: Sections
+) -> tuple[ToolRule | ToolDenial, ...]:
+    """``tools`` where those that ``requires_human_approval`` names require it; it may name no others."""
+    names = {rule.name for rule in tools if isinstance(rule, ToolRule)}
+    for name in sorted(asked - names):
+        raise ValueRefused(
+            f"'requires_human_approval' names the tool {excerpt(name)}, which the profile does not list",
+            where=str(sections.found["requires_human_approval"].mark),
+            hint=did_you_mean(name, names),
+        )
+    result: list[ToolRule | ToolDenial] = []
+    for rule in tools:
+        if isinstance(rule, ToolRule) and rule.name in asked:
+            result.append(ToolRule(rule.name, approval=True))
+            sections.note(result[-1], sections.places[rule])
+        else:
+            result.append(rule)
+    return tuple(result)
+
+
+def _with_floor(policy: Policy, floor: Floor) -> Policy:
+    """``policy`` with the denials of ``floor``, and its digest."""
+    denials = floor.policy
+    return Policy(
+        tools=(*policy.tools, *denials.tools),
+        filesystem=(*policy.filesystem, *denials.filesystem),
+        egress=(*policy.egress, *denials.egress),
+        secrets=policy.secrets,
+        models=policy.models,
+        approval=Approval(
+            everything=policy.approval.everything or denials.approval.everything,
+            methods=(*policy.approval.methods, *denials.approval.methods),
+        ),
+        resources=policy.resources,
+        floor=floor.digest,
+    )

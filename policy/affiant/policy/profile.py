@@ -1,0 +1,460 @@
+"""What a profile says, as values that are legal because they exist: every constructor checks its own rule.
+
+Both readers, of the YAML and of the normal form, build these same types, so that neither can be laxer than
+the other. :class:`Policy` is the meaning of one profile, without its name and place; rules are immutable and
+hashable, and their order carries no meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from affiant.policy.addresses import parse_cidr
+from affiant.policy.hosts import host_pattern, is_wildcard, matches
+from affiant.policy.paths import grantable_path, rule_path
+from affiant.policy.refusals import (
+    EmptyList,
+    NameRefused,
+    PolicyConflict,
+    ValueRefused,
+    did_you_mean,
+    excerpt,
+)
+from affiant.policy.targets import METHODS, path_pattern
+
+__all__ = [
+    "Approval",
+    "EgressDenial",
+    "EgressRule",
+    "Endpoint",
+    "Injection",
+    "ModelRule",
+    "PathGrant",
+    "PathMode",
+    "Policy",
+    "Resources",
+    "Scheme",
+    "SecretGrant",
+    "TLSMode",
+    "ToolDenial",
+    "ToolRule",
+    "agent_name",
+    "method_names",
+]
+
+_AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_TOOL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
+_MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
+_SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
+_REFERENCE: Final = re.compile(
+    r"local:[A-Za-z_][A-Za-z0-9_]{0,63}\Z"
+    r"|vault:(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}/){1,16}[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+    r"#[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
+)
+_HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
+_FORMAT: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,127}\Z")
+_SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9_.-]{0,32}\Z")
+
+_DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
+
+_SUPERVISOR_ENVIRONMENT: Final = frozenset(
+    (
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+        "REQUESTS_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "GIT_SSL_CAINFO",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_KEY",
+        "TRACEPARENT",
+        "PATH",
+        "HOME",
+        "LD_PRELOAD",
+        "LD_LIBRARY_PATH",
+    )
+)
+"""Variables that the supervisor sets itself; a placeholder under such a name would replace one."""
+
+_FRAMING_HEADERS: Final = frozenset(
+    (
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "location",
+        "proxy-authorization",
+        "proxy-connection",
+        "range",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "forwarded",
+    )
+)
+"""Headers that decide where a message ends or goes (RFC 9110, RFC 9112): never a place for a secret."""
+
+_MIN_SHAPE: Final = 24
+"""Characters of 62, so at least 142 bits; a placeholder has at least 128."""
+
+
+class PathMode(StrEnum):
+    """What may be done below a path."""
+
+    NONE = "none"
+    READ = "read"
+    READ_WRITE = "read-write"
+
+
+class Scheme(StrEnum):
+    """How a host is reached."""
+
+    HTTP = "http"
+    HTTPS = "https"
+
+
+class TLSMode(StrEnum):
+    """Whether the proxy sees the requests inside a connection."""
+
+    INSPECT = "inspect"
+    PASSTHROUGH = "passthrough"
+
+
+class Endpoint(NamedTuple):
+    """A host and a port, exactly."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRule:
+    """A tool that may be called, with any arguments."""
+
+    name: str
+    approval: bool = False
+
+    def __post_init__(self) -> None:
+        _name(self.name, _TOOL, "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDenial:
+    """A tool that may not be called, whatever else allows it."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _name(self.name, _TOOL, "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class PathGrant:
+    """A mode for a path and its subtree; ``none`` is a carve-out, which wins whatever its depth."""
+
+    path: str
+    mode: PathMode
+
+    def __post_init__(self) -> None:
+        (rule_path if self.mode is PathMode.NONE else grantable_path)(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class EgressRule:
+    """A host pattern that may be reached on one port.
+
+    ``methods`` and ``paths`` are None for any; ``address`` is a tuple of CIDRs, empty for any public address.
+    """
+
+    host: str
+    port: int = 443
+    scheme: Scheme = Scheme.HTTPS
+    methods: tuple[str, ...] | None = None
+    paths: tuple[str, ...] | None = None
+    tls: TLSMode = TLSMode.INSPECT
+    address: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _canonical_pattern(self.host, single_label=bool(self.address))
+        _port(self.port)
+        _request_lists(self.methods, self.paths)
+        for cidr in self.address:
+            if str(parse_cidr(cidr)) != cidr:
+                raise ValueRefused("CIDR is not canonical", found=excerpt(cidr))
+        if self.address and is_wildcard(self.host):
+            raise PolicyConflict("'address' belongs to one host, not to a wildcard", found=self.host)
+        if self.tls is TLSMode.PASSTHROUGH:
+            self._check_passthrough()
+
+    def _check_passthrough(self) -> None:
+        if self.scheme is Scheme.HTTP:
+            raise PolicyConflict("'tls: passthrough' needs https", found=self.host)
+        if self.methods is not None or self.paths is not None:
+            raise PolicyConflict(
+                "'tls: passthrough' hides methods and paths, so it cannot be narrowed by them",
+                found=self.host,
+                hint="Drop 'tls: passthrough', or drop 'methods' and 'paths'",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class EgressDenial:
+    """A host pattern that may not be reached; None for any port, method or path."""
+
+    host: str
+    port: int | None = None
+    methods: tuple[str, ...] | None = None
+    paths: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _canonical_pattern(self.host, single_label=True)
+        if self.port is not None:
+            _port(self.port)
+        _request_lists(self.methods, self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """Where a secret's placeholder may stand: the whole value of one header.
+
+    ``format`` has one ``{}`` for the placeholder. For ``authorization`` it may be None: the whole credential,
+    as Bearer, Basic or token.
+    """
+
+    header: str = "authorization"
+    format: str | None = None
+
+    def __post_init__(self) -> None:
+        if _HEADER.match(self.header) is None:
+            raise ValueRefused("not a header name", expected="lower case", found=excerpt(self.header))
+        if self.header in _FRAMING_HEADERS or self.header.startswith(("affiant-", "sec-")):
+            raise ValueRefused("this header is no place for a secret", found=excerpt(self.header))
+        if self.format is None:
+            if self.header != "authorization":
+                raise ValueRefused("a header other than Authorization needs a format", found=self.header)
+        elif _FORMAT.match(self.format) is None or self.format.count("{}") != 1 or self._braces() != 2:
+            raise ValueRefused(
+                "not a format", expected="printable text with one {}", found=excerpt(self.format)
+            )
+
+    def _braces(self) -> int:
+        return sum(self.format.count(brace) for brace in "{}") if self.format is not None else 0
+
+    @property
+    def surface(self) -> str:
+        """The name of the place: ``header:authorization``."""
+        return f"header:{self.header}"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretGrant:
+    """A secret by name, and the https endpoints at which its placeholder stands for it.
+
+    ``ref`` is where the value is kept (``local:NAME``, ``vault:mount/path#field``); None: where the
+    deployment keeps this name. ``hosts`` may be empty: the secret then exists, and cannot be used.
+    """
+
+    name: str
+    hosts: tuple[Endpoint, ...]
+    ref: str | None = None
+    inject: Injection = Injection()
+    shape: str | None = None
+
+    def __post_init__(self) -> None:
+        _name(self.name, _SECRET, "secret")
+        if self.name.upper() in _SUPERVISOR_ENVIRONMENT:
+            raise NameRefused("the supervisor sets a variable of this name itself", found=self.name)
+        for host, port in self.hosts:
+            _canonical_pattern(host, single_label=True)
+            _port(port)
+            if is_wildcard(host):
+                raise PolicyConflict("a secret is bound to hosts by name, not by wildcard", found=host)
+        if self.ref is not None and _REFERENCE.match(self.ref) is None:
+            raise ValueRefused(
+                "not a reference",
+                expected="local:NAME or vault:<mount>/<path>#<field>",
+                found=excerpt(self.ref),
+            )
+        if self.shape is not None:
+            _shape(self.shape)
+
+    @property
+    def surface(self) -> str:
+        """The name of the place where the placeholder may stand."""
+        return self.inject.surface
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRule:
+    """A model that may be called; ``attested``: only at an upstream that was verified before."""
+
+    name: str
+    attested: bool = False
+
+    def __post_init__(self) -> None:
+        _name(self.name, _MODEL, "model")
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What a person must approve first: everything, or the requests with these methods.
+
+    The tools that need it say so themselves (:attr:`ToolRule.approval`).
+    """
+
+    everything: bool = False
+    methods: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.methods:
+            _request_lists(self.methods, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Bounds of the session's machine; bytes and counts, None for the deployment's default."""
+
+    cpus: int | None = None
+    memory: int | None = None
+    disk: int | None = None
+    pids: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in (("cpus", 1024), ("memory", 2**50), ("disk", 2**50), ("pids", 2**22)):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= most:
+                raise ValueRefused(f"{name} out of range", expected=f"1 to {most}", found=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The meaning of one profile. Everything that is not allowed here is denied.
+
+    ``models`` is None where any model that the gateway serves may be called: the one plane in which absence
+    is not denial, because every call is judged and receipted there. ``floor`` is the digest of the
+    organisation's denials that are already merged in.
+    """
+
+    tools: tuple[ToolRule | ToolDenial, ...] = ()
+    filesystem: tuple[PathGrant, ...] = ()
+    egress: tuple[EgressRule | EgressDenial, ...] = ()
+    secrets: tuple[SecretGrant, ...] = ()
+    models: tuple[ModelRule, ...] | None = None
+    approval: Approval = Approval()
+    resources: Resources = Resources()
+    floor: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.floor is not None and _DIGEST.match(self.floor) is None:
+            raise ValueRefused("not a digest", expected="sha384:<96 hex>", found=excerpt(self.floor))
+        _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
+        _one_grant_for_each_secret(set(self.secrets))
+        for secret in self.secrets:
+            for endpoint in secret.hosts:
+                if self.tls_mode(*endpoint) is TLSMode.PASSTHROUGH:
+                    raise PolicyConflict(
+                        "a secret needs 'tls: inspect' at its hosts",
+                        found=f"{secret.name} at {endpoint.host}:{endpoint.port}",
+                    )
+
+    def tls_mode(self, host: str, port: int) -> TLSMode | None:
+        """How TLS to a canonical host is treated: inspected if any rule that covers it says so; None: no rule."""
+        modes = {
+            rule.tls
+            for rule in self.egress
+            if isinstance(rule, EgressRule)
+            and rule.scheme is Scheme.HTTPS
+            and rule.port == port
+            and matches(rule.host, host)
+        }
+        if TLSMode.INSPECT in modes:
+            return TLSMode.INSPECT
+        return TLSMode.PASSTHROUGH if modes else None
+
+
+def agent_name(text: str) -> str:
+    """The name of a profile, checked.
+
+    Raises:
+        NameRefused: not 1 to 64 letters, digits, ``_``, ``.``, ``-``, beginning with a letter or digit.
+    """
+    return _name(text, _AGENT, "agent")
+
+
+def method_names(methods: Sequence[str]) -> None:
+    """Refuse methods that no rule may name.
+
+    Raises:
+        ValueRefused: lower case, TRACE, TRACK, CONNECT, or unknown.
+        EmptyList: none at all.
+    """
+    if not methods:
+        raise EmptyList("an empty list of methods", hint="Leave 'methods' out to allow any, or name some")
+    for method in methods:
+        if method not in METHODS:
+            near = method.upper()
+            hint = f"Did you mean {near!r}?" if near in METHODS else did_you_mean(near, METHODS)
+            raise ValueRefused("not a method that a rule may name", found=excerpt(method), hint=hint)
+
+
+def _request_lists(methods: tuple[str, ...] | None, paths: tuple[str, ...] | None) -> None:
+    if methods is not None:
+        method_names(methods)
+    if paths is not None:
+        if not paths:
+            raise EmptyList("an empty list of paths", hint="Leave 'paths' out to allow any, or name some")
+        for path in paths:
+            path_pattern(path)
+
+
+def _name(text: str, pattern: re.Pattern[str], what: str) -> str:
+    if pattern.match(text) is None:
+        raise NameRefused(f"not the name of a {what}", expected=pattern.pattern[:-2], found=excerpt(text))
+    return text
+
+
+def _canonical_pattern(text: str, *, single_label: bool) -> None:
+    canonical = host_pattern(text, single_label=single_label)
+    if canonical != text:
+        raise ValueRefused("host is not canonical", expected=canonical, found=excerpt(text))
+
+
+def _port(port: int) -> None:
+    if not 1 <= port <= 65535:
+        raise ValueRefused("not a port", expected="1 to 65535", found=port)
+
+
+def _shape(shape: str) -> None:
+    match = _SHAPE.match(shape)
+    if match is None or not _MIN_SHAPE <= int(match.group(1)) <= 256:
+        raise ValueRefused(
+            "not a shape",
+            expected=f"fixed text around one {{n}} with n from {_MIN_SHAPE} to 256, such as ghp_{{36}}",
+            found=excerpt(shape),
+        )
+
+
+def _one_address_for_each_host(rules: Sequence[EgressRule]) -> None:
+    addresses: dict[str, tuple[str, ...]] = {}
+    for rule in rules:
+        if addresses.setdefault(rule.host, rule.address) != rule.address:
+            raise PolicyConflict("two rules give one host different addresses", found=rule.host)
+
+
+def _one_grant_for_each_secret(grants: set[SecretGrant]) -> None:
+    for name, count in Counter(grant.name for grant in grants).items():
+        if count > 1:
+            raise PolicyConflict("one secret is granted in two ways", found=name)

@@ -1,0 +1,230 @@
+"""Why a profile, a name or a request is refused before any decision: one class for each stable code.
+
+::
+
+    MalformedError                       ConfigurationError
+    +-- PolicySyntaxRefused              +-- NotEnforcedYet
+    +-- LineBreaksMissing                +-- FloorRefused
+    +-- CharacterRefused                 +-- UnknownAgent
+    +-- DocumentTooLarge                 +-- PolicyConflict
+    +-- FeatureRefused                   +-- PolicyTestFailed
+    +-- DuplicateKey                     +-- PolicyFileRefused
+    +-- UnknownKey
+    +-- MissingKey
+    +-- WrongType
+    +-- EmptyList
+    +-- ValueRefused
+    +-- NameRefused, PathRefused, HostRefused, TargetRefused, AddressRefused
+    +-- NormalFormRefused
+    +-- RequestRefused
+
+A refusal at load refuses the whole file: there is no such thing as the part of a policy that could be read.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from affiant.errors import AffiantError, ConfigurationError, MalformedError
+
+__all__ = [
+    "AddressRefused",
+    "CharacterRefused",
+    "DocumentTooLarge",
+    "DuplicateKey",
+    "EmptyList",
+    "FeatureRefused",
+    "FloorRefused",
+    "HostRefused",
+    "LineBreaksMissing",
+    "MissingKey",
+    "NameRefused",
+    "NormalFormRefused",
+    "NotEnforcedYet",
+    "PathRefused",
+    "PolicyConflict",
+    "PolicyFileRefused",
+    "PolicySyntaxRefused",
+    "PolicyTestFailed",
+    "RequestRefused",
+    "TargetRefused",
+    "UnknownAgent",
+    "UnknownKey",
+    "ValueRefused",
+    "WrongType",
+    "did_you_mean",
+    "excerpt",
+    "located",
+]
+
+
+class PolicySyntaxRefused(MalformedError):
+    """The bytes are not YAML, or not UTF-8."""
+
+    code = "policy.yaml"
+
+
+class LineBreaksMissing(MalformedError):
+    """A profile was pasted without its line breaks."""
+
+    code = "policy.line_breaks"
+
+
+class CharacterRefused(MalformedError):
+    """A character that a reviewer cannot see, or that reorders what is seen."""
+
+    code = "policy.character"
+
+
+class DocumentTooLarge(MalformedError):
+    """More bytes, levels or values than any profile has."""
+
+    code = "policy.too_large"
+
+
+class FeatureRefused(MalformedError):
+    """A feature of YAML that lets a document mean something else than it shows."""
+
+    code = "policy.yaml_feature"
+
+
+class DuplicateKey(MalformedError):
+    """A key stands twice in one mapping."""
+
+    code = "policy.duplicate_key"
+
+
+class UnknownKey(MalformedError):
+    """A key that the schema does not know."""
+
+    code = "policy.unknown_key"
+
+
+class MissingKey(MalformedError):
+    """A key that the schema demands is absent."""
+
+    code = "policy.missing_key"
+
+
+class WrongType(MalformedError):
+    """A value of another type than the schema's."""
+
+    code = "policy.wrong_type"
+
+
+class EmptyList(MalformedError):
+    """A list that narrows something holds nothing, which could be read as everything or as nothing."""
+
+    code = "policy.empty_list"
+
+
+class ValueRefused(MalformedError):
+    """A value of the right type that the schema does not allow."""
+
+    code = "policy.value"
+
+
+class NameRefused(MalformedError):
+    """The name of an agent, a tool, a model or a secret is not spelled in its one way."""
+
+    code = "policy.name"
+
+
+class PathRefused(MalformedError):
+    """A path is not absolute and canonical, or cannot be granted."""
+
+    code = "policy.path"
+
+
+class HostRefused(MalformedError):
+    """A host is not a canonical DNS name, or a pattern that is too wide."""
+
+    code = "policy.host"
+
+
+class TargetRefused(MalformedError):
+    """A request target is not in its one canonical form (RFC 3986)."""
+
+    code = "policy.target"
+
+
+class AddressRefused(MalformedError):
+    """A CIDR is not canonical, too wide, or may never be dialled."""
+
+    code = "policy.address"
+
+
+class NormalFormRefused(MalformedError):
+    """Bytes are not the normal form of a profile."""
+
+    code = "policy.normal_form"
+
+
+class RequestRefused(MalformedError):
+    """A request to explain is not written in a form that is known."""
+
+    code = "policy.request"
+
+
+class NotEnforcedYet(ConfigurationError):
+    """The schema knows the key, but nothing enforces it in this version: to ignore it would mislead."""
+
+    code = "policy.not_enforced_yet"
+
+
+class FloorRefused(ConfigurationError):
+    """The floor is named but not given, or holds more than denials."""
+
+    code = "policy.floor"
+
+
+class UnknownAgent(ConfigurationError):
+    """The file has no profile of that name."""
+
+    code = "policy.unknown_agent"
+
+
+class PolicyConflict(ConfigurationError):
+    """Two rules of one profile do not fit together."""
+
+    code = "policy.conflict"
+
+
+class PolicyTestFailed(ConfigurationError):
+    """An inline test does not hold."""
+
+    code = "policy.test_failed"
+
+
+class PolicyFileRefused(ConfigurationError):
+    """A policy file cannot be read, or somebody else could have written it."""
+
+    code = "policy.file"
+
+
+def excerpt(text: object, *, limit: int = 60) -> str:
+    """``text`` quoted, escaped to ASCII and bounded: hostile input as a refusal may show it."""
+    shown = ascii(text)
+    return shown if len(shown) <= limit else shown[: limit - 4] + "...'"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest of ``known``, or all of them if none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word.lower(), names, n=1)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return "Known: " + (", ".join(names) if names else "none")
+
+
+@contextmanager
+def located(where: object) -> Iterator[None]:
+    """Give every refusal inside that has no place yet the place ``where``."""
+    try:
+        yield
+    except AffiantError as error:
+        if error.where is None:
+            error.where = str(where)
+        raise

@@ -1,0 +1,168 @@
+"""Typed reading of YAML nodes: each function returns what the schema wants there, or refuses with the place.
+
+A key is known, known but not enforced by this version, or unknown; none is ever ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from affiant.policy.refusals import (
+    EmptyList,
+    MissingKey,
+    NotEnforcedYet,
+    UnknownKey,
+    ValueRefused,
+    WrongType,
+    did_you_mean,
+    excerpt,
+)
+from affiant.policy.strict_yaml import ListNode, MapNode, Node, ScalarNode
+
+__all__ = ["boolean", "items", "keys", "one_of", "required", "size", "text", "texts", "whole_number"]
+
+_NUMBER: Final = re.compile(r"(?:0|[1-9][0-9]{0,14})\Z")
+_SIZE: Final = re.compile(r"([1-9][0-9]{0,8})(KiB|MiB|GiB|TiB)\Z")
+_UNITS: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_KINDS: Final = {ScalarNode: "a value", ListNode: "a list", MapNode: "a mapping"}
+
+
+def keys(node: Node, known: Collection[str], *, what: str, later: Collection[str] = ()) -> Mapping[str, Node]:
+    """The members of a mapping, by key.
+
+    Args:
+        known: every key that may stand there.
+        what: the mapping's name in a refusal.
+        later: keys of the format that nothing enforces in this version.
+
+    Raises:
+        WrongType: not a mapping.
+        NotEnforcedYet, UnknownKey: with the place of the key.
+    """
+    if not isinstance(node, MapNode):
+        raise _wrong(node, f"a mapping for {what}")
+    found: dict[str, Node] = {}
+    for member in node.members:
+        name = member.key.text
+        if name in later:
+            raise NotEnforcedYet(
+                f"{name!r} is known in {what}, but nothing enforces it in this version",
+                where=str(member.key.mark),
+                hint="Take it out: to keep it would promise what does not happen",
+            )
+        if name not in known:
+            raise UnknownKey(
+                f"unknown key {excerpt(name)} in {what}",
+                where=str(member.key.mark),
+                hint=did_you_mean(name, known),
+            )
+        found[name] = member.value
+    return found
+
+
+def required(found: Mapping[str, Node], name: str, node: Node, *, what: str) -> Node:
+    """The member ``name`` of a mapping read from ``node``.
+
+    Raises:
+        MissingKey: it is not there.
+    """
+    if name not in found:
+        raise MissingKey(f"{what} needs the key {name!r}", where=str(node.mark))
+    return found[name]
+
+
+def text(node: Node, *, what: str) -> str:
+    """One value as it was written, whatever YAML makes of ``no``, ``22:22`` or ``1e3`` elsewhere.
+
+    Raises:
+        WrongType: a list, a mapping, or nothing.
+    """
+    if not isinstance(node, ScalarNode) or node.text == "":
+        raise _wrong(node, f"text for {what}")
+    return node.text
+
+
+def items(node: Node, *, what: str) -> tuple[Node, ...]:
+    """The entries of a list, which may be empty.
+
+    Raises:
+        WrongType: not a list.
+    """
+    if not isinstance(node, ListNode):
+        raise _wrong(node, f"a list for {what}")
+    return node.items
+
+
+def texts(node: Node, *, what: str) -> tuple[str, ...]:
+    """The values of a list that narrows something.
+
+    Raises:
+        WrongType: not a list of text.
+        EmptyList: it holds nothing.
+    """
+    values = tuple(text(item, what=f"an entry of {what}") for item in items(node, what=what))
+    if not values:
+        raise EmptyList(f"{what} is empty", where=str(node.mark), hint="Name what is meant, or leave it out")
+    return values
+
+
+def whole_number(node: Node, *, what: str) -> int:
+    """An unquoted decimal number without sign or leading zeros.
+
+    Raises:
+        WrongType: anything else.
+    """
+    if not (isinstance(node, ScalarNode) and node.plain and _NUMBER.match(node.text)):
+        raise _wrong(node, f"a whole number for {what}")
+    return int(node.text)
+
+
+def boolean(node: Node, *, what: str) -> bool:
+    """Unquoted ``true`` or ``false``.
+
+    Raises:
+        WrongType: anything else, ``yes`` and ``no`` included.
+    """
+    if not (isinstance(node, ScalarNode) and node.plain and node.text in ("true", "false")):
+        raise _wrong(node, f"true or false for {what}")
+    return node.text == "true"
+
+
+def size(node: Node, *, what: str) -> int:
+    """Bytes, written with a unit: ``512MiB``, ``2GiB``.
+
+    Raises:
+        WrongType: anything else.
+    """
+    match = _SIZE.match(node.text) if isinstance(node, ScalarNode) else None
+    if match is None:
+        raise _wrong(node, f"a size such as 512MiB or 2GiB for {what}")
+    return int(match.group(1)) * _UNITS[match.group(2)]
+
+
+def one_of(node: Node, choices: Collection[str], *, what: str) -> str:
+    """One of ``choices``, exactly.
+
+    Raises:
+        WrongType: not text.
+        ValueRefused: other text.
+    """
+    value = text(node, what=what)
+    if value not in choices:
+        raise ValueRefused(
+            f"not a value for {what}",
+            found=excerpt(value),
+            where=str(node.mark),
+            hint=did_you_mean(value, choices),
+        )
+    return value
+
+
+def _wrong(node: Node, expected: str) -> WrongType:
+    found = _KINDS[type(node)]
+    if isinstance(node, ScalarNode):
+        found = "nothing" if node.empty else excerpt(node.text)
+    hint = "Write [] for none, or leave the key out" if found == "nothing" else None
+    return WrongType("wrong type", expected=expected, found=found, where=str(node.mark), hint=hint)
