@@ -1,0 +1,215 @@
+"""Finding placeholders in what an agent sends: the bound ones in their place, any other anywhere.
+
+Judged are the head (:func:`judge_head`, which also says which secrets the request uses) and the body
+(:class:`PlaceholderDetector`). A placeholder that is not the whole credential of its surface, at one of its
+hosts, is never forwarded: not as it is, nor percent-encoded, in JSON escapes, in base64 at any offset, in
+UTF-16, reversed, or split across chunks (negative tests S2, S3). A placeholder is no secret; what is refused
+here is sending a dead one, and learning where it would have come alive.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from affiant.secrets.placeholder import Binding, PlaceholderTable
+from affiant.secrets.refusals import PlaceholderHidden, PlaceholderMisplaced, SecretNotBound
+
+__all__ = ["HeaderField", "PlaceholderDetector", "SecretUse", "judge_head"]
+
+
+HeaderField: TypeAlias = tuple[bytes, bytes]
+"""A header's name and value, as they stand in the request."""
+
+_ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})|\\u00([0-9A-Fa-f]{2})")
+_ESCAPE_OPEN: Final = re.compile(rb"(?:%[0-9A-Fa-f]?|\\(?:u0{0,2}|u00[0-9A-Fa-f]))\Z")
+"""A tail that may become an escape with the next chunk."""
+
+_INFLATE_STEP: Final = 1 << 18
+_INFLATE_FREE: Final = 16 << 20
+_INFLATE_RATIO: Final = 200
+"""A compressed body is searched decompressed: 16 MiB, and beyond that 200 bytes for each byte sent."""
+
+_WINDOW: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
+"""zlib's ``wbits``: gzip with its header and trailer, zlib with its own (RFC 9110, section 8.4.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretUse:
+    """One secret in one request: the ``field``-th header holds its placeholder as the surface says."""
+
+    name: str
+    surface: str
+    field: int
+
+
+def judge_head(
+    table: PlaceholderTable,
+    *,
+    scheme: str,
+    host: str,
+    port: int,
+    target: bytes,
+    headers: tuple[HeaderField, ...],
+) -> tuple[SecretUse, ...]:
+    """The secrets that a request uses, each in its place.
+
+    Args:
+        scheme, host, port: where the request goes, canonical.
+        target: the request target as it will be sent.
+        headers: names in any case; values without line breaks.
+
+    Raises:
+        SecretNotBound: a placeholder in a secret's place, but not at one of its hosts over https.
+        PlaceholderMisplaced: a placeholder anywhere else, or in a header that stands more than once.
+    """
+    uses: list[SecretUse] = []
+    elsewhere = [target]
+    for index, (name, value) in enumerate(headers):
+        binding = _held(table, name, value)
+        if binding is None:
+            elsewhere += (name, value)
+            continue
+        if not binding.covers(scheme=scheme, host=host, port=port):
+            raise SecretNotBound(
+                "the secret is not bound to this place",
+                where=binding.name,
+                expected=_places(binding),
+                found=f"{scheme}://{host}:{port}",
+            )
+        if sum(other.lower() == name.lower() for other, _ in headers) > 1:
+            raise PlaceholderMisplaced("the header of a secret stands more than once", where=binding.name)
+        uses.append(SecretUse(binding.name, binding.surface.label, index))
+    for text in elsewhere:
+        detector = PlaceholderDetector(table)
+        detector.feed(text)
+        detector.flush()
+    return tuple(uses)
+
+
+def _held(table: PlaceholderTable, name: bytes, value: bytes) -> Binding | None:
+    field = name.lower()
+    for binding in table:
+        surface = binding.surface
+        if surface.header.encode("ascii") == field and surface.holds(
+            value, binding.placeholder.encode("ascii")
+        ):
+            return binding
+    return None
+
+
+def _places(binding: Binding) -> str:
+    if not binding.endpoints:
+        return "no use at all (secret_no_sink: the profile names no https host for it)"
+    return ", ".join(f"https://{place.host}:{place.port}" for place in sorted(binding.endpoints))
+
+
+class PlaceholderDetector:
+    """One body under way: gives back what may be forwarded, refuses a placeholder in any known spelling.
+
+    Of an uncompressed body the last bytes that could belong to a placeholder are held back, so that not even a
+    part of one is forwarded. Of a compressed body the chunk that completes a placeholder is refused.
+
+    Args:
+        table: the session's placeholders.
+        content_encoding: the request's ``Content-Encoding``; identity, gzip and deflate can be searched.
+
+    Raises:
+        PlaceholderHidden: another encoding, if there are placeholders at all.
+    """
+
+    __slots__ = ("_carry", "_held", "_inflater", "_names", "_searcher", "_seen", "_unescaped")
+
+    def __init__(self, table: PlaceholderTable, *, content_encoding: bytes = b"identity") -> None:
+        self._names = tuple(binding.name for binding in table)
+        self._searcher = table.searcher
+        self._held = b""
+        self._carry = b""
+        self._unescaped = b""
+        self._seen = [0, 0]
+        self._inflater = self._decoder(content_encoding.strip().lower())
+
+    def _decoder(self, encoding: bytes) -> zlib._Decompress | None:
+        if encoding in (b"", b"identity") or not self._names:
+            return None
+        if encoding not in _WINDOW:
+            raise PlaceholderHidden(
+                "a body in this encoding cannot be searched for placeholders",
+                expected="identity, gzip or deflate",
+            )
+        return zlib.decompressobj(_WINDOW[encoding])
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The bytes that may be forwarded now.
+
+        Raises:
+            PlaceholderMisplaced: ``chunk`` completes a placeholder.
+            PlaceholderHidden: the compressed body is damaged, expands without bound, or goes on after its end.
+        """
+        if not self._names:
+            return chunk
+        if self._inflater is not None:
+            for plain in self._inflated(self._inflater, chunk):
+                self._search(plain)
+            return chunk
+        self._search(chunk)
+        waiting = self._held + chunk
+        end = max(len(waiting) - self._reach, 0)
+        self._held = waiting[end:]
+        return waiting[:end]
+
+    def flush(self) -> bytes:
+        """The rest of the body, which has ended.
+
+        Raises:
+            PlaceholderMisplaced: as :meth:`feed`.
+            PlaceholderHidden: the compressed body is not complete.
+        """
+        if self._inflater is not None and self._seen[0] and not self._inflater.eof:
+            raise PlaceholderHidden("the compressed body is not complete")
+        self._search(b"", final=True)
+        rest, self._held = self._held, b""
+        return rest
+
+    @property
+    def _reach(self) -> int:
+        """As many bytes as a placeholder may take if each of its characters is written as ``\\u00XX``."""
+        return max(self._searcher.longest, 1)
+
+    def _search(self, chunk: bytes, *, final: bool = False) -> None:
+        """As it came, and with escapes undone (mixed ones too)."""
+        tail = self._carry + chunk
+        self._refuse(tail)
+        self._carry = tail[-(self._reach - 1) :] if self._reach > 1 else b""
+        text = self._unescaped + chunk
+        opened = None if final else _ESCAPE_OPEN.search(text, max(len(text) - 5, 0))
+        cut = len(text) if opened is None else opened.start()
+        plain = _ESCAPE.sub(lambda escape: bytes.fromhex((escape[1] or escape[2]).decode()), text[:cut])
+        self._refuse(plain)
+        self._unescaped = plain[-(self._reach - 1) :] + text[cut:]
+
+    def _refuse(self, data: bytes) -> None:
+        for match in self._searcher.matches(data):
+            raise PlaceholderMisplaced(
+                "a placeholder stands where no secret may stand",
+                where=self._names[match.key],
+                hint="Send it as the whole credential of the header that the profile names, and nowhere else",
+            )
+
+    def _inflated(self, inflater: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:
+        self._seen[0] += len(chunk)
+        while chunk:
+            if inflater.eof:
+                raise PlaceholderHidden("the compressed body goes on after its end")
+            try:
+                plain = inflater.decompress(chunk, _INFLATE_STEP)
+            except zlib.error as error:
+                raise PlaceholderHidden("the compressed body is damaged") from error
+            self._seen[1] += len(plain)
+            if self._seen[1] > _INFLATE_FREE + _INFLATE_RATIO * self._seen[0]:
+                raise PlaceholderHidden("the compressed body expands without bound")
+            yield plain
+            chunk = inflater.unconsumed_tail or inflater.unused_data

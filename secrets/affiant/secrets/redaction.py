@@ -1,0 +1,110 @@
+"""Redaction: wherever a known secret comes back, its placeholder stands in the answer.
+
+The second line of defence (the first is that no value enters a sandbox). Byte-exact, over every spelling of
+:mod:`affiant.secrets.variants`, across chunk borders, and the same whatever the chunks are.
+
+**What is held back.** With ``n`` bytes seen and not yet given out and a longest spelling of ``m`` bytes, the
+stream gives out everything before position ``n - (m - 1)``: a match that starts before it is complete. It
+holds exactly ``m - 1`` bytes (fewer if fewer are there, or if a match reaches into them), *whatever they are*.
+Holding back only what looks like the beginning of a secret would answer, by its timing, a guess at that
+secret's first bytes, then the next: a door that must not exist.
+
+The replacement is the placeholder itself, so that an agent that re-sends what it was told still works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from affiant.secrets.search import Searcher
+from affiant.secrets.value import SecretValue
+from affiant.secrets.variants import variants
+
+__all__ = ["Redacted", "RedactionStream", "Redactor"]
+
+
+class Redacted(NamedTuple):
+    """Bytes without secrets, and how many occurrences were replaced."""
+
+    data: bytes
+    replaced: int
+
+
+class Redactor:
+    """Knows the values of one session; immutable; lives in the broker's process.
+
+    Args:
+        secrets: pairs of a value and the placeholder that replaces it.
+    """
+
+    __slots__ = ("_replacements", "_searcher")
+
+    def __init__(self, secrets: Iterable[tuple[SecretValue, str]]) -> None:
+        known = tuple(secrets)
+        self._replacements = tuple(placeholder.encode("ascii") for _, placeholder in known)
+        self._searcher = Searcher(
+            (spelling, key)
+            for key, (value, _) in reversed(tuple(enumerate(known)))  # the first of equal values names it
+            for spelling in variants(value.reveal())
+        )
+
+    def __repr__(self) -> str:
+        return f"<Redactor of {len(self._replacements)} secrets>"
+
+    def __bool__(self) -> bool:
+        return bool(self._replacements)
+
+    @property
+    def held_back(self) -> int:
+        """The most bytes that a stream ever holds back: one fewer than the longest spelling."""
+        return max(self._searcher.longest - 1, 0)
+
+    def redact(self, data: bytes) -> Redacted:
+        """``data``, which is complete in itself (a header's value), without secrets."""
+        stream = RedactionStream(self)
+        return Redacted(stream.feed(data) + stream.flush(), stream.count)
+
+    def decided(self, data: bytes, *, final: bool) -> tuple[bytes, bytes, int]:
+        """What of ``data`` may go out, redacted; what is held back, as it came; how many were replaced.
+
+        Args:
+            final: nothing follows ``data``: nothing is held back.
+        """
+        end = len(data) if final else len(data) - self.held_back
+        if end <= 0:
+            return b"", data, 0
+        pieces: list[bytes] = []
+        done = count = 0
+        for match in self._searcher.matches(data):
+            if match.start >= end:
+                break
+            pieces += (data[done : match.start], self._replacements[match.key])
+            done = match.end
+            count += 1
+        end = max(done, end)
+        pieces.append(data[done:end])
+        return b"".join(pieces), data[end:], count
+
+
+class RedactionStream:
+    """One stream of bytes under way through a :class:`Redactor`."""
+
+    __slots__ = ("_held", "_redactor", "count")
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = b""
+        self.count = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The bytes that are decided now that ``chunk`` has come."""
+        out, self._held, count = self._redactor.decided(self._held + chunk, final=False)
+        self.count += count
+        return out
+
+    def flush(self) -> bytes:
+        """The rest: the stream has ended."""
+        out, self._held, count = self._redactor.decided(self._held, final=True)
+        self.count += count
+        return out

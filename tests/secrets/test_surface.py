@@ -1,0 +1,93 @@
+import base64
+
+import pytest
+
+from affiant.secrets.refusals import SecretValueInvalid, SurfaceInvalid
+from affiant.secrets.surface import AUTHORIZATION, Surface
+
+PH = b"affiant-ph-0123456789ABCDEFGHIJKLMNOPQRSTUV"
+VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
+
+
+def basic(text: bytes) -> bytes:
+    return b"Basic " + base64.b64encode(text)
+
+
+@pytest.mark.parametrize(
+    ("sent", "becomes"),
+    [
+        (b"Bearer " + PH, b"Bearer " + VALUE),
+        (b"bearer " + PH, b"bearer " + VALUE),
+        (b"token " + PH, b"token " + VALUE),
+        (basic(b"user:" + PH), basic(b"user:" + VALUE)),
+        (basic(b":" + PH), basic(b":" + VALUE)),
+        (basic(PH + b":"), basic(VALUE + b":")),
+        (basic(PH + b":x-oauth-basic"), basic(VALUE + b":x-oauth-basic")),
+    ],
+)
+def test_the_whole_credential_of_authorization_is_replaced(sent: bytes, becomes: bytes) -> None:
+    assert AUTHORIZATION.holds(sent, PH)
+    assert AUTHORIZATION.substituted(sent, PH, VALUE) == becomes
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        PH,
+        b"Bearer " + PH + b" ",
+        b"Bearer  " + PH,
+        b"Bearer x" + PH,
+        b"Bearer " + PH + b"x",
+        b"Bearer " + PH + b", " + PH,
+        b"Digest " + PH,
+        b'Digest username="' + PH + b'"',
+        b"Bearer\t" + PH,
+        basic(PH),
+        basic(PH + b":secret"),
+        basic(b"user:x" + PH),
+        basic(b"user:" + PH + b"x"),
+        basic(PH + b":" + PH),
+        b"Basic " + base64.b64encode(b"user:" + PH).rstrip(b"=") + b"!",
+        b"Basic !!!",
+        b"",
+    ],
+)
+def test_anything_but_the_whole_credential_is_not_a_use(sent: bytes) -> None:
+    assert not AUTHORIZATION.holds(sent, PH)
+    with pytest.raises(SurfaceInvalid):
+        AUTHORIZATION.substituted(sent, PH, VALUE)
+
+
+def test_an_injected_header_matches_its_whole_format() -> None:
+    surface = Surface.injected("X-Api-Key", "{}")
+    assert surface.label == "header:x-api-key"
+    assert surface.substituted(PH, PH, VALUE) == VALUE
+    assert not surface.holds(b"x " + PH, PH)
+    bearer = Surface.injected("Authorization", "Bearer {}")
+    assert bearer.substituted(b"Bearer " + PH, PH, VALUE) == b"Bearer " + VALUE
+    assert not bearer.holds(b"token " + PH, PH)
+
+
+@pytest.mark.parametrize(
+    ("header", "form"),
+    [
+        ("X-Key", ""), ("X-Key", "Bearer"), ("X-Key", "{}{}"), ("X-Key", "{}\r\nX: y"), ("X-Key", "é{}"),
+        ("X Key", "{}"), ("", "{}"), ("Host", "{}"), ("Content-Length", "{}"), ("User-Agent", "{}"), ("X\n", "{}"),
+    ],
+)  # fmt: skip
+def test_a_surface_that_cannot_carry_a_secret_is_refused(header: str, form: str) -> None:
+    with pytest.raises(SurfaceInvalid):
+        Surface.injected(header, form)
+
+
+def test_the_short_form_is_for_authorization_only() -> None:
+    with pytest.raises(SurfaceInvalid):
+        Surface("x-api-key", None)
+
+
+@pytest.mark.parametrize("value", [b"two words that are a secret", "pässwörter-ganz-geheim".encode()])
+def test_a_value_that_cannot_stand_in_a_header_is_refused(value: bytes) -> None:
+    with pytest.raises(SecretValueInvalid) as refusal:
+        AUTHORIZATION.substituted(b"Bearer " + PH, PH, value)
+    assert value.decode() not in str(refusal.value)
+    assert AUTHORIZATION.substituted(basic(b"u:" + PH), PH, value) == basic(b"u:" + value)
