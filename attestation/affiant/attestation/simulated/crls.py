@@ -1,0 +1,44 @@
+"""Revocation lists of the simulated authorities (RFC 5280, section 5; Intel PCK CRL profile 1.5, section 2)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+__all__ = ["issue_crl"]
+
+
+def issue_crl(
+    issuer: x509.Certificate,
+    key: ec.EllipticCurvePrivateKey,
+    *,
+    revoked: tuple[x509.Certificate, ...],
+    this_update: datetime,
+    next_update: datetime,
+) -> bytes:
+    """A complete CRL in DER, signed by ``key``, which must be the key of ``issuer``.
+
+    The CRL number is ``this_update`` in Unix seconds: it grows with every list. Each entry is dated
+    ``this_update`` and gives the reason keyCompromise.
+    """
+    start = this_update.replace(microsecond=0)
+    builder = x509.CertificateRevocationListBuilder(
+        issuer_name=issuer.subject, last_update=start, next_update=next_update.replace(microsecond=0)
+    )
+    builder = builder.add_extension(x509.CRLNumber(int(start.timestamp())), critical=False)
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+    builder = builder.add_extension(authority, critical=False)
+    for certificate in revoked:
+        builder = builder.add_revoked_certificate(_entry(certificate, start))
+    return builder.sign(key, hashes.SHA256(), ecdsa_deterministic=True).public_bytes(Encoding.DER)
+
+
+def _entry(certificate: x509.Certificate, when: datetime) -> x509.RevokedCertificate:
+    builder = x509.RevokedCertificateBuilder(
+        serial_number=certificate.serial_number, revocation_date=when
+    ).add_extension(x509.CRLReason(x509.ReasonFlags.key_compromise), critical=False)
+    return builder.build()

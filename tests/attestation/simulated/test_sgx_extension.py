@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.attestation.simulated.identity import FMSPC, PPID, MachineIdentity, PCKIssuer
+from affiant.attestation.simulated.sgx_extension import encode_sgx_extension
+from affiant.attestation.tdx.pck import parse_pck_extension
+
+svn = st.integers(0, 255)
+machines = st.builds(
+    MachineIdentity,
+    ppid=st.binary(min_size=16, max_size=16),
+    fmspc=st.binary(min_size=6, max_size=6),
+    pce_id=st.binary(min_size=2, max_size=2),
+    sgx_components=st.tuples(*[svn] * 16),
+    pce_svn=st.integers(0, 65535),
+    sgx_type=st.integers(0, 2),
+    platform_instance_id=st.binary(min_size=16, max_size=16),
+    dynamic_platform=st.booleans(),
+    cached_keys=st.booleans(),
+    smt=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(machines)
+def test_the_verifier_reads_back_every_machine(machine: MachineIdentity) -> None:
+    parsed = parse_pck_extension(encode_sgx_extension(machine))
+    assert (parsed.ppid, parsed.fmspc, parsed.pceid) == (machine.ppid, machine.fmspc, machine.pce_id)
+    assert (parsed.components, parsed.pce_svn) == (machine.sgx_components, machine.pce_svn)
+    assert parsed.cpu_svn == bytes(machine.sgx_components)
+    assert (parsed.sgx_type, parsed.platform_instance_id) == (machine.sgx_type, machine.platform_instance_id)
+    flags = (parsed.dynamic_platform, parsed.cached_keys, parsed.smt_enabled)
+    assert flags == (machine.dynamic_platform, machine.cached_keys, machine.smt)
+
+
+def test_the_processor_authority_writes_no_platform_members() -> None:
+    parsed = parse_pck_extension(encode_sgx_extension(MachineIdentity(issuer=PCKIssuer.PROCESSOR)))
+    assert parsed.platform_instance_id is None
+    assert parsed.smt_enabled is None
+
+
+def test_a_simulated_machine_is_labelled() -> None:
+    parsed = parse_pck_extension(encode_sgx_extension(MachineIdentity()))
+    assert (parsed.ppid, parsed.fmspc) == (PPID, FMSPC)
