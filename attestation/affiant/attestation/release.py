@@ -211,7 +211,7 @@ def reference_values(release: Release, root_spki_der: bytes) -> bytes:
 
 def installed_portions() -> tuple[Path, ...]:
     """The folders named ``affiant`` from which this process imports: one of a wheel, five of a source tree."""
-    return tuple(Path(entry) for entry in affiant.__path__)
+    return tuple(dict.fromkeys(Path(entry).resolve() for entry in affiant.__path__))
 
 
 def measure_files(portions: Iterable[Path] | None = None) -> tuple[MeasuredFile, ...]:
