@@ -1,0 +1,128 @@
+"""The few Linux system calls that Python 3.11 has no name for; everything here talks to the kernel.
+
+Namespaces (namespaces(7)), mounts (mount(2)), prctl(2), the loopback interface (netdevice(7)), and the
+Landlock version query (landlock_create_ruleset(2)). Each raises ``OSError`` with the kernel's own errno.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+__all__ = [
+    "CLONE_NEWNET",
+    "CLONE_NEWNS",
+    "CLONE_NEWPID",
+    "CLONE_NEWUSER",
+    "bind_mount",
+    "die_with_parent",
+    "landlock_version",
+    "loopback_up",
+    "make_mounts_slave",
+    "mount",
+    "process_start_time",
+    "setns",
+    "unshare",
+]
+
+CLONE_NEWNS: Final = 0x00020000
+CLONE_NEWUSER: Final = 0x10000000
+CLONE_NEWPID: Final = 0x20000000
+CLONE_NEWNET: Final = 0x40000000
+
+MS_RDONLY: Final = 0x1
+MS_NOSUID: Final = 0x2
+MS_NODEV: Final = 0x4
+MS_NOEXEC: Final = 0x8
+_MS_BIND: Final = 0x1000
+_MS_REC: Final = 0x4000
+_MS_SLAVE: Final = 0x80000
+
+_PR_SET_PDEATHSIG: Final = 1
+_SYS_LANDLOCK_CREATE_RULESET: Final = 444
+_LANDLOCK_CREATE_RULESET_VERSION: Final = 1
+
+_SIOCGIFFLAGS: Final = 0x8913
+_SIOCSIFFLAGS: Final = 0x8914
+_IFF_UP: Final = 0x1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces named by ``flags`` for new, empty ones (unshare(2))."""
+    _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def setns(fd: int, kind: int) -> None:
+    """Enter the namespace behind ``fd``, which must be of ``kind`` (setns(2))."""
+    _checked(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+
+
+def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> None:
+    """Mount a file system of ``kind`` (mount(2))."""
+    result = _libc.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode()
+    )
+    _checked(result, f"mount {kind} on {target}")
+
+
+def bind_mount(source: str, target: str) -> None:
+    """Show ``source`` and what is mounted below it at ``target`` as well."""
+    mount(source, target, "none", _MS_BIND | _MS_REC)
+
+
+def make_mounts_slave() -> None:
+    """Mounts made here stay here; unmounts of the machine still reach us, so that we never pin its disks."""
+    mount("none", "/", "none", _MS_REC | _MS_SLAVE)
+
+
+def die_with_parent() -> None:
+    """SIGKILL for this process as soon as the thread that forked it is gone (PR_SET_PDEATHSIG)."""
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0), "prctl")
+
+
+def landlock_version() -> int:
+    """The kernel's Landlock ABI; 0 where it has none or has it switched off."""
+    result: int = _libc.syscall(
+        ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET),
+        ctypes.c_void_p(None),
+        ctypes.c_size_t(0),
+        ctypes.c_uint32(_LANDLOCK_CREATE_RULESET_VERSION),
+    )
+    return max(result, 0)
+
+
+def loopback_up() -> None:
+    """Bring ``lo`` of the present network namespace up; the kernel gives it 127.0.0.1/8 by itself."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as query:
+        request = struct.pack("16sH22x", b"lo", 0)
+        answer = fcntl.ioctl(query, _SIOCGIFFLAGS, request)
+        flags = struct.unpack_from("H", answer, 16)[0] | _IFF_UP
+        fcntl.ioctl(query, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags))
+
+
+def process_start_time(pid: int) -> int | None:
+    """When ``pid`` was started, in clock ticks since boot (proc(5), stat field 22); None: no such process.
+
+    A pid is reused, a pid with its start time is not. A process that only waits to be reaped counts as gone.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in {b"Z", b"X"} else int(fields[19])
