@@ -16,7 +16,7 @@ from hmac import compare_digest
 from typing import Final
 
 from affiant.attestation.tdx.attributes import appraise_td_configuration
-from affiant.attestation.tdx.checks import Check, held, not_made
+from affiant.attestation.tdx.checks import APPRAISAL_POINTS, Check, held, not_made
 from affiant.attestation.tdx.errors import (
     EvaluationTooOld,
     EventLogMismatch,
@@ -134,7 +134,10 @@ def appraise(
         boot_events=boot,
         later_events=later,
         checks_made=(*verified.checks_made, *_HELD),
-        checks_not_made=(*verified.checks_not_made, *_not_made(log, payloads_checked=not bare)),
+        checks_not_made=(
+            *(check for check in verified.checks_not_made if check.point not in APPRAISAL_POINTS),
+            *_not_made(log, payloads_checked=not bare),
+        ),
     )
 
 

@@ -7,9 +7,9 @@ it expects at which place, and names are compared as raw DER.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -108,8 +108,12 @@ class Certificate:
         )
 
 
-def parse_chain(pem: bytes) -> tuple[Certificate, ...]:
+def parse_chain(pem: bytes, *, known: Iterable[Certificate] = ()) -> tuple[Certificate, ...]:
     """The one to three certificates of a PEM text, in its order.
+
+    Args:
+        pem: the text.
+        known: certificates that were parsed before; one with the same bytes is not parsed again.
 
     Between and around them only white space may stand, and NUL bytes at the end (Intel's quoting library ends
     the text with one): no other label, no explanatory text (point 4).
@@ -135,12 +139,14 @@ def parse_chain(pem: bytes) -> tuple[Certificate, ...]:
         raise CertificateMalformed(
             "not a PEM chain of certificates alone", expected="CERTIFICATE blocks and white space"
         )
-    return tuple(parse_certificate(_from_base64(body)) for body in bodies)
+    parsed = {certificate.der: certificate for certificate in known}
+    ders = [_from_base64(body) for body in bodies]
+    return tuple(parsed.get(der) or parse_certificate(der) for der in ders)
 
 
 def _from_base64(body: bytes) -> bytes:
     try:
-        return base64.b64decode(body.translate(None, b"\r\n"), validate=True)
+        return binascii.a2b_base64(body.translate(None, b"\r\n"), strict_mode=True)
     except binascii.Error as error:
         raise CertificateMalformed("PEM block is not base64") from error
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["CHECKLIST", "Check", "CheckOutcome", "held", "not_made"]
+__all__ = ["APPRAISAL_POINTS", "CHECKLIST", "Check", "CheckOutcome", "held", "not_made"]
 
 
 class CheckOutcome(StrEnum):
@@ -88,6 +88,9 @@ CHECKLIST: Final[Mapping[int, tuple[str, str]]] = {
     45: ("appraisal.record", "the result names its inputs, its time and what it did not check"),
 }
 """Point -> (stable code, what holding it means)."""
+
+APPRAISAL_POINTS: Final = range(37, 45)
+"""The points that compare with what was pinned; a verified quote leaves them open."""
 
 _HELD: Final = {
     point: Check(point, code, CheckOutcome.HELD, detail) for point, (code, detail) in CHECKLIST.items()

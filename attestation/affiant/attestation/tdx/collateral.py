@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from affiant.attestation.canonical import JSONError, canonical, parse_object
+from affiant.attestation.canonical import JSONError, parse_object
 from affiant.attestation.encoding import EncodingError, b64u, from_b64u
 from affiant.attestation.tdx.errors import CollateralMalformed
 
@@ -41,9 +41,9 @@ class Collateral:
     """PEM: Platform or Processor CA, root."""
 
     def to_bytes(self) -> bytes:
-        """The document of the format named in the module."""
-        members: dict[str, object] = {name: b64u(getattr(self, name)) for name in ITEMS}
-        return canonical({"typ": COLLATERAL_TYPE, **members})
+        """The document of the format named in the module: members in order, base64url needs no escapes."""
+        members = [f'"{name}":"{b64u(getattr(self, name))}",' for name in sorted(ITEMS)]
+        return f'{{{"".join(members)}"typ":"{COLLATERAL_TYPE}"}}'.encode("ascii")
 
     @property
     def digest(self) -> str:

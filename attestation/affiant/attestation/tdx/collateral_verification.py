@@ -98,8 +98,9 @@ def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoot
     qe_identity = parse_qe_identity(collateral.qe_identity)
     tcb_signer, root = _issuer_chain(collateral.tcb_info_issuer_chain, "TCB Info")
     # 17: each document has its own signer, and each signer is checked.
-    qe_signer, qe_root = _issuer_chain(collateral.qe_identity_issuer_chain, "QE Identity")
-    authority, crl_root = _issuer_chain(collateral.pck_crl_issuer_chain, "PCK CRL")
+    known = (tcb_signer, root)
+    qe_signer, qe_root = _issuer_chain(collateral.qe_identity_issuer_chain, "QE Identity", known)
+    authority, crl_root = _issuer_chain(collateral.pck_crl_issuer_chain, "PCK CRL", known)
     roots = _distinct((root, qe_root, crl_root))
     for candidate in roots:
         verify_root(candidate, trust)
@@ -142,10 +143,12 @@ def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoot
     return verified
 
 
-def _issuer_chain(pem: bytes, name: str) -> tuple[Certificate, Certificate]:
+def _issuer_chain(
+    pem: bytes, name: str, known: tuple[Certificate, ...] = ()
+) -> tuple[Certificate, Certificate]:
     """Signer and root: exactly two certificates, as the provisioning service sends them."""
     try:
-        chain = parse_chain(pem)
+        chain = parse_chain(pem, known=known)
     except CertificateMalformed as error:
         raise CollateralIssuerInvalid(f"the issuer chain of {name} cannot be read") from error
     if len(chain) != 2:

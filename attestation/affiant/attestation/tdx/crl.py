@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from cryptography import x509
-from cryptography.x509.oid import CRLEntryExtensionOID, ExtensionOID
+from cryptography.x509.oid import ExtensionOID
 
 from affiant.attestation.tdx.certificates import ECDSA_WITH_SHA256, Certificate
 from affiant.attestation.tdx.der import INTEGER, SEQUENCE, DERError, children, read_single
@@ -31,6 +31,12 @@ __all__ = ["RevocationList", "parse_crl"]
 MAX_CRL_BYTES: Final = 256 * 1024
 _KNOWN_CRITICAL: Final = frozenset((ExtensionOID.CRL_NUMBER, ExtensionOID.AUTHORITY_KEY_IDENTIFIER))
 _FORBIDDEN: Final = frozenset((ExtensionOID.DELTA_CRL_INDICATOR, ExtensionOID.ISSUING_DISTRIBUTION_POINT))
+_ENTRY_MARKS: Final = (
+    bytes.fromhex("551d1d"),  # certificateIssuer, 2.5.29.29
+    bytes.fromhex("0a0108"),  # ENUMERATED 8, removeFromCRL
+    bytes.fromhex("0101ff"),  # BOOLEAN TRUE, critical
+)
+"""What an entry extension that matters cannot be spelled without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,7 @@ def _parse_crl(der: bytes, name: str) -> RevocationList:
         issuer=issuer.encoded,
         this_update=parsed.last_update_utc,
         next_update=next_update,
-        revoked_serials=frozenset(_revoked_serial(entry, name) for entry in parsed),
+        revoked_serials=_revoked_serials(parsed, tbs.encoded, name),
     )
 
 
@@ -144,14 +150,22 @@ def _judge_extensions(extensions: x509.Extensions, name: str) -> None:
             raise CRLMalformed(f"{name}: unknown critical extension", found=extension.oid.dotted_string)
 
 
-def _revoked_serial(entry: x509.RevokedCertificate, name: str) -> int:
-    """The serial of one entry; removeFromCRL exists in delta lists only, an entry's issuer in indirect ones."""
+def _revoked_serials(parsed: x509.CertificateRevocationList, tbs: bytes, name: str) -> frozenset[int]:
+    """The serials on the list. Its entries' extensions are read only if the bytes of one that would matter
+    occur anywhere: DER has one spelling for each, so without them there is none."""
+    if any(mark in tbs for mark in _ENTRY_MARKS):
+        for entry in parsed:
+            _judge_entry(entry, name)
+    return frozenset(entry.serial_number for entry in parsed)
+
+
+def _judge_entry(entry: x509.RevokedCertificate, name: str) -> None:
+    """removeFromCRL exists in delta lists only, an entry's own issuer in indirect ones."""
     for extension in entry.extensions:
-        if extension.oid == CRLEntryExtensionOID.CERTIFICATE_ISSUER:
-            raise CRLMalformed(f"{name}: an entry names another issuer (indirect list)")
         value = extension.value
+        if isinstance(value, x509.CertificateIssuer):
+            raise CRLMalformed(f"{name}: an entry names another issuer (indirect list)")
         if isinstance(value, x509.CRLReason) and value.reason is x509.ReasonFlags.remove_from_crl:
             raise CRLMalformed(f"{name}: an entry says removeFromCRL, which only a delta list may")
         if extension.critical and not isinstance(value, x509.CRLReason):
             raise CRLMalformed(f"{name}: unknown critical entry extension", found=extension.oid.dotted_string)
-    return entry.serial_number

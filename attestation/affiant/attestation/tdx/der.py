@@ -49,24 +49,24 @@ def read_element(data: bytes, offset: int = 0) -> tuple[Element, int]:
     Raises:
         DERError: it does not fit into ``data``, or its length is not minimal.
     """
-    header = offset + 2
-    if len(data) < header:
+    start = offset + 2
+    if len(data) < start:
         raise DERError("element is cut short")
     tag, length = data[offset], data[offset + 1]
     if tag & 0x1F == 0x1F:
         raise DERError("tag of more than one byte")
-    if length & 0x80:
+    if length >= 0x80:
         count = length & 0x7F
-        if not 1 <= count <= 3 or len(data) < header + count:
+        if not 1 <= count <= 3 or len(data) < start + count:
             raise DERError("length is indefinite, too long or cut short")
-        length = int.from_bytes(data[header : header + count], "big")
-        header += count
+        length = int.from_bytes(data[start : start + count], "big")
+        start += count
         if length < 0x80 or length >> (8 * (count - 1)) == 0:
             raise DERError("length is not minimal")
-    if len(data) - header < length:
+    end = start + length
+    if len(data) < end:
         raise DERError("element is cut short")
-    end = header + length
-    return Element(tag, data[header:end], data[offset:end]), end
+    return Element(tag, data[start:end], data[offset:end]), end
 
 
 def read_single(data: bytes, tag: int) -> bytes:

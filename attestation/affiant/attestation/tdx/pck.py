@@ -24,6 +24,7 @@ from affiant.attestation.tdx.der import (
     DERError,
     Element,
     children,
+    read_element,
     read_single,
     unsigned_integer,
 )
@@ -106,7 +107,7 @@ def verify_pck_chain(pem: bytes, *, root: Certificate, authority: Certificate) -
         UntrustedRoot: the chain carries a root with another key.
         PCKExtensionInvalid: the leaf's SGX extension.
     """
-    chain = parse_chain(pem)
+    chain = parse_chain(pem, known=(root, authority))
     # 4 and 9: exactly leaf, intermediate and perhaps the root, in this order; no path search.
     if len(chain) < 2:
         raise PCKChainInvalid("PCK chain is too short", expected="leaf, intermediate, root", found=len(chain))
@@ -207,11 +208,10 @@ def _members(content: bytes, prefix: bytes) -> dict[int, Element]:
     """Member number -> value, of a sequence of (OID below ``prefix``, value) pairs."""
     members: dict[int, Element] = {}
     for pair in children(content):
-        if pair.tag != SEQUENCE:
-            raise DERError("a member is not a sequence")
-        identifier, value = children(pair.content)
-        if identifier.tag != OBJECT_IDENTIFIER:
-            raise DERError("a member has no identifier")
+        identifier, end = read_element(pair.content)
+        value, end = read_element(pair.content, end)
+        if pair.tag != SEQUENCE or identifier.tag != OBJECT_IDENTIFIER or end != len(pair.content):
+            raise DERError("a member is not a pair of identifier and value")
         if len(identifier.content) != len(prefix) + 1 or not identifier.content.startswith(prefix):
             continue
         number = identifier.content[-1]

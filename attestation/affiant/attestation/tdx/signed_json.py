@@ -153,6 +153,17 @@ class Members:
             Members(item, f"{self._where}.{name}[{index}]", self._refusal) for index, item in enumerate(value)
         )
 
+    def component_svns(self, name: str) -> tuple[int, ...]:
+        """An array of exactly 16 objects, each with an ``svn`` in 0..255 (known mistake: zip over shorter
+        arrays, or padding them with zero)."""
+        value = self._members.get(name)
+        if not isinstance(value, list) or len(value) != 16:
+            raise self.refuse(name, "exactly 16 components")
+        svns = tuple(item.get("svn", -1) if isinstance(item, dict) else -1 for item in value)
+        if set(map(type, svns)) != {int} or not 0 <= min(svns) <= max(svns) <= 255:
+            raise self.refuse(name, "16 components, each with an svn in 0..255")
+        return svns
+
     def texts(self, name: str, *, maximum: int) -> tuple[str, ...]:
         """An array of at most ``maximum`` short texts; absent means none."""
         value = self._members.get(name, [])

@@ -296,18 +296,10 @@ def _parse_level(entry: Members) -> TCBLevel:
     if status not in DOCUMENT_STATUSES:
         raise entry.refuse("tcbStatus", "a status that TCB Info may carry")
     return TCBLevel(
-        sgx_components=_parse_components(tcb, "sgxtcbcomponents"),
+        sgx_components=tcb.component_svns("sgxtcbcomponents"),
         pce_svn=tcb.integer("pcesvn", maximum=0xFFFF),
-        tdx_components=_parse_components(tcb, "tdxtcbcomponents"),
+        tdx_components=tcb.component_svns("tdxtcbcomponents"),
         status=status,
         tcb_date=entry.instant("tcbDate"),
         advisories=frozenset(entry.texts("advisoryIDs", maximum=MAX_ADVISORIES)),
     )
-
-
-def _parse_components(tcb: Members, name: str) -> tuple[int, ...]:
-    """Exactly 16 SVNs (known mistake: zip over shorter arrays, or padding them with zero)."""
-    entries = tcb.objects(name, maximum=16)
-    if len(entries) != 16:
-        raise tcb.refuse(name, "exactly 16 components")
-    return tuple(entry.integer("svn", maximum=255) for entry in entries)

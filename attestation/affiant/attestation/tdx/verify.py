@@ -12,11 +12,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from hmac import compare_digest
 from typing import Final
 
 from affiant.attestation.tdx.cache import VerificationCache
-from affiant.attestation.tdx.checks import Check, held, not_made
+from affiant.attestation.tdx.checks import APPRAISAL_POINTS, Check, held, not_made
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
 from affiant.attestation.tdx.ecdsa import public_key_of_point, raw_signature_holds
 from affiant.attestation.tdx.errors import (
@@ -28,6 +29,7 @@ from affiant.attestation.tdx.errors import (
 )
 from affiant.attestation.tdx.pck import PCKExtension, VerifiedPCKChain, verify_pck_chain
 from affiant.attestation.tdx.quote import TDQuote
+from affiant.attestation.tdx.rollback import CollateralMark, mark_of
 from affiant.attestation.tdx.roots import EvidenceClass
 from affiant.attestation.tdx.tcb_info import ModuleLevel, TCBInfo, TCBLevel, match_module_level
 from affiant.attestation.tdx.tcb_status import ComponentStatus, TCBStatus, converge, judge_relaunch
@@ -95,12 +97,19 @@ class _Level:
         return status if self.module is None else converge(status, self.module.status)
 
 
-_HELD: Final = held((*range(1, 22), *range(23, 33), 34, 35, 36, 45))
-_HELD_TD15: Final = held((*range(1, 22), *range(23, 37), 45))
 _NO_ROLLBACK: Final = not_made(22, "no earlier collateral of this platform was given to compare with")
+_LEFT_TO_APPRAISAL: Final = tuple(not_made(point, "left to appraisal") for point in APPRAISAL_POINTS)
 _NO_RELAUNCH: Final = not_made(33, "a TD 1.0 body has one TEE_TCB_SVN only")
-_NOT_HELD: Final = (_NO_ROLLBACK, _NO_RELAUNCH)
-_NOT_HELD_TD15: Final = (_NO_ROLLBACK,)
+
+
+@lru_cache(maxsize=4)
+def _checks(*, is_td15: bool, has_seen: bool) -> tuple[tuple[Check, ...], tuple[Check, ...]]:
+    """45: what was checked here, and what was not."""
+    missing = _LEFT_TO_APPRAISAL if has_seen else (_NO_ROLLBACK, *_LEFT_TO_APPRAISAL)
+    if not is_td15:
+        missing = (*missing, _NO_RELAUNCH)
+    skipped = {check.point for check in missing}
+    return held(point for point in range(1, 46) if point not in skipped), missing
 
 
 def verify_quote(
@@ -109,6 +118,7 @@ def verify_quote(
     *,
     now: datetime,
     cache: VerificationCache | None = None,
+    seen: CollateralMark | None = None,
 ) -> VerifiedQuote:
     """Verify ``quote`` against ``collateral`` at the instant ``now``.
 
@@ -117,11 +127,13 @@ def verify_quote(
         collateral: as verified, perhaps earlier; its windows are judged again here.
         now: the instant of judgement, with its zone.
         cache: remembers verified PCK chains by their exact bytes; time and revocation are judged regardless.
+        seen: the newest collateral that the caller has seen for this FMSPC; older collateral is refused.
 
     Raises:
         CertificateMalformed, PCKExtensionInvalid: the PCK chain cannot be read.
         PCKChainInvalid, UntrustedRoot, CertificateRevoked, CRLIssuerMismatch: the PCK chain does not hold.
         NotFreshError: a certificate or an item of collateral is outside of its window.
+        CollateralRollback: older collateral than ``seen``.
         TCBMismatch: the collateral is another platform's.
         QEReportSignatureInvalid, QEBindingInvalid, QEIdentityMismatch: the quoting enclave.
         QuoteSignatureInvalid: the quote itself.
@@ -130,6 +142,9 @@ def verify_quote(
     """
     now = utc(now)
     collateral.check_time(now)
+    # 22: old but still valid collateral hides what Intel has published since.
+    if seen is not None:
+        mark_of(collateral).refuse_step_back(seen)
     chain = _verify_chain(quote, collateral, now, cache)
     pck = chain.extension
     # 19: FMSPC and PCEID.
@@ -142,7 +157,7 @@ def verify_quote(
     launch, current = _match_levels(quote, collateral.tcb_info, pck)
     statuses = _merge(launch, current, qe_level)
     levels = _matched(launch, current, qe_level)
-    is_td15 = current is not None
+    made, missing = _checks(is_td15=current is not None, has_seen=seen is not None)
     return VerifiedQuote(
         quote=quote,
         evidence_class=collateral.evidence_class,
@@ -161,8 +176,8 @@ def verify_quote(
         collateral_digest=collateral.digest,
         input_digests={"quote": quote.digest, "pck_chain": chain.digest, **collateral.item_digests},
         judged_at=now,
-        checks_made=_HELD_TD15 if is_td15 else _HELD,
-        checks_not_made=_NOT_HELD_TD15 if is_td15 else _NOT_HELD,
+        checks_made=made,
+        checks_not_made=missing,
     )
 
 
