@@ -1,0 +1,261 @@
+"""The trust file: what its owner accepts, kept apart from every bundle.
+
+Strict JSON in any layout, ``"typ": "affiant-trust/1"``. Each list holds entries ``{"value": ..., "from",
+"until", "revoked_at"}`` with RFC 3339 UTC instants; an entry counts at the instant that a bundle is judged at.
+A list that is absent is *not pinned* (the check that needs it is a warning, or cannot be made); a list that is
+empty accepts nothing and is refused here, where its author can see it.
+
+| member | value of an entry |
+|---|---|
+| ``tee_roots`` (required) | ``intel``, or ``sha256:`` name of a root key (DER SubjectPublicKeyInfo) |
+| ``reference_values`` (required) | a reference values document |
+| ``gateway_configs`` | ``sha256:`` name of a gateway configuration |
+| ``profiles`` | ``sha384:`` digest of a profile |
+| ``rootfs`` | ``host-usr``, or ``sha256:`` name |
+| ``isolation_floor`` | (no list) ``userspace-kernel`` or ``namespace`` |
+| ``clock_tolerance_s`` | (no list) seconds, default 60 |
+| ``require`` | (no list) check codes; absent means all |
+
+``profile_signers``, ``approvers``, ``log``, ``witnesses``, ``erasure_authorities``, ``tsa_roots`` and
+``sigstore_root`` belong to the log and to signed profiles; a file that sets one is refused until they are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from affiant.attestation.canonical import canonical, parse_strict
+from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
+from affiant.attestation.gateway_config import local_gateway_config
+from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
+from affiant.attestation.tdx.roots import TrustRoots
+from affiant.errors import MalformedError
+
+__all__ = [
+    "Entry",
+    "TrustFile",
+    "TrustFileMalformed",
+    "parse_instant",
+    "parse_trust_file",
+    "simulated_trust_file",
+]
+
+_LATER: Final = frozenset(
+    {"profile_signers", "approvers", "log", "witnesses", "erasure_authorities", "tsa_roots", "sigstore_root"}
+)
+_LISTS: Final = ("tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs")
+_PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
+_FLOORS: Final = ("userspace-kernel", "namespace")
+
+
+class TrustFileMalformed(MalformedError):
+    """A trust file is not of the one form; nothing is judged under it."""
+
+    code = "trust.malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One accepted thing and when it is accepted."""
+
+    value: str
+    valid_from: datetime | None
+    until: datetime | None
+    revoked_at: datetime | None
+
+    def counts_at(self, at: datetime) -> bool:
+        """Whether it is accepted at ``at``: from <= at < until, and at < revoked_at."""
+        return (
+            (self.valid_from is None or self.valid_from <= at)
+            and (self.until is None or at < self.until)
+            and (self.revoked_at is None or at < self.revoked_at)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TrustFile:
+    """What is accepted. A list that is None is not pinned."""
+
+    raw: bytes
+    tee_roots: tuple[Entry, ...]
+    reference_values: tuple[tuple[Entry, ReferenceValues], ...]
+    gateway_configs: tuple[Entry, ...] | None
+    profiles: tuple[Entry, ...] | None
+    rootfs: tuple[Entry, ...] | None
+    isolation_floor: str | None
+    clock_tolerance_s: int
+    require: frozenset[str] | None
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` name of the file's bytes."""
+        return sha256_name(self.raw)
+
+    def roots_at(self, at: datetime) -> TrustRoots:
+        """The root keys accepted at ``at``.
+
+        Raises:
+            NoTrustedRoots: none is.
+        """
+        digests: set[bytes] = set()
+        for entry in self.tee_roots:
+            if entry.counts_at(at):
+                if entry.value == "intel":
+                    digests |= TrustRoots.intel().spki_sha256
+                else:
+                    digests.add(from_hex(entry.value.removeprefix("sha256:"), size=32))
+        return TrustRoots(frozenset(digests))
+
+    def reference_at(self, digest: str, at: datetime) -> ReferenceValues | None:
+        """The reference values with this ``sha256:`` name, if they are accepted at ``at``."""
+        for entry, reference in self.reference_values:
+            if reference.digest == digest and entry.counts_at(at):
+                return reference
+        return None
+
+
+def accepted_at(entries: Iterable[Entry], value: str, at: datetime) -> bool:
+    """Whether ``value`` is one of ``entries`` at ``at``."""
+    return any(entry.value == value and entry.counts_at(at) for entry in entries)
+
+
+def parse_instant(text: str) -> datetime:
+    """An RFC 3339 UTC instant with second precision, ``2026-11-21T03:00:00Z``.
+
+    Raises:
+        TrustFileMalformed: another form.
+    """
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise TrustFileMalformed(
+            "not an instant", expected="2026-11-21T03:00:00Z", found=repr(text[:40])
+        ) from error
+
+
+def parse_trust_file(data: bytes) -> TrustFile:
+    """Read a trust file.
+
+    Raises:
+        TrustFileMalformed: another form, an unknown member, an empty list.
+        JSONError: not strict JSON.
+    """
+    value = parse_strict(data, limit=16 << 20)
+    if not isinstance(value, dict) or value.get("typ") != "affiant-trust/1":
+        raise TrustFileMalformed("not a trust file", expected='"typ": "affiant-trust/1"')
+    for name in value:
+        if name in _LATER:
+            raise TrustFileMalformed("a member that this version does not read", where=name)
+        if name not in _PLAIN and name not in _LISTS:
+            raise TrustFileMalformed("unknown member", where=name)
+    lists = {name: _entries(value[name], name) for name in _LISTS if name in value}
+    for name in ("tee_roots", "reference_values"):
+        if name not in lists:
+            raise TrustFileMalformed("a required list is missing", where=name)
+    return TrustFile(
+        raw=data,
+        tee_roots=tuple(_root_entry(entry, raw) for entry, raw in lists["tee_roots"]),
+        reference_values=tuple(_reference_entry(entry, raw) for entry, raw in lists["reference_values"]),
+        gateway_configs=_named(lists, "gateway_configs"),
+        profiles=_named(lists, "profiles"),
+        rootfs=_named(lists, "rootfs"),
+        isolation_floor=_floor(value.get("isolation_floor")),
+        clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
+        require=_require(value.get("require")),
+    )
+
+
+def _entries(items: object, name: str) -> list[tuple[Entry, object]]:
+    if not isinstance(items, list) or not items:
+        raise TrustFileMalformed("an empty list accepts nothing; leave it out or fill it", where=name)
+    entries = []
+    for index, item in enumerate(items):
+        where = f"{name}[{index}]"
+        if not isinstance(item, dict) or "value" not in item:
+            raise TrustFileMalformed("not an entry", expected='{"value": ...}', where=where)
+        if not set(item) <= {"value", "from", "until", "revoked_at"}:
+            raise TrustFileMalformed("unknown member of an entry", where=where)
+        instants = {key: _instant(item.get(key), f"{where}.{key}") for key in ("from", "until", "revoked_at")}
+        text = item["value"] if isinstance(item["value"], str) else ""
+        entries.append(
+            (Entry(text, instants["from"], instants["until"], instants["revoked_at"]), item["value"])
+        )
+    return entries
+
+
+def _instant(value: object, where: str) -> datetime | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TrustFileMalformed("not an instant", where=where)
+    return parse_instant(value)
+
+
+def _root_entry(entry: Entry, raw: object) -> Entry:
+    if not isinstance(raw, str) or not (raw == "intel" or is_sha256_name(raw)):
+        raise TrustFileMalformed(
+            "not a root", expected='"intel" or sha256:<hex of the DER key>', where="tee_roots"
+        )
+    return entry
+
+
+def _reference_entry(entry: Entry, raw: object) -> tuple[Entry, ReferenceValues]:
+    return entry, parse_reference_values(canonical(raw))
+
+
+def _named(lists: Mapping[str, list[tuple[Entry, object]]], name: str) -> tuple[Entry, ...] | None:
+    if name not in lists:
+        return None
+    for entry, raw in lists[name]:
+        if not isinstance(raw, str) or not entry.value:
+            raise TrustFileMalformed("not a digest", where=name)
+    return tuple(entry for entry, _ in lists[name])
+
+
+def _floor(value: object) -> str | None:
+    if value is None:
+        return None
+    if value not in _FLOORS:
+        raise TrustFileMalformed(
+            "not an isolation floor", expected=" or ".join(_FLOORS), where="isolation_floor"
+        )
+    return str(value)
+
+
+def _tolerance(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 3600:
+        raise TrustFileMalformed("not a tolerance", expected="0 to 3600 seconds", where="clock_tolerance_s")
+    return value
+
+
+def _require(value: object) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise TrustFileMalformed(
+            "an empty list requires nothing; leave it out to require all", where="require"
+        )
+    return frozenset(value)
+
+
+def simulated_trust_file(reference_values: bytes, now: datetime) -> bytes:
+    """A trust file for the SIMULATED platform: its root, its reference values, the embedded gateway's configuration.
+
+    Args:
+        reference_values: the document made at build time; its ``roots`` become ``tee_roots``.
+    """
+    reference = parse_reference_values(reference_values)
+    since = now.strftime("%Y-%m-%dT00:00:00Z")
+    document = {
+        "typ": "affiant-trust/1",
+        "tee_roots": [{"value": root, "from": since} for root in sorted(reference.roots)],
+        "reference_values": [{"value": json.loads(reference_values), "from": since}],
+        "gateway_configs": [{"value": local_gateway_config(reference.digest).digest, "from": since}],
+        "rootfs": [{"value": "host-usr", "from": since}],
+        "isolation_floor": "namespace",
+    }
+    return (json.dumps(document, indent=2) + "\n").encode("ascii")

@@ -1,0 +1,1 @@
+"""Checks a bundle of receipts, offline, against a trust file of the reader's own."""

@@ -1,0 +1,99 @@
+"""What a verification works on: the bundle taken apart, and what earlier checks established.
+
+A :class:`Case` is filled in the order of the checks; each check reads only what those before it put there, and
+says *not made* when that is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from affiant.attestation.bundle import Bundle
+from affiant.attestation.evidence import Evidence
+from affiant.attestation.manifest import Activation, Manifest
+from affiant.attestation.receipt import VerifiedReceipt
+from affiant.attestation.statement import KeysetStatement
+from affiant.attestation.tdx.appraisal import Appraisal
+from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier.refusals import NotMade
+
+__all__ = ["Case", "Party", "Session", "by_chain"]
+
+
+@dataclass(slots=True)
+class Party:
+    """A signer: its keyset, and the evidence that its records name."""
+
+    statement: KeysetStatement
+    records: list[VerifiedReceipt] = field(default_factory=list)
+    evidence: Evidence | None = None
+    evidence_raw: bytes | None = None
+    collateral: bytes | None = None
+    """The endorsements collection that it was appraised with."""
+    appraisal: Appraisal | None = None
+
+    @property
+    def role(self) -> str:
+        """``gateway`` or ``session``."""
+        return self.statement.role
+
+
+@dataclass(slots=True)
+class Session:
+    """One session in focus: both signers' records of it."""
+
+    id: str
+    gateway: list[VerifiedReceipt]
+    """The gateway's records with this ``agt.ses``, in the order of its chain."""
+    supervisor: Party
+    manifest: Manifest | None = None
+    activation: Activation | None = None
+
+    def the(self, kind: str) -> VerifiedReceipt | None:
+        """The gateway's only record of ``kind``, if there is one."""
+        return next((record for record in self.gateway if record.kind == kind), None)
+
+
+@dataclass(slots=True)
+class Case:
+    """One bundle under examination."""
+
+    bundle: Bundle
+    trust: TrustFile
+    at: datetime
+    request: bytes | None
+    response: bytes | None
+    only_session: str | None
+    records: list[VerifiedReceipt] = field(default_factory=list)
+    parties: list[Party] = field(default_factory=list)
+    sessions: list[Session] = field(default_factory=list)
+    foreign: frozenset[str] = frozenset()
+    established: set[str] = field(default_factory=set)
+    """Codes of the checks that held."""
+
+    def need(self, *codes: str) -> None:
+        """Go on only if the checks with these codes held.
+
+        Raises:
+            NotMade: one did not.
+        """
+        for code in codes:
+            if code not in self.established:
+                raise NotMade(f"needs {code}, which did not hold")
+
+    @property
+    def gateways(self) -> Sequence[Party]:
+        """The signers in the role ``gateway``."""
+        return [party for party in self.parties if party.role == "gateway"]
+
+
+def by_chain(records: Sequence[VerifiedReceipt]) -> Mapping[str, list[VerifiedReceipt]]:
+    """Records by chain, each sorted by ``seq``."""
+    chains: dict[str, list[VerifiedReceipt]] = {}
+    for record in records:
+        chains.setdefault(record.chn, []).append(record)
+    for chain in chains.values():
+        chain.sort(key=lambda record: record.seq)
+    return chains

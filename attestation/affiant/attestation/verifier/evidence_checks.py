@@ -1,0 +1,326 @@
+"""L4: keys are bound to appraised TDX evidence, and what the evidence binds is what the records say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from affiant.attestation.ear import ear_digest, verify_ear
+from affiant.attestation.encoding import from_b64u
+from affiant.attestation.evidence import parse_endorsements, parse_evidence
+from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
+from affiant.attestation.manifest import mrconfigid, parse_activation, parse_manifest, session_events
+from affiant.attestation.receipt import VerifiedReceipt
+from affiant.attestation.statement import parse_statement, report_data
+from affiant.attestation.tdx import (
+    Appraisal,
+    Event,
+    EvidenceClass,
+    ReferenceValues,
+    appraise,
+    parse_collateral,
+    parse_event_log,
+    parse_quote,
+    verify_collateral,
+    verify_quote,
+)
+from affiant.attestation.verifier.case import Case, Party, Session
+from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade
+from affiant.attestation.verifier.verdict import Finding, Tier
+from affiant.errors import AffiantError
+
+__all__ = [
+    "check_appraisal",
+    "check_class",
+    "check_evidence",
+    "check_expiry",
+    "check_key_bound",
+    "check_peer_bound",
+    "check_results",
+    "object_named",
+]
+
+
+class ClassMismatch(EvidenceUnbound):
+    """Evidence class of root, keyset, manifest and records do not agree; never a downgrade."""
+
+    code = "tee.class_mismatch"
+
+
+class KeyExpired(EvidenceUnbound):
+    """A record was signed after its keyset's end."""
+
+    code = "key.expired"
+
+
+class PeerUnbound(EvidenceUnbound):
+    """A session's records, start and keysets do not name each other."""
+
+    code = "peer.unbound"
+
+
+class ResultMismatch(EvidenceUnbound):
+    """An attestation result is not the one that a receipt names, or says something else."""
+
+    code = "peer.ear_mismatch"
+
+
+def object_named(objects: Mapping[str, bytes], link: object, what: str) -> bytes:
+    """The object that a 43-character ``link`` names.
+
+    Raises:
+        NotMade: the bundle does not carry it.
+    """
+    name = "sha256:" + from_b64u(str(link), size=32).hex()
+    if name not in objects:
+        raise NotMade(f"the bundle does not carry the {what} {name[:23]}...")
+    return objects[name]
+
+
+def check_evidence(case: Case) -> Finding:
+    """``key.evidence``: every record names its signer's evidence, and that evidence holds this very keyset."""
+    case.need("sig.receipts")
+    for party in case.parties:
+        if not party.records:
+            raise NotMade(f"a {party.role} keyset without a record")
+        party.evidence_raw = object_named(case.bundle.evidence, party.records[0].member("evd"), "evidence")
+        party.evidence = parse_evidence(party.evidence_raw)
+        statement = parse_statement(party.evidence.statement)
+        if statement.keyset_digest != party.statement.keyset_digest:
+            raise EvidenceUnbound("the evidence holds another keyset", where=party.records[0].jti)
+        for record in party.records:
+            if record.member("evd") != party.records[0].member("evd"):
+                raise EvidenceUnbound("records of one key name different evidence", where=record.jti)
+        if (party.evidence.manifest is None) != (party.role == "gateway"):
+            raise EvidenceUnbound("the evidence is not of this role", where=party.records[0].jti)
+    _read_sessions(case)
+    return Finding(f"{len(case.parties)} keysets, each in the evidence that its records name")
+
+
+def _read_sessions(case: Case) -> None:
+    for session in case.sessions:
+        evidence = session.supervisor.evidence
+        assert evidence is not None
+        assert evidence.manifest is not None
+        assert evidence.activation is not None
+        session.manifest = parse_manifest(evidence.manifest)
+        session.activation = parse_activation(evidence.activation)
+
+
+def check_key_bound(case: Case) -> Finding:
+    """``key.bound``: REPORTDATA of each quote is SHA-512 over the keyset statement, all 64 bytes."""
+    case.need("key.evidence")
+    for party in case.parties:
+        assert party.evidence is not None
+        if parse_quote(party.evidence.quote).body.report_data != report_data(party.evidence.statement):
+            raise EvidenceUnbound(
+                f"the {party.role}'s quote does not bind its keyset", where=party.records[0].jti
+            )
+    return Finding("each quote's REPORTDATA binds its keyset")
+
+
+def check_appraisal(case: Case) -> Finding:
+    """``tee.appraisal``: each quote verifies under an accepted root and is appraised by accepted reference values.
+
+    All 45 points of the TDX checklist, with the collateral as archived, at the instant judged at.
+    """
+    case.need("key.bound", "conf.bound", "pol.bound")
+    statuses = set()
+    for party in case.parties:
+        party.appraisal = _appraise_party(case, party)
+        statuses.add(party.appraisal.verified.statuses.merged.value)
+    return Finding(
+        f"{len(case.parties)} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers"
+    )
+
+
+def _appraise_party(case: Case, party: Party) -> Appraisal:
+    assert party.evidence is not None
+    party.collateral = _collateral_of(case, party)
+    roots = case.trust.roots_at(case.at)
+    collateral = verify_collateral(
+        parse_collateral(parse_endorsements(party.collateral)), now=case.at, trust=roots
+    )
+    quote = verify_quote(parse_quote(party.evidence.quote), collateral, now=case.at)
+    wanted, events = _expected(case, party)
+    refusal: AffiantError | None = None
+    for reference in _references(case):
+        try:
+            return appraise(
+                quote,
+                reference,
+                image="gateway" if party.role == "gateway" else "session",
+                mrconfigid=wanted,
+                report_data=report_data(party.evidence.statement),
+                log=parse_event_log(party.evidence.eventlog),
+                expected_rtmr3=events,
+            )
+        except AffiantError as error:
+            refusal = error
+    if refusal is None:
+        raise NotAccepted("no reference values are accepted at this instant", where="trust.reference_values")
+    raise refusal
+
+
+def _references(case: Case) -> list[ReferenceValues]:
+    return [reference for entry, reference in case.trust.reference_values if entry.counts_at(case.at)]
+
+
+def _expected(case: Case, party: Party) -> tuple[bytes, tuple[Event, ...]]:
+    """MRCONFIGID and RTMR3's events as the bundle's documents demand them."""
+    if party.role == "gateway":
+        return config_of(case, party).mrconfigid, ()
+    session = next((session for session in case.sessions if session.supervisor is party), None)
+    if session is None or session.manifest is None or session.activation is None:
+        raise NotMade("a session that is not in focus")
+    events = tuple(
+        Event(name, payload) for name, payload in session_events(session.manifest, session.activation)
+    )
+    return mrconfigid(session.manifest), events
+
+
+def config_of(case: Case, party: Party) -> GatewayConfig:
+    """The gateway's configuration document, by the digest in its keyset.
+
+    Raises:
+        NotMade: the bundle does not carry it.
+    """
+    raw = case.bundle.policies.get(str(party.statement.policy))
+    if raw is None:
+        raise NotMade("the bundle does not carry the gateway's configuration")
+    return parse_gateway_config(raw)
+
+
+def _collateral_of(case: Case, party: Party) -> bytes:
+    """What the gateway was appraised with (its boot record's ``col``), or the session (its result's)."""
+    if party.role == "gateway":
+        col = next((r.member("col") for r in party.records if r.kind == "boot"), None)
+        if col is None:
+            raise NotMade("the gateway's boot record names no collateral")
+        return object_named(case.bundle.endorsements, col, "collateral")
+    session = next(session for session in case.sessions if session.supervisor is party)
+    start = session.the("session-start")
+    gateway = _gateway_of(case, session)
+    if start is None or gateway.statement.ear_key is None:
+        raise NotMade("no session-start record, or no key for results")
+    result = object_named(case.bundle.results, start.member("att", "ses", "ear"), "attestation result")
+    return object_named(
+        case.bundle.endorsements,
+        verify_ear(result.decode("ascii"), gateway.statement.ear_key).col,
+        "collateral",
+    )
+
+
+def _gateway_of(case: Case, session: Session) -> Party:
+    for party in case.gateways:
+        if session.gateway and session.gateway[0].chn in party.statement.chn:
+            return party
+    raise NotMade("the session's gateway is not in the bundle")
+
+
+def check_class(case: Case) -> Finding:
+    """``tee.class``: root, keyset, manifest and records agree on the evidence class.
+
+    What is simulated says nothing about hardware: the check holds with the tier none.
+    """
+    case.need("tee.appraisal")
+    for party in case.parties:
+        assert party.appraisal is not None
+        found = party.appraisal.evidence_class.value
+        said = {party.statement.cls} | {record.cls for record in party.records}
+        said |= {session.manifest.cls for session in case.sessions if session.manifest is not None}
+        if said != {found}:
+            raise ClassMismatch(
+                "evidence class disagrees", expected=found, found=", ".join(sorted(said - {found}))
+            )
+    if all(p.appraisal and p.appraisal.evidence_class is EvidenceClass.HARDWARE for p in case.parties):
+        return Finding("hardware, everywhere")
+    return Finding("SIMULATED, everywhere: proves nothing about hardware", Tier.NONE)
+
+
+def check_expiry(case: Case) -> Finding:
+    """``key.not_after``: no record was signed after the end that its keyset names."""
+    case.need("key.evidence")
+    for party in case.parties:
+        for record in party.records:
+            if record.iat > party.statement.not_after:
+                raise KeyExpired("signed after the keyset's end", where=record.jti)
+    return Finding("every record within its keyset's time")
+
+
+def check_peer_bound(case: Case) -> Finding:
+    """``peer.bound``: a session's records name the session key and evidence that the gateway appraised, its start
+    record the manifest and activation, its keyset and boot record the gateway's keyset."""
+    case.need("key.evidence", "session.start")
+    for session in case.sessions:
+        gateway, supervisor = _gateway_of(case, session), session.supervisor
+        keyset = gateway.statement.keyset_digest
+        start = session.the("session-start")
+        assert start is not None
+        for record in [*session.gateway, *supervisor.records]:
+            _agent_bound(record, supervisor)
+        if (
+            start.member("man", "man") != supervisor.statement.man
+            or start.member("man", "act") != supervisor.statement.act
+        ):
+            raise PeerUnbound("the start names another manifest or activation", where=start.jti)
+        boot = next((record for record in supervisor.records if record.kind == "boot"), None)
+        if boot is None or boot.member("gks") != keyset or supervisor.statement.gks != keyset:
+            raise PeerUnbound(
+                "the session appraised another gateway keyset", expected=keyset, where=session.id
+            )
+    return Finding("gateway and session name each other's keys and evidence")
+
+
+def _agent_bound(record: VerifiedReceipt, supervisor: Party) -> None:
+    agent = record.member("agt")
+    if agent is None:
+        return
+    assert isinstance(agent, dict)
+    expected = {"key": supervisor.statement.receipt_kid, "evd": supervisor.records[0].member("evd")}
+    if {name: agent[name] for name in expected} != expected or agent["bind"] != "pop":
+        raise PeerUnbound("a record that names another session key or evidence", where=record.jti)
+    if agent["ses"] != supervisor.statement.iss.rpartition(":")[2]:
+        raise PeerUnbound("a record of another session in this one's chain", where=record.jti)
+
+
+def check_results(case: Case) -> Finding:
+    """``peer.ear``: each attestation result named by a record is signed by the gateway, is of this session's
+    evidence, and has the tier that the record repeats and this verifier found."""
+    case.need("peer.bound", "tee.appraisal")
+    count = 0
+    for session in case.sessions:
+        gateway = _gateway_of(case, session)
+        for record in session.gateway:
+            named = record.member("att", "ses")
+            if named is None:
+                continue
+            assert isinstance(named, dict)
+            _check_result(case, session, gateway, record, named)
+            count += 1
+    return Finding(f"{count} records rest on a result that this verifier reached too")
+
+
+def _check_result(
+    case: Case, session: Session, gateway: Party, record: VerifiedReceipt, named: dict[str, object]
+) -> None:
+    raw = object_named(case.bundle.results, named["ear"], "attestation result").decode("ascii")
+    if gateway.statement.ear_key is None:
+        raise NotMade("the gateway's keyset names no key for results")
+    result = verify_ear(raw, gateway.statement.ear_key)
+    assert session.supervisor.appraisal is not None
+    expected = {
+        "peer": "session",
+        "evd": str(session.supervisor.records[0].member("evd")),
+        "tier": session.supervisor.appraisal.tier.value,
+        "cls": session.supervisor.appraisal.evidence_class.value,
+    }
+    for member, value in expected.items():
+        if getattr(result, member) != value:
+            raise ResultMismatch(
+                f"the attestation result's {member} is another",
+                expected=value,
+                found=getattr(result, member),
+                where=record.jti,
+            )
+    if named["tier"] != result.tier or ear_digest(raw) != named["ear"]:
+        raise ResultMismatch("the record repeats another tier than its result", where=record.jti)

@@ -1,0 +1,213 @@
+"""Policy, configuration and isolation: bound to the evidence, and accepted by the trust file (trust rules, 11)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from affiant.attestation.manifest import mrconfigid
+from affiant.attestation.tdx import parse_quote
+from affiant.attestation.trust_file import Entry, accepted_at
+from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.evidence_checks import config_of
+from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade
+from affiant.attestation.verifier.verdict import Finding, Tier
+
+__all__ = [
+    "check_config_accepted",
+    "check_config_bound",
+    "check_isolation",
+    "check_policy_accepted",
+    "check_policy_bound",
+    "check_rootfs",
+]
+
+POLICY_DOMAIN: Final = b"affiant.policy/1\n"
+"""A profile's digest is SHA-384 over this and its normal form (policy specification, "Canonical digest")."""
+
+_STRENGTH: Final = {"none": 0, "bwrap-landlock": 1, "gvisor": 2, "vm": 3}
+_FLOOR: Final = {"namespace": 1, "userspace-kernel": 2}
+
+
+class ConfigUnbound(EvidenceUnbound):
+    """The gateway's MRCONFIGID is not its configuration's digest."""
+
+    code = "conf.unbound"
+
+
+class PolicyUnbound(EvidenceUnbound):
+    """The session's MRCONFIGID, manifest, profile and records do not bind each other."""
+
+    code = "pol.unbound"
+
+
+class ConfigNotAccepted(NotAccepted):
+    """The gateway runs a configuration that the trust file does not accept."""
+
+    code = "conf.not_accepted"
+
+
+class PolicyNotAccepted(NotAccepted):
+    """A session ran under a profile that the trust file does not accept."""
+
+    code = "pol.not_accepted"
+
+
+class IsolationTooWeak(NotAccepted):
+    """The agent was isolated less than the manifest or the trust file demands, or not at all."""
+
+    code = "iso.too_weak"
+
+
+class RootfsNotAccepted(NotAccepted):
+    """The agent ran on a root file system that the trust file does not accept."""
+
+    code = "rfs.not_accepted"
+
+
+def check_config_bound(case: Case) -> Finding:
+    """``conf.bound``: each gateway's MRCONFIGID is SHA-384 of the configuration that its keyset names."""
+    case.need("key.evidence")
+    for party in case.gateways:
+        assert party.evidence is not None
+        config = config_of(case, party)
+        if parse_quote(party.evidence.quote).body.mrconfigid != config.mrconfigid:
+            raise ConfigUnbound("the quote binds another configuration", expected=config.mrconfigid.hex())
+        if config.iss != party.statement.iss or config.cls != party.statement.cls:
+            raise ConfigUnbound("configuration and keyset disagree on issuer or class")
+    return Finding("the gateway's configuration is the one bound in MRCONFIGID")
+
+
+def check_policy_bound(case: Case) -> Finding:
+    """``pol.bound``: profile -> manifest -> initdata -> MRCONFIGID; every record names that profile."""
+    case.need("key.evidence", "session.start")
+    if not case.sessions:
+        raise NotMade("no session in focus")
+    for session in case.sessions:
+        manifest, activation, evidence = session.manifest, session.activation, session.supervisor.evidence
+        assert manifest is not None
+        assert activation is not None
+        assert evidence is not None
+        statement = session.supervisor.statement
+        if parse_quote(evidence.quote).body.mrconfigid != mrconfigid(manifest):
+            raise PolicyUnbound("the quote binds another manifest", expected=mrconfigid(manifest).hex())
+        if (statement.man, statement.act) != (
+            manifest.digest,
+            activation.digest,
+        ) or activation.session != session.id:
+            raise PolicyUnbound("the keyset names another manifest, activation or session", where=session.id)
+        _profile_here(case, manifest.profile_digest)
+        for record in [*session.gateway, *session.supervisor.records]:
+            policy = record.member("pol")
+            if policy is None:
+                continue
+            assert isinstance(policy, dict)
+            named = (policy["dig"], policy["fil"], policy["bind"])
+            if named != (manifest.profile_digest, manifest.file_digest, "mrconfigid"):
+                raise PolicyUnbound("a record judged under another profile or binding", where=record.jti)
+    return Finding("profile digest bound in MRCONFIGID, and named by every decision")
+
+
+def _profile_here(case: Case, digest: str) -> None:
+    for raw in case.bundle.policies.values():
+        if "sha384:" + hashlib.sha384(POLICY_DOMAIN + raw).hexdigest() == digest:
+            return
+    raise NotMade("the bundle does not carry the profile's normal form")
+
+
+def check_config_accepted(case: Case) -> Finding:
+    """``conf.accepted``: the trust file accepts the gateway's configuration and its reference values."""
+    case.need("conf.bound")
+    for party in case.gateways:
+        config = config_of(case, party)
+        if case.trust.reference_at(config.reference, case.at) is None:
+            raise ConfigNotAccepted(
+                "the gateway judges sessions by reference values that are not accepted",
+                found=config.reference,
+            )
+        for session in case.sessions:
+            assert session.manifest is not None
+            if session.manifest.gateway.config != config.digest:
+                raise ConfigNotAccepted("the session was made for another gateway", where=session.id)
+    return _pinned(
+        case,
+        case.trust.gateway_configs,
+        {config_of(case, party).digest for party in case.gateways},
+        ConfigNotAccepted("the trust file does not accept this gateway configuration"),
+        "gateway configuration",
+    )
+
+
+def check_policy_accepted(case: Case) -> Finding:
+    """``pol.accepted``: the trust file accepts every session's profile."""
+    case.need("pol.bound")
+    digests = {session.manifest.profile_digest for session in case.sessions if session.manifest is not None}
+    return _pinned(
+        case,
+        case.trust.profiles,
+        digests,
+        PolicyNotAccepted("the trust file does not accept this profile"),
+        "profile",
+    )
+
+
+def _pinned(
+    case: Case, entries: tuple[Entry, ...] | None, values: set[str], refusal: NotAccepted, what: str
+) -> Finding:
+    if entries is None:
+        return Finding(f"no {what} is pinned in the trust file", Tier.WARNING)
+    for value in sorted(values):
+        if not accepted_at(entries, value, case.at):
+            refusal.found = value
+            raise refusal
+    return Finding(f"{what} accepted by the trust file")
+
+
+def check_isolation(case: Case) -> Finding:
+    """``iso.floor``: every session's isolation is its manifest's floor or better, and the trust file's."""
+    case.need("pol.bound")
+    weakest = "vm"
+    for session in case.sessions:
+        assert session.manifest is not None
+        start = session.the("session-start")
+        assert start is not None
+        floors = [session.manifest.isolation_floor, case.trust.isolation_floor or "namespace"]
+        for record in [*session.gateway, *session.supervisor.records]:
+            found = record.member("agt", "iso")
+            if found is None:
+                continue
+            if found != start.member("iso"):
+                raise IsolationTooWeak("a record names another isolation than the start", where=record.jti)
+        found = str(start.member("iso"))
+        if _STRENGTH[found] < max(_FLOOR[floor] for floor in floors):
+            raise IsolationTooWeak(
+                "isolated less than demanded", expected=" and ".join(floors), found=found, where=start.jti
+            )
+        weakest = min(weakest, found, key=lambda name: _STRENGTH[name])
+    tier = Tier.WARNING if weakest == "bwrap-landlock" else Tier.AFFIRMING
+    return Finding(f"agent isolated by {weakest}", tier)
+
+
+def check_rootfs(case: Case) -> Finding:
+    """``rfs.accepted``: the trust file accepts the agent's root file system; ``host-usr`` is a warning."""
+    case.need("pol.bound")
+    kinds = set()
+    for session in case.sessions:
+        assert session.manifest is not None
+        start = session.the("session-start")
+        assert start is not None
+        if start.member("rfs") != session.manifest.rootfs:
+            raise RootfsNotAccepted(
+                "the start names another root file system than the manifest", where=start.jti
+            )
+        kinds.add(session.manifest.rootfs)
+    finding = _pinned(
+        case,
+        case.trust.rootfs,
+        kinds,
+        RootfsNotAccepted("the trust file does not accept this root file system"),
+        "root file system",
+    )
+    if "host-usr" in kinds:
+        return Finding("the agent ran on the host's /usr (host-usr)", Tier.WARNING)
+    return finding

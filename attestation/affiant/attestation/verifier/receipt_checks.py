@@ -1,0 +1,79 @@
+"""L0: receipts are authentic under the keys that the bundle names."""
+
+from __future__ import annotations
+
+from affiant.attestation.receipt import ReceiptText, VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.statement import parse_statement
+from affiant.attestation.verifier.case import Case, Party, Session
+from affiant.attestation.verifier.refusals import ChainBroken, NotMade
+from affiant.attestation.verifier.verdict import Finding
+from affiant.errors import AffiantError, NotAuthenticError
+
+__all__ = ["check_keysets", "check_receipts"]
+
+
+class KeyUnknown(NotAuthenticError):
+    """A receipt is signed by a key that no keyset in the bundle names."""
+
+    code = "sig.unknown_key"
+
+
+def check_keysets(case: Case) -> Finding:
+    """``fmt.keysets``: every keyset statement is in its closed form, and no two claim one key or chain."""
+    if not case.bundle.keysets:
+        raise NotMade("the bundle has no keyset")
+    kids: set[str] = set()
+    chains: set[str] = set()
+    for digest, raw in sorted(case.bundle.keysets.items()):
+        try:
+            statement = parse_statement(raw)
+        except AffiantError as error:
+            error.where = f"keysets.{digest}"
+            raise
+        if statement.receipt_kid in kids or statement.chn & chains:
+            raise ChainBroken("two keysets claim one key or chain", where=f"keysets.{digest}")
+        kids.add(statement.receipt_kid)
+        chains |= statement.chn
+        case.parties.append(Party(statement))
+    return Finding(f"{len(case.parties)} keysets in their closed form")
+
+
+def check_receipts(case: Case) -> Finding:
+    """``sig.receipts``: header, signature, canonical form, closed profile, role, disclosures of every receipt."""
+    case.need("fmt.keysets")
+    parties = {party.statement.receipt_kid: party for party in case.parties}
+    for index, text in enumerate(case.bundle.receipts):
+        try:
+            receipt = parse_receipt(text)
+            party = _party(parties, receipt)
+            record = verify_receipt(receipt, party.statement)
+        except AffiantError as error:
+            error.where = f"receipts[{index}]" if error.where is None else f"receipts[{index}].{error.where}"
+            raise
+        party.records.append(record)
+        case.records.append(record)
+    _find_sessions(case)
+    return Finding(f"{len(case.records)} signatures hold, each in its closed form")
+
+
+def _party(parties: dict[str, Party], receipt: ReceiptText) -> Party:
+    party = parties.get(receipt.split.kid)
+    if party is None:
+        raise KeyUnknown("signed by a key that no keyset here names", found=receipt.split.kid)
+    return party
+
+
+def _find_sessions(case: Case) -> None:
+    """Put each session whose supervisor's keyset is here into focus; the others are foreign."""
+    gateway: dict[str, list[VerifiedReceipt]] = {}
+    supervisors: dict[str, Party] = {}
+    for party in case.parties:
+        for record in sorted(party.records, key=lambda record: record.seq):
+            session = record.member("agt", "ses")
+            if isinstance(session, str) and party.role == "gateway":
+                gateway.setdefault(session, []).append(record)
+        if party.role == "session":
+            supervisors[party.statement.iss.rpartition(":")[2]] = party
+    wanted = set(supervisors) if case.only_session is None else {case.only_session} & set(supervisors)
+    case.sessions = [Session(name, gateway.get(name, []), supervisors[name]) for name in sorted(wanted)]
+    case.foreign = frozenset(gateway) - wanted

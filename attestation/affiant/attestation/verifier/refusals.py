@@ -1,0 +1,50 @@
+"""What the verifier refuses beside what its parts refuse: chains, sessions, bindings, pins, bodies."""
+
+from __future__ import annotations
+
+from affiant.errors import AffiantError, NotAllowedError, NotAuthenticError
+
+__all__ = [
+    "BodyMismatch",
+    "ChainBroken",
+    "EvidenceUnbound",
+    "NotAccepted",
+    "NotMade",
+    "SessionBroken",
+]
+
+
+class NotMade(AffiantError):
+    """What a check needs is not there. Never shown as a refusal."""
+
+    code = "not_made"
+
+
+class ChainBroken(NotAuthenticError):
+    """A chain has a gap, a fork, a wrong link, no boot record, or something after its end."""
+
+    code = "chain.broken"
+
+
+class SessionBroken(NotAuthenticError):
+    """A session's records contradict each other, or one is missing."""
+
+    code = "session.broken"
+
+
+class EvidenceUnbound(NotAuthenticError):
+    """A key, a profile or a configuration is not the one that the evidence binds."""
+
+    code = "key.unbound"
+
+
+class NotAccepted(NotAllowedError):
+    """Authentic, but not what the trust file accepts."""
+
+    code = "trust.not_accepted"
+
+
+class BodyMismatch(NotAuthenticError):
+    """A given body is not the one that a receipt commits to."""
+
+    code = "body.mismatch"

@@ -1,0 +1,121 @@
+"""The verdict as a table that a person can read.
+
+Strings that come from a bundle are hostile: they are escaped, bounded and quoted, so that none can move the
+cursor, colour a line or turn the reading direction (trust rules, 15). The word "verified" stands here only
+where hardware evidence was appraised.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from affiant.attestation.verifier.verdict import LEVELS, Check, State, Verdict
+from affiant.command_line import printable
+
+__all__ = ["render"]
+
+_MARKS: Final = {
+    State.HELD: "held",
+    State.REFUSED: "REFUSED",
+    State.NOT_MADE: "not made",
+    State.NOT_ASKED: "not asked",
+}
+_WIDTH: Final = 100
+
+_LIMITS: Final = (
+    "A receipt says what the measured gateway code saw, did and decided; not that a model computed the answer.",
+    "remote-adversary-only: no claim against whoever holds the machine. Time is self-asserted until witnessed.",
+)
+
+
+def render(verdict: Verdict) -> str:
+    """The whole report, lines of at most 100 columns, with a final newline."""
+    return "\n".join(_lines(verdict)) + "\n"
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    yield from _head(verdict)
+    yield ""
+    yield from _population(verdict)
+    yield ""
+    yield from _levels(verdict)
+    yield ""
+    yield from _table(verdict.checks)
+    yield ""
+    yield from _end(verdict)
+
+
+def _codes(checks: Sequence[Check], state: State) -> str:
+    return ", ".join(check.code for check in checks if check.state is state) or "none"
+
+
+def _head(verdict: Verdict) -> Iterator[str]:
+    off = ", ".join(
+        check.code for check in verdict.checks if not check.required and check.state is not State.NOT_ASKED
+    )
+    rows = (
+        ("bundle", verdict.bundle),
+        ("judged at", verdict.at),
+        ("verifier", verdict.build),
+        ("trust file", verdict.trust),
+        ("requirements off", off or "none"),
+        ("not made", _codes(verdict.checks, State.NOT_MADE)),
+        ("not asked", _codes(verdict.checks, State.NOT_ASKED)),
+    )
+    for name, value in rows:
+        yield from _wrapped(f"{name:<17}", value)
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        printable(text),
+        _WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=True,
+    ) or [head]
+
+
+def _population(verdict: Verdict) -> Iterator[str]:
+    people = verdict.population
+    yield (
+        f"{people.receipts} receipts in {people.chains} chains ({people.restarts} restarts); sessions: "
+        f"{people.started} started, {people.closed} closed, {people.lost} lost, {people.open} open"
+        + (f", {people.foreign} not judged" if people.foreign else "")
+    )
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((people.kinds or {}).items()))
+    yield from _wrapped("of which ", kinds or "nothing")
+
+
+def _levels(verdict: Verdict) -> Iterator[str]:
+    for level, meaning in LEVELS.items():
+        yield f"{level}  {_MARKS[verdict.level_state(level)]:<10}{meaning}"
+
+
+def _table(checks: Sequence[Check]) -> Iterator[str]:
+    for check in checks:
+        tier = "" if check.tier is None else str(check.tier)
+        head = f"{check.code:<20}{_MARKS[check.state]:<10}{tier:<16}"
+        detail = check.detail if check.reason is None else f"[{check.reason}] {check.detail}"
+        yield from _wrapped(head, detail)
+        if check.where and check.state is State.HELD:
+            yield from _wrapped(
+                " " * len(head), "receipts: " + ", ".join(repr(printable(jti)) for jti in check.where)
+            )
+
+
+def _end(verdict: Verdict) -> Iterator[str]:
+    level = verdict.level or "none reached"
+    yield from _LIMITS
+    refused = next((check for check in verdict.checks if check.state is State.REFUSED), None)
+    if refused is not None:
+        yield from _wrapped("REFUSED  ", f"{refused.reason}: {refused.detail}")
+    if verdict.simulated:
+        yield f"SIMULATED  tier {verdict.tier}, level {level}: nothing here is evidence of hardware"
+    elif verdict.level in ("L4", "L5"):
+        yield f"VERIFIED  tier {verdict.tier}, level {level}"
+    else:
+        evidence = "hardware (claimed)" if verdict.evidence_class == "hardware" else "no evidence appraised"
+        yield f"tier {verdict.tier}, level {level}, {evidence}"

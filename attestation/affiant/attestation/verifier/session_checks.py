@@ -1,0 +1,303 @@
+"""L1, the sessions: both signers' accounts of each session agree and leave nothing out (trust rules, 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from affiant.attestation.receipt import VerifiedReceipt
+from affiant.attestation.session_summary import session_counts, session_root
+from affiant.attestation.verifier.case import Case, Session
+from affiant.attestation.verifier.refusals import NotMade, SessionBroken
+from affiant.attestation.verifier.verdict import Finding, Tier
+
+__all__ = [
+    "check_close",
+    "check_counter",
+    "check_intents",
+    "check_order",
+    "check_peer",
+    "check_sealed",
+    "check_start",
+    "check_supervisor",
+]
+
+
+class StartBroken(SessionBroken):
+    """Not exactly one start record, or it is not the first."""
+
+    code = "session.start"
+
+
+class OrderBroken(SessionBroken):
+    """``agt.seq`` has a gap or a number twice."""
+
+    code = "session.order"
+
+
+class CounterBroken(SessionBroken):
+    """The supervisor's request counter has a gap, or one stands in two gateway records."""
+
+    code = "session.counter"
+
+
+class CloseMismatch(SessionBroken):
+    """The close record does not sum up the records that are here."""
+
+    code = "session.close"
+
+
+class AfterClose(SessionBroken):
+    """A record of the session after its close or its expiry."""
+
+    code = "session.after_close"
+
+
+class PeerMismatch(SessionBroken):
+    """A link to the other signer names a record that it did not make, or goes back in time."""
+
+    code = "session.peer"
+
+
+class IntentMismatch(SessionBroken):
+    """An outcome without its intent, or two outcomes of one."""
+
+    code = "session.intent"
+
+
+def _each(case: Case, examine: Callable[[Session], Finding | None]) -> list[Finding]:
+    if not case.sessions:
+        raise NotMade("no session whose supervisor's records are here")
+    return [finding for session in case.sessions if (finding := examine(session)) is not None]
+
+
+def _joined(findings: Sequence[Finding], good: str) -> Finding:
+    if not findings:
+        return Finding(good)
+    where = tuple(jti for finding in findings for jti in finding.where)
+    return Finding("; ".join(finding.detail for finding in findings), Tier.WARNING, where)
+
+
+def check_start(case: Case) -> Finding:
+    """``session.start``: exactly one start record, and it is the session's first."""
+    case.need("sig.receipts")
+
+    def examine(session: Session) -> None:
+        starts = [record for record in session.gateway if record.kind == "session-start"]
+        if len(starts) != 1:
+            raise StartBroken("not exactly one start record", expected=1, found=len(starts), where=session.id)
+        if session.gateway[0] is not starts[0] or starts[0].member("agt", "seq") != 0:
+            raise StartBroken("a record of the session before its start", where=session.gateway[0].jti)
+
+    _each(case, examine)
+    return Finding(f"{len(case.sessions)} sessions, each with one start")
+
+
+def check_order(case: Case) -> Finding:
+    """``session.order``: the gateway's numbers of each session's records are 0, 1, 2 ... without gap."""
+    case.need("session.start")
+
+    def examine(session: Session) -> None:
+        numbers = sorted(_int(record.member("agt", "seq"), record) for record in session.gateway)
+        for expected, number in enumerate(numbers):
+            if number != expected:
+                raise OrderBroken(
+                    "the session's numbers have a gap or a repetition",
+                    expected=f"agt.seq {expected}",
+                    found=f"agt.seq {number}",
+                    where=session.id,
+                )
+
+    _each(case, examine)
+    return Finding("every session's records numbered without gap")
+
+
+def _int(value: object, record: VerifiedReceipt) -> int:
+    if not isinstance(value, int):
+        raise OrderBroken("a gateway record of a session without its number", where=record.jti)
+    return value
+
+
+def _counters(records: Sequence[VerifiedReceipt]) -> list[tuple[int, VerifiedReceipt]]:
+    return [
+        (value, record)
+        for record in records
+        if record.kind in ("inference", "refusal") and isinstance(value := record.member("agt", "cseq"), int)
+    ]
+
+
+def check_counter(case: Case) -> Finding:
+    """``session.counter``: every request that the supervisor signed has a record of one side or the other."""
+    case.need("session.start")
+
+    def examine(session: Session) -> Finding | None:
+        seen: dict[int, VerifiedReceipt] = {}
+        for number, record in _counters(session.gateway):
+            if number in seen:
+                raise CounterBroken("one counter in two gateway records", found=number, where=record.jti)
+            seen[number] = record
+        doubled = [record.jti for number, record in _counters(session.supervisor.records) if number in seen]
+        seen |= dict(_counters(session.supervisor.records))
+        last = _last_counter(session)
+        expected = max([*seen, -1]) if last is None else last
+        if set(seen) != set(range(expected + 1)):
+            missing = sorted(set(range(expected + 1)) ^ set(seen))[:5]
+            raise CounterBroken(
+                "requests without a record, or beyond the last", found=missing, where=session.id
+            )
+        if doubled:
+            return Finding("requests that both sides recorded", Tier.WARNING, tuple(doubled))
+        return None
+
+    return _joined(_each(case, examine), "every signed request has its record")
+
+
+def _last_counter(session: Session) -> int | None:
+    for record in session.supervisor.records:
+        if record.kind == "end":
+            value = record.member("cseq")
+            return value if isinstance(value, int) else None
+    return None
+
+
+def check_close(case: Case) -> Finding:
+    """``session.close``: count, outcomes, root, heads of both chains equal what is here; none: open."""
+    case.need("session.order")
+
+    def examine(session: Session) -> Finding | None:
+        close = session.the("session-close")
+        if close is None:
+            state = "lost" if any(record.kind == "gap" for record in case.records) else "open"
+            return Finding(
+                f"session {session.id} has no close: {state}", Tier.WARNING, (session.gateway[0].jti,)
+            )
+        before = [record for record in session.gateway if record is not close]
+        last = max(before, key=lambda record: _int(record.member("agt", "seq"), record))
+        end = max(session.supervisor.records, key=lambda record: record.seq, default=None)
+        expected: dict[str, object] = {
+            "n": len(before),
+            "root": session_root({_int(r.member("agt", "seq"), r): r.rh for r in before}),
+            "head": {"chn": last.chn, "seq": last.seq, "rh": last.rh},
+            "out": session_counts((r.kind, r.payload) for r in before),
+            "sup": None
+            if end is None
+            else {"chn": end.chn, "seq": end.seq, "rh": end.rh, "end": int(end.kind == "end")},
+        }
+        for member, value in expected.items():
+            if close.member(member) != value:
+                raise CloseMismatch(
+                    f"the close record's {member} is not that of the records", where=close.jti
+                )
+        if close.member("why") != "done":
+            return Finding(f"session {session.id} closed: {close.member('why')}", Tier.WARNING, (close.jti,))
+        return None
+
+    return _joined(_each(case, examine), "counts, root and heads equal the records")
+
+
+def check_sealed(case: Case) -> Finding:
+    """``session.sealed``: no record after the close, and none after the session's expiry."""
+    case.need("session.order", "pol.bound")
+
+    def examine(session: Session) -> None:
+        close = session.the("session-close")
+        assert session.activation is not None
+        for record in [*session.gateway, *session.supervisor.records]:
+            if close is not None and record.role == "gateway" and record.seq > close.seq:
+                raise AfterClose("a record after the close", where=record.jti)
+            if record.iat > session.activation.expires + case.trust.clock_tolerance_s and record is not close:
+                raise AfterClose("a record after the session's expiry", where=record.jti)
+
+    _each(case, examine)
+    return Finding("nothing after close or expiry")
+
+
+def check_peer(case: Case) -> Finding:
+    """``session.peer``: each side's links name records that the other made, and only forward."""
+    case.need("session.order")
+
+    def examine(session: Session) -> None:
+        both = {record.rh: record for record in [*session.gateway, *session.supervisor.records]}
+        for records in (session.gateway, session.supervisor.records):
+            highest: dict[str, int] = {}
+            for record in sorted(records, key=lambda item: item.seq):
+                peer = record.member("peer")
+                if peer is None:
+                    continue
+                assert isinstance(peer, dict)
+                named = both.get(peer["rh"])
+                if (
+                    named is None
+                    or named.role == record.role
+                    or (named.chn, named.seq) != (peer["chn"], peer["seq"])
+                ):
+                    raise PeerMismatch(
+                        "a link to a record that the other side did not make", where=record.jti
+                    )
+                if peer["seq"] < highest.get(peer["chn"], -1):
+                    raise PeerMismatch("a link that goes back", where=record.jti)
+                highest[peer["chn"]] = peer["seq"]
+                _no_circle(record, named, both)
+
+    _each(case, examine)
+    return Finding("links between the two chains agree")
+
+
+def _no_circle(record: VerifiedReceipt, named: VerifiedReceipt, both: dict[str, VerifiedReceipt]) -> None:
+    """What ``record`` had received must itself have been made before ``record``."""
+    back = named.member("peer", "rh")
+    other = both.get(back) if isinstance(back, str) else None
+    if other is not None and other.chn == record.chn and other.seq >= record.seq:
+        raise PeerMismatch("two records that each claim to follow the other", where=record.jti)
+
+
+def check_intents(case: Case) -> Finding:
+    """``session.intents``: an outcome names its one intent; an intent without outcome is a warning."""
+    case.need("session.start")
+
+    def examine(session: Session) -> Finding | None:
+        intents: dict[str, VerifiedReceipt] = {}
+        done: set[str] = set()
+        for record in sorted(session.supervisor.records, key=lambda item: item.seq):
+            phase = record.member("ph")
+            if phase == "intent" or record.kind == "secret":
+                intents[record.jti] = record
+            if phase == "outcome":
+                done |= _intents_of(record, intents, done)
+        open_ones = tuple(
+            jti for jti, record in intents.items() if jti not in done and record.kind != "secret"
+        )
+        if open_ones:
+            return Finding(f"{len(open_ones)} intents without outcome", Tier.WARNING, open_ones)
+        return None
+
+    return _joined(_each(case, examine), "every outcome follows its intent")
+
+
+def _intents_of(record: VerifiedReceipt, intents: dict[str, VerifiedReceipt], done: set[str]) -> set[str]:
+    parents = record.member("par")
+    named = set(parents) if isinstance(parents, list) else set()
+    for jti in named:
+        if jti not in intents:
+            raise IntentMismatch("an outcome that names no intent before it", where=record.jti)
+        if jti in done:
+            raise IntentMismatch("a second outcome of one intent", where=record.jti)
+    if record.kind in ("exec", "tool") and not any(intents[jti].kind == record.kind for jti in named):
+        raise IntentMismatch("an outcome without its intent", where=record.jti)
+    used_secret = record.kind == "egress" and record.member("sec") is not None
+    if used_secret and not any(intents[jti].kind == "secret" for jti in named):
+        raise IntentMismatch("a secret was used without its intent", where=record.jti)
+    return named
+
+
+def check_supervisor(case: Case) -> Finding:
+    """``session.supervisor``: the supervisor's own chain of each session is ended; else it is open: a warning."""
+    case.need("chain.contiguous", "session.start")
+
+    def examine(session: Session) -> Finding | None:
+        if not session.supervisor.records:
+            raise SessionBroken("no record of the session's supervisor", where=session.id)
+        if not any(record.kind == "end" for record in session.supervisor.records):
+            return Finding(f"the supervisor's chain of {session.id} is open", Tier.WARNING, (session.id,))
+        return None
+
+    return _joined(_each(case, examine), "every supervisor's chain is here from boot to end")

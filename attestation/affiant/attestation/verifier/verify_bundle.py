@@ -1,0 +1,225 @@
+"""The order of a verification: which checks are made, at which level, and what becomes of each.
+
+A check raises what it refuses; :class:`~.refusals.NotMade` says that what it needs is not there. Everything is
+an argument: bytes, trust file, instant. There is no clock, no network and no environment here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from affiant.attestation.bundle import Bundle, parse_bundle
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier import (
+    body_checks,
+    chain_checks,
+    evidence_checks,
+    policy_checks,
+    receipt_checks,
+    session_checks,
+)
+from affiant.attestation.verifier.case import Case, by_chain
+from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.verdict import Check, Finding, Population, State, Tier, Verdict
+from affiant.errors import AffiantError
+
+__all__ = ["CHECKS", "verify_bundle"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    code: str
+    level: str | None
+    examine: Callable[[Case], Finding]
+
+
+CHECKS: Final[Sequence[_Row]] = (
+    _Row("fmt.keysets", "L0", receipt_checks.check_keysets),
+    _Row("sig.receipts", "L0", receipt_checks.check_receipts),
+    _Row("chain.boot", "L1", chain_checks.check_boot),
+    _Row("chain.contiguous", "L1", chain_checks.check_contiguous),
+    _Row("chain.end", "L1", chain_checks.check_end),
+    _Row("chain.epochs", "L1", chain_checks.check_epochs),
+    _Row("chain.gaps", "L1", chain_checks.check_gaps),
+    _Row("session.start", "L1", session_checks.check_start),
+    _Row("session.order", "L1", session_checks.check_order),
+    _Row("session.counter", "L1", session_checks.check_counter),
+    _Row("session.close", "L1", session_checks.check_close),
+    _Row("session.peer", "L1", session_checks.check_peer),
+    _Row("session.intents", "L1", session_checks.check_intents),
+    _Row("session.supervisor", "L1", session_checks.check_supervisor),
+    _Row("key.evidence", "L4", evidence_checks.check_evidence),
+    _Row("key.bound", "L4", evidence_checks.check_key_bound),
+    _Row("key.not_after", "L4", evidence_checks.check_expiry),
+    _Row("conf.bound", "L4", policy_checks.check_config_bound),
+    _Row("pol.bound", "L4", policy_checks.check_policy_bound),
+    _Row("session.sealed", "L1", session_checks.check_sealed),
+    _Row("tee.appraisal", "L4", evidence_checks.check_appraisal),
+    _Row("tee.class", "L4", evidence_checks.check_class),
+    _Row("peer.bound", "L4", evidence_checks.check_peer_bound),
+    _Row("peer.ear", "L4", evidence_checks.check_results),
+    _Row("conf.accepted", "L4", policy_checks.check_config_accepted),
+    _Row("pol.accepted", "L4", policy_checks.check_policy_accepted),
+    _Row("iso.floor", "L4", policy_checks.check_isolation),
+    _Row("rfs.accepted", "L4", policy_checks.check_rootfs),
+)
+"""In the order in which they are made: a check finds what those before it established."""
+
+_BODIES: Final[Sequence[_Row]] = (
+    _Row("body.request", "L5", body_checks.check_request),
+    _Row("body.response", "L5", body_checks.check_response),
+)
+
+_NO_LOG: Final = (
+    ("log.inclusion", "L2", "there is no log yet"),
+    ("log.consistency", "L2", "there is no log yet"),
+    ("wit.quorum", "L3", "there is no witness yet"),
+    ("time.bracket", "L3", "without witnessed checkpoints there is no time but what signers assert"),
+)
+
+
+def verify_bundle(
+    data: bytes,
+    trust: TrustFile,
+    *,
+    at: datetime,
+    build: str,
+    request: bytes | None = None,
+    response: bytes | None = None,
+    session: str | None = None,
+) -> Verdict:
+    """Check one bundle.
+
+    Args:
+        data: the bundle file's bytes.
+        trust: what the reader accepts; nothing in the bundle adds to it.
+        at: the instant that collateral and trust entries are judged at (aware).
+        build: build digest of this verifier, printed with the verdict.
+        request, response: bodies to hold against the receipts; None: not asked.
+        session: judge this session alone.
+
+    Returns:
+        The verdict, also for a bundle that cannot be read: the refusal is its first check.
+    """
+    checks: list[Check] = []
+    case: Case | None = None
+    try:
+        bundle = parse_bundle(data)
+    except AffiantError as error:
+        checks.append(_refused(_required("fmt.bundle", trust), "fmt.bundle", "L0", error))
+    else:
+        case = Case(bundle, trust, at, request, response, session)
+        checks.append(_made("fmt.bundle", "L0", Finding(_sizes(bundle)), trust))
+        case.established.add("fmt.bundle")
+    checks += [_run(row, case, trust) for row in CHECKS]
+    checks += [_run_body(row, case, trust) for row in _BODIES]
+    checks += [_not_made(code, level, reason, trust, tier=None) for code, level, reason in _NO_LOG]
+    checks.append(
+        Check(
+            "chain.coverage", None, State.NOT_ASKED, None, "a single bundle: what else there was is not asked"
+        )
+    )
+    return Verdict(
+        bundle=sha256_name(data),
+        at=at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        trust=trust.digest,
+        build=build,
+        evidence_class=_class(case),
+        checks=tuple(checks),
+        population=_population(case),
+    )
+
+
+def _sizes(bundle: Bundle) -> str:
+    return f"{len(bundle.receipts)} receipts; every object is what its name says"
+
+
+def _required(code: str, trust: TrustFile) -> bool:
+    return trust.require is None or code in trust.require
+
+
+def _run(row: _Row, case: Case | None, trust: TrustFile) -> Check:
+    if case is None:
+        return _not_made(row.code, row.level, "the bundle could not be read", trust)
+    try:
+        finding = row.examine(case)
+    except NotMade as missing:
+        return _not_made(row.code, row.level, missing.message, trust)
+    except AffiantError as error:
+        return _refused(_required(row.code, trust), row.code, row.level, error)
+    case.established.add(row.code)
+    return _made(row.code, row.level, finding, trust)
+
+
+def _run_body(row: _Row, case: Case | None, trust: TrustFile) -> Check:
+    given = case is not None and (case.request if row.code == "body.request" else case.response) is not None
+    if case is not None and not given:
+        return Check(row.code, row.level, State.NOT_ASKED, None, "no body was given", required=False)
+    return _run(row, case, trust)
+
+
+def _made(code: str, level: str | None, finding: Finding, trust: TrustFile) -> Check:
+    return Check(
+        code,
+        level,
+        State.HELD,
+        finding.tier,
+        finding.detail,
+        where=finding.where,
+        required=_required(code, trust),
+    )
+
+
+def _not_made(
+    code: str, level: str | None, reason: str, trust: TrustFile, *, tier: Tier | None = Tier.NONE
+) -> Check:
+    return Check(code, level, State.NOT_MADE, tier, reason, required=_required(code, trust))
+
+
+def _refused(required: bool, code: str, level: str | None, error: AffiantError) -> Check:  # noqa: FBT001
+    where = () if error.where is None else (error.where,)
+    return Check(
+        code,
+        level,
+        State.REFUSED,
+        Tier.CONTRAINDICATED,
+        str(error),
+        reason=error.code,
+        where=where,
+        required=required,
+    )
+
+
+def _class(case: Case | None) -> str | None:
+    """What the accepted roots make it; simulated as soon as any keyset says so, appraised or not."""
+    if case is None or not case.parties:
+        return None
+    said = {party.statement.cls for party in case.parties}
+    said |= {party.appraisal.evidence_class.value for party in case.parties if party.appraisal is not None}
+    return "simulated" if "simulated" in said else "hardware"
+
+
+def _population(case: Case | None) -> Population:
+    if case is None:
+        return Population()
+    kinds: dict[str, int] = {}
+    for record in case.records:
+        kinds[record.kind] = kinds.get(record.kind, 0) + 1
+    closes = [close for session in case.sessions if (close := session.the("session-close")) is not None]
+    lost = sum(1 for close in closes if close.member("why") == "lost")
+    return Population(
+        receipts=len(case.records),
+        chains=len(by_chain(case.records)),
+        restarts=kinds.get("gap", 0),
+        started=len(case.sessions),
+        closed=len(closes) - lost,
+        lost=lost,
+        open=len(case.sessions) - len(closes),
+        foreign=len(case.foreign),
+        refusals=kinds.get("refusal", 0),
+        kinds=kinds,
+    )

@@ -1,0 +1,101 @@
+"""``affiant verify``: the rim of the verifier. Reads files and the clock; decides nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from affiant.attestation.bundle import MAX_BUNDLE
+from affiant.attestation.trust_file import parse_instant, parse_trust_file
+from affiant.attestation.verifier.report_text import render
+from affiant.attestation.verifier.verify_bundle import verify_bundle
+from affiant.command_line import print_json
+from affiant.errors import AffiantError
+
+__all__ = ["verify"]
+
+_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+
+
+def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
+    if value is None or value == "now":
+        return datetime.now(UTC)
+    try:
+        return parse_instant(value)
+    except AffiantError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _build() -> str:
+    from affiant.attestation.release import load_release  # noqa: PLC0415 - a base install may lack a manifest
+
+    try:
+        return load_release().build_digest
+    except AffiantError:
+        return "unknown (no release manifest beside this install)"
+
+
+@click.command()
+@click.argument("bundle", type=_FILE)
+@click.option(
+    "--trust",
+    "trust_path",
+    type=_FILE,
+    required=True,
+    help="What you accept: your own file, never the bundle's.",
+)
+@click.option(
+    "--at",
+    callback=_instant,
+    metavar="TIME",
+    help="Judge collateral and pins at this instant (default: now).",
+)
+@click.option("--request", "request_path", type=_FILE, help="A request body to hold against the receipts.")
+@click.option("--response", "response_path", type=_FILE, help="A response body to hold against the receipts.")
+@click.option("--session", help="Judge this session alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result document instead of the table.")
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    *,
+    bundle: Path,
+    trust_path: Path,
+    at: datetime,
+    request_path: Path | None,
+    response_path: Path | None,
+    session: str | None,
+    as_json: bool,
+) -> None:
+    """Check a receipt bundle, offline, against your own trust file.
+
+    Exit codes: 0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage.
+
+    \b
+    Examples:
+      affiant verify session.affiant.json --trust trust.json
+      affiant verify session.affiant.json --trust trust.json --at 2026-11-21T12:00:00Z --json
+      affiant verify session.affiant.json --trust trust.json --response answer.json
+    """
+    try:
+        trust = parse_trust_file(trust_path.read_bytes())
+    except AffiantError as error:
+        error.where = f"{trust_path.name}" if error.where is None else f"{trust_path.name}: {error.where}"
+        raise click.UsageError(f"the trust file is refused: {error} [{error.code}]") from error
+    if bundle.stat().st_size > MAX_BUNDLE:
+        raise click.UsageError(f"{bundle} is larger than a single bundle may be ({MAX_BUNDLE >> 20} MiB)")
+    verdict = verify_bundle(
+        bundle.read_bytes(),
+        trust,
+        at=at,
+        build=_build(),
+        request=None if request_path is None else request_path.read_bytes(),
+        response=None if response_path is None else response_path.read_bytes(),
+        session=session,
+    )
+    if as_json:
+        print_json(verdict.to_json())
+    else:
+        click.echo(render(verdict), nl=False)
+    ctx.exit(verdict.exit_code)

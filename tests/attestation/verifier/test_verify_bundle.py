@@ -1,0 +1,386 @@
+"""Every check that can hold has a bundle that is wrong in exactly that fact, signed again, and refused for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from story import (
+    NOW,
+    PLATFORM,
+    REQUEST,
+    RESPONSE,
+    Story,
+    link,
+    new_id,
+    reference_bytes,
+    trust,
+)
+
+from affiant.attestation.bundle import objects_by_digest
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.gateway_config import DEV_ECHO, make_gateway_config
+from affiant.attestation.simulated.pki import CertificateRole
+from affiant.attestation.verifier.report_text import render
+from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.verify_bundle import CHECKS, verify_bundle
+
+
+def judge(data: bytes, *, changes: Mapping[str, object] | None = None, **more: object) -> Verdict:
+    return verify_bundle(data, trust(**(changes or {})), at=more.pop("at", NOW), build="build", **more)
+
+
+def row(verdict: Verdict, code: str) -> Check:
+    return next(check for check in verdict.checks if check.code == code)
+
+
+def at(step: str, **changes: object) -> Callable[[str, dict[str, object]], dict[str, object]]:
+    """An ``alter`` that changes members of one step; ``a__b`` reaches into ``a``."""
+
+    def alter(name: str, members: dict[str, object]) -> dict[str, object]:
+        if name != step:
+            return members
+        for path, value in changes.items():
+            outer, _, inner = path.partition("__")
+            if not inner:
+                members[outer] = value
+            else:
+                members[outer] = {**members[outer], inner: value}
+        return members
+
+    return alter
+
+
+class SecondStart(Story):
+    def close(self) -> None:
+        start = next(r for r in self.gateway_records if r.payload["kind"] == "session-start")
+        names = ("pol", "att", "man", "ini", "iso", "rfs")
+        self.by_gateway("start-again", "session-start", {n: start.payload[n] for n in names})
+        super().close()
+
+
+class AfterEnd(Story):
+    def close(self) -> None:
+        super().close()
+        self.by_supervisor("late", "epoch", {"n": 1, "inf": 0}, of_session=False)
+
+
+class AfterClose(Story):
+    def close(self) -> None:
+        super().close()
+        self.by_gateway(
+            "late",
+            "refusal",
+            {
+                "rsn": "late",
+                "req": {"m": "POST", "p": "/v1/chat/completions"},
+                "res": {"st": 403, "end": "complete"},
+            },
+        )
+
+
+class Silent(Story):
+    def close(self) -> None:
+        self.clock.step(1000)
+        super().close()
+
+
+class OtherEvidence(Story):
+    def close(self) -> None:
+        self.gateway.evd = link("other")
+        super().close()
+
+
+def dropping(index: int, records: str = "gateway_records") -> bytes:
+    story = Story().tell()
+    del getattr(story, records)[index]
+    return story.bytes()
+
+
+def with_keyset(raw: bytes) -> bytes:
+    story = Story().tell()
+    return replace(story.bundle(), keysets=objects_by_digest([story.gateway_statement.raw, raw])).to_bytes()
+
+
+def hardware_claim() -> Story:
+    reference = sha256_name(reference_bytes())
+    config = make_gateway_config(
+        iss="urn:affiant:gateway:local", cls="hardware", reference=reference, upstreams=[DEV_ECHO]
+    )
+    return Story(cls="hardware", config=config)
+
+
+OTHER = "sha256:" + "11" * 32
+TIME = {"at": NOW + timedelta(days=60)}
+
+REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
+    ("fmt.keysets", "fmt.json", lambda: with_keyset(b'{"typ": "affiant-keyset/1"}'), {}),
+    ("fmt.keysets", "fmt.profile", lambda: with_keyset(b'{"role":"gateway","typ":"affiant-keyset/1"}'), {}),
+    ("sig.receipts", "sig.unknown_key", lambda: with_keyset(Story().tell().session_statement.raw), {}),
+    ("chain.boot", "chain.no_boot", lambda: Story(alter=at("gateway-boot", ks=link("other"))).bytes(), {}),
+    ("chain.boot", "chain.no_boot", lambda: dropping(0), {}),
+    ("chain.contiguous", "chain.gap", lambda: dropping(3), {}),
+    ("chain.contiguous", "chain.gap", lambda: dropping(3, "session_records"), {}),
+    ("chain.end", "chain.after_end", lambda: AfterEnd().bytes(), {}),
+    ("chain.epochs", "chain.missing_epoch", lambda: Silent().bytes(), {}),
+    ("session.start", "session.start", lambda: SecondStart().bytes(), {}),
+    ("session.order", "session.order", lambda: Story(alter=at("inference", agt__seq=7)).bytes(), {}),
+    ("session.counter", "session.counter", lambda: Story(alter=at("inference", agt__cseq=1)).bytes(), {}),
+    ("session.counter", "session.counter", lambda: Story(alter=at("refusal", agt__cseq=2)).bytes(), {}),
+    ("session.counter", "session.counter", lambda: Story(alter=at("session-end", cseq=5)).bytes(), {}),
+    ("session.close", "session.close", lambda: Story(alter=at("close", n=9)).bytes(), {}),
+    ("session.close", "session.close", lambda: Story(alter=at("close", root=link("other"))).bytes(), {}),
+    ("session.close", "session.close", lambda: Story(alter=at("close", head__rh=link("other"))).bytes(), {}),
+    ("session.close", "session.close", lambda: Story(alter=at("close", sup__seq=2)).bytes(), {}),
+    ("session.close", "session.close", lambda: Story(alter=at("close", out={"refusal": 0})).bytes(), {}),
+    ("session.sealed", "session.after_close", lambda: AfterClose().bytes(), {}),
+    ("session.sealed", "session.after_close", lambda: Story(expires=timedelta(seconds=-100)).bytes(), {}),
+    ("session.peer", "session.peer", lambda: Story(alter=at("refusal", peer__rh=link("other"))).bytes(), {}),
+    ("session.peer", "session.peer", lambda: Story(alter=at("refusal", peer__seq=0)).bytes(), {}),
+    (
+        "session.intents",
+        "session.intent",
+        lambda: Story(alter=at("exec-outcome", par=[new_id()])).bytes(),
+        {},
+    ),
+    ("session.intents", "session.intent", lambda: Story(alter=at("egress", par=[new_id()])).bytes(), {}),
+    ("key.evidence", "key.unbound", lambda: OtherEvidence().bytes(), {}),
+    ("key.bound", "key.unbound", lambda: Story(session_report_data=lambda _: bytes(64)).bytes(), {}),
+    ("key.bound", "key.unbound", lambda: Story(gateway_report_data=lambda _: b"x" * 64).bytes(), {}),
+    ("key.not_after", "key.expired", lambda: Story(gateway_not_after=timedelta(seconds=1)).bytes(), {}),
+    ("conf.bound", "conf.unbound", lambda: Story(gateway_mrconfigid=b"x" * 48).bytes(), {}),
+    ("pol.bound", "pol.unbound", lambda: Story(session_mrconfigid=b"x" * 48).bytes(), {}),
+    (
+        "pol.bound",
+        "pol.unbound",
+        lambda: Story(alter=at("inference", pol__dig="sha384:" + "1" * 96)).bytes(),
+        {},
+    ),
+    ("pol.bound", "pol.unbound", lambda: Story(alter=at("inference", pol__bind="gateway-only")).bytes(), {}),
+    (
+        "tee.appraisal",
+        "cert.revoked",
+        lambda: Story(platform=replace(PLATFORM, revoked=frozenset({CertificateRole.PCK}))).bytes(),
+        {},
+    ),
+    ("tee.appraisal", "appraisal.image", lambda: Story(session_mrtd=b"x" * 48).bytes(), {}),
+    ("tee.appraisal", "appraisal.rtmr3", lambda: Story(events=lambda e: e[::-1]).bytes(), {}),
+    ("tee.appraisal", "appraisal.rtmr3", lambda: Story(events=lambda e: [*e, e[3]]).bytes(), {}),
+    ("tee.appraisal", "crl.expired", lambda: Story().bytes(), TIME),
+    (
+        "tee.appraisal",
+        "root.untrusted",
+        lambda: Story().bytes(),
+        {"changes": {"tee_roots": [{"value": "intel"}]}},
+    ),
+    ("tee.class", "tee.class_mismatch", lambda: hardware_claim().bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("inference", agt__key=link("other"))).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("inference", agt__bind="bearer")).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", man__act=link("other"))).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(gks=link("other")).bytes(), {}),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", tier="affirming")).bytes(), {}),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", evd=link("other"))).bytes(), {}),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", cls="hardware")).bytes(), {}),
+    (
+        "peer.ear",
+        "peer.ear_mismatch",
+        lambda: Story(
+            alter=lambda step, m: (
+                {**m, "att": {"ses": {**m["att"]["ses"], "tier": "warning"}}} if step == "inference" else m
+            )
+        ).bytes(),
+        {},
+    ),
+    (
+        "conf.accepted",
+        "conf.not_accepted",
+        lambda: Story().bytes(),
+        {"changes": {"gateway_configs": [{"value": OTHER}]}},
+    ),
+    (
+        "pol.accepted",
+        "pol.not_accepted",
+        lambda: Story().bytes(),
+        {"changes": {"profiles": [{"value": "sha384:" + "1" * 96}]}},
+    ),
+    ("iso.floor", "iso.too_weak", lambda: Story(iso="none").bytes(), {}),
+    ("iso.floor", "iso.too_weak", lambda: Story(iso="bwrap-landlock").bytes(), {}),
+    (
+        "iso.floor",
+        "iso.too_weak",
+        lambda: Story(iso="bwrap-landlock", floor="namespace").bytes(),
+        {"changes": {"isolation_floor": "userspace-kernel"}},
+    ),
+    ("iso.floor", "iso.too_weak", lambda: Story(alter=at("inference", agt__iso="vm")).bytes(), {}),
+    (
+        "rfs.accepted",
+        "rfs.not_accepted",
+        lambda: Story().bytes(),
+        {"changes": {"rootfs": [{"value": OTHER}]}},
+    ),
+    ("rfs.accepted", "rfs.not_accepted", lambda: Story(alter=at("start", rfs=OTHER)).bytes(), {}),
+    ("body.request", "body.mismatch", lambda: Story().bytes(), {"request": REQUEST + b" "}),
+    ("body.response", "body.mismatch", lambda: Story().bytes(), {"response": RESPONSE + b" "}),
+]
+"""Check, code of the refusal, bundle, how it is judged."""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "make", "how"), REFUSED, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_bundle_wrong_in_one_fact_is_refused_by_that_check(
+    code: str, reason: str, make: Callable[[], bytes], how: dict[str, object]
+) -> None:
+    verdict = judge(make(), **how)
+    found = row(verdict, code)
+    assert (found.state, found.reason) == (State.REFUSED, reason), found
+    assert verdict.exit_code == 20
+    assert "REFUSED" in render(verdict)
+
+
+def test_every_check_that_can_hold_has_a_refused_bundle() -> None:
+    refused = {code for code, *_ in REFUSED}
+    only_warns = {"chain.gaps", "session.supervisor"}
+    assert {check.code for check in CHECKS} - refused == only_warns
+
+
+def test_a_true_story_is_simulated_and_never_verified() -> None:
+    verdict = judge(Story().bytes(), request=REQUEST, response=RESPONSE)
+    assert verdict.exit_code == 40
+    assert verdict.tier is Tier.NONE
+    assert verdict.level == "L1"
+    assert verdict.level_state("L4") is State.HELD
+    assert verdict.level_state("L5") is State.HELD
+    text = render(verdict)
+    assert "SIMULATED" in text
+    assert "verified" not in text.lower()
+
+
+def test_what_a_crash_disclosed_is_a_warning() -> None:
+    class Crashed(Story):
+        def close(self) -> None:
+            lost = {"chn": new_id(), "seq": 3, "rh": link("lost")}
+            self.by_gateway("gap", "gap", {"lst": lost, "src": "untrusted-store"}, of_session=False)
+            super().close()
+
+    verdict = judge(Crashed().bytes())
+    assert row(verdict, "chain.gaps").tier is Tier.WARNING
+    assert verdict.population.restarts == 1
+
+
+def test_a_session_without_close_is_open_and_a_warning() -> None:
+    class Cut(Story):
+        def close(self) -> None:
+            """Not written."""
+
+    verdict = judge(Cut().bytes())
+    found = row(verdict, "session.close")
+    assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
+    assert verdict.population.open == 1
+
+
+def test_an_unpinned_profile_is_a_warning() -> None:
+    found = row(judge(Story().bytes(), changes={"profiles": ...}), "pol.accepted")
+    assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
+
+
+def test_bubblewrap_is_a_warning_where_the_floors_allow_it() -> None:
+    found = row(judge(Story(iso="bwrap-landlock", floor="namespace").bytes()), "iso.floor")
+    assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
+
+
+@pytest.mark.parametrize("missing", ["evidence", "endorsements", "results", "policies"])
+def test_a_missing_object_makes_its_checks_none_not_held(missing: str) -> None:
+    verdict = judge(replace(Story().bundle(), **{missing: {}}).to_bytes())
+    not_made = [
+        check for check in verdict.checks if check.state is State.NOT_MADE and check.tier is Tier.NONE
+    ]
+    assert not_made
+    assert verdict.level_state("L4") is State.NOT_MADE
+    assert all(check.state is not State.REFUSED for check in verdict.checks)
+
+
+def test_nothing_in_a_bundle_is_a_trust_anchor() -> None:
+    other = replace(PLATFORM, seed=b"another platform" * 2)
+    story = Story(platform=type(PLATFORM).from_seed(other.seed, created=NOW))
+    assert row(judge(story.bytes()), "tee.appraisal").reason == "root.untrusted"
+
+
+def test_an_entry_counts_only_between_its_instants() -> None:
+    revoked = {"gateway_configs": [{"value": Story().config.digest, "revoked_at": "2026-11-21T11:59:59Z"}]}
+    assert row(judge(Story().bytes(), changes=revoked), "conf.accepted").reason == "conf.not_accepted"
+
+
+def test_a_requirement_switched_off_is_named_and_still_refuses_when_wrong() -> None:
+    changes = {"require": ["sig.receipts"]}
+    verdict = judge(Story().bytes(), changes=changes)
+    assert "tee.class" in verdict.to_json()["requirements_off"]
+    assert judge(Story(gks=link("other")).bytes(), changes=changes).exit_code == 20
+
+
+def test_a_foreign_session_is_counted_and_not_judged() -> None:
+    verdict = judge(Story().bytes(), session="A" * 22)
+    assert verdict.population.foreign == 1
+    assert row(verdict, "session.start").state is State.NOT_MADE
+
+
+TRUE_STORY = Story().bytes()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, len(TRUE_STORY) - 1), st.integers(1, 255))
+def test_any_changed_byte_never_raises_tier_or_level(position: int, change: int) -> None:
+    data = bytearray(TRUE_STORY)
+    data[position] ^= change
+    verdict = judge(bytes(data))
+    if json_equal(bytes(data), TRUE_STORY):
+        assert verdict.exit_code == 40
+        return
+    held = {check.code for check in verdict.checks if check.state is State.HELD}
+    assert held < HELD
+    assert verdict.exit_code in (20, 40)
+    assert verdict.level in (None, "L0", "L1")
+
+
+HELD = {check.code for check in judge(TRUE_STORY).checks if check.state is State.HELD}
+
+
+def json_equal(one: bytes, other: bytes) -> bool:
+    try:
+        return json.loads(one) == json.loads(other)
+    except ValueError:
+        return False
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_omitting_or_doubling_any_record_is_seen(data: st.DataObject) -> None:
+    story = Story().tell()
+    records = data.draw(st.sampled_from([story.gateway_records, story.session_records]))
+    index = data.draw(st.integers(0, len(records) - 1))
+    if data.draw(st.booleans()):
+        del records[index]
+    else:
+        records.insert(data.draw(st.integers(0, len(records))), records[index])
+    verdict = judge(story.bytes())
+    refused = [check for check in verdict.checks if check.state is State.REFUSED]
+    warned = [
+        check for check in verdict.checks if check.tier is Tier.WARNING and check.code.startswith("session.")
+    ]
+    assert refused or warned
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=300))
+def test_garbage_is_a_refusal_not_a_crash(data: bytes) -> None:
+    assert judge(data).exit_code == 20
+
+
+def test_hostile_strings_reach_the_terminal_escaped() -> None:
+    story = Story(alter=at("inference", mdl__id="\u202egnp.exe")).bytes()
+    assert "\u202e" not in render(judge(story))
