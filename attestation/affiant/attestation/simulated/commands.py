@@ -1,0 +1,123 @@
+"""``affiant platform``: serve the SIMULATED TDX platform, write trust in it, ask how it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.release import load_release
+from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.serving import ServeSettings, serve_platform, simulated_reference
+from affiant.attestation.simulated.socket_path import platform_socket
+from affiant.command_line import Group, print_json
+
+__all__ = ["default_home", "platform"]
+
+
+def default_home() -> str:
+    """``$AFFIANT_HOME`` is read by click; without it, ``affiant`` in the XDG state folder."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return str(Path(state) / "affiant")
+
+
+_home = click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="AFFIANT_HOME",
+    default=default_home,
+    show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
+    help="Folder that holds platform/.",
+)
+
+
+@click.group(cls=Group)
+def platform() -> None:
+    """The SIMULATED TDX platform, for machines without TDX.
+
+    It makes structurally real TDX quotes under a throw-away root key. Every verifier prints SIMULATED for them
+    and exits with 40; no option changes that.
+    """
+
+
+@platform.command()
+@_home
+@click.option("--user", type=click.IntRange(min=1), help="User id to serve as, when started as root.")
+@click.option(
+    "--ready-fd",
+    type=click.IntRange(min=3),
+    help='Descriptor that gets one line {"socket":...} when serving.',
+)
+@click.option(
+    "--dangerous-revoke-pck",
+    is_flag=True,
+    help="Publish this platform's own PCK certificate as revoked: every quote of it is then refused.",
+)
+def serve(home: Path, user: int | None, ready_fd: int | None, dangerous_revoke_pck: bool) -> None:  # noqa: FBT001
+    """Serve TDs on platform/platform.sock until SIGTERM or SIGINT.
+
+    \b
+    Examples:
+      affiant platform serve
+      affiant platform serve --home ./state
+      affiant platform serve --dangerous-revoke-pck     # to see a refusal
+    """
+
+    def announce(path: Path) -> None:
+        click.echo(f"SIMULATED TDX platform on {path}", err=True)
+        if ready_fd is not None:
+            with suppress(BrokenPipeError), open(ready_fd, "wb") as ready:  # whoever waited may have gone
+                ready.write(json.dumps({"socket": str(path)}).encode("ascii") + b"\n")
+
+    settings = ServeSettings(home=home.absolute(), user=user, dangerous_revoke_pck=dangerous_revoke_pck)
+    serve_platform(settings, clock=_now, random_bytes=os.urandom, announce=announce)
+
+
+@platform.command()
+@_home
+def trust(home: Path) -> None:
+    """Print a trust file that accepts this SIMULATED platform and this build.
+
+    Works before any session exists, and whether or not the platform is being served. The values come from the
+    release manifest and from the root certificate, never from a quote.
+
+    \b
+    Example:
+      affiant platform trust > trust.json
+    """
+    from affiant.attestation.trust_file import simulated_trust_file  # noqa: PLC0415 - serve does not need it
+
+    now = _now()
+    _, reference = simulated_reference(home.absolute(), now=now, random_bytes=os.urandom)
+    click.echo(simulated_trust_file(reference, now).decode("utf-8"), nl=False)
+
+
+@platform.command()
+@_home
+def status(home: Path) -> None:
+    """Print whether the platform answers, its root key and its TDs, as JSON.
+
+    \b
+    Example:
+      affiant platform status --home ./state
+    """
+    path = platform_socket(home.absolute())
+    client = PlatformClient(path)
+    print_json(
+        {
+            "simulated": True,
+            "socket": str(path),
+            "root": sha256_name(client.root()),
+            "build": load_release().build_digest,
+            **client.status(),
+        }
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
