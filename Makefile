@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# AFFIANT_INSTALL=no forbids every installation outside .venv.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := attestation policy secrets sandbox gateway
+
+.PHONY: help setup demo test test-all check bench clean format
+
+help: ## Show the commands
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make .venv with every extra, find or install the sandbox runtime, write the release manifest
+	@PYTHON=$(PYTHON) bash scripts/setup.sh
+
+demo: setup ## One attested session from start to a checked receipt, told on the terminal
+	@$(BIN)/python -m examples.demo
+
+test: setup ## All tests that end within minutes
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+test-all: setup ## All tests, the long ones included
+	@$(BIN)/python -m pytest -q
+
+check: setup ## Lint, types, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy $(SOURCES)
+	@$(BIN)/pyright
+	@PYTHONPATH=attestation:policy:secrets:sandbox:gateway $(BIN)/lint-imports
+
+bench: setup ## Measure, as JSON and a table; ratios against a peer in the same run
+	@$(BIN)/python -m benchmarks
+
+format: ## Format the code
+	@$(BIN)/ruff check --fix-only -q . && $(BIN)/ruff format -q .
+
+clean: ## Remove what the commands above made in this folder
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build .demo \
+		attestation/affiant/release.json benchmarks/results
+	@find $(SOURCES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

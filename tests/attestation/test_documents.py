@@ -1,0 +1,227 @@
+"""Evidence, results, openings, configuration, bundles, chains, trees: each closed, each refusing the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+from story import NOW, Story, link, trust_bytes
+
+from affiant.attestation import merkle, records
+from affiant.attestation.bundle import parse_bundle
+from affiant.attestation.canonical import canonical
+from affiant.attestation.ear import verify_ear
+from affiant.attestation.encoding import b64u, sha256_name
+from affiant.attestation.evidence import (
+    Admission,
+    parse_admission,
+    parse_endorsements,
+    parse_evidence,
+    wrap_admission,
+    wrap_endorsements,
+)
+from affiant.attestation.gateway_config import local_gateway_config, parse_gateway_config
+from affiant.attestation.openings import open_sealed, recipient, seal
+from affiant.attestation.session_summary import session_root
+from affiant.attestation.shapes import ShapeMismatch
+from affiant.attestation.trust_file import parse_trust_file
+from affiant.errors import AffiantError
+
+ROOT = Path(__file__).resolve().parents[2]
+STORY = Story().tell()
+
+
+# -- evidence --------------------------------------------------------------------------------------------------
+
+
+def test_evidence_comes_back_as_the_exact_bytes() -> None:
+    evidence = parse_evidence(STORY.session_evidence)
+    assert evidence.statement == STORY.session_statement.raw
+    assert evidence.manifest == STORY.manifest.raw
+    assert parse_evidence(STORY.gateway_evidence).manifest is None
+
+
+def test_admission_and_endorsements_come_back() -> None:
+    admission = Admission(STORY.session_evidence, b"policy")
+    assert parse_admission(wrap_admission(admission)) == admission
+    assert parse_endorsements(wrap_endorsements(b"collateral")) == b"collateral"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.pop("quote"),
+        lambda d: d.pop("manifest"),
+        lambda d: d.update(extra=["x", "", 4]),
+        lambda d: d["quote"].__setitem__(0, "application/json"),
+        lambda d: d["quote"].__setitem__(2, 2),
+        lambda d: d["quote"].__setitem__(1, "AB"),
+        lambda d: d["quote"].append(1),
+        lambda d: d.update(__cmwc_t="tag:other"),
+    ],
+)
+def test_another_collection_is_refused(change: object) -> None:
+    document = json.loads(STORY.session_evidence)
+    change(document)
+    with pytest.raises(AffiantError):
+        parse_evidence(canonical(document))
+
+
+# -- results and openings --------------------------------------------------------------------------------------
+
+
+def test_a_result_under_another_key_is_refused() -> None:
+    assert verify_ear(STORY.ear, STORY.ear_signer.public_key).tier == "none"
+    with pytest.raises(AffiantError):
+        verify_ear(STORY.ear, STORY.gateway_signer.public_key)
+
+
+def test_openings_open_for_their_receipt_and_recipient_alone() -> None:
+    key, rh = X25519PrivateKey.generate(), link("a")
+    sealed = seal(["one", "two"], to=recipient(key), rh=rh)
+    assert open_sealed(sealed, key=key, rh=rh) == ("one", "two")
+    for other in ({"key": X25519PrivateKey.generate(), "rh": rh}, {"key": key, "rh": link("b")}):
+        with pytest.raises(AffiantError) as caught:
+            open_sealed(sealed, **other)
+        assert caught.value.code == "sd.opening"
+    with pytest.raises(AffiantError):
+        open_sealed(sealed[:-2], key=key, rh=rh)
+    assert open_sealed(seal([], to=recipient(key), rh=rh), key=key, rh=rh) == ()
+
+
+# -- gateway configuration -------------------------------------------------------------------------------------
+
+
+def test_the_local_configuration_is_the_same_bytes_each_time() -> None:
+    name = sha256_name(b"reference")
+    assert local_gateway_config(name).raw == local_gateway_config(name).raw
+    assert local_gateway_config(name).mrconfigid == hashlib.sha384(local_gateway_config(name).raw).digest()
+
+
+@pytest.mark.parametrize(
+    "change", [{"upstreams": []}, {"origin": "x"}, {"extra": 1}, {"cls": "x"}, {"epoch_s": 0}]
+)
+def test_another_configuration_is_refused(change: dict[str, object]) -> None:
+    document = json.loads(local_gateway_config(sha256_name(b"")).raw)
+    with pytest.raises(ShapeMismatch):
+        parse_gateway_config(canonical({**document, **change}))
+
+
+# -- bundles ---------------------------------------------------------------------------------------------------
+
+
+def test_a_bundle_comes_back_and_its_bytes_are_reproducible() -> None:
+    bundle = STORY.bundle()
+    assert parse_bundle(bundle.to_bytes()) == bundle
+    assert parse_bundle(bundle.to_bytes()).to_bytes() == bundle.to_bytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(typ="other"),
+        lambda d: d.update(trust={}),
+        lambda d: d.pop("anchors"),
+        lambda d: d.update(receipts=[]),
+        lambda d: d["receipts"][0].update(proof="x"),
+        lambda d: d["receipts"][0].update(more=1),
+        lambda d: d["keysets"].update({"sha256:" + "0" * 64: "AA"}),
+        lambda d: d["keysets"].update({"../x": "AA"}),
+        lambda d: d["evidence"].update({next(iter(d["evidence"])): "A"}),
+        lambda d: d["checkpoints"].update({"1": "x"}),
+        lambda d: d.update(policies=[]),
+    ],
+)
+def test_a_bundle_of_another_form_is_refused(change: object) -> None:
+    document = json.loads(STORY.bytes())
+    change(document)
+    with pytest.raises(AffiantError) as caught:
+        parse_bundle(json.dumps(document).encode())
+    assert caught.value.code == "bundle.malformed"
+
+
+# -- trust files -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"typ": "affiant-trust/2"},
+        {"tee_roots": []},
+        {"tee_roots": ...},
+        {"reference_values": []},
+        {"reference_values": ...},
+        {"profiles": []},
+        {"require": []},
+        {"log": {"origin": "x"}},
+        {"witnesses": ["x"]},
+        {"unheard": 1},
+        {"tee_roots": [{"value": "sha256:xx"}]},
+        {"tee_roots": [{"value": "intel", "form": "2026-01-01T00:00:00Z"}]},
+        {"tee_roots": [{"value": "intel", "from": "2026-01-01"}]},
+        {"profiles": [{"value": 5}]},
+        {"isolation_floor": "none"},
+        {"clock_tolerance_s": -1},
+        {"clock_tolerance_s": True},
+    ],
+)
+def test_a_trust_file_of_another_form_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(AffiantError):
+        parse_trust_file(trust_bytes(**changes))
+
+
+def test_no_root_left_at_an_instant_refuses() -> None:
+    roots = json.loads(trust_bytes())["tee_roots"]
+    trust = parse_trust_file(trust_bytes(tee_roots=[{**roots[0], "until": "2026-11-21T12:00:00Z"}]))
+    assert trust.roots_at(NOW - timedelta(seconds=1))
+    with pytest.raises(AffiantError):
+        trust.roots_at(NOW)
+
+
+# -- trees -----------------------------------------------------------------------------------------------------
+
+
+def reference_root(leaves: list[bytes]) -> bytes:
+    """RFC 9162, section 2.1.1, word for word."""
+    if not leaves:
+        return hashlib.sha256(b"").digest()
+    if len(leaves) == 1:
+        return hashlib.sha256(b"\x00" + leaves[0]).digest()
+    k = 1
+    while k * 2 < len(leaves):
+        k *= 2
+    return hashlib.sha256(b"\x01" + reference_root(leaves[:k]) + reference_root(leaves[k:])).digest()
+
+
+@given(st.lists(st.binary(max_size=8), max_size=40))
+def test_the_root_is_that_of_the_rfc(leaves: list[bytes]) -> None:
+    assert merkle.root(leaves) == reference_root(leaves)
+
+
+def test_a_leaf_is_never_a_node() -> None:
+    left, right = merkle.leaf_hash(b"a"), merkle.leaf_hash(b"b")
+    assert merkle.root([b"a", b"b"]) != merkle.root([left + right])
+
+
+def test_a_sessions_root_is_over_its_numbers_not_its_arrival() -> None:
+    hashes = {i: b64u(os.urandom(32)) for i in range(5)}
+    assert session_root(hashes) == session_root(dict(reversed(hashes.items())))
+    assert session_root(hashes) != session_root({**hashes, 0: hashes[1], 1: hashes[0]})
+
+
+# -- the published table ---------------------------------------------------------------------------------------
+
+
+def test_the_published_table_is_the_code() -> None:
+    assert (ROOT / "docs/formats/records.md").read_text() == records._page()
+
+
+def test_leaf_codes_are_unique_and_never_change() -> None:
+    assert [row.leaf for row in records.KINDS.values()] == list(range(1, 20))

@@ -1,0 +1,217 @@
+"""One receipt: its form, its signature, its disclosures; held against PyJWT and sd-jwt."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import jwt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sd_jwt.verifier import SDJWTVerifier
+from story import Story
+
+from affiant.attestation import jws
+from affiant.attestation.canonical import canonical
+from affiant.attestation.disclosure import conceal, disclosure_digest
+from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.keys import Signer, public_jwk
+from affiant.attestation.receipt import Issued, parse_receipt, verify_receipt
+from affiant.attestation.records import shape_of
+from affiant.errors import AffiantError
+
+STORY = Story().tell()
+STATEMENT = STORY.gateway_statement
+INFERENCE = next(r for r in STORY.gateway_records if r.payload["kind"] == "inference")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(AffiantError) as caught:
+        verify_receipt(parse_receipt(text), STATEMENT)
+    return caught.value.code
+
+
+def resigned(**changes: object) -> str:
+    """The inference record with other members, signed again by the same key."""
+    payload = {**INFERENCE.payload, **changes}
+    payload = {name: value for name, value in payload.items() if value is not ...}
+    return jws.sign(STORY.gateway_signer, payload, typ="eat+jwt") + "~"
+
+
+def with_header(header: bytes) -> str:
+    parts = INFERENCE.jws.split(".")
+    signing = f"{b64u(header)}.{parts[1]}"
+    return f"{signing}.{b64u(STORY.gateway_signer.sign(signing.encode()))}~"
+
+
+KID = STORY.gateway_signer.kid
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"alg":"none","kid":"%s","typ":"eat+jwt"}',
+        b'{"alg":"HS256","kid":"%s","typ":"eat+jwt"}',
+        b'{"alg":"ES384","kid":"%s","typ":"eat+jwt"}',
+        b'{"kid":"%s","alg":"ES256","typ":"eat+jwt"}',
+        b'{"alg":"ES256","crit":[],"kid":"%s","typ":"eat+jwt"}',
+        b'{"alg":"ES256", "kid":"%s","typ":"eat+jwt"}',
+        b'{"alg":"ES256","kid":"%s","typ":"affiant-proof+jwt"}',
+        b'{"alg":"ES256","kid":"%s"}',
+    ],
+)
+def test_any_other_header_is_refused_though_signed(header: bytes) -> None:
+    assert refused(with_header(header % KID.encode())) == "fmt.jws"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"eat_profile": "tag:affiant.dev,2026:receipt/1"}, "fmt.profile"),
+        ({"cls": "hardware"}, "sig.role"),
+        ({"role": "session"}, "sig.role"),
+        ({"kind": "egress"}, "sig.role"),
+        ({"kind": "party"}, "fmt.profile"),
+        ({"kind": None}, "fmt.profile"),
+        ({"chn": "A" * 22}, "sig.role"),
+        ({"iss": "urn:other"}, "sig.role"),
+        ({"surprise": 1}, "fmt.profile"),
+        ({"agt": ...}, "fmt.profile"),
+        ({"req": ...}, "fmt.profile"),
+        ({"iat": -1}, "fmt.profile"),
+        ({"iat": True}, "fmt.profile"),
+        ({"seq": "0"}, "fmt.profile"),
+        ({"_sd_alg": "sha-512"}, "fmt.profile"),
+        ({"_sd": []}, "fmt.profile"),
+        ({"use": {"_sd": ["A" * 43]}}, "fmt.profile"),
+        ({"use": {"_sd": ["A" * 43] * 2}}, "fmt.profile"),
+        ({"use": {"_sd": ["B" * 42 + "A", "A" * 43]}}, "fmt.profile"),
+        ({"mdl": {**INFERENCE.payload["mdl"], "id": "a\x1b[31m"}}, "fmt.profile"),
+        ({"lim": ["x" * 17000]}, "fmt.jws"),
+    ],
+)
+def test_a_closed_profile_refuses_the_rest_though_signed(changes: dict[str, object], code: str) -> None:
+    if code == "fmt.jws":
+        with pytest.raises(jws.JWSMalformed):
+            resigned(**changes)
+    else:
+        assert refused(resigned(**changes)) == code
+
+
+def test_a_payload_that_is_not_canonical_is_refused_though_signed() -> None:
+    head = INFERENCE.jws.split(".")[0]
+    signing = f"{head}.{b64u(json.dumps(INFERENCE.payload).encode())}"
+    text = f"{signing}.{b64u(STORY.gateway_signer.sign(signing.encode()))}~"
+    assert refused(text) == "fmt.json"
+
+
+def test_a_duplicate_member_is_refused_though_signed() -> None:
+    head = INFERENCE.jws.split(".")[0]
+    doubled = canonical(INFERENCE.payload)[:-1] + b',"seq":0}'
+    signing = f"{head}.{b64u(doubled)}"
+    assert refused(f"{signing}.{b64u(STORY.gateway_signer.sign(signing.encode()))}~") == "fmt.json"
+
+
+def test_another_key_is_refused() -> None:
+    payload = dict(INFERENCE.payload)
+    assert refused(jws.sign(Signer.generate(), payload, typ="eat+jwt") + "~") == "sig.role"
+    assert refused(jws.sign(STORY.ear_signer, payload, typ="eat+jwt") + "~") == "sig.role"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, len(INFERENCE.sdjwt) - 1), st.sampled_from("AB09-_.~= \n"))
+def test_any_changed_character_is_refused(position: int, character: str) -> None:
+    text = INFERENCE.sdjwt
+    changed = text[:position] + character + text[position + 1 :]
+    if changed != text:
+        refused(changed)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=200))
+def test_no_text_causes_anything_but_a_typed_refusal(text: str) -> None:
+    refused(text)
+
+
+def opened(*disclosures: str) -> str:
+    return "~".join([INFERENCE.jws, *disclosures, ""])
+
+
+def test_disclosures_may_be_withheld_one_by_one() -> None:
+    for count in range(len(INFERENCE.disclosures) + 1):
+        record = verify_receipt(parse_receipt(opened(*INFERENCE.disclosures[:count])), STATEMENT)
+        assert len(record.disclosed.values) == count
+        assert record.rh == INFERENCE.rh
+
+
+def made(name: str, value: object, salt: bytes = bytes(16)) -> str:
+    return b64u(canonical([b64u(salt), name, value]))
+
+
+@pytest.mark.parametrize(
+    "disclosures",
+    [
+        lambda d: [d[0], d[0]],
+        lambda d: [made("dig", "sha256:" + "0" * 64)],
+        lambda d: [b64u(b"[]")],
+        lambda d: [b64u(json.dumps(json.loads(from_b64u(d[0]))).encode() + b" ")],
+    ],
+)
+def test_disclosures_that_the_record_does_not_reference_are_refused(disclosures: object) -> None:
+    assert refused(opened(*disclosures(INFERENCE.disclosures))) == "sd.invalid"
+
+
+@pytest.mark.parametrize("name", ["_sd", "...", "st", "unheard"])
+def test_a_disclosure_under_a_name_that_is_not_hidden_there_is_refused(name: str) -> None:
+    disclosure = made(name, 1)
+    digests = sorted([disclosure_digest(disclosure), "A" * 43])
+    text = resigned(use={"_sd": digests})
+    assert refused(text + disclosure + "~") == "sd.invalid"
+
+
+def test_one_digest_in_two_places_is_refused() -> None:
+    digests = INFERENCE.payload["use"]["_sd"]
+    assert (
+        refused(resigned(req={**INFERENCE.payload["req"], "_sd": sorted([*digests, "A" * 43])}))
+        == "sd.invalid"
+    )
+
+
+def test_decoys_fill_up_to_a_fixed_number_and_salts_never_repeat() -> None:
+    shape = shape_of("inference", role="gateway", cls="simulated").required["use"]
+    lengths = set()
+    salts = set()
+    for values in ({}, {"in": 1}, {"in": 1, "out": 2}):
+        digests, disclosures = conceal(shape, values, random_bytes=os.urandom)
+        lengths.add(len(digests))
+        salts |= {json.loads(from_b64u(d))[0] for d in disclosures}
+    assert lengths == {2}
+    assert len(salts) == 3
+
+
+def test_pyjwt_and_sd_jwt_agree() -> None:
+    key = jwt.PyJWK({**public_jwk(STORY.gateway_signer.public_key), "alg": "ES256"})
+    options = {"verify_aud": False, "verify_iat": False, "verify_iss": False, "verify_exp": False}
+    assert jwt.decode(INFERENCE.jws, key.key, algorithms=["ES256"], options=options) == INFERENCE.payload
+
+    from jwcrypto.jwk import JWK
+
+    theirs = SDJWTVerifier(
+        INFERENCE.sdjwt, lambda *_: JWK(**public_jwk(STORY.gateway_signer.public_key))
+    ).get_verified_payload()
+    ours = verify_receipt(parse_receipt(INFERENCE.sdjwt), STATEMENT).disclosed
+    assert theirs["req"]["dig"] == ours.get("req.dig")
+    assert theirs["agt"]["ses"] == STORY.session
+
+
+@pytest.mark.parametrize(
+    "record", [*STORY.gateway_records, *STORY.session_records], ids=lambda r: r.payload["kind"]
+)
+def test_every_record_of_the_story_is_verified_under_its_own_keyset_alone(record: Issued) -> None:
+    mine = STATEMENT if record.payload["role"] == "gateway" else STORY.session_statement
+    other = STORY.session_statement if mine is STATEMENT else STATEMENT
+    assert verify_receipt(parse_receipt(record.sdjwt), mine).kind == record.payload["kind"]
+    with pytest.raises(AffiantError) as caught:
+        verify_receipt(parse_receipt(record.sdjwt), other)
+    assert caught.value.code == "sig.role"

@@ -1,0 +1,74 @@
+"""``affiant verify`` as a user runs it: exit codes, tables, JSON, wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from story import NOW, REQUEST, Story, trust_bytes
+
+from affiant.attestation.verify_command import verify
+
+AT = NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "session.affiant.json").write_bytes(Story().bytes())
+    (tmp_path / "trust.json").write_bytes(trust_bytes())
+    (tmp_path / "request.json").write_bytes(REQUEST)
+    return tmp_path
+
+
+def run(files: Path, *more: str, bundle: str = "session.affiant.json") -> Result:
+    arguments = [str(files / bundle), "--trust", str(files / "trust.json"), "--at", AT, *more]
+    return CliRunner().invoke(verify, arguments)
+
+
+def test_a_simulated_session_exits_with_40_and_says_so(files: Path) -> None:
+    result = run(files)
+    assert result.exit_code == 40
+    assert result.output.splitlines()[-1].startswith("SIMULATED")
+    assert "verified" not in result.output.lower()
+    assert result.output.splitlines()[0].startswith("bundle")
+
+
+def test_the_json_document_says_the_same(files: Path) -> None:
+    document = json.loads(run(files, "--json", "--request", str(files / "request.json")).output)
+    assert document["typ"] == "affiant-verdict/1"
+    assert (document["exit_code"], document["simulated"], document["tier"]) == (40, True, "none")
+    assert document["levels"]["L5"] == "held"
+    assert "log.inclusion" in document["not_made"]
+
+
+def test_one_flipped_byte_exits_with_20_and_the_reason(files: Path) -> None:
+    data = bytearray((files / "session.affiant.json").read_bytes())
+    position = data.index(b'"sdjwt"') + 400
+    data[position] = ord("A") if data[position] != ord("A") else ord("B")
+    (files / "flipped.json").write_bytes(data)
+    result = run(files, bundle="flipped.json")
+    assert result.exit_code == 20
+    assert "REFUSED" in result.output
+
+
+def test_another_body_exits_with_20(files: Path) -> None:
+    (files / "request.json").write_bytes(b"{}")
+    assert run(files, "--request", str(files / "request.json")).exit_code == 20
+
+
+@pytest.mark.parametrize("more", [["--at", "yesterday"], ["--trust", "missing.json"], ["--nonsense"]])
+def test_wrong_usage_exits_with_2(files: Path, more: list[str]) -> None:
+    assert run(files, *more).exit_code == 2
+
+
+def test_a_broken_trust_file_is_a_usage_error_that_names_the_place(files: Path) -> None:
+    (files / "trust.json").write_text('{"typ":"affiant-trust/1","tee_roots":[]}')
+    result = run(files)
+    assert result.exit_code == 2
+    assert "tee_roots" in result.output
+
+
+def test_it_is_never_without_a_trust_file(files: Path) -> None:
+    assert CliRunner().invoke(verify, [str(files / "session.affiant.json")]).exit_code == 2

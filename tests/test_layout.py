@@ -1,0 +1,119 @@
+"""The shape of the tree: rooms, floors, and what the base install needs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FLOORS = ("attestation", "policy", "secrets", "sandbox", "gateway")
+BASE_MODULES = ("affiant.attestation.verify_command", "affiant.policy.commands", "affiant.__main__")
+EXTRAS = (
+    "fastapi",
+    "httpx",
+    "hvac",
+    "openai",
+    "pydantic",
+    "uvicorn",
+    "requests",
+    "h11",
+    "httptools",
+    "opentelemetry",
+)
+
+
+def sources(floor: str) -> list[Path]:
+    return sorted((ROOT / floor / "affiant").rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def test_no_stray_init_shadows_a_package_or_the_standard_library() -> None:
+    for floor in FLOORS:
+        assert not (ROOT / floor / "__init__.py").exists()
+        assert not (ROOT / floor / "affiant" / "__init__.py").exists()
+
+
+def test_the_standard_library_secrets_is_importable_from_the_root() -> None:
+    code = "import secrets; assert secrets.token_bytes(4)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=30)
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_a_lower_floor_never_imports_a_higher_one(floor: str) -> None:
+    higher = tuple(f"affiant.{name}" for name in FLOORS[FLOORS.index(floor) + 1 :])
+    for path in sources(floor):
+        for name in imported(path):
+            assert not name.startswith(higher), f"{path.relative_to(ROOT)} imports {name}"
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_every_component_is_typed(floor: str) -> None:
+    assert (ROOT / floor / "affiant" / floor / "py.typed").exists()
+
+
+@pytest.mark.parametrize("module", BASE_MODULES)
+def test_the_base_install_needs_no_extra(module: str) -> None:
+    blocked = ", ".join(repr(name) for name in EXTRAS)
+    code = (
+        "import sys\n"
+        f"for name in ({blocked}): sys.modules[name] = None\n"
+        f"import importlib; importlib.import_module({module!r})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_verifier_imports_no_sockets() -> None:
+    code = (
+        "import sys, importlib\n"
+        "importlib.import_module('affiant.attestation.verify_command')\n"
+        "bad = {'socket', 'ssl', 'asyncio', 'http.client'} & set(sys.modules)\n"
+        "assert not bad, bad\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _with_path(code)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _with_path(code: str) -> str:
+    return f"import sys; sys.path[:0] = {[p for p in sys.path if p]!r}\n{code}"
+
+
+def test_the_clock_and_the_environment_are_read_only_at_the_rim() -> None:
+    """Sans-IO: the verifier's and the policy's core take time and environment as arguments."""
+    for floor in ("attestation", "policy"):
+        for path in sources(floor):
+            if path.name in RIM or "simulated" in path.parts:
+                continue
+            text = path.read_text()
+            for ambient in ("datetime.now(", "time.time(", "os.environ", "os.urandom("):
+                assert ambient not in text, f"{path.relative_to(ROOT)} reads {ambient}"
+
+
+RIM = {"__main__.py", "commands.py", "verify_command.py", "release.py"}
+
+
+def test_every_folder_of_the_tree_has_a_readme() -> None:
+    for folder in [*FLOORS, "infra", "tests", "benchmarks", "examples", "docs", "scripts"]:
+        assert (ROOT / folder / "README.md").exists(), folder
