@@ -7,10 +7,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from affiant.attestation.evidence_source import QuoteSource
+from affiant.attestation.release import InstalledFileError
 from affiant.attestation.simulated import server as server_module
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
@@ -41,6 +44,20 @@ from .conftest import NOW, counting_bytes
 MRCONFIGID = b"c" * 48
 
 
+@contextmanager
+def served(host: PlatformHost, socket_path: Path) -> Iterator[None]:
+    stop, tell = socket.socketpair()
+    with stop, tell, listen(socket_path) as listener:
+        thread = threading.Thread(target=PlatformServer(listener, host, stop=stop).serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            tell.send(b".")
+            thread.join(5)
+        assert not thread.is_alive()
+
+
 @pytest.fixture
 def path(platform: SimulatedPlatform, tmp_path: Path) -> Iterator[Path]:
     """A platform that is being served; it must stop when told to, whatever was done to it."""
@@ -52,14 +69,8 @@ def path(platform: SimulatedPlatform, tmp_path: Path) -> Iterator[Path]:
         random_bytes=counting_bytes("server"),
         max_tds=4,
     )
-    stop, tell = socket.socketpair()
-    with stop, tell, listen(socket_path) as listener:
-        thread = threading.Thread(target=PlatformServer(listener, host, stop=stop).serve)
-        thread.start()
+    with served(host, socket_path):
         yield socket_path
-        tell.send(b".")
-        thread.join(5)
-        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -102,6 +113,11 @@ def test_a_quote_shows_what_was_launched_and_extended(td: SimulatedTD) -> None:
     assert (body.mrconfigid, body.mrtd, body.report_data) == (MRCONFIGID, b"m" * 48, b"r" * 64)
     assert body.rtmrs == td.report().rtmrs
     assert body.rtmrs[3] == replay(events)
+
+
+def test_a_simulated_td_is_a_quote_source(td: SimulatedTD) -> None:
+    source: QuoteSource = td  # the type checker's claim; the same three calls as on hardware
+    assert source.report().mrconfigid == MRCONFIGID
 
 
 def test_threads_may_share_a_td_and_no_extension_is_lost(td: SimulatedTD) -> None:
@@ -182,6 +198,33 @@ def test_more_tds_than_there_may_be_are_refused(client: PlatformClient) -> None:
         os.close(descriptor)
     assert soon(lambda: client.status()["tds"] == 0)
     os.close(client.create_td(image=Image.SESSION, mrconfigid=MRCONFIGID))
+
+
+def test_without_a_descriptor_left_a_launch_is_refused_and_the_platform_goes_on(
+    client: PlatformClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: object) -> tuple[socket.socket, socket.socket]:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socketpair", none_left)
+        with pytest.raises(PlatformFullError, match="no descriptor left"):
+            client.create_td(image=Image.SESSION, mrconfigid=MRCONFIGID)
+    assert client.status()["tds"] == 0
+
+
+def test_an_installation_that_cannot_be_measured_launches_nothing(
+    platform: SimulatedPlatform, tmp_path: Path
+) -> None:
+    def broken() -> bytes:
+        raise InstalledFileError("a link among the installed files")
+
+    host = PlatformHost(platform, measure=broken, clock=lambda: NOW, random_bytes=counting_bytes("b"))
+    with served(host, tmp_path / "broken.sock"):
+        client = PlatformClient(tmp_path / "broken.sock")
+        with pytest.raises(InstalledFileError, match="a link among"):
+            client.create_td(image=Image.SESSION, mrconfigid=MRCONFIGID)
+        assert client.status()["tds"] == 0
 
 
 def test_more_connections_than_there_may_be_are_refused(

@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from affiant.attestation.encoding import sha256_name
-from affiant.attestation.release import load_release
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.serving import ServeSettings, serve_platform, simulated_reference
 from affiant.attestation.simulated.socket_path import platform_socket
@@ -100,7 +99,7 @@ def trust(home: Path) -> None:
 @platform.command()
 @_home
 def status(home: Path) -> None:
-    """Print whether the platform answers, its root key and its TDs, as JSON.
+    """Print where the platform answers, its root key and its TDs, as JSON.
 
     \b
     Example:
@@ -113,7 +112,6 @@ def status(home: Path) -> None:
             "simulated": True,
             "socket": str(path),
             "root": sha256_name(client.root()),
-            "build": load_release().build_digest,
             **client.status(),
         }
     )

@@ -161,10 +161,17 @@ class PlatformServer:
 
     def _launch(self, peer: _Peer, identifier: str, request: CreateTD) -> None:
         """Make a TD and give the far end of its socket to ``peer``; without a taker there is no TD."""
-        td = self._host.create_td(request)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._add(_Peer(ours, td))
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise PlatformFullError("no descriptor left for another TD", found=error.strerror) from error
         with theirs:
+            try:
+                td = self._host.create_td(request)
+            except AffiantError:
+                ours.close()
+                raise
+            self._add(_Peer(ours, td))
             self._send(peer, encode_reply(identifier, {"td_id": td.registers.td_id.hex()}), theirs.fileno())
 
     def _send(self, peer: _Peer, reply: bytes, *descriptors: int) -> None:

@@ -15,10 +15,20 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
+from affiant.attestation.evidence_source import REGISTER_SIZE
 from affiant.attestation.release import load_release, measure_files, mrtd_of, reference_values
+from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.confinement import become_user, forbid_inspection
 from affiant.attestation.simulated.host import PlatformHost
+from affiant.attestation.simulated.messages import (
+    CreateTD,
+    GetCollateral,
+    Quote,
+    encode_request,
+    parse_platform_request,
+)
 from affiant.attestation.simulated.pki import CertificateRole
+from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.server import PlatformServer, listen
 from affiant.attestation.simulated.socket_path import SOCKET_NAME
 from affiant.attestation.simulated.store import PlatformStore, open_store
@@ -61,6 +71,7 @@ def serve_platform(
     """
     with open_store(settings.home) as store, store.serving(), _listening(store) as listener, _stop() as stop:
         if settings.user is not None:
+            _rehearse(clock(), random_bytes)
             store.give_to(settings.user)
             become_user(settings.user)
         forbid_inspection()
@@ -117,6 +128,20 @@ def _stop() -> Iterator[socket.socket]:
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+def _rehearse(now: datetime, random_bytes: Callable[[int], bytes]) -> None:
+    """Everything once, on a platform that is thrown away.
+
+    Python imports some things (codecs, for one) when they are first needed, and the interpreter may live where
+    the user that this process is about to become may not read.
+    """
+    platform = SimulatedPlatform.create(now=now, random_bytes=random_bytes)
+    host = PlatformHost(platform, measure=_measure, clock=lambda: now, random_bytes=random_bytes)
+    host.answer(GetCollateral())
+    request = CreateTD(Image.SESSION, bytes(REGISTER_SIZE))
+    parse_platform_request(encode_request(request, "rehearsal"))
+    host.create_td(request).answer(Quote(bytes(64)))
 
 
 def _measure() -> bytes:

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from affiant.__main__ import cli
+from affiant.attestation import release
+from affiant.attestation.simulated import commands
+from affiant.attestation.simulated.serving import simulated_reference
+from affiant.attestation.tdx import parse_reference_values
+from affiant.attestation.trust_file import parse_trust_file
+
+from .conftest import NOW, counting_bytes
+from .served import serving
+
+
+@pytest.fixture(autouse=True)
+def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> release.Release:
+    """This build's manifest, without writing into the source tree."""
+    path = tmp_path / "release.json"
+    built = release.build_release(release.measure_files())
+    path.write_bytes(built.to_bytes())
+    monkeypatch.setattr(release, "_manifest_file", lambda: path)
+    return built
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["platform", *map(str, arguments)])
+
+
+def test_trust_is_written_before_any_platform_runs(tmp_path: Path, manifest: release.Release) -> None:
+    result = run("trust", "--home", tmp_path / "home")
+    assert result.exit_code == 0, result.output
+    trusted = parse_trust_file(result.stdout.encode())
+    _, reference = simulated_reference(tmp_path / "home", now=NOW, random_bytes=counting_bytes("never drawn"))
+    values = parse_reference_values(reference)
+    assert trusted.raw == result.stdout.encode()
+    assert all(root in result.stdout for root in values.roots)
+    assert {image.mrtd for image in values.images["gateway"]} == {manifest.mrtd}
+
+
+def test_trust_is_the_same_before_during_and_after(tmp_path: Path) -> None:
+    before = run("trust", "--home", tmp_path).stdout
+    with serving(tmp_path) as served:
+        assert run("trust", "--home", tmp_path).stdout == before
+        root, _ = simulated_reference(tmp_path, now=NOW, random_bytes=counting_bytes("x"))
+        assert served.client.root() == root
+    assert run("trust", "--home", tmp_path).stdout == before
+
+
+def test_trust_without_a_release_manifest_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "release.json").unlink()
+    result = run("trust", "--home", tmp_path / "home")
+    assert result.exit_code == 1
+    assert "[release.missing]" in result.stderr
+    assert result.stdout == ""
+    assert not (tmp_path / "home").exists()
+
+
+def test_status_names_root_and_tds(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        result = run("status", "--home", tmp_path)
+    shown = json.loads(result.stdout)
+    assert (shown["simulated"], shown["tds"]) == (True, 0)
+    assert shown["root"].startswith("sha256:")
+
+
+def test_status_of_a_platform_that_does_not_run_is_refused(tmp_path: Path) -> None:
+    result = run("status", "--home", tmp_path)
+    assert result.exit_code == 1
+    assert "[platform.unreachable]" in result.stderr
+    assert "affiant platform serve" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "trust", "status"])
+def test_help_gives_an_example(command: str) -> None:
+    assert f"affiant platform {command}" in run(command, "--help").stdout
+
+
+def test_the_dangerous_option_says_what_it_does() -> None:
+    assert "refused" in run("serve", "--help").stdout.partition("--dangerous-revoke-pck")[2]
+
+
+def test_home_comes_from_the_environment_or_the_xdg_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFFIANT_HOME", str(tmp_path / "ours"))
+    assert run("trust").exit_code == 0
+    assert (tmp_path / "ours" / "platform" / "keys.json").exists()
+    monkeypatch.delenv("AFFIANT_HOME")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert commands.default_home() == str(tmp_path / "state" / "affiant")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert commands.default_home() == str(tmp_path / ".local" / "state" / "affiant")
