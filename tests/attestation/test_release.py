@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import zipfile
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 
 from affiant.attestation import release
 from affiant.attestation.release import (
-    InstalledFileError,
     Release,
     ReleaseDiffersError,
     ReleaseMalformedError,
@@ -31,6 +28,7 @@ from affiant.attestation.release import (
     reference_values,
     write_release,
 )
+from affiant.attestation.simulated import installed_files
 from affiant.attestation.simulated.boot import Image, boot_registers
 from affiant.attestation.tdx import EvidenceClass, parse_reference_values
 from affiant.errors import MalformedError
@@ -41,99 +39,10 @@ paths = st.from_regex(r"affiant/[a-z]{1,6}(/[a-z_]{1,6}){0,2}\.py", fullmatch=Tr
 listings = st.dictionaries(paths, digests, min_size=1, max_size=6).map(lambda files: list(files.items()))
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """An installed package of three files, some of which no build lists."""
-    portion = tmp_path / "site" / "affiant"
-    for name in ("errors.py", "policy/__init__.py", "policy/README.md", "__pycache__/errors.cpython-311.pyc"):
-        (portion / name).parent.mkdir(parents=True, exist_ok=True)
-        (portion / name).write_bytes(name.encode())
-    (portion / "stray.pyc").write_bytes(b"compiled")
-    (portion / "release.json").write_bytes(b"the manifest itself")
-    return portion
-
-
-# -- measuring --------------------------------------------------------------------------------------------------
-
-
-def test_files_are_those_of_the_wheel_sorted_by_path(tree: Path) -> None:
-    assert measure_files([tree]) == tuple(
-        (f"affiant/{name}", hashlib.sha256(name.encode()).hexdigest())
-        for name in ("errors.py", "policy/README.md", "policy/__init__.py")
-    )
-
-
-def test_a_source_tree_measures_as_the_wheel_that_it_becomes(tree: Path, tmp_path: Path) -> None:
-    """Five portions of a namespace, or one folder: the same paths, the same MRTD."""
-    whole = measure_files([tree])
-    (tmp_path / "policy" / "affiant").mkdir(parents=True)
-    shutil.move(tree / "policy", tmp_path / "policy" / "affiant" / "policy")
-    assert measure_files([tmp_path / "policy" / "affiant", tree]) == whole
-
-
-def test_one_path_in_two_portions_is_refused(tree: Path, tmp_path: Path) -> None:
-    second = tmp_path / "second"
-    shutil.copytree(tree, second)
-    with pytest.raises(InstalledFileError, match="two places"):
-        measure_files([tree, second])
-
-
-@pytest.mark.parametrize("kind", ["file", "folder", "dangling"])
-def test_a_link_is_refused(tree: Path, kind: str) -> None:
-    target = {"file": tree / "errors.py", "folder": tree / "policy", "dangling": tree / "nothing"}[kind]
-    (tree / "linked").symlink_to(target)
-    with pytest.raises(InstalledFileError, match="link"):
-        measure_files([tree])
-
-
-def test_a_pipe_or_a_socket_is_refused_without_waiting(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.mkfifo(tree / "pipe.py")
-    with pytest.raises(InstalledFileError, match="regular"):
-        measure_files([tree])
-    (tree / "pipe.py").unlink()
-    with socket.socket(socket.AF_UNIX) as bound:
-        monkeypatch.chdir(tree)  # the path may be too long for a socket's address
-        bound.bind("socket.py")
-        with pytest.raises(InstalledFileError):
-            measure_files([tree])
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InstalledFileError, match="folder"):
-        measure_files([tmp_path / "nothing"])
-
-
-@pytest.mark.parametrize("change", ["edit", "add", "remove", "rename"])
-def test_every_change_of_the_installed_files_changes_the_mrtd(tree: Path, change: str) -> None:
-    before = mrtd_of(measure_files([tree]))
-    match change:
-        case "edit":
-            (tree / "errors.py").write_bytes(b"errors.pY")
-        case "add":
-            (tree / "policy" / "empty.py").write_bytes(b"")
-        case "remove":
-            (tree / "policy" / "README.md").unlink()
-        case "rename":
-            (tree / "errors.py").rename(tree / "error.py")
-    assert mrtd_of(measure_files([tree])) != before
-
-
 def test_the_mrtd_is_sha384_of_the_rfc_8785_array() -> None:
     files = [("affiant/b.py", "22" * 32), ("affiant/a.py", "11" * 32)]
     text = f'[["affiant/a.py","{"11" * 32}"],["affiant/b.py","{"22" * 32}"]]'
     assert mrtd_of(files) == hashlib.sha384(text.encode()).digest()
-
-
-def test_what_this_process_imports_is_measured() -> None:
-    measured = dict(measure_files())
-    assert {
-        "affiant/errors.py",
-        "affiant/attestation/release.py",
-        "affiant/policy/__init__.py",
-    } <= measured.keys()
-    assert "affiant/release.json" not in measured
-    own = Path(release.__file__)
-    assert measured["affiant/attestation/release.py"] == hashlib.sha256(own.read_bytes()).hexdigest()
 
 
 # -- the manifest -----------------------------------------------------------------------------------------------
@@ -204,12 +113,15 @@ def test_reference_values_are_simulated_and_parse() -> None:
 
 
 @pytest.fixture
-def installed(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The three-file package takes the place of what this process imports."""
-    (tree / "release.json").unlink()
-    monkeypatch.setattr(release, "installed_portions", lambda: (tree,))
-    monkeypatch.setattr(release, "_manifest_file", lambda: tree / "release.json")
-    return tree
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of two files takes the place of what this process imports."""
+    portion = tmp_path / "affiant"
+    for name in ("errors.py", "policy/__init__.py"):
+        (portion / name).parent.mkdir(parents=True, exist_ok=True)
+        (portion / name).write_bytes(name.encode())
+    monkeypatch.setattr(installed_files, "installed_portions", lambda: (portion,))
+    monkeypatch.setattr(release, "_manifest_file", lambda: portion / "release.json")
+    return portion
 
 
 def test_what_was_written_checks(installed: Path) -> None:
@@ -255,8 +167,6 @@ def test_a_wheel_carries_the_manifest_of_its_own_files(tmp_path: Path) -> None:
         )
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, source / name)
-    if "hooks.custom" not in (source / "pyproject.toml").read_text():
-        pytest.skip("pyproject.toml does not name the build hook")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"],
         cwd=source,

@@ -18,20 +18,24 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
-import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-import affiant
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import from_hex, sha256_name
 from affiant.attestation.simulated.boot import Image, boot_registers
 from affiant.attestation.simulated.identity import EVALUATION_NUMBER, TD_ATTRIBUTES, XFAM
+from affiant.attestation.simulated.installed_files import (
+    MANIFEST_PATH,
+    InstalledFileError,
+    MeasuredFile,
+    measure,
+    measure_files,
+)
 from affiant.errors import AffiantError, ConfigurationError, MalformedError, NotAuthenticError
 
 __all__ = [
@@ -45,7 +49,6 @@ __all__ = [
     "ReleaseMissingError",
     "build_release",
     "check_release",
-    "installed_portions",
     "load_release",
     "main",
     "measure",
@@ -56,15 +59,9 @@ __all__ = [
     "write_release",
 ]
 
-MANIFEST_PATH: Final = "affiant/release.json"
-"""Where the manifest stands, relative to the wheel's root. The one file that it does not list."""
-
 _TYP: Final = "affiant-release/1"
 _LIMIT: Final = 1 << 22
 """Bytes of a manifest, at most."""
-
-MeasuredFile = tuple[str, str]
-"""A path relative to the wheel's root, ``/`` between its parts, and the file's SHA-256 in lower-case hex."""
 
 
 class ReleaseMissingError(ConfigurationError):
@@ -83,12 +80,6 @@ class ReleaseDiffersError(NotAuthenticError):
     """What is installed is not what its release manifest lists."""
 
     code = "release.differs"
-
-
-class InstalledFileError(MalformedError):
-    """A file of the installation cannot be measured."""
-
-    code = "release.file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,67 +197,7 @@ def reference_values(release: Release, root_spki_der: bytes) -> bytes:
     )
 
 
-# -- the installed files ---------------------------------------------------------------------------------------
-
-
-def installed_portions() -> tuple[Path, ...]:
-    """The folders named ``affiant`` from which this process imports: one of a wheel, five of a source tree."""
-    return tuple(dict.fromkeys(Path(entry).resolve() for entry in affiant.__path__))
-
-
-def measure_files(portions: Iterable[Path] | None = None) -> tuple[MeasuredFile, ...]:
-    """Measure what is installed below ``portions`` (default: everything that ``affiant`` imports from).
-
-    Raises:
-        InstalledFileError: a link, a file that cannot be read, or one path in two portions.
-    """
-    found: dict[str, Path] = {}
-    for portion in installed_portions() if portions is None else portions:
-        for path in _walk(portion):
-            name = f"affiant/{path.relative_to(portion).as_posix()}"
-            if name in found:
-                raise InstalledFileError("one path in two places", found=name, where=str(path))
-            found[name] = path
-    return measure(found)
-
-
-def measure(files: Mapping[str, Path]) -> tuple[MeasuredFile, ...]:
-    """Measure ``files``, given as path in the wheel -> file; what no build lists is left out."""
-    return tuple(
-        (name, _sha256(path))
-        for name, path in sorted(files.items())
-        if name != MANIFEST_PATH and _belongs(name)
-    )
-
-
-def _belongs(name: str) -> bool:
-    return "__pycache__" not in name.split("/") and not name.endswith(".pyc")
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Every file below ``folder``; links are refused, since what stands behind one is not in any build."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    raise InstalledFileError("a link among the installed files", where=entry.path)
-                if not entry.is_dir():
-                    yield Path(entry.path)
-                elif entry.name != "__pycache__":
-                    yield from _walk(Path(entry.path))
-    except OSError as error:
-        raise InstalledFileError("a folder cannot be read", where=str(folder)) from error
-
-
-def _sha256(path: Path) -> str:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InstalledFileError("not a regular file", where=str(path))
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InstalledFileError("a file cannot be read", where=str(path)) from error
+# -- the manifest beside the code -------------------------------------------------------------------------------
 
 
 def load_release() -> Release:

@@ -1,0 +1,101 @@
+"""The installed files of this package, measured: what the platform calls a TD's initial contents.
+
+Which files: those of the wheel, without ``*.dist-info/``, ``__pycache__/`` and the release manifest. A wheel has
+them in one folder; a source tree in five, which are portions of one namespace package. Everything from which
+``affiant`` can be imported counts, so a file that was slipped in beside them is measured too.
+
+Only the standard library: the build of the package measures with the same code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import affiant
+from affiant.errors import MalformedError
+
+__all__ = [
+    "MANIFEST_PATH",
+    "InstalledFileError",
+    "MeasuredFile",
+    "installed_portions",
+    "measure",
+    "measure_files",
+]
+
+MANIFEST_PATH: Final = "affiant/release.json"
+"""The release manifest, relative to the wheel's root. The one file that is never measured."""
+
+MeasuredFile = tuple[str, str]
+"""A path relative to the wheel's root, ``/`` between its parts, and the file's SHA-256 in lower-case hex."""
+
+
+class InstalledFileError(MalformedError):
+    """A file of the installation cannot be measured."""
+
+    code = "release.file"
+
+
+def installed_portions() -> tuple[Path, ...]:
+    """The folders named ``affiant`` from which this process imports: one of a wheel, five of a source tree."""
+    return tuple(dict.fromkeys(Path(entry).resolve() for entry in affiant.__path__))
+
+
+def measure_files(portions: Iterable[Path] | None = None) -> tuple[MeasuredFile, ...]:
+    """Measure what is installed below ``portions`` (default: everything that ``affiant`` imports from).
+
+    Raises:
+        InstalledFileError: a link, a file that cannot be read, or one path in two portions.
+    """
+    found: dict[str, Path] = {}
+    for portion in installed_portions() if portions is None else portions:
+        for path in _walk(portion):
+            name = f"affiant/{path.relative_to(portion).as_posix()}"
+            if name in found:
+                raise InstalledFileError("one path in two places", found=name, where=str(path))
+            found[name] = path
+    return measure(found)
+
+
+def measure(files: Mapping[str, Path]) -> tuple[MeasuredFile, ...]:
+    """Measure ``files``, given as path in the wheel -> file; what no build lists is left out."""
+    return tuple(
+        (name, _sha256(path))
+        for name, path in sorted(files.items())
+        if name != MANIFEST_PATH and _belongs(name)
+    )
+
+
+def _belongs(name: str) -> bool:
+    return "__pycache__" not in name.split("/") and not name.endswith(".pyc")
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Every file below ``folder``; links are refused, since what stands behind one is not in any build."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise InstalledFileError("a link among the installed files", where=entry.path)
+                if not entry.is_dir():
+                    yield Path(entry.path)
+                elif entry.name != "__pycache__":
+                    yield from _walk(Path(entry.path))
+    except OSError as error:
+        raise InstalledFileError("a folder cannot be read", where=str(folder)) from error
+
+
+def _sha256(path: Path) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InstalledFileError("not a regular file", where=str(path))
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InstalledFileError("a file cannot be read", where=str(path)) from error
