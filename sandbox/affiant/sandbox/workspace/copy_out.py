@@ -1,0 +1,170 @@
+"""Takes the changes out of a sandbox's tree, which a hostile agent wrote, into a directory of the user's.
+
+1. The tree is read by descriptors, links are never followed (:mod:`walk`).
+2. Only what was added or changed is written; nothing in the output is ever deleted.
+3. Files arrive without owner, setuid and other special bits; devices, pipes, sockets and names that are not
+   printable are skipped and said.
+4. A link arrives only if it can never lead out of the tree (:func:`tree.link_stays_inside`).
+5. In the output no link is followed either: a file is written beside its place and renamed onto it, which
+   replaces a link that stands there; a link in place of a directory refuses.
+
+Doing it twice gives the same output and the same summary.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.sandbox.workspace.errors import OutputConflict, TreeUnreadable
+from affiant.sandbox.workspace.tree import (
+    Changes,
+    Entry,
+    Kind,
+    Skipped,
+    compare,
+    link_stays_inside,
+    tree_digest,
+)
+from affiant.sandbox.workspace.walk import (
+    WHOLE,
+    Found,
+    Limits,
+    escaped,
+    open_directory,
+    read_chunks,
+    read_tree,
+)
+
+__all__ = ["Taken", "copy_out"]
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DRAFT: Final = ".affiant-output.new"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the session left behind: its changes, and the digest of its whole tree at the end."""
+
+    changes: Changes
+    digest: str
+
+
+def copy_out(
+    source: Path,
+    output: Path,
+    *,
+    before: Iterable[Entry],
+    limits: Limits = WHOLE,
+    exclude: frozenset[str] = frozenset(),
+) -> Taken:
+    """Write into ``output`` what in ``source`` differs from ``before``.
+
+    Args:
+        source: the session's directory, after the sandbox has ended.
+        output: made if missing; what it already holds stays, except files that the changes replace.
+        before: the entries that :func:`copy_in` returned; empty if there was no input.
+        exclude: the profile's carve-outs: never copied, whatever the agent made there.
+
+    Raises:
+        OutputConflict: the output holds a link or file where a directory is needed, or the reverse.
+        TreeTooLarge: the agent left more than the limits; nothing was written.
+        TreeUnreadable: the machine did not let us.
+    """
+    skipped: list[Skipped] = []
+    entries = read_tree(source, limits=limits, exclude=exclude, skipped=skipped)
+    changes = compare(before, entries)
+    wanted = {*changes.added, *changes.changed}
+    wanted -= _misleading([entry for entry in entries if entry.path in wanted], skipped)
+    try:
+        output.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with open_directory(source) as tree, open_directory(output.resolve()) as place:
+            for entry in entries:
+                if entry.path in wanted:
+                    _write(entry, tree, place, limits)
+    except OSError as error:
+        raise TreeUnreadable("the output cannot be written", found=error.strerror) from error
+    kept = Changes(
+        added=tuple(path for path in changes.added if path in wanted),
+        changed=tuple(path for path in changes.changed if path in wanted),
+        removed=changes.removed,
+        skipped=tuple(skipped),
+    )
+    return Taken(kept, tree_digest(entries))
+
+
+def _misleading(entries: Iterable[Entry], skipped: list[Skipped]) -> set[str]:
+    """The links that could lead out of the tree; each is noted in ``skipped``."""
+    found = set()
+    for entry in entries:
+        if entry.kind is Kind.LINK and not link_stays_inside(entry.path, entry.content):
+            skipped.append(Skipped(escaped(entry.path), "workspace.link_leaves_tree"))
+            found.add(entry.path)
+    return found
+
+
+def _write(entry: Entry, tree: int, output: int, limits: Limits) -> None:
+    """One file or link, from below ``tree`` to below ``output``, each parent reached without a link."""
+    above, _, name = entry.path.rpartition("/")
+    with _parents(output, above, make=True) as place:
+        if entry.kind is Kind.LINK:
+            _clear(_DRAFT, place)
+            os.symlink(entry.content, _DRAFT, dir_fd=place)
+        else:
+            with _parents(tree, above, make=False) as origin:
+                _write_draft(entry, name, origin, place, limits)
+        try:
+            os.rename(_DRAFT, name, src_dir_fd=place, dst_dir_fd=place)
+        except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
+            _clear(_DRAFT, place)
+            raise OutputConflict(
+                "the output has a directory where the session made a file", where=escaped(entry.path)
+            ) from error
+
+
+def _write_draft(entry: Entry, name: str, origin: int, place: int, limits: Limits) -> None:
+    _clear(_DRAFT, place)
+    found = Found(entry.path, name, origin, entry.kind, entry.executable, 0)
+    fd = os.open(_DRAFT, _NEW_FILE, 0o755 if entry.executable else 0o644, dir_fd=place)
+    with os.fdopen(fd, "wb") as file:
+        for chunk in read_chunks(found, at_most=limits.total_bytes):
+            file.write(chunk)
+
+
+def _clear(name: str, place: int) -> None:
+    """Remove what an interrupted earlier run may have left."""
+    try:
+        os.unlink(name, dir_fd=place)
+    except FileNotFoundError:
+        return
+
+
+@contextmanager
+def _parents(base: int, path: str, *, make: bool) -> Iterator[int]:
+    """A descriptor of the directory ``path`` below ``base``, reached without following a link."""
+    fd = os.dup(base)
+    try:
+        for segment in path.split("/") if path else ():
+            below = _step(fd, segment, path, make=make)
+            os.close(fd)
+            fd = below
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _step(parent: int, name: str, path: str, *, make: bool) -> int:
+    try:
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=parent)
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+    except OSError as error:
+        raise OutputConflict(
+            "a link or file stands where a directory is needed", where=escaped(path), found=error.strerror
+        ) from error

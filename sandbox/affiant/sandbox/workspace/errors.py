@@ -1,0 +1,48 @@
+"""What the workspace refuses, each with its stable code.
+
+::
+
+    NotAllowedError
+    +-- SpecialFile      workspace.special_file   a device, pipe or socket in a tree to be copied
+    +-- TreeTooLarge     workspace.too_large      more files, bytes or levels than the limits allow
+    +-- NameRefused      workspace.name           a name that is no printable Unicode
+    +-- OutputConflict   workspace.output         the output's own files stand in the way
+    UnreachableError
+    +-- TreeUnreadable   workspace.unreadable     the machine did not let us read or write the tree
+"""
+
+from __future__ import annotations
+
+from affiant.errors import NotAllowedError, UnreachableError
+
+__all__ = ["NameRefused", "OutputConflict", "SpecialFile", "TreeTooLarge", "TreeUnreadable"]
+
+
+class SpecialFile(NotAllowedError):
+    """A device, pipe or socket in a tree to be copied."""
+
+    code = "workspace.special_file"
+
+
+class TreeTooLarge(NotAllowedError):
+    """More files, bytes or levels than the limits allow."""
+
+    code = "workspace.too_large"
+
+
+class NameRefused(NotAllowedError):
+    """A name that is no printable Unicode."""
+
+    code = "workspace.name"
+
+
+class OutputConflict(NotAllowedError):
+    """The output's own files stand in the way: a link or a file where a directory is needed."""
+
+    code = "workspace.output"
+
+
+class TreeUnreadable(UnreachableError):
+    """The machine did not let us read or write the tree."""
+
+    code = "workspace.unreadable"

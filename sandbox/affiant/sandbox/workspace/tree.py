@@ -1,0 +1,95 @@
+"""A tree of files as a list of entries, and its digest. Pure.
+
+The digest is over ``{"entries": [...], "typ": "affiant-tree/1"}`` in RFC 8785 form; the entries are sorted by
+path (code points) and say everything that is copied and nothing else: path, kind, whether a file is
+executable, the SHA-256 of its content or the target of a link. Owners, times and other mode bits are not in it.
+
+>>> tree_digest(())
+'sha256:7d7ec73de49341cce8aabb02aafa0e4cb74376e9e11202ce3d06ea3eae191a1f'
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding import sha256_name
+
+__all__ = ["Changes", "Entry", "Kind", "Skipped", "compare", "link_stays_inside", "tree_digest"]
+
+
+class Kind(enum.Enum):
+    """What an entry is; the values stand in the digest."""
+
+    DIRECTORY = "d"
+    FILE = "f"
+    LINK = "l"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: ``content`` is a file's ``sha256:<hex>``, a link's target, and empty for a directory."""
+
+    path: str
+    kind: Kind
+    executable: bool
+    content: str
+
+    def members(self) -> Mapping[str, object]:
+        """The entry as it stands in the digest."""
+        return {"c": self.content, "k": self.kind.value, "p": self.path, "x": self.executable}
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An entry that did not leave the sandbox, and why. ``path`` is escaped: safe to print."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs from before, as paths in order; directories are not counted."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    skipped: tuple[Skipped, ...] = ()
+
+
+def tree_digest(entries: Iterable[Entry]) -> str:
+    """``sha256:<hex>`` of the tree; the order of ``entries`` does not matter."""
+    listed = [entry.members() for entry in sorted(entries, key=lambda entry: entry.path)]
+    return sha256_name(canonical({"entries": listed, "typ": "affiant-tree/1"}))
+
+
+def compare(before: Iterable[Entry], after: Iterable[Entry], skipped: Iterable[Skipped] = ()) -> Changes:
+    """What ``after`` adds to, changes in and lacks of ``before``; what was skipped is neither."""
+    old = {entry.path: entry for entry in before if entry.kind is not Kind.DIRECTORY}
+    new = {entry.path: entry for entry in after if entry.kind is not Kind.DIRECTORY}
+    return Changes(
+        added=tuple(sorted(new.keys() - old.keys())),
+        changed=tuple(sorted(path for path in new.keys() & old.keys() if new[path] != old[path])),
+        removed=tuple(sorted(old.keys() - new.keys())),
+        skipped=tuple(skipped),
+    )
+
+
+def link_stays_inside(path: str, target: str) -> bool:
+    """Whether a link at ``path`` (relative to the tree) can only ever lead to something in the tree.
+
+    Its target must be relative, with ``..`` only at its beginning and no more of them than ``path`` has
+    directories. Then it climbs real directories only and descends from there; if it descends through another
+    link, that one keeps the same rule, and so the whole way stays inside. (A ``..`` behind a name is refused:
+    if the name is a link, the way back up starts somewhere else.)
+    """
+    segments = [segment for segment in target.split("/") if segment not in {"", "."}]
+    if target.startswith("/") or not target or "\0" in target:
+        return False
+    climbs = 0
+    while climbs < len(segments) and segments[climbs] == "..":
+        climbs += 1
+    return climbs <= path.count("/") and ".." not in segments[climbs:]

@@ -1,0 +1,244 @@
+"""Walks a tree that a hostile process may have written, by descriptors alone.
+
+Every directory and file is opened relative to its parent's descriptor with ``O_NOFOLLOW``, and is judged by
+``fstat`` of what was opened. No path is resolved twice, so nothing can be exchanged between look and use.
+This file talks to the file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.sandbox.workspace.errors import NameRefused, SpecialFile, TreeTooLarge, TreeUnreadable
+from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, tree_digest
+
+__all__ = [
+    "WHOLE",
+    "Found",
+    "Limits",
+    "escaped",
+    "link_target",
+    "open_directory",
+    "read_chunks",
+    "read_tree",
+    "runtime_digest",
+    "walk",
+]
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a tree may hold; more is refused, never cut off."""
+
+    files: int = 100_000
+    total_bytes: int = 4 << 30
+    depth: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One entry on the walk. ``parent`` is a descriptor of its directory, valid until the next step."""
+
+    path: str
+    name: str
+    parent: int
+    kind: Kind
+    executable: bool
+    modified_ns: int
+
+
+Refusal = NameRefused | SpecialFile | TreeUnreadable
+Refuse = Callable[[str, Refusal], None]
+"""What to do with an entry that cannot be copied, other than to raise: note it and go on."""
+
+WHOLE: Final = Limits()
+"""What is allowed unless the caller says otherwise."""
+
+
+def walk(
+    root: int, *, limits: Limits, exclude: frozenset[str] = frozenset(), refuse: Refuse | None = None
+) -> Iterator[Found]:
+    """Every entry below the directory ``root``, each directory before what is in it, in order of names.
+
+    Args:
+        root: a descriptor; it stays the caller's.
+        exclude: paths that are passed over, with what is below them.
+        refuse: called for what cannot be copied: devices, pipes, sockets, unprintable names, unreadable
+            directories; None: they are raised.
+
+    Raises:
+        SpecialFile, NameRefused, TreeUnreadable: such an entry, unless ``refuse`` takes it.
+        TreeTooLarge: more entries or levels than the limits.
+    """
+    for count, found in enumerate(_walk(root, "", limits.depth, exclude, refuse)):
+        if count >= limits.files:
+            raise TreeTooLarge("too many files", expected=f"at most {limits.files}")
+        yield found
+
+
+def _walk(
+    parent: int, prefix: str, levels: int, exclude: frozenset[str], refuse: Refuse | None
+) -> Iterator[Found]:
+    if levels == 0:
+        raise TreeTooLarge("directories nested too deep", where=escaped(prefix[:200]))
+    with os.scandir(parent) as listing:
+        names = sorted(entry.name for entry in listing)
+    for name in names:
+        path = prefix + name
+        if path in exclude:
+            continue
+        try:
+            found = _judge(parent, name, path)
+            yield found
+            if found.kind is Kind.DIRECTORY:
+                with open_directory(name, parent) as below:
+                    yield from _walk(below, path + "/", levels - 1, exclude, refuse)
+        except FileNotFoundError:  # it was removed while we looked: then it is not there
+            continue
+        except (NameRefused, SpecialFile, TreeUnreadable) as error:
+            if refuse is None:
+                raise
+            refuse(path, error)
+
+
+def _judge(parent: int, name: str, path: str) -> Found:
+    if not name.isprintable():
+        raise NameRefused("a file's name is not printable Unicode", where=escaped(path))
+    facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if stat.S_ISDIR(facts.st_mode):
+        kind = Kind.DIRECTORY
+    elif stat.S_ISREG(facts.st_mode):
+        kind = Kind.FILE
+    elif stat.S_ISLNK(facts.st_mode):
+        kind = Kind.LINK
+    else:
+        raise SpecialFile("a device, pipe or socket cannot be copied", where=escaped(path))
+    executable = kind is Kind.FILE and bool(facts.st_mode & stat.S_IXUSR)
+    return Found(path, name, parent, kind, executable, facts.st_mtime_ns)
+
+
+@contextmanager
+def open_directory(path: str | Path, parent: int | None = None) -> Iterator[int]:
+    """A descriptor of a directory that is no link itself.
+
+    Raises:
+        TreeUnreadable: it cannot be opened.
+    """
+    try:
+        fd = os.open(path, _DIRECTORY, dir_fd=parent)
+    except OSError as error:
+        raise TreeUnreadable(
+            "a directory cannot be read", where=escaped(str(path)), found=error.strerror
+        ) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def read_chunks(found: Found, *, at_most: int) -> Iterator[bytes]:
+    """The content of a file, in pieces.
+
+    Raises:
+        SpecialFile: it is no regular file any more.
+        TreeTooLarge: more than ``at_most`` bytes.
+        TreeUnreadable: it cannot be opened.
+    """
+    try:
+        fd = os.open(found.name, _FILE, dir_fd=found.parent)
+    except OSError as error:
+        raise TreeUnreadable(
+            "a file cannot be read", where=escaped(found.path), found=error.strerror
+        ) from error
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SpecialFile("a file was exchanged for something else", where=escaped(found.path))
+        size = 0
+        while chunk := os.read(fd, _CHUNK):
+            size += len(chunk)
+            if size > at_most:
+                raise TreeTooLarge("too many bytes", where=escaped(found.path))
+            yield chunk
+    finally:
+        os.close(fd)
+
+
+def read_tree(
+    directory: Path,
+    *,
+    limits: Limits = WHOLE,
+    exclude: frozenset[str] = frozenset(),
+    skipped: list[Skipped] | None = None,
+) -> tuple[Entry, ...]:
+    """The entries of ``directory``, with the digest of every file.
+
+    Args:
+        skipped: where to note what is no file, directory or link; None: such an entry is refused.
+    """
+    entries: list[Entry] = []
+    left = limits.total_bytes
+
+    def note(path: str, error: Refusal) -> None:
+        if skipped is None:
+            raise error
+        skipped.append(Skipped(escaped(path), error.code))
+
+    with open_directory(directory) as root:
+        for found in walk(root, limits=limits, exclude=exclude, refuse=note):
+            try:
+                content, size = _content(found, left)
+            except (NameRefused, SpecialFile, TreeUnreadable) as error:
+                note(found.path, error)
+                continue
+            left -= size
+            entries.append(Entry(found.path, found.kind, found.executable, content))
+    return tuple(entries)
+
+
+def _content(found: Found, at_most: int) -> tuple[str, int]:
+    """An entry's ``content``, and how many bytes were read for it."""
+    match found.kind:
+        case Kind.DIRECTORY:
+            return "", 0
+        case Kind.LINK:
+            return link_target(found), 0
+        case Kind.FILE:
+            digest, size = hashlib.sha256(), 0
+            for chunk in read_chunks(found, at_most=at_most):
+                size += len(chunk)
+                digest.update(chunk)
+            return f"sha256:{digest.hexdigest()}", size
+
+
+def link_target(found: Found) -> str:
+    """Where a link points, as text.
+
+    Raises:
+        NameRefused: the target is not Unicode.
+    """
+    target = os.readlink(found.name, dir_fd=found.parent)
+    if not target.isprintable():
+        raise NameRefused("a link's target is not printable Unicode", where=escaped(found.path))
+    return target
+
+
+def runtime_digest(directory: Path, *, limits: Limits = WHOLE) -> str:
+    """The digest of a prepared environment (``--runtime``), as the manifest names it."""
+    return tree_digest(read_tree(directory.resolve(), limits=limits))
+
+
+def escaped(path: str) -> str:
+    """``path`` with every character that is not printable shown as an escape, and bounded."""
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in path)
+    return shown if len(shown) <= 300 else shown[:300] + "..."
