@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +12,27 @@ from typing import Any
 
 import pytest
 
+from affiant.attestation.release import Release, build_release, reference_values
+from affiant.attestation.simulated.boot import Image, boot_log
+from affiant.attestation.simulated.keys import Role, derive_key
+from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.simulated.quoting import QuoteLayout
+from affiant.attestation.simulated.registers import extend
+from affiant.attestation.tdx.appraisal import Appraisal, appraise
 from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral, verify_collateral
+from affiant.attestation.tdx.eventlog import (
+    SESSION_EVENT_ORDER,
+    Event,
+    EventLog,
+    LoggedEvent,
+    event_digest,
+    parse_event_log,
+)
 from affiant.attestation.tdx.quote import TDQuote, parse_quote
+from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import TrustRoots
+from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
 
 VECTORS = Path(__file__).resolve().parents[4] / "shared" / "vectors" / "tdx"
 ABSENT = "the TDX vectors (../shared/vectors/tdx) are not there"
@@ -107,6 +125,89 @@ def v5(vectors: Vectors) -> Genuine:
     return _genuine(vectors, "google_v5_emr", "collateral/90c06f_2026-02-18.json", 1772707803)
 
 
+# -- the simulated platform, whose every fault can be had on demand ----------------------------------------------
+
+NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
+MRCONFIGID = hashlib.sha384(b"initdata").digest()
+REPORT_DATA = hashlib.sha512(b"statement").digest()
+RELEASE: Release = build_release([("affiant/a.py", "00" * 32)])
+BOOT_EVENTS = tuple(Event(name, {"number": number}) for number, name in enumerate(SESSION_EVENT_ORDER))
+
+
+def random_bytes(label: str) -> Callable[[int], bytes]:
+    return lambda size: hashlib.shake_256(label.encode()).digest(size)
+
+
+def key_of(platform: SimulatedPlatform, role: Role) -> Any:
+    return derive_key(platform.seed, role)
+
+
+def trust_of(platform: SimulatedPlatform) -> TrustRoots:
+    return TrustRoots.pinned((platform.root_spki(),))
+
+
+def quote_of(
+    platform: SimulatedPlatform,
+    *,
+    layout: QuoteLayout = QuoteLayout.V4,
+    report_data: bytes = REPORT_DATA,
+    mrconfigid: bytes = MRCONFIGID,
+    image: Image = Image.SESSION,
+    events: tuple[Event, ...] = BOOT_EVENTS,
+    mrtd: bytes = RELEASE.mrtd,
+    td: dict[str, bytes] | None = None,
+    **options: Any,
+) -> bytes:
+    registers = platform.launch(image, mrconfigid=mrconfigid, mrtd=mrtd, td_id=bytes(32), **(td or {}))
+    for event in events:
+        registers = extend(registers, 3, event_digest(event))
+    return platform.quote(registers, report_data, layout=layout, **options)
+
+
+def log_of(events: tuple[Event, ...] = BOOT_EVENTS, image: Image = Image.SESSION) -> EventLog:
+    booted = parse_event_log(boot_log(image)).entries
+    return EventLog((*booted, *(LoggedEvent(3, event) for event in events)))
+
+
+def reference_of(platform: SimulatedPlatform) -> ReferenceValues:
+    return parse_reference_values(reference_values(RELEASE, platform.root_spki()))
+
+
+def verify(
+    platform: SimulatedPlatform,
+    quote: bytes | None = None,
+    *,
+    collateral: Collateral | None = None,
+    trust: TrustRoots | None = None,
+    now: datetime = NOW,
+    issued: datetime = NOW,
+    **options: Any,
+) -> VerifiedQuote:
+    """The whole way from a platform's quote and collateral to a verified quote."""
+    verified = verify_collateral(
+        collateral or platform.collateral(issued), now=now, trust=trust or trust_of(platform)
+    )
+    return verify_quote(parse_quote(quote or quote_of(platform)), verified, now=now, **options)
+
+
+def appraise_session(platform: SimulatedPlatform, quote: bytes | None = None, **options: Any) -> Appraisal:
+    arguments: dict[str, Any] = {
+        "image": "session",
+        "mrconfigid": MRCONFIGID,
+        "report_data": REPORT_DATA,
+        "log": log_of(),
+        "expected_rtmr3": BOOT_EVENTS,
+    } | options
+    reference = arguments.pop("reference", None) or reference_of(platform)
+    return appraise(verify(platform, quote), reference, **arguments)
+
+
 @pytest.fixture(scope="session")
-def reassemble() -> Callable[[dict[str, str]], Collateral]:
-    return collateral_of
+def platform() -> SimulatedPlatform:
+    return SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
+
+
+@pytest.fixture(scope="session")
+def other_platform() -> SimulatedPlatform:
+    """The same names, other keys."""
+    return SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("another platform"))

@@ -52,9 +52,10 @@ _PEM: Final = re.compile(
 _PEM_TAIL: Final = re.compile(rb"[ \t\r\n]*\0*\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """One certificate, parsed; nothing about it is verified until a role is demanded of it."""
+    """One certificate, parsed; nothing about it is verified until a role is demanded of it. Two are equal
+    when their bytes are."""
 
     der: bytes = field(repr=False)
     tbs: bytes = field(repr=False)
@@ -75,6 +76,12 @@ class Certificate:
     path_length: int | None
     key_usage: x509.KeyUsage | None
     extensions: x509.Extensions = field(repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Certificate) and self.der == other.der
+
+    def __hash__(self) -> int:
+        return hash(self.der)
 
     @property
     def window(self) -> Window:
@@ -145,10 +152,15 @@ def parse_chain(pem: bytes, *, known: Iterable[Certificate] = ()) -> tuple[Certi
 
 
 def _from_base64(body: bytes) -> bytes:
+    """The bytes of a PEM body; only their one spelling (no unused bits set) is accepted."""
+    text = body.translate(None, b"\r\n")
     try:
-        return binascii.a2b_base64(body.translate(None, b"\r\n"), strict_mode=True)
+        der = binascii.a2b_base64(text, strict_mode=True)
     except binascii.Error as error:
         raise CertificateMalformed("PEM block is not base64") from error
+    if binascii.b2a_base64(der, newline=False) != text:
+        raise CertificateMalformed("PEM block is not the base64 spelling of its bytes")
+    return der
 
 
 def parse_certificate(der: bytes) -> Certificate:

@@ -160,7 +160,7 @@ def _issuer_chain(
 
 def _distinct(certificates: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
     """Each certificate once, by its exact bytes, in order."""
-    return tuple({certificate.der: certificate for certificate in certificates}.values())
+    return tuple(dict.fromkeys(certificates))
 
 
 def _require_one_root(candidate: Certificate, root: Certificate) -> None:

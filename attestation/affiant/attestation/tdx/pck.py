@@ -116,9 +116,9 @@ def verify_pck_chain(pem: bytes, *, root: Certificate, authority: Certificate) -
     # 6: the root in the quote is a hint; its key must be the trusted one.
     if hint is not None and (hint.spki != root.spki or hint.subject != root.subject):
         raise UntrustedRoot("the PCK chain ends in another root than the collateral")
-    if hint is not None and hint.der != root.der and not (hint.is_authority() and hint.is_issued_by(hint)):
+    if hint is not None and hint != root and not (hint.is_authority() and hint.is_issued_by(hint)):
         raise PCKChainInvalid("the root in the PCK chain is no self-signed authority")
-    if intermediate.der != authority.der:
+    if intermediate != authority:
         verify_intermediate(intermediate, root)
     _verify_leaf(leaf, intermediate)
     members = (leaf, intermediate) if hint is None else (leaf, intermediate, hint)

@@ -190,7 +190,7 @@ def _verify_chain(
     check_windows(chain.windows, now)
     # 12: the list is that of this leaf's issuer; an intermediate with other bytes than the list's own
     # authority (a renewed certificate) must have made the list too.
-    if chain.intermediate.der != collateral.pck_authority.der:
+    if chain.intermediate != collateral.pck_authority:
         collateral.pck_crl.verify(chain.intermediate)
     # 13: everything in the quote's chain, a root that it carries included.
     collateral.root_crl.refuse_revoked(chain.intermediate)
