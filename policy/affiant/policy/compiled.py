@@ -27,7 +27,7 @@ from affiant.policy.decide import (
     without_approver,
 )
 from affiant.policy.egress import EgressPlane
-from affiant.policy.normal_form import arranged, normal_form, policy_digest, read_normal_form
+from affiant.policy.normal_form import arranged, arranged_form, policy_digest, read_normal_form
 from affiant.policy.profile import EgressRule, PathGrant, PathMode, Policy, Resources, SecretGrant, TLSMode
 
 __all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]
@@ -154,7 +154,7 @@ class CompiledPolicy:
 def compile_policy(policy: Policy) -> CompiledPolicy:
     """``policy`` in its normal form, ready to decide."""
     policy = arranged(policy)
-    form = normal_form(policy)
+    form = arranged_form(policy)
     return CompiledPolicy(
         policy=policy,
         normal_form=form,

@@ -14,7 +14,7 @@ from typing import Final
 
 from affiant.policy.decide import Decision, Effect, granted
 from affiant.policy.hosts import is_canonical_host, is_wildcard, suffix_of
-from affiant.policy.profile import Approval, EgressDenial, EgressRule, Policy, Scheme, TLSMode
+from affiant.policy.profile import EgressDenial, EgressRule, Policy, Scheme, TLSMode
 from affiant.policy.refusals import TargetRefused
 from affiant.policy.targets import METHODS, PathPattern, canonical_target, decoded_path, path_pattern
 
@@ -24,6 +24,9 @@ __all__ = ["EgressPlane"]
 @dataclass(frozen=True, slots=True)
 class _Allow:
     id: str
+    alone: Decision
+    """The decision where this rule is the only one that matches; ``asked`` where it needs approval."""
+    asked: Decision
     port: int
     scheme: Scheme
     methods: frozenset[str] | None
@@ -87,7 +90,7 @@ class _Found:
 class EgressPlane:
     """Compiled egress rules: one lookup for a host named in full, one for each suffix that has a wildcard."""
 
-    __slots__ = ("_approval", "_exact", "_many", "_one")
+    __slots__ = ("_approval", "_connections", "_exact", "_many", "_one")
 
     _NOT_LISTED: Final = Decision(Effect.DENY, "host_not_listed")
 
@@ -102,11 +105,11 @@ class EgressPlane:
                 table = self._many if rule.host.startswith("**.") else self._one
             table.setdefault(suffix_of(rule.host), []).append(_compiled(f"egress/{position}", rule))
         self._exact = {host: _found([*rules, *self._wildcards(host)]) for host, rules in exact.items()}
-
-    @property
-    def approval(self) -> Approval:
-        """What must be approved."""
-        return self._approval
+        self._connections = {
+            (host, rule.port, rule.scheme.value): self._connection(found, rule.port, rule.scheme)
+            for host, found in self._exact.items()
+            for rule in found.allows
+        }
 
     def _wildcards(self, host: str) -> list[_Allow | _Deny]:
         """The rules whose wildcard covers a canonical ``host``."""
@@ -136,6 +139,10 @@ class EgressPlane:
 
     def decide(self, host: str, port: int, scheme: str, method: str | None, target: str | None) -> Decision:
         """Whether a connection (``method`` None) or a request may go out."""
+        if method is None:
+            known = self._connections.get((host, port, scheme))
+            if known is not None:
+                return known
         found = self._find(host)
         if found is None:
             if is_canonical_host(host):
@@ -149,7 +156,7 @@ class EgressPlane:
             path = decoded_path(canonical_target("" if target is None else target))
         except TargetRefused:
             return Decision(Effect.DENY, "target_not_canonical")
-        denied = tuple(rule.id for rule in found.denials if rule.touches(port, method, path))
+        denied = tuple([rule.id for rule in found.denials if rule.touches(port, method, path)])
         ask = self._approval.everything or method in self._approval.methods
         return _result(found, denied, (port, scheme, method, path), ask=ask)
 
@@ -165,19 +172,20 @@ def _result(
 ) -> Decision:
     if denied:
         return Decision(Effect.DENY, "egress_denied", denied)
-    furthest, nearest = -1, None
-    matching = []
-    for rule in found.allows:
-        missed = rule.missed(*request)
-        if missed == _ALL:
-            matching.append(rule.id)
-        elif missed > furthest:
-            furthest, nearest = missed, rule.id
+    matching = [rule for rule in found.allows if rule.missed(*request) == _ALL]
+    if len(matching) == 1:
+        return matching[0].asked if ask else matching[0].alone
     if matching:
-        return granted(tuple(matching), ask=ask)
-    if nearest is None:
+        return granted(tuple(rule.id for rule in matching), ask=ask)
+    return _miss(found, request)
+
+
+def _miss(found: _Found, request: tuple[int, str, str | None, str]) -> Decision:
+    """The denial that names the allow which came closest, and the dimension that it missed."""
+    if not found.allows:
         return Decision(Effect.DENY, "host_not_listed")
-    return Decision(Effect.DENY, _MISSES[furthest], nearest=nearest)
+    nearest = max(found.allows, key=lambda rule: rule.missed(*request))
+    return Decision(Effect.DENY, _MISSES[nearest.missed(*request)], nearest=nearest.id)
 
 
 def _compiled(rule_id: str, rule: EgressRule | EgressDenial) -> _Allow | _Deny:
@@ -185,7 +193,8 @@ def _compiled(rule_id: str, rule: EgressRule | EgressDenial) -> _Allow | _Deny:
     paths = None if rule.paths is None else tuple(path_pattern(path) for path in rule.paths)
     if isinstance(rule, EgressDenial):
         return _Deny(rule_id, rule.port, methods, paths)
-    return _Allow(rule_id, rule.port, rule.scheme, methods, paths, rule.tls)
+    alone, asked = granted((rule_id,), ask=False), granted((rule_id,), ask=True)
+    return _Allow(rule_id, alone, asked, rule.port, rule.scheme, methods, paths, rule.tls)
 
 
 def _found(rules: Iterable[_Allow | _Deny]) -> _Found:

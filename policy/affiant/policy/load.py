@@ -189,6 +189,8 @@ def _with_approval(
 
 def _with_floor(policy: Policy, floor: Floor) -> Policy:
     """``policy`` with the denials of ``floor``, and its digest."""
+    if floor.digest is None:
+        return policy
     denials = floor.policy
     return Policy(
         tools=(*policy.tools, *denials.tools),

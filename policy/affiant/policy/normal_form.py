@@ -40,6 +40,7 @@ __all__ = [
     "SEMANTICS",
     "Rule",
     "arranged",
+    "arranged_form",
     "arranged_rule",
     "normal_form",
     "policy_digest",
@@ -60,7 +61,11 @@ _JSON = dict[str, object]
 
 def normal_form(policy: Policy) -> bytes:
     """The RFC 8785 bytes of ``policy``."""
-    policy = arranged(policy)
+    return arranged_form(arranged(policy))
+
+
+def arranged_form(policy: Policy) -> bytes:
+    """:func:`normal_form` of a policy that :func:`arranged` returned."""
     return canonical(
         {
             "approval": {"everything": policy.approval.everything, "methods": policy.approval.methods},
@@ -117,6 +122,8 @@ def arranged_rule(rule: Rule) -> Rule:
 
 
 def _arranged(rules: Sequence[_R]) -> tuple[_R, ...]:
+    if len(rules) <= 1:
+        return tuple(rules)
     return tuple(sorted(set(rules), key=lambda rule: canonical(_members(rule))))
 
 

@@ -1,0 +1,190 @@
+"""``affiant policy``: what a reviewer asks before a profile ships.
+
+Exit codes: 0 loaded, or allowed; 1 refused, or denied; 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
+from affiant.errors import AffiantError
+from affiant.policy.decide import Decision
+from affiant.policy.lint import Finding, lint_profiles
+from affiant.policy.policy_file import read_profiles
+from affiant.policy.profile_set import Profile
+from affiant.policy.questions import answer, parse_question
+
+__all__ = ["policy"]
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@click.group(cls=Group)
+def policy() -> None:
+    """Read, check and digest permission profiles.
+
+    \b
+    Examples:
+      affiant policy lint profiles.yaml
+      affiant policy digest profiles.yaml code_implementer
+      affiant policy explain profiles.yaml code_implementer tool:run_tests
+      affiant policy explain profiles.yaml deployment_agent 'GET https://api.example.com/v1'
+      affiant policy show profiles.yaml log_analyzer
+    """
+
+
+@policy.command()
+@_FILE
+@click.option("--strict", is_flag=True, help="Exit with 1 where there is a warning.")
+@_JSON
+def lint(file: Path, *, strict: bool, as_json: bool) -> None:
+    """Check that FILE loads, and warn about what it allows.
+
+    \b
+    Examples:
+      affiant policy lint profiles.yaml
+      affiant policy lint profiles.yaml --strict --json
+    """
+    try:
+        profiles = read_profiles(file)
+    except AffiantError as error:
+        if as_json:
+            print_json({"ok": False, "refused": error.to_json(), "warnings": []})
+            raise click.exceptions.Exit(EXIT_REFUSED) from error
+        raise
+    warnings = lint_profiles(profiles)
+    if as_json:
+        names = sorted(profiles.profiles)
+        print_json({"ok": True, "agents": names, "warnings": [_warning(found) for found in warnings]})
+    else:
+        for found in warnings:
+            click.echo(printable(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]"))
+        click.echo(f"{len(profiles.profiles)} profiles, {len(warnings)} warnings")
+    if strict and warnings:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _warning(found: Finding) -> Mapping[str, str]:
+    return {"code": found.code, "agent": found.agent, "text": found.text, "where": found.where}
+
+
+@policy.command()
+@_FILE
+@click.argument("agent", required=False)
+@_JSON
+def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
+    """Print the digests of FILE and its profiles, or that of one AGENT.
+
+    A profile's digest (sha384) is of its meaning; the file's source digest (sha256) is of its bytes.
+
+    \b
+    Examples:
+      affiant policy digest profiles.yaml
+      affiant policy digest profiles.yaml code_implementer
+    """
+    profiles = read_profiles(file)
+    if agent is not None:
+        profile = profiles.profile(agent)
+        if as_json:
+            print_json({"agent": agent, "digest": profile.digest})
+        else:
+            click.echo(profile.digest)
+        return
+    digests = {name: profile.digest for name, profile in profiles.profiles.items()}
+    if as_json:
+        print_json({"digest": profiles.digest, "source_digest": profiles.source_digest, "profiles": digests})
+        return
+    for name, value in digests.items():
+        click.echo(f"{value}  {name}")
+    click.echo(f"{profiles.digest}  (all profiles)")
+    click.echo(f"{profiles.source_digest}  (bytes of the file)")
+
+
+@policy.command()
+@_FILE
+@click.argument("agent")
+@click.argument("request")
+@_JSON
+def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
+    """Say what AGENT's profile decides about REQUEST, and by which rule. Exit code 1: denied.
+
+    \b
+    Requests:
+      tool:NAME   model:NAME   read:/path   write:/path
+      connect:HOST[:PORT]      'METHOD https://host/path'      secret:NAME@HOST[:PORT]
+
+    \b
+    Examples:
+      affiant policy explain profiles.yaml code_implementer tool:run_tests
+      affiant policy explain profiles.yaml code_implementer write:/workspace/a.py
+      affiant policy explain profiles.yaml deployment_agent 'POST https://api.example.com/v1/x'
+      affiant policy explain profiles.yaml deployment_agent secret:DEPLOY_KEY@api.example.com
+    """
+    profile = read_profiles(file).profile(agent)
+    decision = answer(profile.compiled, parse_question(request))
+    if as_json:
+        print_json(_explained(profile, request, decision))
+    else:
+        click.echo(printable(f"{decision.effect.value}: {request}"))
+        click.echo(f"  because {decision.text} [{decision.reason}]")
+        for rule in decision.rules:
+            click.echo(f"  rule {rule} at {profile.places.get(rule, profile.mark)}")
+        if decision.nearest is not None:
+            click.echo(
+                f"  nearest {decision.nearest} at {profile.places.get(decision.nearest, profile.mark)}"
+            )
+        click.echo(f"  policy {profile.digest}")
+    if not decision.allowed:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _explained(profile: Profile, request: str, decision: Decision) -> Mapping[str, object]:
+    nearest = decision.nearest
+    return {
+        "agent": profile.name,
+        "request": request,
+        "effect": decision.effect.value,
+        "reason": decision.reason,
+        "text": decision.text,
+        "rules": [{"id": rule, "where": str(profile.places[rule])} for rule in decision.rules],
+        "nearest": None if nearest is None else {"id": nearest, "where": str(profile.places[nearest])},
+        "policy_digest": profile.digest,
+    }
+
+
+@policy.command()
+@_FILE
+@click.argument("agent")
+@_JSON
+def show(file: Path, agent: str, *, as_json: bool) -> None:
+    """Print the normal form of AGENT's profile: what its digest is of.
+
+    With --json, exactly the canonical bytes (RFC 8785), without a line feed at the end; else laid out to be
+    read, with the place of each rule.
+
+    \b
+    Examples:
+      affiant policy show profiles.yaml code_implementer
+      affiant policy show profiles.yaml code_implementer --json > policy.json
+    """
+    profile = read_profiles(file).profile(agent)
+    if as_json:
+        click.echo(profile.normal_form, nl=False)
+        return
+    form: Mapping[str, Any] = json.loads(profile.normal_form)
+    for section, value in form.items():
+        if not isinstance(value, list):
+            click.echo(f"{section}: {json.dumps(value)}")
+            continue
+        click.echo(f"{section}:{'' if value else ' none'}")
+        for position, rule in enumerate(value):
+            place = profile.places[f"{section}/{position}"]
+            click.echo(printable(f"  {section}/{position}  {json.dumps(rule)}  # {place}"))
+    click.echo(f"digest: {profile.digest}")

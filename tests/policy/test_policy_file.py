@@ -1,0 +1,71 @@
+"""Files: what somebody else could have written is refused, not read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from affiant.errors import AffiantError
+from affiant.policy.policy_file import read_profiles
+
+TEXT = "agent_configs: {dev: {tools: [a]}}\n"
+
+
+def refused(path: Path) -> AffiantError:
+    with pytest.raises(AffiantError) as caught:
+        read_profiles(path)
+    return caught.value
+
+
+def test_a_file_is_read_with_its_name_in_places(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(TEXT)
+    assert str(read_profiles(file).profile("dev").places["tools/0"]) == "p.yaml:1:31"
+
+
+def test_a_missing_file_a_folder_and_a_pipe_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "none", tmp_path, tmp_path / "pipe", tmp_path / "none" / "p.yaml"):
+        error = refused(path)
+        assert error.code == "policy.file"
+        assert str(tmp_path.parent) not in str(error)
+
+
+def test_a_file_that_everybody_can_write_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(TEXT)
+    file.chmod(0o666)
+    assert refused(file).code == "policy.file"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(TEXT)
+    os.chown(file, 12345, 12345)
+    assert "another user" in str(refused(file))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(TEXT)
+    file.chmod(0)
+    assert refused(file).code == "policy.file"
+
+
+def test_a_file_beyond_the_limit_is_refused_and_not_cut(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes(TEXT.encode() + b"#" * (1 << 20))
+    assert refused(file).code == "policy.too_large"
+
+
+def test_the_floor_is_read_from_beside_the_file_under_the_same_rules(tmp_path: Path) -> None:
+    file, floor = tmp_path / "p.yaml", tmp_path / "floor.yaml"
+    file.write_text("floor: floor.yaml\n" + TEXT)
+    assert refused(file).code == "policy.file"
+    floor.write_text("tools: [{deny: a}]\n")
+    assert read_profiles(file).profile("dev").compiled.decide_tool("a").reason == "tool_denied"
+    floor.chmod(0o666)
+    assert refused(file).code == "policy.file"
