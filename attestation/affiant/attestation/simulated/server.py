@@ -55,9 +55,8 @@ def listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        os.fchmod(
-            listener.fileno(), 0o600
-        )  # bind gives the file this mode (unix(7)): never open, even briefly
+        # bind gives the file this mode (unix(7)): it is never open to others, not even briefly
+        os.fchmod(listener.fileno(), 0o600)
         with reachable_address(path) as address:
             listener.bind(address)
         listener.listen(MAX_CONNECTIONS)
