@@ -57,7 +57,19 @@ def platform() -> None:
     is_flag=True,
     help="Publish this platform's own PCK certificate as revoked: every quote of it is then refused.",
 )
-def serve(home: Path, user: int | None, ready_fd: int | None, dangerous_revoke_pck: bool) -> None:  # noqa: FBT001
+@click.option(
+    "--dangerous-revoke-session-pck",
+    is_flag=True,
+    help="Run session TDs on a second machine whose PCK certificate is published as revoked.",
+)
+def serve(
+    *,
+    home: Path,
+    user: int | None,
+    ready_fd: int | None,
+    dangerous_revoke_pck: bool,
+    dangerous_revoke_session_pck: bool,
+) -> None:
     """Serve TDs on platform/platform.sock until SIGTERM or SIGINT.
 
     \b
@@ -73,7 +85,12 @@ def serve(home: Path, user: int | None, ready_fd: int | None, dangerous_revoke_p
             with suppress(BrokenPipeError), open(ready_fd, "wb") as ready:  # whoever waited may have gone
                 ready.write(json.dumps({"socket": str(path)}).encode("ascii") + b"\n")
 
-    settings = ServeSettings(home=home.absolute(), user=user, dangerous_revoke_pck=dangerous_revoke_pck)
+    settings = ServeSettings(
+        home=home.absolute(),
+        user=user,
+        dangerous_revoke_pck=dangerous_revoke_pck,
+        dangerous_revoke_session_pck=dangerous_revoke_session_pck,
+    )
     serve_platform(settings, clock=_now, random_bytes=os.urandom, announce=announce)
 
 

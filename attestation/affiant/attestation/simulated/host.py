@@ -14,7 +14,7 @@ from typing import Final, assert_never
 from affiant.attestation.canonical import parse_object
 from affiant.attestation.encoding import b64u
 from affiant.attestation.evidence_source import TDRegisters
-from affiant.attestation.simulated.boot import boot_log
+from affiant.attestation.simulated.boot import Image, boot_log
 from affiant.attestation.simulated.errors import PlatformFullError
 from affiant.attestation.simulated.messages import (
     CreateTD,
@@ -77,6 +77,7 @@ class PlatformHost:
         clock: the time now, in UTC.
         random_bytes: for TD ids.
         max_tds: TDs at one time.
+        sessions_on: the machine that session TDs run on, if it is another one than the gateways'.
     """
 
     def __init__(
@@ -87,8 +88,10 @@ class PlatformHost:
         clock: Callable[[], datetime],
         random_bytes: Callable[[int], bytes],
         max_tds: int = MAX_TDS,
+        sessions_on: SimulatedPlatform | None = None,
     ) -> None:
         self._platform = platform
+        self._sessions_on = sessions_on or platform
         self._measure = measure
         self._clock = clock
         self._random_bytes = random_bytes
@@ -105,14 +108,15 @@ class PlatformHost:
         """
         if self._tds >= self._max_tds:
             raise PlatformFullError("no room for another TD", expected=f"at most {self._max_tds}")
-        registers = self._platform.launch(
+        machine = self._sessions_on if request.image is Image.SESSION else self._platform
+        registers = machine.launch(
             request.image,
             mrconfigid=request.mrconfigid,
             mrtd=self._measure(),
             td_id=self._random_bytes(32),
         )
         self._tds += 1
-        return HostedTD(self._platform, registers)
+        return HostedTD(machine, registers)
 
     def end_td(self) -> None:
         """One TD is gone."""

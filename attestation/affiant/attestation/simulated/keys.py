@@ -1,4 +1,4 @@
-"""The platform's five P-256 keys, all derived from one 32-byte seed, each for one role.
+"""The platform's six P-256 keys, all derived from one 32-byte seed, each for one role.
 
 One secret to keep, and a platform that is the same after every restart: the scalars come from HKDF-SHA256
 (RFC 5869) with the role in ``info``, and every signature is deterministic (RFC 6979), so the same seed gives the
@@ -26,11 +26,12 @@ _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC6325
 
 
 class Role(enum.Enum):
-    """What a key is for. The first four have a certificate; the last one signs quotes."""
+    """What a key is for. All but the last have a certificate; the last one signs quotes."""
 
     ROOT = "root"
     PCK_ISSUER = "pck-issuer"
     PCK = "pck"
+    SIBLING_PCK = "sibling-pck"
     TCB_SIGNING = "tcb-signing"
     ATTESTATION = "attestation"
 

@@ -78,8 +78,12 @@ class Certificates:
                 assert_never(role)
 
 
-def issue_certificates(seed: bytes, *, created: datetime, machine: MachineIdentity) -> Certificates:
+def issue_certificates(
+    seed: bytes, *, created: datetime, machine: MachineIdentity, pck: Role = Role.PCK
+) -> Certificates:
     """The certificates of the platform with this ``seed`` (32 bytes), valid from an hour before ``created``.
+
+    ``pck`` is the key of the machine: the platform's own, or that of its sibling under the same authorities.
 
     Lifetimes follow Intel's: root 31 years, issuing authority 15, PCK and TCB signing 7.
     """
@@ -96,7 +100,7 @@ def issue_certificates(seed: bytes, *, created: datetime, machine: MachineIdenti
         ),
         pck=_leaf(
             _name("Intel SGX PCK Certificate"),
-            keys[Role.PCK],
+            keys[pck],
             issuer=issuer_name,
             signer=issuer_key,
             start=start,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Self
@@ -87,6 +87,8 @@ class SimulatedPlatform:
         revoked: which certificates stand on the CRLs: ``PCK`` on the PCK CRL, the others on the root's.
         tcb_info_signer, qe_identity_signer: whose key and chain sign the two documents.
         shifts: how far a part's dates lie from where they should.
+        pck_role: the key that certifies quotes: this machine's, or its sibling's.
+        also_revoked: other machines' PCK certificates on the PCK CRL.
     """
 
     seed: bytes = field(repr=False)
@@ -100,6 +102,8 @@ class SimulatedPlatform:
     tcb_info_signer: CertificateRole = CertificateRole.TCB_SIGNING
     qe_identity_signer: CertificateRole = CertificateRole.TCB_SIGNING
     shifts: Mapping[CollateralPart, timedelta] = field(default_factory=lambda: MappingProxyType({}))
+    pck_role: Role = Role.PCK
+    also_revoked: tuple[x509.Certificate, ...] = ()
     certificates: Certificates = field(repr=False)
 
     @classmethod
@@ -141,6 +145,13 @@ class SimulatedPlatform:
             qe_identity=default_qe_identity(enclave),
             certificates=issue_certificates(seed, created=created, machine=machine),
         )
+
+    def sibling(self) -> Self:
+        """A second machine of the same kind: another PCK under the same authorities, the same collateral."""
+        certificates = issue_certificates(
+            self.seed, created=self.created, machine=self.machine, pck=Role.SIBLING_PCK
+        )
+        return replace(self, pck_role=Role.SIBLING_PCK, certificates=certificates)
 
     def root_spki(self) -> bytes:
         """The root's public key, DER SubjectPublicKeyInfo: what a verifier pins."""
@@ -206,7 +217,7 @@ class SimulatedPlatform:
         return QuoteSigner(
             enclave=self.enclave,
             attestation_key=derive_key(self.seed, Role.ATTESTATION),
-            pck_key=derive_key(self.seed, Role.PCK),
+            pck_key=derive_key(self.seed, self.pck_role),
             pck_chain=pem_chain(self.certificates.chain(CertificateRole.PCK)),
         )
 
@@ -217,7 +228,8 @@ class SimulatedPlatform:
             for role in CertificateRole
             if role in self.revoked and role is not CertificateRole.PCK
         )
-        pck_revoked = (self.certificates.pck,) if CertificateRole.PCK in self.revoked else ()
+        own = (self.certificates.pck,) if CertificateRole.PCK in self.revoked else ()
+        pck_revoked = own + self.also_revoked
         return Collateral(
             tcb_info=self._document(
                 "tcbInfo", self.tcb_info, CollateralPart.TCB_INFO, self.tcb_info_signer, now

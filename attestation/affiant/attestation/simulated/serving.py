@@ -45,11 +45,14 @@ class ServeSettings:
         user: the user id to go on as, if started as root.
         dangerous_revoke_pck: publish this platform's own PCK certificate as revoked, so that every verifier
             refuses its quotes.
+        dangerous_revoke_session_pck: run session TDs on a second machine whose PCK certificate is revoked, and
+            gateways on the first, which is not.
     """
 
     home: Path
     user: int | None = None
     dangerous_revoke_pck: bool = False
+    dangerous_revoke_session_pck: bool = False
 
 
 def serve_platform(
@@ -78,8 +81,14 @@ def serve_platform(
         platform = store.load_or_create(now=clock(), random_bytes=random_bytes)
         if settings.dangerous_revoke_pck:
             platform = replace(platform, revoked=frozenset({CertificateRole.PCK}))
+        sessions_on = None
+        if settings.dangerous_revoke_session_pck:
+            sessions_on = platform.sibling()
+            platform = replace(platform, also_revoked=(sessions_on.certificates.pck,))
         _measure()  # as this user: better refused now than at the first launch
-        host = PlatformHost(platform, measure=_measure, clock=clock, random_bytes=random_bytes)
+        host = PlatformHost(
+            platform, measure=_measure, clock=clock, random_bytes=random_bytes, sessions_on=sessions_on
+        )
         announce(store.path / SOCKET_NAME)
         PlatformServer(listener, host, stop=stop).serve()
 
