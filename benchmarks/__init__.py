@@ -1,0 +1,1 @@
+"""Measurements: JSON and a table, as ratios against a peer in the same run."""

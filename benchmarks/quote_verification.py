@@ -1,0 +1,79 @@
+"""One simulated v4 quote, cold and warm, against ``dcap_qvl`` on the same quote and collateral."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+
+import dcap_qvl
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from affiant.attestation.simulated.boot import Image
+from affiant.attestation.simulated.pki import CertificateRole
+from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.tdx import (
+    TrustRoots,
+    VerificationCache,
+    parse_quote,
+    verify_collateral,
+    verify_quote,
+)
+from affiant.attestation.tdx.collateral import Collateral
+from benchmarks.timing import Figure, interleaved
+
+
+def _theirs(collateral: Collateral) -> dcap_qvl.QuoteCollateralV3:
+    def inner(body: bytes, member: str) -> tuple[str, str]:
+        text = body.decode()
+        start = text.index(f'"{member}":') + len(member) + 3
+        return text[start : text.rindex(',"signature"')], json.loads(text)["signature"]
+
+    tcb, tcb_signature = inner(collateral.tcb_info, "tcbInfo")
+    qe, qe_signature = inner(collateral.qe_identity, "enclaveIdentity")
+    return dcap_qvl.QuoteCollateralV3.from_json(
+        json.dumps(
+            {
+                "pck_crl_issuer_chain": collateral.pck_crl_issuer_chain.decode(),
+                "root_ca_crl": collateral.root_ca_crl.hex(),
+                "pck_crl": collateral.pck_crl.hex(),
+                "tcb_info_issuer_chain": collateral.tcb_info_issuer_chain.decode(),
+                "tcb_info": tcb,
+                "tcb_info_signature": tcb_signature,
+                "qe_identity_issuer_chain": collateral.qe_identity_issuer_chain.decode(),
+                "qe_identity": qe,
+                "qe_identity_signature": qe_signature,
+            }
+        )
+    )
+
+
+def measure() -> list[Figure]:
+    now = datetime.now(UTC)
+    platform = SimulatedPlatform.create(now=now, random_bytes=os.urandom)
+    registers = platform.launch(Image.SESSION, mrconfigid=b"x" * 48, mrtd=b"y" * 48, td_id=bytes(32))
+    quote, collateral = platform.quote(registers, bytes(64)), platform.collateral(now)
+    trust = TrustRoots.pinned([platform.root_spki()])
+    theirs, root = (
+        _theirs(collateral),
+        platform.certificates.of(CertificateRole.ROOT).public_bytes(Encoding.DER),
+    )
+    at = int(now.timestamp())
+
+    def peer() -> object:
+        return dcap_qvl.verify_with_root_ca(quote, theirs, root_ca_der=root, now_secs=at)
+
+    def cold() -> object:
+        return verify_quote(parse_quote(quote), verify_collateral(collateral, now=now, trust=trust), now=now)
+
+    cache = VerificationCache()
+
+    def warm() -> object:
+        checked = cache.verify_collateral(collateral, now=now, trust=trust)
+        return verify_quote(parse_quote(quote), checked, now=now, cache=cache)
+
+    figures = []
+    for name, ours in (("quote, cold", cold), ("quote, warm", warm)):
+        mine, other = interleaved(ours, peer, count=50)
+        figures.append(Figure(name, mine * 1e6, "us", "dcap_qvl", other * 1e6))
+    return figures

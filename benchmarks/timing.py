@@ -1,0 +1,40 @@
+"""How a figure is taken: several rounds, the median, and both sides interleaved so that noise hits both."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One row of the table. ``ratio``: ours over the peer's, in the unit's own sense."""
+
+    name: str
+    value: float
+    unit: str
+    peer: str
+    peer_value: float
+
+    @property
+    def ratio(self) -> float:
+        return self.value / self.peer_value
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    """Seconds per call over ``count`` calls."""
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+def interleaved(
+    ours: Callable[[], object], peer: Callable[[], object], *, count: int, rounds: int = 7
+) -> tuple[float, float]:
+    """Median seconds per call of both, measured in alternating rounds."""
+    ours(), peer()
+    pairs = [(seconds(ours, count), seconds(peer, count)) for _ in range(rounds)]
+    return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
