@@ -244,6 +244,7 @@ def web() -> CompiledPolicy:
         ("evil\0.one.com", None, None, {}, "host_not_canonical"),
         ("evil@x.one.com", None, None, {}, "host_not_canonical"),
         ("A.one.com", None, None, {}, "host_not_canonical"),
+        (".one.com", None, None, {}, "host_not_canonical"),
         ("a.one.com.", None, None, {}, "host_not_canonical"),
         ("a_b.one.com", None, None, {}, "host_not_canonical"),
         ("Any.ok.com", None, None, {}, "host_not_canonical"),
@@ -408,6 +409,18 @@ def test_adding_an_allow_only_grows(policy: Policy, rule: EgressRule, tool: str,
         egress=(*policy.egress, rule),
     )
     assert before <= allowed(more)
+
+
+@settings(max_examples=60, deadline=None)
+@given(POLICIES, egress_rules(), METHODS, TARGETS)
+def test_adding_a_constraint_only_shrinks(
+    policy: Policy, rule: EgressRule, methods: tuple[str, ...] | None, paths: tuple[str, ...] | None
+) -> None:
+    if rule.tls is TLSMode.PASSTHROUGH or rule.methods is not None or rule.paths is not None:
+        rule = EgressRule(rule.host, rule.port, rule.scheme)
+    narrow = EgressRule(rule.host, rule.port, rule.scheme, methods, paths)
+    before = Policy(policy.tools, policy.filesystem, (*policy.egress, rule))
+    assert allowed(Policy(policy.tools, policy.filesystem, (*policy.egress, narrow))) <= allowed(before)
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.policy.hosts import canonical_host, host_pattern, is_canonical_host, matches
+from affiant.policy.hosts import canonical_host, covering_patterns, host_pattern, is_canonical_host
 from affiant.policy.refusals import HostRefused
 
 NOT_HOSTS = [
@@ -78,14 +78,12 @@ def test_a_host_of_one_label_needs_its_own_addresses() -> None:
         ("*.ok.com", "a.ok.com", True),
         ("*.ok.com", "a.b.ok.com", False),
         ("**.ok.com", "a.b.ok.com", True),
-        ("*.ok.com", "aok.com", False),
         ("**.ok.com", "xok.com", False),
         ("**.ok.com", "a.xok.com", False),
-        ("*.ok.com", ".ok.com", False),
     ],
 )
 def test_a_pattern_matches_whole_labels(pattern: str, host: str, covered: bool) -> None:
-    assert matches(pattern, host) is covered
+    assert (pattern in covering_patterns(host)) is covered
 
 
 LABEL = st.from_regex(r"[a-z]([a-z0-9]{0,4}[a-z])?", fullmatch=True)
@@ -98,8 +96,8 @@ def test_wildcards_are_counts_of_labels(suffix: str, host: str) -> None:
     for candidate in (host, f"{host}.{suffix}", f"a.{suffix}", f"x{suffix}"):
         labels, tail = candidate.split("."), suffix.split(".")
         more = len(labels) - len(tail) if labels[-len(tail) :] == tail else 0
-        assert matches(f"*.{suffix}", candidate) == (more == 1)
-        assert matches(f"**.{suffix}", candidate) == (more >= 1)
+        assert (f"*.{suffix}" in covering_patterns(candidate)) == (more == 1)
+        assert (f"**.{suffix}" in covering_patterns(candidate)) == (more >= 1)
 
 
 @settings(max_examples=200, deadline=None)

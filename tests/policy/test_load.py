@@ -428,6 +428,38 @@ def test_a_floor_is_named_in_the_file(seed: bytes) -> None:
     assert load_profiles(named, floor=FLOOR).profile("log_analyzer").compiled.policy.floor is not None
 
 
+PASTED = [
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "sk-proj-abcDEF0123456789",
+    "AKIAIOSFODNN7EXAMPLE",
+    "hunter2!",
+]
+
+
+@pytest.mark.parametrize("value", PASTED)
+@pytest.mark.parametrize(
+    "sections",
+    [
+        "secrets_access: ['{}']",
+        "secrets_access: '{}'",
+        "secrets_access: [{{name: '{}'}}]",
+        "secrets_access: [{{name: A, ref: '{}'}}]",
+        "secrets_access: [{{name: A, hosts: '{}'}}]",
+        "secrets_access: [{{name: A, shape: '{}'}}]",
+        "secrets_access: [{{name: A, inject: {{header: X-Key, format: '{}'}}}}]",
+    ],
+)
+def test_a_value_pasted_in_a_names_place_is_refused_and_not_repeated(sections: str, value: str) -> None:
+    error = refused(sections.format(value))
+    shown = str(error) + repr(error) + str(error.to_json())
+    assert value not in shown
+    assert value[4:16] not in shown
+
+
+def test_no_section_grows_beyond_what_a_person_reviews() -> None:
+    assert refused("tools: [" + ", ".join(f"t{n}" for n in range(1025)) + "]").code == "policy.value"
+
+
 def test_inline_tests_are_held_against_the_profile_and_change_no_digest(profile_of: Make) -> None:
     sections = "tools: [a, {name: b, approval: true}], network_egress: [{host: a.b.com, methods: [GET]}],"
     sections += "filesystem_access: 'read:/w', models: [m], secrets_access: [S]"

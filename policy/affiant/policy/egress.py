@@ -8,12 +8,11 @@ request is seen, all of it is judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from affiant.policy.decide import Decision, Effect, granted
-from affiant.policy.hosts import is_canonical_host, is_wildcard, suffix_of
+from affiant.policy.hosts import covering_patterns, is_canonical_host, is_wildcard
 from affiant.policy.profile import EgressDenial, EgressRule, Policy, Scheme, TLSMode
 from affiant.policy.refusals import TargetRefused
 from affiant.policy.targets import METHODS, PathPattern, canonical_target, decoded_path, path_pattern
@@ -90,47 +89,42 @@ class _Found:
 class EgressPlane:
     """Compiled egress rules: one lookup for a host named in full, one for each suffix that has a wildcard."""
 
-    __slots__ = ("_approval", "_connections", "_exact", "_many", "_one")
+    __slots__ = ("_approval", "_connections", "_exact", "_rules", "_wild")
 
     _NOT_LISTED: Final = Decision(Effect.DENY, "host_not_listed")
 
     def __init__(self, policy: Policy) -> None:
         self._approval = policy.approval
-        self._one: dict[str, list[_Allow | _Deny]] = {}
-        self._many: dict[str, list[_Allow | _Deny]] = {}
-        exact: dict[str, list[_Allow | _Deny]] = {}
+        self._rules: dict[str, list[_Allow | _Deny]] = {}
         for position, rule in enumerate(policy.egress):
-            table = exact
-            if is_wildcard(rule.host):
-                table = self._many if rule.host.startswith("**.") else self._one
-            table.setdefault(suffix_of(rule.host), []).append(_compiled(f"egress/{position}", rule))
-        self._exact = {host: _found([*rules, *self._wildcards(host)]) for host, rules in exact.items()}
+            self._rules.setdefault(rule.host, []).append(_compiled(f"egress/{position}", rule))
+        self._wild = any(is_wildcard(pattern) for pattern in self._rules)
+        self._exact = {host: self._covering(host) for host in self._rules if not is_wildcard(host)}
         self._connections = {
             (host, rule.port, rule.scheme.value): self._connection(found, rule.port, rule.scheme)
             for host, found in self._exact.items()
             for rule in found.allows
         }
 
-    def _wildcards(self, host: str) -> list[_Allow | _Deny]:
-        """The rules whose wildcard covers a canonical ``host``."""
-        rules: list[_Allow | _Deny] = []
-        _, _, suffix = host.partition(".")
-        rules.extend(self._one.get(suffix, ()))
-        while suffix:
-            rules.extend(self._many.get(suffix, ()))
-            _, _, suffix = suffix.partition(".")
-        return rules
+    def _covering(self, host: str) -> _Found:
+        """The rules that cover a canonical ``host``, in the order of the normal form."""
+        rules = [rule for pattern in covering_patterns(host) for rule in self._rules.get(pattern, ())]
+        rules.sort(key=lambda rule: int(rule.id.rpartition("/")[2]))
+        return _Found(
+            tuple(rule for rule in rules if isinstance(rule, _Allow)),
+            tuple(rule for rule in rules if isinstance(rule, _Deny)),
+        )
 
     def _find(self, host: str) -> _Found | None:
         """The rules that cover ``host``; None if it is not canonical or none does.
 
-        The check comes before any wildcard is tried: a suffix alone would match ``evil\\\\0.example.com``.
+        The check comes before any wildcard is tried: a suffix alone would match ``evil\\0.example.com``.
         """
         found = self._exact.get(host)
-        if found is not None or not (self._one or self._many) or not is_canonical_host(host):
+        if found is not None or not self._wild or not is_canonical_host(host):
             return found
-        rules = self._wildcards(host)
-        return _found(rules) if rules else None
+        found = self._covering(host)
+        return found if found.allows or found.denials else None
 
     def tls_mode(self, host: str, port: int) -> TLSMode | None:
         """How TLS to ``host`` is treated; None if no rule allows TLS there."""
@@ -195,11 +189,3 @@ def _compiled(rule_id: str, rule: EgressRule | EgressDenial) -> _Allow | _Deny:
         return _Deny(rule_id, rule.port, methods, paths)
     alone, asked = granted((rule_id,), ask=False), granted((rule_id,), ask=True)
     return _Allow(rule_id, alone, asked, rule.port, rule.scheme, methods, paths, rule.tls)
-
-
-def _found(rules: Iterable[_Allow | _Deny]) -> _Found:
-    ordered = sorted(rules, key=lambda rule: int(rule.id.rpartition("/")[2]))
-    return _Found(
-        tuple(rule for rule in ordered if isinstance(rule, _Allow)),
-        tuple(rule for rule in ordered if isinstance(rule, _Deny)),
-    )

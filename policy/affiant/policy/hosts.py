@@ -8,18 +8,26 @@ more; ``x`` itself is never included.
 
 >>> canonical_host("API.Example.com.")
 'api.example.com'
->>> matches("*.example.com", "a.example.com"), matches("*.example.com", "example.com")
-(True, False)
+>>> list(covering_patterns("a.b.example.com"))
+['a.b.example.com', '*.b.example.com', '**.b.example.com', '**.example.com', '**.com']
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from affiant.policy.refusals import HostRefused, excerpt
 
-__all__ = ["canonical_host", "host_pattern", "is_canonical_host", "is_wildcard", "matches", "suffix_of"]
+__all__ = [
+    "canonical_host",
+    "covering_patterns",
+    "host_pattern",
+    "is_canonical_host",
+    "is_wildcard",
+    "suffix_of",
+]
 
 RESERVED_SUFFIX: Final = "affiant.internal"
 """Names under which the supervisor's own services answer; no profile speaks for them."""
@@ -112,11 +120,12 @@ def suffix_of(pattern: str) -> str:
     return pattern.lstrip("*").removeprefix(".")
 
 
-def matches(pattern: str, host: str) -> bool:
-    """Whether a canonical ``pattern`` covers a canonical ``host``."""
-    if not is_wildcard(pattern):
-        return pattern == host
-    head, dot, _ = host.removesuffix(suffix_of(pattern)).rpartition(".")
-    if not (dot and head and host == f"{head}.{suffix_of(pattern)}"):
-        return False
-    return pattern.startswith("**.") or "." not in head
+def covering_patterns(host: str) -> Iterator[str]:
+    """Every pattern that covers a canonical ``host``: itself, ``*.`` its parent, ``**.`` each name above."""
+    yield host
+    parent = host.partition(".")[2]
+    if parent:
+        yield f"*.{parent}"
+    while parent:
+        yield f"**.{parent}"
+        parent = parent.partition(".")[2]

@@ -29,6 +29,7 @@ from affiant.policy.placed import Sections, rule_places
 from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule, agent_name
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.refusals import (
+    DocumentTooLarge,
     FloorRefused,
     NameRefused,
     ValueRefused,
@@ -47,7 +48,7 @@ from affiant.policy.sections import (
     read_secrets,
     read_tools,
 )
-from affiant.policy.strict_yaml import MapNode, Mark, Node, ScalarNode, compose
+from affiant.policy.strict_yaml import MAX_BYTES, MapNode, Mark, Node, ScalarNode, compose
 
 __all__ = ["floor_file", "load_profiles"]
 
@@ -142,6 +143,10 @@ def _profile(name: str, mark: Mark, node: Node, floor: Floor) -> Profile:
     sections = Sections(schema.keys(node, _SECTIONS, what="a profile", later=_LATER))
     with located(mark):
         compiled = compile_policy(_with_floor(_policy(sections), floor))
+        if len(compiled.normal_form) > MAX_BYTES:
+            raise DocumentTooLarge(
+                "the profile's normal form is too large", expected=f"at most {MAX_BYTES} bytes"
+            )
     if "tests" in sections.found:
         check_tests(sections.found["tests"], compiled)
     places = rule_places(compiled.policy, {**floor.places, **sections.places})

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from affiant.policy.addresses import parse_cidr
-from affiant.policy.hosts import host_pattern, is_wildcard, matches
+from affiant.policy.hosts import covering_patterns, host_pattern, is_wildcard
 from affiant.policy.paths import grantable_path, rule_path
 from affiant.policy.refusals import (
     EmptyList,
@@ -57,7 +57,7 @@ _REFERENCE: Final = re.compile(
     r"#[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
 )
 _HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
-_FORMAT: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,127}\Z")
+_FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9_.-]{0,32}\Z")
 
 _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
@@ -84,31 +84,47 @@ _SUPERVISOR_ENVIRONMENT: Final = frozenset(
 """Variables that the supervisor sets itself; a placeholder under such a name would replace one."""
 
 _FRAMING_HEADERS: Final = frozenset(
-    (
+    {
         "accept-encoding",
         "connection",
         "content-encoding",
         "content-length",
         "content-type",
         "expect",
+        "forwarded",
         "host",
+        "if-range",
         "keep-alive",
         "location",
+        "origin",
+        "proxy-authenticate",
         "proxy-authorization",
         "proxy-connection",
         "range",
+        "referer",
         "te",
         "trailer",
         "transfer-encoding",
         "upgrade",
+        "user-agent",
         "via",
-        "forwarded",
-    )
+    }
 )
 """Headers that decide where a message ends or goes (RFC 9110, RFC 9112): never a place for a secret."""
 
 _MIN_SHAPE: Final = 24
 """Characters of 62, so at least 142 bits; a placeholder has at least 128."""
+_MAX_PLACEHOLDER: Final = 256
+
+_LOOKS_LIKE_A_VALUE: Final = re.compile(
+    r"(?=.{20})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])"
+    r"|(?:ghp|gho|ghs|ghu|ghr|github_pat|glpat|sk|pk|rk|xox[a-z])_.{16}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}\Z"
+)
+"""Long mixtures of cases and digits, and the beginnings of well-known tokens: pasted in a name's place."""
+
+_MAX_RULES: Final = 1024
+"""In each section; a profile that needs more is not one that a person reviewed."""
 
 
 class PathMode(StrEnum):
@@ -246,9 +262,7 @@ class Injection:
             if self.header != "authorization":
                 raise ValueRefused("a header other than Authorization needs a format", found=self.header)
         elif _FORMAT.match(self.format) is None or self.format.count("{}") != 1 or self._braces() != 2:
-            raise ValueRefused(
-                "not a format", expected="printable text with one {}", found=excerpt(self.format)
-            )
+            raise ValueRefused("not a format", expected="printable text with one {}")
 
     def _braces(self) -> int:
         return sum(self.format.count(brace) for brace in "{}") if self.format is not None else 0
@@ -274,7 +288,12 @@ class SecretGrant:
     shape: str | None = None
 
     def __post_init__(self) -> None:
-        _name(self.name, _SECRET, "secret")
+        if _SECRET.match(self.name) is None or _LOOKS_LIKE_A_VALUE.match(self.name) is not None:
+            raise NameRefused(  # without what was found: it may be the secret itself
+                "not the name of a secret",
+                expected="a name such as DEPLOY_KEY, never a value",
+                hint="If a value stood there, it is no longer secret: revoke it",
+            )
         if self.name.upper() in _SUPERVISOR_ENVIRONMENT:
             raise NameRefused("the supervisor sets a variable of this name itself", found=self.name)
         for host, port in self.hosts:
@@ -286,7 +305,6 @@ class SecretGrant:
             raise ValueRefused(
                 "not a reference",
                 expected="local:NAME or vault:<mount>/<path>#<field>",
-                found=excerpt(self.ref),
             )
         if self.shape is not None:
             _shape(self.shape)
@@ -360,29 +378,28 @@ class Policy:
     def __post_init__(self) -> None:
         if self.floor is not None and _DIGEST.match(self.floor) is None:
             raise ValueRefused("not a digest", expected="sha384:<96 hex>", found=excerpt(self.floor))
+        for section in (self.tools, self.filesystem, self.egress, self.secrets, self.models or ()):
+            if len(section) > _MAX_RULES:
+                raise ValueRefused("too many rules in one section", expected=f"at most {_MAX_RULES}")
         _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
         _one_grant_for_each_secret(set(self.secrets))
-        for secret in self.secrets:
-            for endpoint in secret.hosts:
-                if self.tls_mode(*endpoint) is TLSMode.PASSTHROUGH:
-                    raise PolicyConflict(
-                        "a secret needs 'tls: inspect' at its hosts",
-                        found=f"{secret.name} at {endpoint.host}:{endpoint.port}",
-                    )
+        self._refuse_secrets_in_passthrough()
 
-    def tls_mode(self, host: str, port: int) -> TLSMode | None:
-        """How TLS to a canonical host is treated: inspected if any rule that covers it says so; None: no rule."""
-        modes = {
-            rule.tls
-            for rule in self.egress
-            if isinstance(rule, EgressRule)
-            and rule.scheme is Scheme.HTTPS
-            and rule.port == port
-            and matches(rule.host, host)
-        }
-        if TLSMode.INSPECT in modes:
-            return TLSMode.INSPECT
-        return TLSMode.PASSTHROUGH if modes else None
+    def _refuse_secrets_in_passthrough(self) -> None:
+        modes: dict[tuple[str, int], set[TLSMode]] = {}
+        for rule in self.egress:
+            if isinstance(rule, EgressRule) and rule.scheme is Scheme.HTTPS:
+                modes.setdefault((rule.host, rule.port), set()).add(rule.tls)
+        for host, port in sorted({endpoint for secret in self.secrets for endpoint in secret.hosts}):
+            found = set[TLSMode]().union(
+                *(modes.get((pattern, port), ()) for pattern in covering_patterns(host))
+            )
+            if found == {TLSMode.PASSTHROUGH}:
+                raise PolicyConflict(
+                    "a secret is bound to a host that is only passed through",
+                    found=f"{host}:{port}",
+                    hint="A secret needs 'tls: inspect' at its hosts",
+                )
 
 
 def agent_name(text: str) -> str:
@@ -439,11 +456,11 @@ def _port(port: int) -> None:
 
 def _shape(shape: str) -> None:
     match = _SHAPE.match(shape)
-    if match is None or not _MIN_SHAPE <= int(match.group(1)) <= 256:
+    if match is None or not _MIN_SHAPE <= int(match.group(1)) <= _MAX_PLACEHOLDER - len(shape):
         raise ValueRefused(
             "not a shape",
-            expected=f"fixed text around one {{n}} with n from {_MIN_SHAPE} to 256, such as ghp_{{36}}",
-            found=excerpt(shape),
+            expected=f"fixed text around one {{n}}, n at least {_MIN_SHAPE}, such as ghp_{{36}}; "
+            f"at most {_MAX_PLACEHOLDER} characters",
         )
 
 

@@ -115,7 +115,7 @@ def whole_number(node: Node, *, what: str) -> int:
         WrongType: anything else.
     """
     if not (isinstance(node, ScalarNode) and node.plain and _NUMBER.match(node.text)):
-        raise _wrong(node, f"a whole number for {what}")
+        raise _wrong(node, f"a whole number for {what}", show=True)
     return int(node.text)
 
 
@@ -126,7 +126,7 @@ def boolean(node: Node, *, what: str) -> bool:
         WrongType: anything else, ``yes`` and ``no`` included.
     """
     if not (isinstance(node, ScalarNode) and node.plain and node.text in ("true", "false")):
-        raise _wrong(node, f"true or false for {what}")
+        raise _wrong(node, f"true or false for {what}", show=True)
     return node.text == "true"
 
 
@@ -138,7 +138,7 @@ def size(node: Node, *, what: str) -> int:
     """
     match = _SIZE.match(node.text) if isinstance(node, ScalarNode) else None
     if match is None:
-        raise _wrong(node, f"a size such as 512MiB or 2GiB for {what}")
+        raise _wrong(node, f"a size such as 512MiB or 2GiB for {what}", show=True)
     return int(match.group(1)) * _UNITS[match.group(2)]
 
 
@@ -160,9 +160,10 @@ def one_of(node: Node, choices: Collection[str], *, what: str) -> str:
     return value
 
 
-def _wrong(node: Node, expected: str) -> WrongType:
+def _wrong(node: Node, expected: str, *, show: bool = False) -> WrongType:
+    """The refusal of a node; its text is shown only where no secret can have been pasted."""
     found = _KINDS[type(node)]
-    if isinstance(node, ScalarNode):
+    if isinstance(node, ScalarNode) and (node.empty or show):
         found = "nothing" if node.empty else excerpt(node.text)
     hint = "Write [] for none, or leave the key out" if found == "nothing" else None
     return WrongType("wrong type", expected=expected, found=found, where=str(node.mark), hint=hint)
