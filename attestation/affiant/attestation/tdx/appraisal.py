@@ -206,7 +206,10 @@ def _appraise_configuration(body: TDReport, reference: ReferenceValues) -> None:
 def _appraise_image(body: TDReport, reference: ReferenceValues, image: ImageRole) -> None:
     # 40: four values that count together only; a mix of two accepted images is none.
     measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
-    if measured not in reference.images[image]:
+    accepted = reference.images.get(image)
+    if accepted is None:
+        raise ExpectationInvalid("no such image", expected="gateway or session", found=str(image)[:32])
+    if measured not in accepted:
         raise ImageNotAccepted(
             f"the TD runs no accepted {image} image",
             found=f"MRTD {body.mrtd.hex()}, "

@@ -40,7 +40,8 @@ class SignedJSON:
     name: str
     text: bytes = field(repr=False)
     signature: bytes = field(repr=False)
-    members: Members
+    members: Members = field(repr=False, compare=False)
+    """Read from ``text``, which is what counts."""
 
     def verify(self, signer: Certificate) -> None:
         """15: ``signer``'s key signed the exact text.
