@@ -34,6 +34,8 @@ MAX_INTEGER: Final = 2**53 - 1
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """Strings as a whole (so that brackets in them do not count), and brackets."""
 
+_ASTRAL: Final = frozenset(range(0xF0, 0x100))
+
 _MAX_DEPTH: Final = 32
 """Deeper than any document of ours; far below what exhausts a stack (CWE-674)."""
 
@@ -94,9 +96,29 @@ def parse_canonical(data: bytes, *, limit: int = 1 << 20) -> object:
         JSONError: anything else, or more than ``limit`` bytes.
     """
     value = parse_strict(data, limit=limit)
-    if canonical(value) != data:
+    if _canonical_again(value, data) != data:
         raise JSONError("not the canonical form of its own value (RFC 8785)")
     return value
+
+
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
+)
+"""Sorts by code points, which is the order of UTF-16 code units as long as all names lie in the basic plane."""
+
+
+def _canonical_again(value: object, data: bytes) -> bytes:
+    """As :func:`canonical`, for a value that :func:`parse_strict` has just read from ``data``.
+
+    Its types and numbers are already of the closed set; only names beyond the basic plane (a UTF-8 lead byte
+    of F0 or more) sort differently and take the long way.
+    """
+    if not data.isascii() and not _ASTRAL.isdisjoint(data):
+        return canonical(value)
+    try:
+        return _ENCODER.encode(value).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise JSONError("text holds a lone surrogate") from error
 
 
 def parse_strict(data: bytes, *, limit: int = 1 << 20) -> object:
@@ -134,6 +156,8 @@ def parse_object(data: bytes, *, limit: int = 1 << 20, strict_form: bool = True)
 
 def _bound_depth(data: bytes) -> None:
     """Refuse deep nesting before the recursive reader sees it (CWE-674), in linear time."""
+    if data.count(b"[") + data.count(b"{") <= _MAX_DEPTH:
+        return
     depth = 0
     for match in _STRUCTURE.finditer(data):
         mark = match.group()[0]

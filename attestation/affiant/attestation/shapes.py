@@ -11,12 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import cache
+from typing import Final, Protocol
 
 from affiant.attestation.canonical import MAX_INTEGER
 from affiant.errors import MalformedError
 
 __all__ = ["Array", "Const", "Enum", "Int", "MapOf", "Obj", "Pattern", "Shape", "ShapeMismatch", "Text"]
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
 
 
 class ShapeMismatch(MalformedError):
@@ -44,7 +53,7 @@ class Text:
     def check(self, value: object, where: str) -> None:
         if not isinstance(value, str) or not 0 < len(value) <= self.limit:
             raise ShapeMismatch("not text of this size", expected=self.describe(), where=where)
-        if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in value):
+        if _CONTROL.search(value) is not None:
             raise ShapeMismatch("text with control characters", where=where)
 
     def describe(self) -> str:
@@ -59,7 +68,7 @@ class Pattern:
     words: str
 
     def check(self, value: object, where: str) -> None:
-        if not isinstance(value, str) or re.fullmatch(self.pattern, value, re.ASCII) is None:
+        if not isinstance(value, str) or _compiled(self.pattern).fullmatch(value) is None:
             raise ShapeMismatch("text of another form", expected=self.words, where=where)
 
     def describe(self) -> str:
@@ -139,7 +148,7 @@ class MapOf:
         if not isinstance(value, dict) or len(value) > self.most:
             raise ShapeMismatch("not such an object", expected=self.describe(), where=where)
         for key, item in value.items():
-            if re.fullmatch(self.name, key, re.ASCII) is None:
+            if _compiled(self.name).fullmatch(key) is None:
                 raise ShapeMismatch("a member name of another form", where=where)
             self.item.check(item, f"{where}.{key}")
 
