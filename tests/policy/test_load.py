@@ -40,7 +40,7 @@ def test_the_original_short_form_loads_unchanged(seed: bytes) -> None:
     analyzer, implementer, deployer = profiles.profiles.values()
     assert analyzer.tools == (ToolRule("query_metrics"), ToolRule("read_logs"))
     assert analyzer.filesystem == (PathGrant("/var/log", PathMode.READ),)
-    assert analyzer.egress == analyzer.secrets == ()
+    assert (analyzer.egress, analyzer.secrets) == ((), ())
     assert analyzer.models is None
     assert implementer.filesystem == (PathGrant("/workspace", PathMode.READ_WRITE),)
     assert implementer.secrets == (SecretGrant("GITHUB_TOKEN", ()),)
@@ -87,7 +87,7 @@ def test_an_agent_without_sections_may_do_nothing(text: str) -> None:
     assert policy.decide_path("/workspace", "read").reason == "path_not_listed"
     assert policy.decide_egress(host="a.com", port=443, scheme="https").reason == "host_not_listed"
     assert policy.decide_secret("TOKEN", host="a.com", port=443, scheme="https").reason == "secret_not_listed"
-    assert policy.mounts() == policy.secret_grants() == ()
+    assert (policy.mounts(), policy.secret_grants()) == ((), ())
     assert policy.restricts_tools
 
 
@@ -390,9 +390,12 @@ def test_a_floor_only_takes_away_and_its_digest_is_part_of_ours(profile_of: Make
     assert bound.decide_tool("x").allowed
     assert bound.decide_path("/workspace/.git/hooks/x", "read").reason == "path_carved_out"
     assert bound.decide_egress(host="uploads.b.com", port=443, scheme="https").reason == "egress_denied"
-    request = {"host": "a.b.com", "port": 443, "scheme": "https", "target": "/"}
-    assert bound.decide_egress(**request, method="GET").allowed
-    assert bound.decide_egress(**request, method="DELETE").reason == "approval_no_approver"
+    read, delete = (
+        bound.decide_egress(host="a.b.com", port=443, scheme="https", method=method, target="/")
+        for method in ("GET", "DELETE")
+    )
+    assert read.allowed
+    assert delete.reason == "approval_no_approver"
     assert bound.policy.floor is not None
     assert profile_of("", FLOOR).digest != profile_of("", FLOOR.replace(b"uploads", b"upload")).digest
     assert profile_of("", FLOOR).digest == profile_of("", b"# a comment\n" + FLOOR).digest

@@ -27,7 +27,8 @@ from affiant.policy.decide import (
     without_approver,
 )
 from affiant.policy.egress import EgressPlane
-from affiant.policy.normal_form import arranged, arranged_form, policy_digest, read_normal_form
+from affiant.policy.normal_form import arranged, arranged_form, policy_digest
+from affiant.policy.normal_form_reader import read_normal_form
 from affiant.policy.profile import EgressRule, PathGrant, PathMode, Policy, Resources, SecretGrant, TLSMode
 
 __all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]

@@ -24,9 +24,10 @@ from affiant.policy import schema
 from affiant.policy.compiled import compile_policy
 from affiant.policy.floor import FLOOR_SECTIONS, Floor, read_floor
 from affiant.policy.inline_tests import check_tests
+from affiant.policy.names import check_agent_name
 from affiant.policy.normal_form import set_digest
 from affiant.policy.placed import Sections, rule_places
-from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule, agent_name
+from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.refusals import (
     DocumentTooLarge,
@@ -134,7 +135,8 @@ def _agents(top: Mapping[str, Node]) -> Iterator[tuple[str, Mark, Node]]:
         raise WrongType("wrong type", expected="a mapping of agents to profiles", where=str(node.mark))
     for member in node.members:
         with located(member.key.mark):
-            yield agent_name(member.key.text), member.key.mark, member.value
+            check_agent_name(member.key.text)
+            yield member.key.text, member.key.mark, member.value
 
 
 def _profile(name: str, mark: Mark, node: Node, floor: Floor) -> Profile:

@@ -16,16 +16,20 @@ from typing import Final, NamedTuple
 
 from affiant.policy.addresses import parse_cidr
 from affiant.policy.hosts import covering_patterns, host_pattern, is_wildcard
-from affiant.policy.paths import grantable_path, rule_path
-from affiant.policy.refusals import (
-    EmptyList,
-    NameRefused,
-    PolicyConflict,
-    ValueRefused,
-    did_you_mean,
-    excerpt,
+from affiant.policy.names import (
+    check_format,
+    check_header,
+    check_methods,
+    check_model_name,
+    check_port,
+    check_reference,
+    check_secret_name,
+    check_shape,
+    check_tool_name,
 )
-from affiant.policy.targets import METHODS, path_pattern
+from affiant.policy.paths import grantable_path, rule_path
+from affiant.policy.refusals import EmptyList, PolicyConflict, ValueRefused, excerpt
+from affiant.policy.targets import path_pattern
 
 __all__ = [
     "Approval",
@@ -43,85 +47,9 @@ __all__ = [
     "TLSMode",
     "ToolDenial",
     "ToolRule",
-    "agent_name",
-    "method_names",
 ]
 
-_AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
-_TOOL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
-_MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
-_SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
-_REFERENCE: Final = re.compile(
-    r"local:[A-Za-z_][A-Za-z0-9_]{0,63}\Z"
-    r"|vault:(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}/){1,16}[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
-    r"#[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
-)
-_HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
-_FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
-_SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9_.-]{0,32}\Z")
-
 _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
-
-_SUPERVISOR_ENVIRONMENT: Final = frozenset(
-    (
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "SSL_CERT_FILE",
-        "REQUESTS_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-        "GIT_SSL_CAINFO",
-        "OPENAI_BASE_URL",
-        "OPENAI_API_KEY",
-        "TRACEPARENT",
-        "PATH",
-        "HOME",
-        "LD_PRELOAD",
-        "LD_LIBRARY_PATH",
-    )
-)
-"""Variables that the supervisor sets itself; a placeholder under such a name would replace one."""
-
-_FRAMING_HEADERS: Final = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "expect",
-        "forwarded",
-        "host",
-        "if-range",
-        "keep-alive",
-        "location",
-        "origin",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "range",
-        "referer",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "user-agent",
-        "via",
-    }
-)
-"""Headers that decide where a message ends or goes (RFC 9110, RFC 9112): never a place for a secret."""
-
-_MIN_SHAPE: Final = 24
-"""Characters of 62, so at least 142 bits; a placeholder has at least 128."""
-_MAX_PLACEHOLDER: Final = 256
-
-_LOOKS_LIKE_A_VALUE: Final = re.compile(
-    r"(?=.{20})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])"
-    r"|(?:ghp|gho|ghs|ghu|ghr|github_pat|glpat|sk|pk|rk|xox[a-z])_.{16}"
-    r"|(?:AKIA|ASIA)[A-Z0-9]{16}\Z"
-)
-"""Long mixtures of cases and digits, and the beginnings of well-known tokens: pasted in a name's place."""
 
 _MAX_RULES: Final = 1024
 """In each section; a profile that needs more is not one that a person reviewed."""
@@ -164,7 +92,7 @@ class ToolRule:
     approval: bool = False
 
     def __post_init__(self) -> None:
-        _name(self.name, _TOOL, "tool")
+        check_tool_name(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +102,7 @@ class ToolDenial:
     name: str
 
     def __post_init__(self) -> None:
-        _name(self.name, _TOOL, "tool")
+        check_tool_name(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +133,7 @@ class EgressRule:
 
     def __post_init__(self) -> None:
         _canonical_pattern(self.host, single_label=bool(self.address))
-        _port(self.port)
+        check_port(self.port)
         _request_lists(self.methods, self.paths)
         for cidr in self.address:
             if str(parse_cidr(cidr)) != cidr:
@@ -238,7 +166,7 @@ class EgressDenial:
     def __post_init__(self) -> None:
         _canonical_pattern(self.host, single_label=True)
         if self.port is not None:
-            _port(self.port)
+            check_port(self.port)
         _request_lists(self.methods, self.paths)
 
 
@@ -254,18 +182,11 @@ class Injection:
     format: str | None = None
 
     def __post_init__(self) -> None:
-        if _HEADER.match(self.header) is None:
-            raise ValueRefused("not a header name", expected="lower case", found=excerpt(self.header))
-        if self.header in _FRAMING_HEADERS or self.header.startswith(("affiant-", "sec-")):
-            raise ValueRefused("this header is no place for a secret", found=excerpt(self.header))
-        if self.format is None:
-            if self.header != "authorization":
-                raise ValueRefused("a header other than Authorization needs a format", found=self.header)
-        elif _FORMAT.match(self.format) is None or self.format.count("{}") != 1 or self._braces() != 2:
-            raise ValueRefused("not a format", expected="printable text with one {}")
-
-    def _braces(self) -> int:
-        return sum(self.format.count(brace) for brace in "{}") if self.format is not None else 0
+        check_header(self.header)
+        if self.format is not None:
+            check_format(self.format)
+        elif self.header != "authorization":
+            raise ValueRefused("a header other than Authorization needs a format", found=self.header)
 
     @property
     def surface(self) -> str:
@@ -288,26 +209,16 @@ class SecretGrant:
     shape: str | None = None
 
     def __post_init__(self) -> None:
-        if _SECRET.match(self.name) is None or _LOOKS_LIKE_A_VALUE.match(self.name) is not None:
-            raise NameRefused(  # without what was found: it may be the secret itself
-                "not the name of a secret",
-                expected="a name such as DEPLOY_KEY, never a value",
-                hint="If a value stood there, it is no longer secret: revoke it",
-            )
-        if self.name.upper() in _SUPERVISOR_ENVIRONMENT:
-            raise NameRefused("the supervisor sets a variable of this name itself", found=self.name)
+        check_secret_name(self.name)
         for host, port in self.hosts:
             _canonical_pattern(host, single_label=True)
-            _port(port)
+            check_port(port)
             if is_wildcard(host):
                 raise PolicyConflict("a secret is bound to hosts by name, not by wildcard", found=host)
-        if self.ref is not None and _REFERENCE.match(self.ref) is None:
-            raise ValueRefused(
-                "not a reference",
-                expected="local:NAME or vault:<mount>/<path>#<field>",
-            )
+        if self.ref is not None:
+            check_reference(self.ref)
         if self.shape is not None:
-            _shape(self.shape)
+            check_shape(self.shape)
 
     @property
     def surface(self) -> str:
@@ -323,7 +234,7 @@ class ModelRule:
     attested: bool = False
 
     def __post_init__(self) -> None:
-        _name(self.name, _MODEL, "model")
+        check_model_name(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +254,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Bounds of the session's machine; bytes and counts, None for the deployment's default."""
+    """Bounds of the sandbox, in bytes and counts; None: the deployment's default. ``disk`` is its scratch space."""
 
     cpus: int | None = None
     memory: int | None = None
@@ -402,34 +313,9 @@ class Policy:
                 )
 
 
-def agent_name(text: str) -> str:
-    """The name of a profile, checked.
-
-    Raises:
-        NameRefused: not 1 to 64 letters, digits, ``_``, ``.``, ``-``, beginning with a letter or digit.
-    """
-    return _name(text, _AGENT, "agent")
-
-
-def method_names(methods: Sequence[str]) -> None:
-    """Refuse methods that no rule may name.
-
-    Raises:
-        ValueRefused: lower case, TRACE, TRACK, CONNECT, or unknown.
-        EmptyList: none at all.
-    """
-    if not methods:
-        raise EmptyList("an empty list of methods", hint="Leave 'methods' out to allow any, or name some")
-    for method in methods:
-        if method not in METHODS:
-            near = method.upper()
-            hint = f"Did you mean {near!r}?" if near in METHODS else did_you_mean(near, METHODS)
-            raise ValueRefused("not a method that a rule may name", found=excerpt(method), hint=hint)
-
-
 def _request_lists(methods: tuple[str, ...] | None, paths: tuple[str, ...] | None) -> None:
     if methods is not None:
-        method_names(methods)
+        check_methods(methods)
     if paths is not None:
         if not paths:
             raise EmptyList("an empty list of paths", hint="Leave 'paths' out to allow any, or name some")
@@ -437,31 +323,10 @@ def _request_lists(methods: tuple[str, ...] | None, paths: tuple[str, ...] | Non
             path_pattern(path)
 
 
-def _name(text: str, pattern: re.Pattern[str], what: str) -> str:
-    if pattern.match(text) is None:
-        raise NameRefused(f"not the name of a {what}", expected=pattern.pattern[:-2], found=excerpt(text))
-    return text
-
-
 def _canonical_pattern(text: str, *, single_label: bool) -> None:
     canonical = host_pattern(text, single_label=single_label)
     if canonical != text:
         raise ValueRefused("host is not canonical", expected=canonical, found=excerpt(text))
-
-
-def _port(port: int) -> None:
-    if not 1 <= port <= 65535:
-        raise ValueRefused("not a port", expected="1 to 65535", found=port)
-
-
-def _shape(shape: str) -> None:
-    match = _SHAPE.match(shape)
-    if match is None or not _MIN_SHAPE <= int(match.group(1)) <= _MAX_PLACEHOLDER - len(shape):
-        raise ValueRefused(
-            "not a shape",
-            expected=f"fixed text around one {{n}}, n at least {_MIN_SHAPE}, such as ghp_{{36}}; "
-            f"at most {_MAX_PLACEHOLDER} characters",
-        )
 
 
 def _one_address_for_each_host(rules: Sequence[EgressRule]) -> None:
