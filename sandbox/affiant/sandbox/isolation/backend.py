@@ -162,7 +162,16 @@ def _probe_bubblewrap() -> Availability:
 def _trial(program: str) -> Sequence[str]:
     """A sandbox with ``/usr`` alone, as the session's will be made: user, process and network namespaces."""
     return (
-        *(program, "--unshare-all", "--disable-userns", "--die-with-parent", "--ro-bind", "/usr", "/usr"),
+        *(
+            program,
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--die-with-parent",
+            "--ro-bind",
+            "/usr",
+            "/usr",
+        ),
         *(
             "--symlink",
             "usr/lib",

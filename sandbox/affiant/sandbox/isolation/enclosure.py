@@ -39,7 +39,9 @@ class Enclosure:
     network: int
 
     def enter(self) -> None:
-        """In a forked child: stand where init stands, and die with the runner."""
+        """In a forked child: stand where init stands, die with the runner, and ignore no signal as it does."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         linux.die_with_parent()
         linux.setns(self.network, linux.CLONE_NEWNET)
         linux.setns(self.mounts, linux.CLONE_NEWNS)

@@ -8,6 +8,7 @@ release 20240729):
 ``--overlay2=none``        writes go to the session's own copies, which are what leaves with ``--output``
 ``--host-uds=none`` ...    no Unix socket or pipe of the machine can be opened through a mount
 ``--net-raw=false``        no raw sockets, also for a root inside
+``--oci-seccomp``          gVisor's own kernel refuses mounts and namespaces to the agent
 ``--ignore-cgroups``       the machine's cgroups stay untouched; the runner's watchdog keeps the limits
 
 Two traps: container ids are matched by prefix, so all have one length; and runsc writes to a standard stream
@@ -16,6 +17,7 @@ that is a regular file from that file's start, so the runner refuses such stream
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -26,6 +28,7 @@ from typing import Final
 
 from affiant.sandbox.isolation.plan import AGENT_GID, AGENT_UID, Command, Mask, SandboxPlan, Scratch
 from affiant.sandbox.isolation.rootfs import Shown
+from affiant.sandbox.isolation.seccomp import NAMESPACE_FLAGS
 
 __all__ = [
     "CONTAINER_ID",
@@ -42,6 +45,8 @@ __all__ = [
 
 OLDEST_RELEASE: Final = 2024
 """Older ones have no systrap platform, or one that current kernels break."""
+
+_NO_MOUNTS: Final = ("chroot", "mount", "pivot_root", "ptrace", "setns", "umount2", "unshare")
 
 CONTAINER_ID: Final = "affiant-sandbox"
 """One container per state folder, so the id can be the same everywhere."""
@@ -97,7 +102,35 @@ def oci_config(
                 {"type": "mount"},
                 {"type": "network", "path": network},
             ],
+            "seccomp": _seccomp(),
         },
+    }
+
+
+def _seccomp() -> Mapping[str, object]:
+    """No new namespaces and no mounts inside either: nobody there becomes root over anything.
+
+    gVisor's kernel judges it (``--oci-seccomp``). CLONE_NEW* are refused bit by bit. The flags of clone3 lie in
+    memory, so it has to look not implemented (ENOSYS), and libc falls back to clone: runsc knows no other errno
+    than EPERM, but a call that is left to a tracer, when there is none, is ENOSYS. Hence no ptrace either.
+    """
+    refused = {"action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM}
+    flags = [1 << bit for bit in range(32) if NAMESPACE_FLAGS >> bit & 1]
+    by_flag = [
+        {
+            **refused,
+            "names": ["clone"],
+            "args": [{"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"}],
+        }
+        for flag in flags
+    ]
+    return {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [
+            {**refused, "names": list(_NO_MOUNTS)},
+            {"action": "SCMP_ACT_TRACE", "names": ["clone3"]},
+            *by_flag,
+        ],
     }
 
 
@@ -179,7 +212,7 @@ def _global_flags(program: str, folder: Path) -> tuple[str, ...]:
         "--host-fifo=none",
         "--net-raw=false",
         "--ignore-cgroups",
-        "--oci-seccomp=false",
+        "--oci-seccomp=true",
     )
 
 

@@ -204,15 +204,20 @@ class Sandbox:
 
     def kill(self) -> None:
         """End everything in the sandbox at once. Idempotent."""
-        if self.state in {State.PREPARED, State.RUNNING}:
-            self.enclosure.kill()
+        if self._enclosure is not None:
+            self._enclosure.kill()
 
     def cleanup(self) -> None:
-        """Give everything back; afterwards nothing of the sandbox is left but the session's files. Idempotent."""
+        """Give everything back; afterwards nothing of the sandbox is left but the session's files. Idempotent.
+
+        The order matters: the kernel takes the process namespace down only when each of its processes has been
+        reaped by its parent, and the sandbox's own program is a child of the runner.
+        """
+        self.kill()
+        if self.state is State.RUNNING:
+            self.ended()
         if self._enclosure is not None:
             self._enclosure.destroy()
-            if self.state is State.RUNNING:
-                self.ended()
             self._enclosure = None
         if self._driver is not None:
             self._driver.close()

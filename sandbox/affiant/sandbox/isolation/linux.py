@@ -25,6 +25,7 @@ __all__ = [
     "landlock_version",
     "loopback_up",
     "make_mounts_slave",
+    "make_read_only",
     "mount",
     "process_start_time",
     "setns",
@@ -40,6 +41,7 @@ MS_RDONLY: Final = 0x1
 MS_NOSUID: Final = 0x2
 MS_NODEV: Final = 0x4
 MS_NOEXEC: Final = 0x8
+_MS_REMOUNT: Final = 0x20
 _MS_BIND: Final = 0x1000
 _MS_REC: Final = 0x4000
 _MS_SLAVE: Final = 0x80000
@@ -83,6 +85,27 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
 def bind_mount(source: str, target: str) -> None:
     """Show ``source`` and what is mounted below it at ``target`` as well."""
     mount(source, target, "none", _MS_BIND | _MS_REC)
+
+
+def make_read_only(target: str) -> None:
+    """Make the one mount at ``target`` read-only: nobody who uses it can write, whatever it believes."""
+    flags = _MS_REMOUNT | _MS_BIND | MS_RDONLY | _kept_flags(target)
+    mount("none", target, "none", flags)
+
+
+def _kept_flags(target: str) -> int:
+    """Flags that a mount has and, where it came from another user namespace, must keep (mount_namespaces(7))."""
+    have = os.statvfs(target).f_flag
+    wanted = MS_NOSUID | MS_NODEV
+    for known, flag in (
+        (os.ST_NOEXEC, MS_NOEXEC),
+        (os.ST_NOATIME, 0x400),
+        (os.ST_NODIRATIME, 0x800),
+        (os.ST_RELATIME, 0x200000),
+    ):
+        if have & known:
+            wanted |= flag
+    return wanted
 
 
 def make_mounts_slave() -> None:

@@ -3,6 +3,10 @@
 The session's folder is written by less privileged processes, and in it lie trees that a hostile agent wrote.
 So no path in it is ever resolved by name with privilege: every step is one ``openat`` with ``O_NOFOLLOW``,
 and what was opened is what is mounted. Directories that a mount needs and that are not there are made.
+
+Read-only and carved-out are made true here, by the machine's kernel, before any backend sees the mounts. The
+backends say them once more inside; but an agent who becomes root in a user namespace of gVisor's kernel could
+remount what only that kernel holds to be read-only.
 """
 
 from __future__ import annotations
@@ -14,7 +18,15 @@ from typing import Final
 
 from affiant.sandbox.isolation.backend import Owner
 from affiant.sandbox.isolation.errors import SandboxFailed
-from affiant.sandbox.isolation.linux import bind_mount
+from affiant.sandbox.isolation.linux import (
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_RDONLY,
+    bind_mount,
+    make_read_only,
+    mount,
+)
 from affiant.sandbox.isolation.plan import SandboxPlan, covers
 from affiant.sandbox.isolation.rootfs import Shown
 
@@ -32,21 +44,37 @@ def show_session(plan: SandboxPlan, *, session_dir: Path, at: Path, owner: Owner
     Raises:
         SandboxFailed: a link or a file stands where a directory of the session must be.
     """
-    shown = []
-    for number, bind in enumerate(plan.binds):
-        fd = open_beneath(session_dir, bind.source, owner=owner)
-        try:
-            if owner is not None and bind in plan.workspaces:
-                os.fchown(fd, owner.uid, owner.gid)
-            shown.append(Shown(bind.target, _mount_fd(fd, at / f"session-{number}"), bind.writable))
-        finally:
-            os.close(fd)
     for mask in plan.masks:
         for bind in plan.workspaces:
             if covers(bind.target, mask.target):
                 source = bind.source + mask.target[len(bind.target) :]
                 os.close(open_beneath(session_dir, source, owner=owner))
+    shown = []
+    for number, bind in enumerate(plan.binds):
+        place = at / f"session-{number}"
+        fd = open_beneath(session_dir, bind.source, owner=owner)
+        try:
+            if owner is not None and bind in plan.workspaces:
+                os.fchown(fd, owner.uid, owner.gid)
+            _mount_fd(fd, place)
+        finally:
+            os.close(fd)
+        for hole in plan.carved_out(bind.target):
+            _cover(place, hole)
+        if not bind.writable:
+            make_read_only(str(place))
+        shown.append(Shown(bind.target, str(place), bind.writable))
     return tuple(shown)
+
+
+def _cover(place: Path, hole: str) -> None:
+    """An empty, read-only directory over ``hole`` below the mounted ``place``; no link is followed."""
+    fd = open_beneath(place, hole, owner=None)
+    try:
+        flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+        mount("affiant", f"/proc/self/fd/{fd}", "tmpfs", flags, "size=4096,mode=0555")
+    finally:
+        os.close(fd)
 
 
 def show_image(shown: Sequence[Shown], *, at: Path) -> tuple[Shown, ...]:
@@ -59,6 +87,7 @@ def show_image(shown: Sequence[Shown], *, at: Path) -> tuple[Shown, ...]:
         else:
             place.touch(mode=0o644)
         bind_mount(item.source, str(place))
+        make_read_only(str(place))
         moved.append(Shown(item.target, str(place), item.writable))
     return tuple(moved)
 
@@ -97,7 +126,6 @@ def _open_or_make(parent: int, name: str, owner: Owner | None) -> int:
     return fd
 
 
-def _mount_fd(fd: int, place: Path) -> str:
+def _mount_fd(fd: int, place: Path) -> None:
     place.mkdir(mode=0o755)
     bind_mount(f"/proc/self/fd/{fd}", str(place))
-    return str(place)

@@ -247,9 +247,10 @@ class Runner:
 
     def _clean_up(self) -> None:
         self._forget_sandbox_end()
-        self.sandbox.cleanup()
-        for fd in tuple(self._jobs):
+        self.sandbox.kill()
+        for fd in tuple(self._jobs):  # they are in the sandbox's process namespace, and ours to reap
             self._finish_job(fd)
+        self.sandbox.cleanup()
         self._answer_waiting()
         remove_record(self.sandbox.settings.session_dir)
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from affiant.sandbox.isolation.errors import IsolationUnavailable
 
-__all__ = ["seccomp_program", "supported_machines"]
+__all__ = ["NAMESPACE_FLAGS", "seccomp_program", "supported_machines"]
 
 _LOAD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _EQUAL: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
@@ -35,7 +35,7 @@ _NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
 _X32_BIT: Final = 0x40000000
 """The x32 numbers of x86-64: a second spelling of every call (seccomp(2), "Caveats")."""
 
-_NAMESPACE_FLAGS: Final = 0x7E020080
+NAMESPACE_FLAGS: Final = 0x7E020080
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWTIME."""
 
 _FAMILIES: Final = (1, 2, 10, 16)
@@ -136,9 +136,7 @@ def seccomp_program(machine: str) -> bytes:
         if numbers[column] >= 0:
             program += _when_equal(numbers[column], errno.EPERM)
     program += _when_equal(_CLONE3, errno.ENOSYS)  # its flags lie in memory; libc falls back to clone
-    program += _call(
-        _CLONE[machine], _step(_LOAD, _ARG0), _step(_ANY_BIT, _NAMESPACE_FLAGS, 0, 1), _refuse(1)
-    )
+    program += _call(_CLONE[machine], _step(_LOAD, _ARG0), _step(_ANY_BIT, NAMESPACE_FLAGS, 0, 1), _refuse(1))
     for number in (_SOCKET[machine], _SOCKETPAIR[machine]):
         program += _call(number, _step(_LOAD, _ARG0), *_only(_FAMILIES, errno.EAFNOSUPPORT))
     for request in _TERMINAL_INJECTION:

@@ -1,8 +1,9 @@
 """How much a sandbox uses, read from /proc; and whether that is more than its plan allows.
 
-Memory is the proportional share of all processes in the enclosure (``Pss``): what the machine would get back
-if the sandbox ended. Under gVisor that includes the sandbox's own kernel. Read four times a second; where the
-kernel enforces a limit itself (number of processes under bubblewrap, size of /tmp), it does so at once.
+Memory is what the machine would get back if the sandbox ended: the processes' own pages and their shared ones.
+Under gVisor all memory of the agent is one anonymous file of the sandbox's kernel, much of it mapped nowhere, so
+such files count by their size on the machine. Read twice a second. The other limits (processes, open files, size
+of /tmp) are kept at once by the kernel under the agent, whichever kernel that is.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from affiant.sandbox.isolation.errors import LimitExceeded
 from affiant.sandbox.isolation.plan import Limits
 
 __all__ = ["Usage", "check_limits", "measure"]
+
+_FIRST_DESCRIPTORS: Final = 64
+"""gVisor's kernel opens its memory file before anything else; an agent's own thousands are not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +33,15 @@ class Usage:
 
 def measure(namespace: str) -> Usage:
     """What the processes in the process namespace ``namespace`` (readlink of ns/pid), or below it, use."""
-    memory = processes = 0
+    own = shared = processes = 0
+    files: dict[int, int] = {}
     for process in _members(namespace):
         processes += 1
-        memory += _proportional_bytes(process)
-    return Usage(memory, processes)
+        pages = _pages(process)
+        own += pages.get("Pss_Anon", 0)
+        shared += pages.get("Pss_Shmem", 0)
+        files.update(_anonymous_files(process))
+    return Usage(own + max(shared, sum(files.values())), processes)
 
 
 def check_limits(usage: Usage, limits: Limits) -> None:
@@ -72,11 +81,25 @@ def _members(namespace: str) -> Iterator[Path]:
             yield Path("/proc", str(pid))
 
 
-def _proportional_bytes(process: Path) -> int:
+def _pages(process: Path) -> dict[str, int]:
+    """Bytes by kind, shared ones by this process's part (proc(5), smaps_rollup)."""
     try:
-        for line in (process / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
+        lines = (process / "smaps_rollup").read_text().splitlines()[1:]
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return 0
-    return 0
+        return {}
+    fields = (line.split() for line in lines)
+    return {field[0].rstrip(":"): int(field[1]) * 1024 for field in fields if len(field) == 3}
+
+
+def _anonymous_files(process: Path) -> dict[int, int]:
+    """Inode -> bytes on the machine, of the memfds among the descriptors that a process opened first."""
+    found = {}
+    for number in range(_FIRST_DESCRIPTORS):
+        descriptor = process / "fd" / str(number)
+        try:
+            if os.readlink(descriptor).startswith("/memfd:"):
+                facts = descriptor.stat()
+                found[facts.st_ino] = facts.st_blocks * 512
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found

@@ -1,0 +1,170 @@
+"""Real sandboxes for the tests: every test here starts the real runner and the real backend."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from affiant.sandbox.isolation.backend import BackendName, probe
+from affiant.sandbox.isolation.client import Ended, RunnerClient, spawn_runner
+from affiant.sandbox.isolation.lifecycle import Settings
+from affiant.sandbox.isolation.plan import Access, Command, FileGrant, HostUsr, SandboxPlan, plan_sandbox
+
+FOUND = probe() if platform.system() == "Linux" else {}
+ENV = {"PATH": "/usr/bin:/bin"}
+
+
+def backend_parameters():
+    """Every backend, skipped with its own reason where this machine cannot have it."""
+    for name in BackendName:
+        reasons = FOUND[name].reasons if name in FOUND else ("not Linux",)
+        marks = [pytest.mark.skipif(bool(reasons), reason=f"{name.value}: {'; '.join(reasons)}")]
+        if name is BackendName.GVISOR:
+            marks += [pytest.mark.gvisor, pytest.mark.root]
+        yield pytest.param(name, id=name.value, marks=marks)
+
+
+@pytest.fixture(scope="module", params=list(backend_parameters()))
+def backend(request) -> BackendName:
+    return request.param
+
+
+GVISOR = next(item for item in backend_parameters() if item.values[0] is BackendName.GVISOR)
+
+
+@dataclass
+class Run:
+    """What came out of one command."""
+
+    ended: Ended
+    output: str
+    greeted: int
+    session_dir: Path
+    facts: dict = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def sandbox(session_dir: Path, backend: BackendName, plan: SandboxPlan, **settings):
+    """A prepared sandbox: its client and its proxy's socket. Cleaned up at the end."""
+    rootfs = settings.get("rootfs", HostUsr())
+    process, control = spawn_runner(Settings(session_dir, backend, rootfs, settings.get("runtime")))
+    client = RunnerClient(control)
+    proxy = None
+    try:
+        proxy = await client.prepare(plan, ca_bundle=b"-----TEST BUNDLE-----\n")
+        yield client, proxy, process
+    finally:
+        client.close()
+        if proxy is not None:
+            proxy.listener.close()
+        process.wait(10)
+
+
+@contextmanager
+def greeting(listener: socket.socket) -> Iterator[list[int]]:
+    """A stand-in for the proxy: says hello to whoever connects, and counts them."""
+    greeted = [0]
+    done, stop = os.pipe()
+
+    def serve() -> None:
+        while True:
+            ready, _, _ = select.select([listener, done], [], [])
+            if done in ready:
+                return
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"hello from the proxy\n")
+            greeted[0] += 1
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield greeted
+    finally:
+        os.write(stop, b"x")
+        thread.join()
+        os.close(done)
+        os.close(stop)
+
+
+async def communicate(client: RunnerClient, command: Command, stdin: bytes = b"") -> tuple[Ended, str]:
+    """Run ``command`` with pipes, as the supervisor does; its output, both streams together."""
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    os.write(in_write, stdin)
+    os.close(in_write)
+    try:
+        await client.start(command, stdin=in_read, stdout=out_write, stderr=out_write)
+    except BaseException:
+        os.close(out_read)
+        raise
+    finally:
+        os.close(in_read)
+        os.close(out_write)
+
+    def read_all() -> bytes:
+        with os.fdopen(out_read, "rb") as stream:
+            return stream.read()
+
+    output = await asyncio.to_thread(read_all)
+    return await client.wait(), output.decode("utf-8", "replace")
+
+
+def run(
+    session_dir: Path, backend: BackendName, *argv: str, files=(), env=ENV, cwd="/", stdin=b"", **more
+) -> Run:
+    """One command in one sandbox with a greeting proxy."""
+    grants = [FileGrant(path, Access(access)) for path, access in files]
+    plan_arguments = {name: more[name] for name in ("rootfs", "runtime", "limits") if name in more}
+    plan = plan_sandbox(more.get("session", "session1"), grants, **plan_arguments)
+
+    async def go() -> Run:
+        async with sandbox(session_dir, backend, plan, **more) as (client, proxy, _):
+            with greeting(proxy.listener) as greeted:
+                ended, output = await communicate(client, Command(argv, env, cwd), stdin)
+                await client.cleanup()
+                return Run(ended, output, greeted[0], session_dir)
+
+    return asyncio.run(go())
+
+
+def probe_inside(session_dir: Path, backend: BackendName, script: Path, request: dict, **more) -> Run:
+    """Run a Python script inside with a JSON request on its input; its JSON answer becomes ``facts``."""
+    program = (
+        "import sys; exec(compile(sys.stdin.readline().encode().decode('unicode_escape'), 'probe', 'exec'))"
+    )
+    source = script.read_text().encode("unicode_escape")
+    stdin = source + b"\n" + json.dumps(request).encode()
+    result = run(session_dir, backend, "python3", "-c", program, stdin=stdin, **more)
+    assert result.ended.code == 0, result.output
+    result.facts = json.loads(result.output.splitlines()[-1])
+    return result
+
+
+def namespaces_of(pid: int) -> set[str]:
+    """The network and process namespaces of a process."""
+    return {os.readlink(f"/proc/{pid}/ns/{kind}") for kind in ("net", "pid", "mnt")}
+
+
+def processes_in(namespaces: set[str]) -> list[int]:
+    """Processes of this machine that stand in one of the namespaces."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if namespaces & namespaces_of(int(entry.name)):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found

@@ -1,0 +1,452 @@
+"""The runner over its control socket: results, streams, signals, limits, and what is left when things die."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from affiant.sandbox.isolation.backend import BackendName
+from affiant.sandbox.isolation.client import RunnerClient, spawn_runner
+from affiant.sandbox.isolation.errors import (
+    CommandNotRun,
+    LimitExceeded,
+    PlanRefused,
+    RunnerLost,
+    SandboxFailed,
+    StepRefused,
+)
+from affiant.sandbox.isolation.lifecycle import Settings
+from affiant.sandbox.isolation.plan import (
+    Access,
+    Command,
+    DirectoryRoot,
+    FileGrant,
+    HostUsr,
+    Limits,
+    plan_sandbox,
+)
+from affiant.sandbox.isolation.protocol import receive_frame
+from affiant.sandbox.isolation.reconcile import reap_leftovers
+from affiant.sandbox.isolation.record import read_record
+
+from .conftest import ENV, GVISOR, communicate, greeting, namespaces_of, processes_in, run, sandbox
+
+SHELL = "/bin/sh"
+
+
+def machine_state():
+    """What a sandbox must not change: named namespaces, interfaces, mounts."""
+    names = sorted(os.listdir("/run/netns")) if Path("/run/netns").is_dir() else []
+    links = [line for line in Path("/proc/net/dev").read_text().splitlines() if ":" in line]
+    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if "affiant" in line]
+    return names, sorted(line.split(":")[0].strip() for line in links), mounts
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 128", 128),
+        ("kill -9 $$", 137),
+        ("kill -15 $$", 143),
+        ("exit 255", 255),
+    ],
+)
+def test_the_exit_code_is_the_commands_own(backend, tmp_path, script, code):
+    assert run(tmp_path, backend, SHELL, "-c", script).ended.code == code
+
+
+@pytest.mark.parametrize(("program", "code"), [("/nowhere", 127), ("nowhere", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_be_run_is_told_apart_from_one_that_failed(backend, tmp_path, program, code):
+    with pytest.raises(CommandNotRun) as refused:
+        run(tmp_path, backend, program)
+    assert refused.value.exit_code == code
+
+
+def test_input_arguments_and_directory_arrive_unchanged(backend, tmp_path):
+    hostile = "a b'\"$(id)`id`\n\\ \u00e4"
+    program = "import os,sys; print(ascii([sys.argv[1:], os.environ['X'], os.getcwd(), sys.stdin.read()]))"
+    result = run(
+        tmp_path,
+        backend,
+        *("python3", "-c", program, hostile, ""),
+        env={"PATH": "/usr/bin", "X": hostile, "LC_ALL": "C.UTF-8"},
+        files=[("/workspace", "read-write")],
+        cwd="/workspace",
+        stdin=b"given",
+    )
+    assert result.output == ascii([[hostile, ""], hostile, "/workspace", "given"]) + "\n"
+
+
+def test_output_streams_while_the_command_runs_and_a_signal_reaches_it(backend, tmp_path):
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
+            read, write = os.pipe()
+            program = (
+                "import signal,sys,time; signal.signal(15, lambda *a: sys.exit(42));"
+                "print('up', flush=True); time.sleep(30)"
+            )
+            with open("/dev/null", "rb") as nothing:
+                await client.start(
+                    Command(("python3", "-c", program), ENV),
+                    stdin=nothing.fileno(),
+                    stdout=write,
+                    stderr=write,
+                )
+            os.close(write)
+            waiting = asyncio.create_task(client.wait())
+            first = await asyncio.to_thread(os.read, read, 100)
+            assert not waiting.done()
+            assert (await client.usage())["memory_peak_bytes"] > 1 << 20
+            await client.signal(signal.SIGTERM)
+            ended = await asyncio.wait_for(waiting, 10)
+            os.close(read)
+            return first, ended
+
+    first, ended = asyncio.run(go())
+    assert first == b"up\n"
+    assert ended.code == 42
+
+
+def test_two_sandboxes_at_once_have_their_own_proxies_and_files(backend, tmp_path):
+    async def one(name):
+        plan = plan_sandbox(name, [FileGrant("/w", Access.READ_WRITE)])
+        (tmp_path / name).mkdir()
+        async with sandbox(tmp_path / name, backend, plan) as (client, proxy, _):
+            with greeting(proxy.listener) as greeted:
+                program = (
+                    "import socket,sys,time,os; open('/w/'+sys.argv[1],'w').close(); time.sleep(0.3);"
+                    f"print(socket.create_connection(('{proxy.endpoint.host}', 3128)).recv(99), os.listdir('/w'))"
+                )
+                ended, output = await communicate(client, Command(("python3", "-c", program, name), ENV))
+                await client.cleanup()
+                return ended.code, output, greeted[0]
+
+    async def both():
+        return await asyncio.gather(one("first"), one("second"))
+
+    first, second = asyncio.run(both())
+    assert first == (0, "b'hello from the proxy\\n' ['first']\n", 1)
+    assert second == (0, "b'hello from the proxy\\n' ['second']\n", 1)
+
+
+def test_an_output_stream_that_is_a_regular_file_is_refused(backend, tmp_path):
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
+            with open(tmp_path / "log", "wb") as log, open("/dev/null", "rb") as nothing:
+                await client.start(
+                    Command((SHELL, "-c", "true")),
+                    stdin=nothing.fileno(),
+                    stdout=log.fileno(),
+                    stderr=log.fileno(),
+                )
+
+    with pytest.raises(PlanRefused, match="regular file"):
+        asyncio.run(go())
+
+
+def test_steps_out_of_turn_are_refused_and_change_nothing(backend, tmp_path):
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
+            for step in (
+                client.signal(15),
+                client.checkpoint("snapshot"),
+                client.prepare(plan_sandbox("s", ()), ca_bundle=b""),
+            ):
+                with pytest.raises(StepRefused):
+                    await step
+            ended, output = await communicate(client, Command((SHELL, "-c", "echo fine"), ENV))
+            with pytest.raises(StepRefused):
+                await communicate(client, Command((SHELL, "-c", "echo again"), ENV))
+            await client.cleanup()
+            with pytest.raises(RunnerLost):
+                await client.wait()
+            return ended.code, output
+
+    assert asyncio.run(go()) == (0, "fine\n")
+
+
+def test_more_memory_than_allowed_ends_in_a_typed_refusal(backend, tmp_path):
+    limits = Limits(memory_bytes=192 << 20)
+    with pytest.raises(LimitExceeded, match="memory"):
+        run(
+            tmp_path,
+            backend,
+            "python3",
+            "-c",
+            "import time; a=bytearray(b'x')*(400<<20); time.sleep(20)",
+            limits=limits,
+        )
+
+
+def test_a_fork_bomb_meets_a_full_table_and_the_runner_lives(backend, tmp_path):
+    bomb = (
+        "import os,time\nmade=0\ntry:\n"
+        " while made < 400:\n  if os.fork() == 0: time.sleep(20); os._exit(0)\n  made += 1\n"
+        "except OSError: print('full', made, flush=True)\nos.kill(os.getpid(), 9)"
+    )
+    result = run(tmp_path, backend, "python3", "-c", bomb, limits=Limits(processes=40))
+    assert re.match(r"full 3\d\n", result.output)
+    assert result.ended.code == 137
+
+
+def test_tmp_has_its_size(backend, tmp_path):
+    limits = Limits(tmp_bytes=4 << 20)
+    result = run(
+        tmp_path, backend, SHELL, "-c", "head -c 9000000 /dev/zero > /tmp/x; stat -c %s /tmp/x", limits=limits
+    )
+    assert "No space left" in result.output
+    assert int(result.output.split()[-1]) <= 4 << 20
+
+
+def test_nothing_is_left_after_cleanup(backend, tmp_path):
+    before = machine_state()
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
+            namespaces = namespaces_of(read_record(tmp_path).init.pid)
+            await communicate(client, Command((SHELL, "-c", "sleep 100 & exit 0"), ENV))
+            await client.cleanup()
+            return namespaces
+
+    namespaces = asyncio.run(go())
+    assert processes_in(namespaces) == []
+    assert read_record(tmp_path) is None
+    assert machine_state() == before
+
+
+def test_killing_the_runner_kills_the_sandbox(backend, tmp_path):
+    before = machine_state()
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, process):
+            namespaces = namespaces_of(read_record(tmp_path).init.pid)
+            waiting = asyncio.create_task(
+                communicate(client, Command((SHELL, "-c", "echo up; sleep 100"), ENV))
+            )
+            await asyncio.sleep(0.5)
+            assert len(processes_in(namespaces)) >= 3
+            process.kill()
+            with pytest.raises(RunnerLost):
+                await waiting
+            return namespaces
+
+    namespaces = asyncio.run(go())
+    assert gone_within(5, namespaces)
+    assert reap_leftovers(tmp_path.parent) == (tmp_path.name,)
+    assert reap_leftovers(tmp_path.parent) == ()
+    assert machine_state() == before
+
+
+def test_a_closed_control_socket_ends_everything_within_five_seconds(backend, tmp_path):
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, process):
+            namespaces = namespaces_of(read_record(tmp_path).init.pid)
+            waiting = asyncio.create_task(
+                communicate(client, Command((SHELL, "-c", "trap '' 15 1 2; sleep 100"), ENV))
+            )
+            await asyncio.sleep(0.4)
+            client.close()
+            with pytest.raises(RunnerLost):
+                await waiting
+            process.wait(5)
+            return namespaces
+
+    assert processes_in(asyncio.run(go())) == []
+    assert read_record(tmp_path) is None
+
+
+LAUNCHER = """
+import os, sys, time
+sys.path[:0] = {path!r}
+from pathlib import Path
+from affiant.sandbox.isolation.backend import BackendName
+from affiant.sandbox.isolation.client import spawn_runner
+from affiant.sandbox.isolation.lifecycle import Settings
+from affiant.sandbox.isolation.plan import HostUsr, plan_sandbox
+from affiant.sandbox.isolation.plan_wire import plan_to_json
+from affiant.sandbox.isolation.protocol import receive_frame, send_frame
+process, control = spawn_runner(Settings(Path(sys.argv[1]), BackendName(sys.argv[2]), HostUsr(), None))
+bundle = os.memfd_create("b")
+send_frame(control, {{"id": 1, "do": "prepare", "plan": plan_to_json(plan_sandbox("s", ()))}}, (bundle,))
+receive_frame(control)
+if os.fork() == 0:
+    os.close(1)
+    time.sleep(60)  # keeps the control socket open: the runner does not notice that its launcher is gone
+    os._exit(0)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_next_command_reaps_what_a_killed_launcher_left(backend, tmp_path):
+    session_dir = tmp_path / "sessions" / "one"
+    session_dir.mkdir(parents=True)
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER.format(path=sys.path), str(session_dir), backend.value],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with launcher:
+        try:
+            assert launcher.stdout.readline() == b"ready\n"
+            record = read_record(session_dir)
+            namespaces = namespaces_of(record.init.pid)
+            assert reap_leftovers(session_dir.parent) == ()  # it lives, so it is left alone
+            launcher.kill()
+            launcher.wait()
+            assert record.runner.alive()
+            assert reap_leftovers(session_dir.parent) == ("one",)
+            assert not record.runner.alive()
+            assert gone_within(5, namespaces)
+        finally:
+            os.killpg(launcher.pid, signal.SIGKILL)
+
+
+def gone_within(seconds, namespaces):
+    """The kernel needs a moment to take a process namespace down."""
+    deadline = time.monotonic() + seconds
+    while processes_in(namespaces) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return processes_in(namespaces) == []
+
+
+def test_the_plan_must_name_the_root_that_the_launcher_fixed(backend, tmp_path):
+    async def go(**plan_arguments):
+        async with sandbox(tmp_path, backend, plan_sandbox("s", (), **plan_arguments)):
+            pytest.fail("the runner took another root than its launcher's")
+
+    for arguments in ({"rootfs": DirectoryRoot("/")}, {"runtime": "/root"}):
+        with pytest.raises(PlanRefused, match="another root or runtime"):
+            asyncio.run(go(**arguments))
+
+
+def test_a_link_in_place_of_a_sessions_directory_is_refused(backend, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "0").symlink_to("/etc")
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", [FileGrant("/w", Access.READ_WRITE)])):
+            pytest.fail("the machine's /etc was mounted")
+
+    with pytest.raises(SandboxFailed, match="no link on the way"):
+        asyncio.run(go())
+
+
+def test_a_link_of_the_input_in_place_of_a_carve_outs_parent_is_refused(backend, tmp_path):
+    (tmp_path / "files" / "0").mkdir(parents=True)
+    (tmp_path / "files" / "0" / "a").symlink_to("/etc")
+    grants = [FileGrant("/w", Access.READ_WRITE), FileGrant("/w/a/b", Access.NONE)]
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", grants)):
+            pytest.fail("the carve-out was made in /etc")
+
+    with pytest.raises(SandboxFailed):
+        asyncio.run(go())
+    assert not Path("/etc/b").exists()
+
+
+def test_a_prepared_runtime_is_there_read_only(backend, tmp_path):
+    runtime = tmp_path / "runtime"
+    (runtime / "bin").mkdir(parents=True)
+    packages = runtime / "lib" / "python3" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "prepared.py").write_text("name = 'prepared'\n")
+    session = tmp_path / "session"
+    session.mkdir()
+    result = run(
+        session,
+        backend,
+        *("python3", "-c", "import prepared; print(prepared.name); open('/opt/runtime/x', 'w')"),
+        env={"PATH": "/opt/runtime/bin:/usr/bin", "PYTHONPATH": "/opt/runtime/lib/python3/site-packages"},
+        runtime=str(runtime),
+    )
+    assert "prepared\n" in result.output
+    assert "Read-only" in result.output or "Permission denied" in result.output
+
+
+def test_an_image_is_the_root_and_is_never_written(backend, tmp_path):
+    image = tmp_path / "image"
+    for name in ("bin", "sbin", "lib", "lib64"):
+        image.mkdir(exist_ok=True)
+        (image / name).symlink_to(f"usr/{name}")
+    (image / "opt").mkdir()
+    (image / "opt" / "tool").write_text("of the image\n")
+    (image / "usr").symlink_to("/usr")
+    with pytest.raises(PlanRefused, match="not an unpacked root"):
+        run(tmp_path / "image", backend, "true", rootfs=DirectoryRoot(str(tmp_path / "nothing")))
+
+
+@GVISOR.marks[0]
+@pytest.mark.gvisor
+@pytest.mark.root
+def test_a_memory_image_is_written_and_the_sandbox_goes_on(tmp_path):
+    async def go():
+        async with sandbox(tmp_path, BackendName.GVISOR, plan_sandbox("s", ())) as (client, _, _):
+            program = "import time; print('up', flush=True); time.sleep(2); print('still here')"
+            running = asyncio.create_task(communicate(client, Command(("python3", "-c", program), ENV)))
+            await asyncio.sleep(0.8)
+            await client.checkpoint("snapshots/one", leave_running=True)
+            assert (await running)[1] == "up\nstill here\n"
+            await client.cleanup()
+
+    asyncio.run(go())
+    image = tmp_path / "snapshots" / "one"
+    assert {path.name for path in image.iterdir()} >= {"checkpoint.img"}
+    assert sum(path.stat().st_size for path in image.iterdir()) > 1 << 16
+
+
+@GVISOR.marks[0]
+@pytest.mark.gvisor
+@pytest.mark.root
+@pytest.mark.parametrize("folder", ["/etc/x", "../x", "a/../../x", "", "a//b"])
+def test_a_memory_image_is_written_into_the_session_only(tmp_path, folder):
+    from affiant.sandbox.isolation.errors import FrameRefused
+
+    async def go():
+        async with sandbox(tmp_path, BackendName.GVISOR, plan_sandbox("s", ())) as (client, _, _):
+            await client.checkpoint(folder)
+
+    with pytest.raises((FrameRefused, StepRefused)):
+        asyncio.run(go())
+
+
+def test_frames_that_are_not_the_protocols_are_answered_and_survived(backend, tmp_path):
+    process, control = spawn_runner(Settings(tmp_path, backend, HostUsr(), None))
+    with process, control:
+        for frame in (
+            b"{",
+            b"[]",
+            b'{"a":1,"a":2}',
+            b'{"id":true}',
+            b'{"do":"dance","id":7}',
+            b'{"do":"start","id":8}',
+        ):
+            control.send(frame)
+            answer, _ = receive_frame(control)
+            assert answer["refused"]["code"] == "isolation.frame", frame
+        control.send(json.dumps({"do": "prepare", "id": 9}, separators=(",", ":")).encode())
+        assert receive_frame(control)[0]["refused"]["code"] == "isolation.frame"
+        control.shutdown(2)
+        assert process.wait(5) == 0
+
+
+def test_a_client_whose_runner_is_gone_says_so(backend, tmp_path):
+    async def go():
+        process, control = spawn_runner(Settings(tmp_path, backend, HostUsr(), None))
+        async with RunnerClient(control) as client:
+            process.kill()
+            process.wait()
+            await client.wait()
+
+    with pytest.raises(RunnerLost):
+        asyncio.run(go())
