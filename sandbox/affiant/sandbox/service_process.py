@@ -65,6 +65,7 @@ class ServiceSpec:
         fds: descriptors to inherit, under the same numbers.
         home: its ``HOME``.
         death_signal: what it gets when the thread that starts it dies. None: it finds out by itself.
+        own_view: whether closed folders are covered for it; not for a service that stays the machine's owner.
     """
 
     name: str
@@ -75,6 +76,7 @@ class ServiceSpec:
     fds: tuple[int, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     death_signal: signal.Signals | None = None
+    own_view: bool = True
 
 
 def clean_environment(environment: Mapping[str, str], *, home: Path) -> dict[str, str]:
@@ -120,7 +122,7 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
     Raises:
         ServiceUnreadable: no plan leads to what it needs.
     """
-    own_view = is_root()
+    own_view = is_root() and spec.own_view
     needs = (*code_needs(), *spec.needs) if own_view else ()
     plan = {
         "death_signal": spec.death_signal,
@@ -159,7 +161,7 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
     finally:
         os.close(plan_fd)
         os.close(ready_write)
-    return ServiceProcess(spec, process, ready_read, own_user=own_view and spec.user is not None, echo=echo)
+    return ServiceProcess(spec, process, ready_read, own_user=is_root() and spec.user is not None, echo=echo)
 
 
 class ServiceProcess:
@@ -291,4 +293,5 @@ def _drain(stream: IO[bytes], tail: collections.deque[str], echo: bool) -> None:
             text = line.decode("utf-8", "replace").rstrip("\n")
             tail.append(text)
             if echo:
-                sys.stderr.write(printable(text) + "\n")
+                with suppress(OSError, ValueError):  # nobody reads our own standard error any more
+                    sys.stderr.write(printable(text) + "\n")

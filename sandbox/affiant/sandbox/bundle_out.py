@@ -1,0 +1,101 @@
+"""The session's bundle, with its hidden values opened: what the starter of a session takes home.
+
+A gateway gives a session's bundle without disclosures, and beside it, for each receipt hash, the disclosures
+sealed to whoever started the session. Opening them puts them back behind the receipt that they belong to; the
+receipts themselves do not change by a byte. Nothing here judges: that is ``affiant verify``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from affiant.attestation.bundle import MAX_BUNDLE, Bundle, parse_bundle
+from affiant.attestation.canonical import parse_strict
+from affiant.attestation.openings import open_sealed
+from affiant.attestation.receipt import receipt_hash
+from affiant.errors import MalformedError
+from affiant.sandbox.home import write_file
+
+__all__ = ["SealedBundle", "open_bundle", "parse_sealed_bundle", "read_sealed_bundle", "write_bundle"]
+
+_LIMIT: Final = 2 * MAX_BUNDLE
+
+
+class SealedBundleMalformed(MalformedError):
+    """What came for a session is not a bundle and its sealed openings."""
+
+    code = "session.bundle"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedBundle:
+    """A bundle without disclosures, and the sealed disclosures by receipt hash."""
+
+    bundle: Bundle
+    openings: Mapping[str, str]
+
+
+def read_sealed_bundle(path: Path) -> SealedBundle:
+    """What the supervisor left at ``path``. No link is followed; anything but a plain file is refused.
+
+    Raises:
+        SealedBundleMalformed, BundleMalformed: it is not what it should be.
+    """
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SealedBundleMalformed("the session's bundle is no plain file")
+            return parse_sealed_bundle(file.read(_LIMIT + 1))
+    except OSError as error:
+        raise SealedBundleMalformed("the session left no bundle", found=error.strerror) from error
+
+
+def parse_sealed_bundle(data: bytes) -> SealedBundle:
+    """The answer of ``GET /v1/sessions/{id}/bundle``."""
+    value = parse_strict(data, limit=_LIMIT)
+    match value:
+        case {"bundle": dict() as bundle, "openings": dict() as openings}:
+            if not all(isinstance(text, str) for text in openings.values()):
+                raise SealedBundleMalformed("an opening is no text")
+            return SealedBundle(parse_bundle(json.dumps(bundle).encode("ascii")), openings)
+        case _:
+            raise SealedBundleMalformed("not a session's bundle", expected="bundle and openings")
+
+
+def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:
+    """The bundle, each receipt followed by the disclosures that were sealed for it.
+
+    Raises:
+        OpeningInvalid: an opening is for another key or receipt.
+    """
+    return replace(
+        sealed.bundle,
+        receipts=tuple(_opened(text, sealed.openings, key) for text in sealed.bundle.receipts),
+    )
+
+
+def _opened(text: str, openings: Mapping[str, str], key: X25519PrivateKey) -> str:
+    jws = text.partition("~")[0]
+    rh = receipt_hash(jws)
+    if rh not in openings:
+        return text
+    return "~".join([jws, *open_sealed(openings[rh], key=key, rh=rh), ""])
+
+
+def write_bundle(path: Path, bundle: Bundle) -> None:
+    """Write the bundle, readable for its owner alone: it holds what the receipts hide.
+
+    Raises:
+        BundleMalformed: it could not be read back.
+    """
+    data = bundle.to_bytes()
+    parse_bundle(data)
+    write_file(path, data)

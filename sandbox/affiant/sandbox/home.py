@@ -1,0 +1,212 @@
+"""The state folder of a development machine: ``$AFFIANT_HOME``, by default ``affiant`` in the XDG state folder.
+
+| path | mode | who |
+|---|---|---|
+| ``platform/`` | 0700 | the simulated platform: its keys, its socket |
+| ``gateway/`` | 0700 | the gateway: journal, index, ``gateway.json`` |
+| ``secrets/`` | 0700 | the encrypted local store and its key file |
+| ``sessions/ID/`` | 0700 | one session: its records, its bundle, the agent's files while it runs |
+| ``launches/ID.json`` | 0600 | which processes belong to a running session (:mod:`.launches`) |
+| ``trust.json`` | 0600 | what this machine's owner accepts |
+| ``openings.key`` | 0600 | opens the hidden values of the sessions started from here |
+
+The folder is private to whoever owns it; one that others can enter is refused, not repaired. Where root starts
+services under users of their own, each gets its own folder and no other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from affiant.attestation.canonical import canonical, parse_object
+from affiant.attestation.encoding import b64u, from_b64u
+from affiant.errors import MalformedError
+from affiant.sandbox.errors import HomeFileMalformed, HomeRefused, StoreLocked
+
+__all__ = ["Home", "default_home", "give_folder", "lock", "open_home", "write_file"]
+
+_FOLDERS: Final = ("platform", "gateway", "secrets", "sessions", "launches")
+_OPENINGS_TYP: Final = "affiant-openings-key/1"
+_KEY_LIMIT: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """An opened state folder; :func:`open_home` has checked it."""
+
+    path: Path
+
+    @property
+    def platform(self) -> Path:
+        """The simulated platform's folder."""
+        return self.path / "platform"
+
+    @property
+    def gateway(self) -> Path:
+        """The gateway's folder."""
+        return self.path / "gateway"
+
+    @property
+    def secrets(self) -> Path:
+        """The folder of the encrypted local store."""
+        return self.path / "secrets"
+
+    @property
+    def sessions(self) -> Path:
+        """The folder with one folder for each session."""
+        return self.path / "sessions"
+
+    @property
+    def launches(self) -> Path:
+        """The folder with one record for each session that runs."""
+        return self.path / "launches"
+
+    @property
+    def trust_file(self) -> Path:
+        """What this machine's owner accepts; it may not exist."""
+        return self.path / "trust.json"
+
+    def session(self, session: str) -> Path:
+        """The folder of one session."""
+        return self.sessions / session
+
+    def openings_key(self, *, random_bytes: Callable[[int], bytes]) -> X25519PrivateKey:
+        """The key to which disclosures are sealed; made with the first session.
+
+        Raises:
+            HomeFileMalformed: the file is not in its form, or others can read it.
+        """
+        path = self.path / "openings.key"
+        if not path.exists():
+            document = canonical({"typ": _OPENINGS_TYP, "key": b64u(random_bytes(32))})
+            with suppress(FileExistsError):  # another command has just made one: that one counts
+                write_file(path, document, replace=False)
+        return _read_openings_key(path)
+
+
+def default_home(environment: Mapping[str, str]) -> Path:
+    """``$AFFIANT_HOME``, else ``affiant`` in the XDG state folder."""
+    given = environment.get("AFFIANT_HOME")
+    if given:
+        return Path(given)
+    state = environment.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "affiant"
+
+
+def open_home(path: Path) -> Home:
+    """The state folder at ``path``, made where it is missing.
+
+    Raises:
+        HomeRefused: it is a link or no folder, belongs to somebody else, or others can enter it.
+    """
+    absolute = Path(os.path.abspath(path))
+    try:
+        absolute.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = absolute.lstat()
+    except OSError as error:
+        raise HomeRefused(
+            "the state folder cannot be made", where=str(absolute), found=error.strerror
+        ) from error
+    if not stat.S_ISDIR(status.st_mode):
+        raise HomeRefused("the state folder is no folder", where=str(absolute))
+    if status.st_uid != os.geteuid():
+        raise HomeRefused(
+            "the state folder belongs to another user",
+            where=str(absolute),
+            expected=f"user {os.geteuid()}",
+            found=f"user {status.st_uid}",
+            hint="Give --home a folder of your own",
+        )
+    if status.st_mode & 0o077:
+        raise HomeRefused(
+            "other users can enter the state folder",
+            where=str(absolute),
+            found=f"mode {stat.S_IMODE(status.st_mode):04o}",
+            hint=f"Take their access away: chmod go= {absolute}",
+        )
+    for name in _FOLDERS:
+        (absolute / name).mkdir(mode=0o700, exist_ok=True)
+    return Home(absolute)
+
+
+def give_folder(path: Path, user: int) -> None:
+    """Make ``path`` and everything in it the property of ``user``. Root only.
+
+    No link is followed: every entry is reached through a descriptor of its folder.
+    """
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for _, _, files, at in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
+            for name in files:
+                os.chown(name, user, user, dir_fd=at, follow_symlinks=False)
+            os.fchown(at, user, user)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def lock(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[None]:
+    """Hold ``path`` (made where it is missing) for the length of the block (flock(2)).
+
+    Raises:
+        StoreLocked: another process holds it, and ``wait`` is false.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise StoreLocked("another process holds this", where=str(path)) from error
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, data: bytes, *, mode: int = 0o600, replace: bool = True) -> None:
+    """Write ``data`` durably and whole or not at all, beside and then in place of ``path``.
+
+    Raises:
+        FileExistsError: something is there, and ``replace`` is false.
+    """
+    descriptor, draft_name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
+    draft = Path(draft_name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            draft.replace(path)
+        else:
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _read_openings_key(path: Path) -> X25519PrivateKey:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        if os.fstat(file.fileno()).st_mode & 0o077:
+            raise HomeFileMalformed(
+                "other users can read the key", where=str(path), hint=f"Take it back: chmod go= {path}"
+            )
+        data = file.read(_KEY_LIMIT + 1)
+    try:
+        document = parse_object(data, limit=_KEY_LIMIT)
+        if document.get("typ") != _OPENINGS_TYP or not isinstance(document.get("key"), str):
+            raise HomeFileMalformed("not an openings key", where=str(path), expected=_OPENINGS_TYP)
+        return X25519PrivateKey.from_private_bytes(from_b64u(str(document["key"]), size=32))
+    except HomeFileMalformed:
+        raise
+    except MalformedError as error:
+        raise HomeFileMalformed("not an openings key", where=str(path)) from error

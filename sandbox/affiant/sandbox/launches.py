@@ -1,0 +1,137 @@
+"""Which processes belong to which running session, so that the next command can end what a dead launcher left.
+
+A launcher writes ``launches/ID.json`` before it starts anything and removes it when everything has ended:
+``{"typ":"affiant-launch/1","session":ID,"launcher":{"pid","started"},"children":[{"pid","started"},...]}``.
+A pid is reused, a pid with its start time is not (proc(5)).
+
+:func:`reap_leftovers` runs at each start. A supervisor whose launcher is gone has noticed by itself (its control
+socket closed), records that, and ends within five seconds; only what is still there afterwards is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from affiant.attestation.canonical import canonical, parse_object
+from affiant.errors import MalformedError
+from affiant.sandbox.home import Home, write_file
+from affiant.sandbox.isolation.reconcile import reap_leftovers as reap_isolation
+from affiant.sandbox.isolation.record import ProcessName
+
+__all__ = ["Launch", "live_launches", "read_launches", "reap_leftovers"]
+
+_TYP: Final = "affiant-launch/1"
+_LIMIT: Final = 16 * 1024
+_GRACE_S: Final = 4.0
+"""Seconds in which an orphaned supervisor may close its session by itself."""
+_STEP_S: Final = 0.02
+
+
+@dataclass(slots=True)
+class Launch:
+    """One launcher's record of its session. ``children`` grows as they are started."""
+
+    session: str
+    launcher: ProcessName
+    children: list[ProcessName] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the launcher still runs."""
+        return self.launcher.alive()
+
+    def write(self, home: Home) -> None:
+        """Write the record, whole or not at all."""
+        document = {
+            "typ": _TYP,
+            "session": self.session,
+            "launcher": _to_json(self.launcher),
+            "children": [_to_json(child) for child in self.children],
+        }
+        write_file(home.launches / f"{self.session}.json", canonical(document))
+
+    def add(self, home: Home, pid: int) -> None:
+        """Note a process that was just started."""
+        child = ProcessName.of(pid)
+        if child is not None:
+            self.children.append(child)
+            self.write(home)
+
+    def remove(self, home: Home) -> None:
+        """Everything has ended. Idempotent."""
+        (home.launches / f"{self.session}.json").unlink(missing_ok=True)
+
+
+def read_launches(home: Home) -> tuple[Launch, ...]:
+    """The launches on record. A file that is no record is not ours to judge and is passed over."""
+    found = []
+    for path in sorted(home.launches.glob("*.json")):
+        with suppress(OSError, MalformedError):
+            launch = _from_json(path.read_bytes())
+            if launch is not None and path.stem == launch.session:
+                found.append(launch)
+    return tuple(found)
+
+
+def live_launches(home: Home) -> tuple[Launch, ...]:
+    """Those whose launcher runs."""
+    return tuple(launch for launch in read_launches(home) if launch.alive)
+
+
+def reap_leftovers(home: Home, *, clock: Callable[[], float] = time.monotonic) -> tuple[str, ...]:
+    """End what dead launchers left, within five seconds; return the ids of their sessions.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+    dead = [launch for launch in read_launches(home) if not launch.alive]
+    deadline = clock() + _GRACE_S
+    while clock() < deadline and any(child.alive() for launch in dead for child in launch.children):
+        time.sleep(_STEP_S)
+    for launch in dead:
+        _kill(launch.children)
+    reap_isolation(home.sessions)
+    for launch in dead:
+        launch.remove(home)
+    return tuple(launch.session for launch in dead)
+
+
+def _kill(processes: Iterable[ProcessName]) -> None:
+    """SIGKILL to these very processes and their groups."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(process.pid)
+            try:
+                if process.alive():  # asked after the handle was taken: it names this process for good
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+            finally:
+                os.close(handle)
+
+
+def _to_json(process: ProcessName) -> dict[str, int]:
+    return {"pid": process.pid, "started": process.started}
+
+
+def _from_json(data: bytes) -> Launch | None:
+    document = parse_object(data, limit=_LIMIT)
+    launcher, children = _process(document.get("launcher")), document.get("children")
+    if document.get("typ") != _TYP or launcher is None or not isinstance(children, list):
+        return None
+    read = [_process(child) for child in children]
+    return Launch(str(document.get("session")), launcher, [child for child in read if child is not None])
+
+
+def _process(value: object) -> ProcessName | None:
+    match value:
+        case {"pid": int() as pid, "started": int() as started} if pid > 1:
+            return ProcessName(pid, started)
+        case _:
+            return None

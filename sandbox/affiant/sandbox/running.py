@@ -1,0 +1,209 @@
+"""One command in one session, as a terminal's foreground job: signals, progress, and what came of it.
+
+A signal before the command runs undoes what was started. While it runs, the first SIGINT, SIGTERM or SIGHUP is
+the agent's; the second kills it. Either way the session is closed and its receipts are written. One more while
+that happens leaves at once: supervisor and services notice, and end by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.command_line import printable
+from affiant.errors import ConfigurationError
+from affiant.sandbox.bundle_out import write_bundle
+from affiant.sandbox.session import Session
+from affiant.sandbox.session_plan import SessionRequest
+
+__all__ = ["EXIT_OURS", "RunOptions", "RunOutcome", "run_once"]
+
+EXIT_OURS: Final = 125
+"""Exit code of ``affiant run`` if affiant itself refused or failed."""
+
+_FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STEPS: Final = {
+    "reaped": "ended what an earlier session left behind: {session}",
+    "planned": "session {session}, isolation {isolation}",
+    "services-ready": "SIMULATED platform; gateway at {gateway}",
+    "input": "copied {entries} files and folders in",
+    "ready": "admitted; the agent may start",
+    "output": "copied changes to {path}",
+    "bundled": "receipts in {path}",
+}
+
+
+class BundlePlaceRefused(ConfigurationError):
+    """The bundle could not be written where it is wanted."""
+
+    code = "session.bundle_path"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How one command is run, beside what the session is.
+
+    Args:
+        home: the state folder.
+        bundle: where else to write the bundle.
+        env: variables for the command.
+        timeout_s: until the command is ended.
+        show_progress: lines on standard error.
+        show_services: what the processes behind the session write, on standard error.
+    """
+
+    home: Path
+    bundle: Path | None = None
+    env: Mapping[str, str]
+    timeout_s: float | None = None
+    show_progress: bool = False
+    show_services: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What came of it. ``session`` and ``bundle`` are None if a signal came before there was one."""
+
+    exit_code: int
+    session: str | None = None
+    isolation: str | None = None
+    bundle: Path | None = None
+    timed_out: bool = False
+    changes: Mapping[str, object] | None = None
+
+    def to_json(self) -> Mapping[str, object]:
+        """The summary that ``--json`` writes."""
+        return {
+            "bundle": None if self.bundle is None else str(self.bundle),
+            "changes": self.changes,
+            "exit_code": self.exit_code,
+            "isolation": self.isolation,
+            "session": self.session,
+            "simulated": True,
+            "timed_out": self.timed_out,
+        }
+
+
+class _Phase(enum.Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    CLOSING = "closing"
+
+
+class _Signals:
+    """What a signal does, by phase."""
+
+    def __init__(self) -> None:
+        self.phase = _Phase.STARTING
+        self.first: int | None = None
+        self.session: Session | None = None
+        self._count = 0
+        self._starting = asyncio.current_task()
+        self._told: set[asyncio.Task[None]] = set()
+
+    def install(self) -> None:
+        for number in _FORWARDED:
+            asyncio.get_running_loop().add_signal_handler(number, self._arrived, number)
+
+    def _arrived(self, number: signal.Signals) -> None:
+        self._count += 1
+        self.first = self.first or number
+        match self.phase:
+            case _Phase.STARTING if self._count == 1 and self._starting is not None:
+                self._starting.cancel()
+            case _Phase.RUNNING if self.session is not None:
+                self._tell(self.session, number if self._count == 1 else signal.SIGKILL)
+            case _ if self._count > 2:
+                os._exit(128 + number)  # whoever insists: what is still there ends by itself
+            case _:
+                return
+
+    def _tell(self, session: Session, number: int) -> None:
+        task = asyncio.ensure_future(session.signal(number))
+        self._told.add(task)
+        task.add_done_callback(self._told.discard)
+
+
+def run_once(request: SessionRequest, command: Sequence[str], options: RunOptions) -> RunOutcome:
+    """Run ``command`` with this process's standard streams, and return when nothing of the session is left.
+
+    Raises:
+        AffiantError: affiant itself refused or failed.
+    """
+    if options.bundle is not None and not os.access(options.bundle.absolute().parent, os.W_OK):
+        raise BundlePlaceRefused("the bundle cannot be written there", where=str(options.bundle))
+    return asyncio.run(_run(request, command, options))
+
+
+async def _run(request: SessionRequest, command: Sequence[str], options: RunOptions) -> RunOutcome:
+    signals = _Signals()
+    signals.install()
+    try:
+        return await _in_session(request, command, options, signals)
+    except asyncio.CancelledError:
+        if signals.first is None:
+            raise
+        return RunOutcome(exit_code=128 + signals.first)
+
+
+async def _in_session(
+    request: SessionRequest, command: Sequence[str], options: RunOptions, signals: _Signals
+) -> RunOutcome:
+    def progress(step: str, detail: Mapping[str, object]) -> None:
+        if options.show_progress and (line := _line(step, detail)) is not None:
+            sys.stderr.write(f"affiant: {line}\n")
+
+    opening = Session.open(request, home=options.home, progress=progress, echo=options.show_services)
+    async with opening as session:
+        signals.session, signals.phase = session, _Phase.RUNNING
+        try:
+            result = await session.run(
+                command,
+                env=options.env,
+                stdin=0,
+                stdout=1,
+                stderr=2,
+                timeout_s=options.timeout_s,
+            )
+        finally:
+            signals.phase = _Phase.CLOSING
+    if options.bundle is not None:
+        write_bundle(options.bundle, session.bundle())
+    return RunOutcome(
+        exit_code=result.exit_code,
+        session=session.id,
+        isolation=session.isolation,
+        bundle=session.bundle_path if options.bundle is None else options.bundle,
+        timed_out=result.timed_out,
+        changes=_changes(session),
+    )
+
+
+def _changes(session: Session) -> Mapping[str, object] | None:
+    if session.output is None:
+        return None
+    changes = session.output.changes
+    return {
+        "added": list(changes.added),
+        "changed": list(changes.changed),
+        "removed": list(changes.removed),
+        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in changes.skipped],
+    }
+
+
+def _line(step: str, detail: Mapping[str, object]) -> str | None:
+    """One line for a person; None for steps that tell a person nothing."""
+    text = _STEPS.get(step)
+    if text is None:
+        return None
+    try:
+        return printable(text.format_map({name: str(value) for name, value in detail.items()}))
+    except KeyError:
+        return printable(step)

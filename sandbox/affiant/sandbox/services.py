@@ -1,0 +1,265 @@
+"""The platform and the gateway of a session: those that run are used, what is missing is started.
+
+``ensure_services`` joins the launchers of the state folder (a shared lock that a keeper watches, :mod:`.keeper`)
+and returns what a session is built from: a provisioner, the reference values, and the one gateway configuration
+that the session's manifest will name. A gateway of this state folder is accepted if its configuration is the
+local one for the upstreams asked for; any other must be pinned by its configuration's digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
+from affiant.attestation.simulated.serving import simulated_reference
+from affiant.attestation.trust_file import TrustFile, accepted_at, parse_trust_file
+from affiant.errors import AffiantError, ConfigurationError
+from affiant.sandbox.errors import GatewayNotPinned, GatewayNotTheOne, SessionRefused
+from affiant.sandbox.gateway_probe import RunningGateway, fetch_config, read_gateway_file
+from affiant.sandbox.home import Home, lock
+from affiant.sandbox.keeper import keeper_spec, launchers_lock
+from affiant.sandbox.launches import live_launches
+from affiant.sandbox.provisioner import SimulatedProvisioner
+from affiant.sandbox.service_process import ServiceProcess, start_service
+
+__all__ = ["GatewayChoice", "Services", "ensure_services"]
+
+_KEEPER_STOPS_WITHIN_S = 15.0
+_KEEPER_STARTS_WITHIN_S = 45.0
+
+
+class ServicesBusy(ConfigurationError):
+    """What runs in this state folder cannot serve this session."""
+
+    code = "services.other_configuration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayChoice:
+    """Which gateway a session shall use.
+
+    Args:
+        url: an existing gateway; None: the state folder's own.
+        config_digests: ``sha256:`` names that the caller accepts for ``url``, beside those of the trust file.
+        upstreams: addresses for the state folder's own gateway; empty: the embedded echo.
+    """
+
+    url: str | None = None
+    config_digests: frozenset[str] = frozenset()
+    upstreams: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Services:
+    """What a session is built from. :meth:`leave` when its last process has ended."""
+
+    home: Home
+    provisioner: SimulatedProvisioner
+    gateway_url: str
+    gateway_config: GatewayConfig
+    reference: bytes
+    """Reference values that the gateway's quote, and this session's, are appraised against."""
+    started: tuple[str, ...]
+    """What was not running and was started: ``platform``, ``gateway``."""
+    _membership: int = field(repr=False)
+    _keeper: ServiceProcess | None = field(repr=False, default=None)
+
+    async def leave(self) -> None:
+        """Stop using them. The last to leave waits until what was started has stopped. Idempotent."""
+        if self._membership >= 0:
+            os.close(self._membership)
+            self._membership = -1
+        if self._keeper is not None and not live_launches(self.home):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._keeper.wait(), _KEEPER_STOPS_WITHIN_S)
+
+
+async def ensure_services(
+    home: Home,
+    choice: GatewayChoice,
+    *,
+    now: datetime,
+    random_bytes: Callable[[int], bytes],
+    echo: bool = False,
+) -> Services:
+    """Platform and gateway for one session; what is missing is started.
+
+    Args:
+        echo: show what the services write.
+
+    Raises:
+        ReleaseMissingError: a source tree without its release manifest.
+        GatewayNotPinned: ``choice.url`` without a digest to expect.
+        ServicesBusy: the running gateway of this folder has other upstreams.
+        GatewayNotTheOne, GatewayUnreachable, ServiceFailed, ServiceSilent, SessionRefused: as named.
+    """
+    trust = _trust(home)
+    accepted = _accepted(choice, trust, now)
+    membership = await asyncio.to_thread(_join, home)
+    keeper: ServiceProcess | None = None
+    try:
+        async with _starting(home):
+            _, reference = simulated_reference(home.path, now=now, random_bytes=random_bytes)
+            missing = await asyncio.to_thread(_missing, home, choice)
+            if missing:
+                keeper = await _start(home, missing, choice, echo=echo)
+            url, config = await asyncio.to_thread(_gateway, home, choice, accepted, sha256_name(reference))
+        return Services(
+            home=home,
+            provisioner=SimulatedProvisioner(home.path),
+            gateway_url=url,
+            gateway_config=config,
+            reference=_reference_for(config, reference, trust, now),
+            started=missing,
+            _membership=membership,
+            _keeper=keeper,
+        )
+    except BaseException:  # left whatever happened, and raised again
+        os.close(membership)
+        if keeper is not None:
+            await keeper.stop(grace_s=_KEEPER_STOPS_WITHIN_S)
+        raise
+
+
+def _join(home: Home) -> int:
+    """A descriptor that holds the launchers' lock shared; waits while a keeper is stopping."""
+    descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+@asynccontextmanager
+async def _starting(home: Home) -> AsyncIterator[None]:
+    """One launcher at a time looks for services and starts them; the others wait without blocking their loop."""
+    with ExitStack() as stack:
+        await asyncio.to_thread(stack.enter_context, lock(home.path / "services.lock"))
+        yield
+
+
+async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, echo: bool) -> ServiceProcess:
+    keeper = start_service(
+        keeper_spec(
+            home,
+            platform="platform" in missing,
+            gateway="gateway" in missing,
+            upstreams=choice.upstreams,
+        ),
+        echo=echo,
+    )
+    try:
+        facts = json.loads(await keeper.ready(timeout_s=_KEEPER_STARTS_WITHIN_S))
+        match facts:
+            case {"refused": {"code": str() as code, "message": str() as message, **rest}}:
+                found, hint = rest.get("found"), rest.get("hint")
+                text = message if found is None else f"{message}; found {found}"
+                raise SessionRefused(code, text, hint=None if hint is None else str(hint))
+    except BaseException:  # stopped whatever happened, and raised again
+        await keeper.stop(grace_s=_KEEPER_STOPS_WITHIN_S)
+        raise
+    return keeper
+
+
+def _missing(home: Home, choice: GatewayChoice) -> tuple[str, ...]:
+    """What does not answer. Blocks for at most some seconds."""
+    missing = []
+    try:
+        SimulatedProvisioner(home.path).root()
+    except AffiantError:
+        missing.append("platform")
+    if choice.url is None and _own_gateway(home) is None:
+        missing.append("gateway")
+    return tuple(missing)
+
+
+def _own_gateway(home: Home) -> tuple[RunningGateway, GatewayConfig] | None:
+    """The gateway of this state folder and its configuration, if it answers under the key that its file names."""
+    named = read_gateway_file(home.gateway / "gateway.json")
+    if named is None:
+        return None
+    try:
+        config = fetch_config(named.url, spki=named.spki)
+    except AffiantError:
+        return None
+    return (named, config) if config.digest == named.config else None
+
+
+def _gateway(
+    home: Home, choice: GatewayChoice, accepted: frozenset[str], reference: str
+) -> tuple[str, GatewayConfig]:
+    """The gateway's address and its configuration. Blocks for at most some seconds."""
+    if choice.url is not None:
+        config = fetch_config(choice.url, spki=None)
+        if config.digest not in accepted:
+            raise GatewayNotTheOne(
+                "the gateway shows another configuration than was pinned",
+                where=choice.url,
+                expected=" or ".join(sorted(accepted)),
+                found=config.digest,
+            )
+        return choice.url, config
+    own = _own_gateway(home)
+    if own is None:
+        raise GatewayNotTheOne("the gateway became ready, but does not answer as its file says")
+    named, config = own
+    wanted = set(choice.upstreams) or {DEV_ECHO.url}
+    found = {upstream.url for upstream in config.upstreams}
+    local = local_gateway_config(reference)
+    if found != wanted or config.reference != reference or (not choice.upstreams and config != local):
+        raise ServicesBusy(
+            "a gateway with another configuration serves from this state folder",
+            expected=f"upstreams {', '.join(sorted(wanted))}, reference values {reference}",
+            found=f"upstreams {', '.join(sorted(found))}, reference values {config.reference}",
+            hint="Wait until it has ended, or give --home another folder",
+        )
+    return named.url, config
+
+
+def _trust(home: Home) -> TrustFile | None:
+    try:
+        return parse_trust_file(home.trust_file.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _accepted(choice: GatewayChoice, trust: TrustFile | None, now: datetime) -> frozenset[str]:
+    """The configuration digests under which ``choice.url`` may be used."""
+    if choice.url is None:
+        return frozenset()
+    named = {
+        entry.value
+        for entry in (trust.gateway_configs or () if trust is not None else ())
+        if accepted_at((entry,), entry.value, now)
+    }
+    if not named | choice.config_digests:
+        raise GatewayNotPinned(
+            "a gateway is named, but not which configuration it must prove",
+            hint="Name it with --gateway-config sha256:..., or list it in trust.json under gateway_configs",
+        )
+    return frozenset(named | choice.config_digests)
+
+
+def _reference_for(config: GatewayConfig, reference: bytes, trust: TrustFile | None, now: datetime) -> bytes:
+    """The reference values that ``config`` names.
+
+    Raises:
+        GatewayNotPinned: neither this build's nor any of the trust file's.
+    """
+    if sha256_name(reference) == config.reference:
+        return reference
+    known = None if trust is None else trust.reference_at(config.reference, now)
+    if known is None:
+        raise GatewayNotPinned(
+            "the gateway was measured against reference values that are not known here",
+            expected=sha256_name(reference),
+            found=config.reference,
+            hint="Another build or another simulated platform; list its reference values in trust.json",
+        )
+    return known.raw

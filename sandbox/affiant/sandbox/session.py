@@ -1,0 +1,291 @@
+"""A session: a command of an agent, in an attested sandbox, with a receipt for everything that it did.
+
+::
+
+    async with Session.open(SessionRequest(profile=Path("profiles.yaml"), agent="code_implementer")) as session:
+        result = await session.run(["python3", "agent.py"], timeout_s=600)
+    print(result.exit_code, session.bundle_path)
+
+Opening starts what is missing (simulated platform, gateway), asks for a TD whose MRCONFIGID names the profile and
+the gateway, starts the supervisor in it and waits until the gateway has admitted it. Leaving closes the session,
+writes its bundle with the hidden values opened, copies changes out, and stops what was started. Leaving by an
+exception closes the session as ``killed``; the bundle is written all the same.
+
+This is the rim: the clock, the machine's randomness and the environment are read here, and nowhere below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from affiant.attestation.bundle import Bundle
+from affiant.errors import AffiantError
+from affiant.sandbox.bundle_out import open_bundle, read_sealed_bundle, write_bundle
+from affiant.sandbox.captured import Capture
+from affiant.sandbox.errors import ServiceSilent, SessionNotOpen
+from affiant.sandbox.home import default_home, open_home
+from affiant.sandbox.isolation.backend import probe
+from affiant.sandbox.launches import reap_leftovers
+from affiant.sandbox.launching import LaunchedSession, launched, reclaim_folder
+from affiant.sandbox.session_documents import new_session_id
+from affiant.sandbox.session_plan import SessionRequest, plan_session
+from affiant.sandbox.supervisor_link import Progress, run_message
+from affiant.sandbox.workspace.copy_out import Taken, copy_out
+
+__all__ = ["CommandResult", "Session"]
+
+_CAPTURE_LIMIT: Final = 1 << 20
+_FINISHED_WITHIN_S: Final = 60.0
+_TERM_GRACE_S: Final = 5.0
+
+Why = Literal["done", "killed"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command ended.
+
+    ``exit_code`` is its own, or 128 + n if signal n ended it. ``stdout`` and ``stderr`` are what was captured;
+    empty where a descriptor was given.
+    """
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    """Whether more was written than is kept here."""
+    timed_out: bool = False
+
+
+def _quiet(step: str, detail: Mapping[str, object]) -> None:
+    """Progress for nobody."""
+
+
+class Session:
+    """An open session; made by :meth:`open` only."""
+
+    def __init__(self, opened: LaunchedSession, progress: Progress) -> None:
+        self._opened = opened
+        self._progress = progress
+        self._running = False
+        self._closed = False
+        self._bundle: Bundle | None = None
+        self.output: Taken | None = None
+        """What was copied out, once the session is closed and if an output was asked for."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        request: SessionRequest,
+        *,
+        home: Path | None = None,
+        progress: Progress = _quiet,
+        echo: bool = False,
+    ) -> AsyncIterator[Session]:
+        """Open a session for the length of the block.
+
+        Args:
+            home: the state folder; None: ``$AFFIANT_HOME``, else the XDG state folder.
+            progress: told what is being done.
+            echo: show what the processes behind the session write to their standard error.
+
+        Raises:
+            AffiantError: whatever stands in the way, before anything of the agent has run.
+        """
+        place = open_home(default_home(os.environ) if home is None else home)
+        for reaped in await asyncio.to_thread(reap_leftovers, place):
+            progress("reaped", {"session": reaped})
+        plan = await asyncio.to_thread(
+            plan_session, request, session=new_session_id(secrets.token_bytes), probe=probe
+        )
+        progress("planned", {"session": plan.session, "isolation": plan.backend.value})
+        async with launched(place, plan, progress, random_bytes=secrets.token_bytes, echo=echo) as opened:
+            session = cls(opened, progress)
+            try:
+                yield session
+            except BaseException:  # closed whatever happened in the block, and raised again
+                with suppress(AffiantError):  # what happened first is what the caller must hear
+                    await session._close("killed")
+                raise
+            await session._close("done")
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._opened.plan.session
+
+    @property
+    def isolation(self) -> str:
+        """What isolates the agent, as receipts name it: ``gvisor`` or ``bwrap-landlock``."""
+        return self._opened.plan.backend.value
+
+    @property
+    def bundle_path(self) -> Path:
+        """Where the session's bundle is, once it is closed."""
+        return self._opened.home.session(self.id) / "bundle.affiant.json"
+
+    def bundle(self) -> Bundle:
+        """The session's receipts with everything needed to check them.
+
+        Raises:
+            SessionNotOpen: the session is still open.
+        """
+        if self._bundle is None:
+            raise SessionNotOpen(
+                "the bundle is made when the session is closed", expected="leave the block first"
+            )
+        return self._bundle
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        timeout_s: float | None = None,
+        capture_limit: int = _CAPTURE_LIMIT,
+    ) -> CommandResult:
+        """Run one command in the sandbox and wait for its end.
+
+        Args:
+            env: variables beside those that the supervisor sets; these never win over them.
+            cwd: a path inside; None: where the input is.
+            stdin: a descriptor; None: nothing to read.
+            stdout, stderr: descriptors to write to as it happens; None: captured, up to ``capture_limit`` bytes.
+            timeout_s: after that, SIGTERM, and five seconds later the end.
+
+        Raises:
+            SessionNotOpen: a command runs already, or the session is closed.
+            SessionRefused, SupervisorLost: as named.
+        """
+        if self._running or self._closed:
+            raise SessionNotOpen(
+                "the session cannot run a command now", expected="open, and no command running"
+            )
+        self._running = True
+        try:
+            with ExitStack() as stack:
+                nothing = stdin
+                if nothing is None:
+                    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                    stack.callback(os.close, nothing)
+                out = None if stdout is not None else stack.enter_context(Capture(capture_limit))
+                err = None if stderr is not None else stack.enter_context(Capture(capture_limit))
+                streams = {
+                    "stdin": nothing,
+                    "stdout": _end(stdout, out),
+                    "stderr": _end(stderr, err),
+                }
+                place = self._opened.plan.place if cwd is None else cwd
+                await self._opened.link.tell(run_message(argv, env or {}, place), streams)
+                for capture in (out, err):
+                    if capture is not None:
+                        capture.close_writing()
+                code, timed_out = await self._exit_code(timeout_s)
+                return CommandResult(
+                    code,
+                    b"" if out is None else await out.result(),
+                    b"" if err is None else await err.result(),
+                    truncated=any(capture is not None and capture.truncated for capture in (out, err)),
+                    timed_out=timed_out,
+                )
+        finally:
+            self._running = False
+
+    async def signal(self, number: int) -> None:
+        """Send a signal to the command that runs; nothing happens if none does."""
+        await self._opened.link.tell({"op": "signal", "number": int(number)})
+
+    async def _exit_code(self, timeout_s: float | None) -> tuple[int, bool]:
+        waiting = asyncio.ensure_future(self._opened.link.expect({"exited"}, self._progress))
+        try:
+            for limit, number in ((timeout_s, signal.SIGTERM), (_TERM_GRACE_S, signal.SIGKILL), (None, None)):
+                with suppress(TimeoutError):
+                    exited = await asyncio.wait_for(asyncio.shield(waiting), limit)
+                    return _code_of(exited), number is not signal.SIGTERM
+                if number is not None:
+                    await self.signal(number)
+        except asyncio.CancelledError:
+            await self.signal(signal.SIGKILL)
+            waiting.cancel()
+            raise
+        raise AssertionError("the last wait has no limit")
+
+    async def _close(self, why: Why) -> None:
+        """Close the session, take its changes and its bundle: each, whatever became of the others.
+
+        Raises:
+            AffiantError: the first of what went wrong.
+        """
+        self._closed = True
+        wrong: list[AffiantError] = []
+        try:
+            await self._finish(why)
+        except AffiantError as error:
+            wrong.append(error)
+        finally:
+            await self._opened.link.stop()
+        reclaim_folder(self._opened.home.session(self.id))
+        for take in (self._take_output, self._take_bundle):
+            try:
+                await asyncio.to_thread(take)
+            except AffiantError as error:
+                wrong.append(error)
+        if wrong:
+            raise wrong[0]
+
+    async def _finish(self, why: Why) -> None:
+        await self._opened.link.tell({"op": "finish", "why": why})
+        try:
+            async with asyncio.timeout(_FINISHED_WITHIN_S):
+                await self._opened.link.expect({"finished"}, self._progress)
+        except TimeoutError as error:
+            raise ServiceSilent(
+                f"the session was not closed within {_FINISHED_WITHIN_S:g} s; its supervisor was ended"
+            ) from error
+
+    def _take_bundle(self) -> None:
+        opened = self._opened
+        key = opened.home.openings_key(random_bytes=secrets.token_bytes)
+        sealed = read_sealed_bundle(opened.home.session(self.id) / "bundle.json")
+        self._bundle = open_bundle(sealed, key)
+        write_bundle(self.bundle_path, self._bundle)
+        self._progress("bundled", {"path": str(self.bundle_path)})
+
+    def _take_output(self) -> None:
+        opened, output = self._opened, self._opened.plan.request.output
+        if output is None or opened.plan.place is None:
+            return
+        source = opened.home.session(self.id) / opened.plan.sandbox.source_of(opened.plan.place)
+        self.output = copy_out(
+            source,
+            output,
+            before=() if opened.copied is None else opened.copied.entries,
+            exclude=frozenset(opened.plan.sandbox.carved_out(opened.plan.place)),
+        )
+        self._progress("output", {"path": str(output), "added": len(self.output.changes.added)})
+
+
+def _code_of(exited: Mapping[str, object]) -> int:
+    code = exited.get("code")
+    return code if isinstance(code, int) else 125
+
+
+def _end(descriptor: int | None, capture: Capture | None) -> int:
+    """Where the command writes: the caller's descriptor, or the capture that stands in for it."""
+    if capture is not None:
+        return capture.writing
+    assert descriptor is not None
+    return descriptor

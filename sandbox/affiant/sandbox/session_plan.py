@@ -1,0 +1,235 @@
+"""From what a caller asks for to what a session is made of: everything that can be decided before any process.
+
+``plan_session`` reads the profile file and the caller's folders, and refuses here, with a place and a hint,
+whatever could not work later: an unknown agent, an input that the profile has no room for, an isolation that
+this machine does not have. It starts nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from affiant.attestation.encoding import sha256_name
+from affiant.errors import ConfigurationError
+from affiant.policy.hosts import canonical_host
+from affiant.policy.load import floor_file, load_profiles
+from affiant.policy.profile_set import Profile
+from affiant.policy.refusals import PolicyFileRefused
+from affiant.sandbox.errors import InputRefused
+from affiant.sandbox.isolation.backend import Availability, BackendName, IsolationClass, choose
+from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr, SandboxPlan
+from affiant.sandbox.services import GatewayChoice
+from affiant.sandbox.supervisor.sandbox_plan import session_sandbox
+
+__all__ = ["SessionPlan", "SessionRequest", "plan_session"]
+
+_PROFILE_LIMIT: Final = 1 << 20
+_PEM_LIMIT: Final = 1 << 20
+
+
+class RootsRefused(ConfigurationError):
+    """A file of extra certificate authorities is none."""
+
+    code = "session.extra_ca"
+
+
+class HostRefusedHere(ConfigurationError):
+    """A host-to-address entry is malformed."""
+
+    code = "session.host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """What a caller asks for.
+
+    Args:
+        profile: the profile file; agent: which profile in it.
+        input: a folder to copy in; input_at: where (default: the profile's only listed path).
+        output: a folder to copy changes out to.
+        runtime: a prepared environment, shown read-only. rootfs: an unpacked image in place of the machine's /usr.
+        min_isolation: the floor; it stands in the manifest.
+        gateway: which gateway.
+        hosts: private hosts, name -> the only addresses at which they may be dialled.
+        extra_roots: PEM files of certificate authorities that the proxy trusts beside the system's.
+        lease_s: how long the session may last, seconds.
+    """
+
+    profile: Path
+    agent: str
+    input: Path | None = None
+    input_at: str | None = None
+    output: Path | None = None
+    runtime: Path | None = None
+    rootfs: Path | None = None
+    min_isolation: IsolationClass = IsolationClass.USERSPACE_KERNEL
+    gateway: GatewayChoice = field(default_factory=GatewayChoice)
+    hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extra_roots: tuple[Path, ...] = ()
+    lease_s: int = 12 * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """What the session will be made of, decided and checked.
+
+    ``place`` is the path inside at which the input lies and from which the output is taken.
+    """
+
+    request: SessionRequest
+    session: str
+    profile: Profile
+    file_digest: str
+    backend: BackendName
+    sandbox: SandboxPlan
+    place: str | None
+    roots: tuple[bytes, ...]
+    """DER certificates."""
+    hosts: Mapping[str, tuple[str, ...]]
+
+
+def plan_session(
+    request: SessionRequest, *, session: str, probe: Callable[[], Mapping[BackendName, Availability]]
+) -> SessionPlan:
+    """Decide everything that ``request`` leaves open.
+
+    Args:
+        session: the session's id.
+        probe: what isolation this machine has; asked last, since it takes the longest.
+
+    Raises:
+        MalformedError, ConfigurationError: as the module says; each code names the part at fault.
+    """
+    profile, file_digest = _read_profile(request)
+    roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
+    hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
+    for path, what in ((request.input, "input"), (request.runtime, "runtime"), (request.rootfs, "rootfs")):
+        _check_folder(path, what)
+    sandbox = session_sandbox(
+        profile.compiled,
+        session=session,
+        rootfs=HostUsr() if request.rootfs is None else DirectoryRoot(str(request.rootfs.resolve())),
+        runtime=None if request.runtime is None else str(request.runtime.resolve()),
+    )
+    place = _place(request, sandbox)
+    return SessionPlan(
+        request=request,
+        session=session,
+        profile=profile,
+        file_digest=file_digest,
+        backend=choose(request.min_isolation, probe()).backend,
+        sandbox=sandbox,
+        place=place,
+        roots=roots,
+        hosts=hosts,
+    )
+
+
+def _read_profile(request: SessionRequest) -> tuple[Profile, str]:
+    data = _read_file(request.profile, _PROFILE_LIMIT)
+    source = request.profile.name
+    floor = floor_file(data, source=source)
+    loaded = load_profiles(
+        data,
+        source=source,
+        floor=None if floor is None else _read_file(request.profile.parent / floor, _PROFILE_LIMIT),
+    )
+    return loaded.profile(request.agent), sha256_name(data)
+
+
+def _read_file(path: Path, limit: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise PolicyFileRefused(
+            "the profile file cannot be read", where=str(path), found=error.strerror
+        ) from error
+    if len(data) > limit:
+        raise PolicyFileRefused(
+            "the profile file is too large", where=str(path), expected=f"at most {limit} bytes"
+        )
+    return data
+
+
+def _read_roots(path: Path) -> tuple[bytes, ...]:
+    try:
+        with open(path, "rb") as file:
+            found = x509.load_pem_x509_certificates(file.read(_PEM_LIMIT))
+    except (OSError, ValueError) as error:
+        raise RootsRefused(
+            "not a file of certificates", where=str(path), expected="one or more certificates in PEM"
+        ) from error
+    return tuple(certificate.public_bytes(Encoding.DER) for certificate in found)
+
+
+def _addresses(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(
+            str(ipaddress.ip_network(address) if "/" in address else ipaddress.ip_address(address))
+            for address in given
+        )
+    except ValueError as error:
+        raise HostRefusedHere(
+            "not an address for a host", where=name, expected="NAME=ADDRESS", found=", ".join(given)[:120]
+        ) from error
+
+
+def _check_folder(path: Path | None, what: str) -> None:
+    if path is None:
+        return
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise InputRefused(f"the {what} cannot be read", where=str(path), found=error.strerror) from error
+    if not stat.S_ISDIR(mode):
+        raise InputRefused(f"the {what} is no folder", where=str(path))
+
+
+def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:
+    """Where the input lies inside, and where the output is taken from.
+
+    Raises:
+        InputRefused: there is no such place, or more than one.
+    """
+    listed = tuple(bind.target for bind in sandbox.workspaces)
+    wanted = request.input is not None or request.output is not None
+    if request.input_at is not None:
+        sandbox.source_of(request.input_at)
+        place: str | None = request.input_at
+    elif len(listed) == 1:
+        place = listed[0]
+    elif not wanted:
+        return None
+    else:
+        raise InputRefused(
+            "the profile does not say where the files belong",
+            where=request.profile.name,
+            expected="one path under filesystem_access",
+            found=", ".join(listed) or "none",
+            hint="Name one: --input DIR:PATH" if listed else "List a path, such as read-write:/workspace",
+        )
+    if request.output is not None and not any(
+        bind.writable
+        and place is not None
+        and (
+            bind.target == place or bind.target.startswith(place + "/") or place.startswith(bind.target + "/")
+        )
+        for bind in sandbox.binds
+    ):
+        raise InputRefused(
+            "the profile lets the agent change nothing there",
+            where=str(place),
+            expected="read-write",
+            hint="Leave --output out, or let the profile grant read-write",
+        )
+    return place

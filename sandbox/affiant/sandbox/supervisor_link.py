@@ -1,0 +1,136 @@
+"""The launcher's half of a supervisor's life: start it, provision it, drive it, and know when it is gone.
+
+::
+
+    launcher -> provision, run, signal, finish          supervisor -> progress, ready, started, exited, finished,
+                                                                      refused (then it ends)
+
+One waiter at a time: a session is provisioned, then runs commands one after the other, then finishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from affiant.sandbox.errors import ControlRefused, SessionRefused, SupervisorLost
+from affiant.sandbox.exposure import Need
+from affiant.sandbox.home import Home
+from affiant.sandbox.service_process import ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.session_plan import SessionPlan
+from affiant.sandbox.supervisor.control import ControlChannel
+
+__all__ = ["Progress", "SupervisorLink", "start_supervisor"]
+
+Progress = Callable[[str, Mapping[str, object]], None]
+"""Told what a session is doing: a step's name, and what else is known."""
+
+_LEAVES_WITHIN_S: Final = 5.0
+
+
+def start_supervisor(home: Home, plan: SessionPlan, *, td: int, echo: bool) -> SupervisorLink:
+    """Start the supervisor of ``plan`` with its TD's descriptor; ours is closed.
+
+    It stays root, where we are, until it has started its runner and its broker. It may see the session's folder,
+    the runtime and the root file system that were asked for, its code, and nothing else of closed folders.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)  # both close on exec
+    folder = home.session(plan.session)
+    asked = (plan.request.runtime, plan.request.rootfs)
+    try:
+        with theirs:
+            service = start_service(
+                ServiceSpec(
+                    name="supervisor",
+                    argv=(
+                        "affiant.sandbox.supervisor",
+                        "--control-fd",
+                        str(theirs.fileno()),
+                        "--td-fd",
+                        str(td),
+                    ),
+                    home=folder,
+                    needs=(
+                        Need(str(folder), writable=True),
+                        *(Need(str(path.resolve())) for path in asked if path is not None),
+                    ),
+                    fds=(theirs.fileno(), td),
+                ),
+                echo=echo,
+            )
+    except BaseException:  # closed whatever happened, and raised again
+        ours.close()
+        raise
+    finally:
+        os.close(td)
+    return SupervisorLink(ControlChannel(ours), service)
+
+
+class SupervisorLink:
+    """A running supervisor, by its control socket. :meth:`stop` it, whatever happened."""
+
+    def __init__(self, control: ControlChannel, service: ServiceProcess) -> None:
+        self._control = control
+        self._service = service
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id."""
+        return self._service.pid
+
+    async def tell(self, message: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
+        """Send one message; a supervisor that is gone is noticed by whoever waits for its answer."""
+        with suppress(ConnectionError):
+            await self._control.send(message, descriptors)
+
+    async def expect(self, events: Collection[str], progress: Progress) -> Mapping[str, object]:
+        """The next event of a kind in ``events``; progress on the way is passed on, anything else passed over.
+
+        Raises:
+            SessionRefused: the supervisor refused, under its own code.
+            SupervisorLost: it is gone without a word.
+        """
+        while True:
+            received = await self._control.receive()
+            if received is None:
+                raise await self._lost()
+            received.close()
+            message = received.members
+            event = message.get("event")
+            if event in events:
+                return message
+            if event == "progress":
+                detail = message.get("detail")
+                progress(str(message.get("step")), detail if isinstance(detail, dict) else {})
+            elif event == "refused":
+                hint = message.get("hint")
+                raise SessionRefused(
+                    str(message.get("code")),
+                    str(message.get("message")),
+                    hint=None if hint is None else str(hint),
+                )
+            elif not isinstance(event, str):
+                raise ControlRefused("a message without an event")
+
+    async def _lost(self) -> SupervisorLost:
+        code = await self._service.stop(grace_s=_LEAVES_WITHIN_S)
+        return SupervisorLost(
+            "the supervisor ended without saying why",
+            found=f"exit status {code}: {self._service.last_words or 'it said nothing'}",
+        )
+
+    async def stop(self) -> None:
+        """Close the control socket, give the supervisor its time to leave, then kill what is left. Idempotent."""
+        self._control.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._service.wait(), _LEAVES_WITHIN_S)
+        await self._service.stop(grace_s=0)
+
+
+def run_message(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Mapping[str, object]:
+    """The request to run a command; its standard streams come with it."""
+    return {"op": "run", "argv": list(argv), "env": dict(env), "cwd": cwd}

@@ -1,0 +1,126 @@
+"""Taking a bundle home: the hidden values come back, the receipts do not change."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from affiant.attestation.bundle import Bundle, BundleMalformed, parse_bundle
+from affiant.attestation.encoding import b64u
+from affiant.attestation.keys import Signer
+from affiant.attestation.openings import OpeningInvalid, recipient, seal
+from affiant.attestation.receipt import Issued, issue_receipt, parse_receipt, verify_receipt
+from affiant.attestation.statement import parse_statement, session_statement
+from affiant.sandbox.bundle_out import (
+    SealedBundle,
+    SealedBundleMalformed,
+    open_bundle,
+    parse_sealed_bundle,
+    read_sealed_bundle,
+    write_bundle,
+)
+
+NOW = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
+LINK, ID = "A" * 43, "A" * 22
+SIGNER = Signer(ec.derive_private_key(7, ec.SECP256R1()))
+STATEMENT = parse_statement(
+    session_statement(
+        session=ID, cls="simulated", chn=ID, key=SIGNER.public_key, man=LINK, act=LINK, gks=LINK,
+        epoch_s=60, not_after=int(NOW.timestamp()) + 60, nonce=None,
+    )
+)  # fmt: skip
+
+
+def receipt(name: str) -> Issued:
+    return issue_receipt(
+        signer=SIGNER, statement=STATEMENT, kind="exec", chn=ID, seq=0, prev=LINK, evd=LINK, jti=ID, now=NOW,
+        members={
+            "agt": {"ses": ID, "evd": LINK, "key": SIGNER.kid, "bind": "pop", "iso": "gvisor"},
+            "act": {"typ": "exec"}, "iso": "gvisor", "ph": "intent",
+        },
+        hidden={"act": {"name": name}}, random_bytes=os.urandom,
+    )  # fmt: skip
+
+
+def sealed(key: X25519PrivateKey, *issued: Issued) -> bytes:
+    bundle = json.loads(Bundle(tuple(each.jws + "~" for each in issued)).to_bytes())
+    openings = {each.rh: seal(each.disclosures, to=recipient(key), rh=each.rh) for each in issued}
+    return json.dumps({"bundle": bundle, "openings": openings}).encode()
+
+
+def test_hidden_values_are_opened_and_the_signed_part_does_not_change():
+    key, one, two = X25519PrivateKey.generate(), receipt("python3"), receipt("make")
+    opened = open_bundle(parse_sealed_bundle(sealed(key, one, two)), key)
+    assert [parse_receipt(text).jws for text in opened.receipts] == [one.jws, two.jws]
+    names = [
+        verify_receipt(parse_receipt(text), STATEMENT).disclosed.text("act.name") for text in opened.receipts
+    ]
+    assert names == ["python3", "make"]
+
+
+def test_a_receipt_without_an_opening_stays_closed():
+    key, one = X25519PrivateKey.generate(), receipt("x")
+    document = json.loads(sealed(key, one))
+    document["openings"] = {}
+    opened = open_bundle(parse_sealed_bundle(json.dumps(document).encode()), key)
+    assert opened.receipts == (one.jws + "~",)
+
+
+def test_an_opening_that_was_moved_to_another_receipt_is_refused():
+    key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
+    found = parse_sealed_bundle(sealed(key, one, two))
+    swapped = replace(found, openings={one.rh: found.openings[two.rh], two.rh: found.openings[one.rh]})
+    with pytest.raises(OpeningInvalid):
+        open_bundle(swapped, key)
+
+
+def test_another_persons_key_opens_nothing():
+    found = parse_sealed_bundle(sealed(X25519PrivateKey.generate(), receipt("x")))
+    with pytest.raises(OpeningInvalid):
+        open_bundle(found, X25519PrivateKey.generate())
+
+
+@pytest.mark.parametrize(
+    "data", [b"[]", b"{}", b'{"bundle":{},"openings":[]}', b'{"bundle":{},"openings":{"a":1}}']
+)
+def test_what_is_no_sealed_bundle_is_refused(data: bytes):
+    with pytest.raises((SealedBundleMalformed, BundleMalformed)):
+        parse_sealed_bundle(data)
+
+
+def test_a_link_in_place_of_the_bundle_is_not_followed(tmp_path: Path):
+    (tmp_path / "real").write_bytes(sealed(X25519PrivateKey.generate(), receipt("x")))
+    (tmp_path / "bundle.json").symlink_to(tmp_path / "real")
+    with pytest.raises(SealedBundleMalformed):
+        read_sealed_bundle(tmp_path / "bundle.json")
+
+
+def test_a_pipe_in_place_of_the_bundle_does_not_block(tmp_path: Path):
+    os.mkfifo(tmp_path / "bundle.json")
+    with pytest.raises(SealedBundleMalformed):
+        read_sealed_bundle(tmp_path / "bundle.json")
+
+
+def test_the_bundle_is_written_for_its_owner_alone(tmp_path: Path):
+    bundle = Bundle((receipt("x").sdjwt,), policies={"sha256:" + "0" * 64: b""})
+    good = replace(bundle, policies={})
+    write_bundle(tmp_path / "out", good)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
+    assert parse_bundle((tmp_path / "out").read_bytes()) == good
+    with pytest.raises(BundleMalformed):
+        write_bundle(tmp_path / "bad", bundle)
+    assert not (tmp_path / "bad").exists()
+
+
+def test_openings_for_receipts_that_are_not_there_are_ignored():
+    key, one = X25519PrivateKey.generate(), receipt("x")
+    found = parse_sealed_bundle(sealed(key, one))
+    more = SealedBundle(found.bundle, {**found.openings, b64u(bytes(32)): "AAAA"})
+    assert open_bundle(more, key).receipts == (one.sdjwt,)

@@ -1,0 +1,132 @@
+"""Records of launches, and what the next command does about those whose launcher is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from affiant.sandbox import launches
+from affiant.sandbox.home import Home, open_home
+from affiant.sandbox.isolation.record import ProcessName
+from affiant.sandbox.launches import Launch, live_launches, read_launches, reap_leftovers
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+def sleeper(*, session: bool = True) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-S", "-c", "import time; time.sleep(60)"], start_new_session=session
+    )
+
+
+def gone_process() -> ProcessName:
+    process = sleeper()
+    name = ProcessName.of(process.pid)
+    process.kill()
+    process.wait()
+    assert name is not None
+    return name
+
+
+def own_name() -> ProcessName:
+    name = ProcessName.of(os.getpid())
+    assert name is not None
+    return name
+
+
+def test_a_record_is_read_as_it_was_written(home: Home):
+    launch = Launch("session", own_name())
+    launch.add(home, os.getpid())
+    (found,) = read_launches(home)
+    assert (found.session, found.launcher, found.children) == ("session", own_name(), [own_name()])
+    assert [each.session for each in live_launches(home)] == ["session"]
+    launch.remove(home)
+    launch.remove(home)
+    assert read_launches(home) == ()
+
+
+def test_what_a_dead_launcher_left_is_killed_within_five_seconds(home: Home):
+    child = sleeper()
+    try:
+        launch = Launch("session", gone_process())
+        launch.add(home, child.pid)
+        started = time.monotonic()
+        assert reap_leftovers(home) == ("session",)
+        assert time.monotonic() - started < 5
+        assert child.wait(1) == -9
+        assert read_launches(home) == ()
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_an_orphan_that_leaves_by_itself_is_given_the_time(home: Home):
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(0.3)"])
+    Launch("session", gone_process()).add(home, child.pid)
+    reap_leftovers(home)
+    assert child.wait(1) == 0
+
+
+def test_the_children_of_a_living_launcher_are_left_alone(home: Home):
+    child = sleeper()
+    try:
+        Launch("session", own_name()).add(home, child.pid)
+        assert reap_leftovers(home) == ()
+        assert child.poll() is None
+        assert len(read_launches(home)) == 1
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_process_that_only_has_the_same_number_is_left_alone(home: Home, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(launches, "_GRACE_S", 0.1)
+    child = sleeper()
+    try:
+        launch = Launch("session", gone_process(), [ProcessName(child.pid, 1)])
+        launch.write(home)
+        assert reap_leftovers(home) == ("session",)
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"typ":"affiant-launch/1"}',
+        b"\xff",
+        b'{"children":[{"pid":1,"started":1}],"typ":"x"}',
+    ],
+)
+def test_a_file_that_is_no_record_kills_nothing_and_stays(home: Home, content: bytes):
+    path = home.launches / "session.json"
+    path.write_bytes(content)
+    assert reap_leftovers(home) == ()
+    assert path.exists()
+
+
+def test_a_record_under_another_name_is_not_believed(home: Home):
+    launch = Launch("session", gone_process())
+    launch.write(home)
+    (home.launches / "session.json").rename(home.launches / "other.json")
+    assert read_launches(home) == ()
+
+
+def test_process_one_is_never_named(home: Home):
+    launch = Launch("session", gone_process(), [ProcessName(1, 0), ProcessName(0, 0)])
+    launch.write(home)
+    (found,) = read_launches(home)
+    assert found.children == []
