@@ -459,8 +459,17 @@ def test_a_value_pasted_in_a_names_place_is_refused_and_not_repeated(sections: s
     assert value[4:16] not in shown
 
 
+def test_a_short_secret_goes_to_few_hosts_or_is_refused() -> None:
+    hosts = ", ".join(f"'allowed:h{n}.b.com'" for n in range(65))
+    error = refused(f"network_egress: [{hosts}], secrets_access: [A]")
+    assert error.code == "policy.value"
+    assert "Name the hosts that need it" in str(error)
+
+
 def test_no_section_grows_beyond_what_a_person_reviews() -> None:
     assert refused("tools: [" + ", ".join(f"t{n}" for n in range(1025)) + "]").code == "policy.value"
+    paths = ", ".join(f"/{n}" for n in range(1025))
+    assert refused(f"network_egress: [{{host: a.b.com, paths: [{paths}]}}]").code == "policy.value"
 
 
 def test_inline_tests_are_held_against_the_profile_and_change_no_digest(profile_of: Make) -> None:

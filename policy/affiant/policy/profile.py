@@ -51,8 +51,10 @@ __all__ = [
 
 _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
 
-_MAX_RULES: Final = 1024
-"""In each section; a profile that needs more is not one that a person reviewed."""
+_MAX_ENTRIES: Final = 1024
+"""In each list; a profile that needs more is not one that a person reviewed."""
+_MAX_SECRET_HOSTS: Final = 64
+"""Without ``hosts`` a secret goes to every https host of the profile: to very many, nobody meant it."""
 
 
 class PathMode(StrEnum):
@@ -135,6 +137,7 @@ class EgressRule:
         _canonical_pattern(self.host, single_label=bool(self.address))
         check_port(self.port)
         _request_lists(self.methods, self.paths)
+        _bounded(self.address)
         for cidr in self.address:
             if str(parse_cidr(cidr)) != cidr:
                 raise ValueRefused("CIDR is not canonical", found=excerpt(cidr))
@@ -210,6 +213,13 @@ class SecretGrant:
 
     def __post_init__(self) -> None:
         check_secret_name(self.name)
+        if len(self.hosts) > _MAX_SECRET_HOSTS:
+            raise ValueRefused(
+                f"the secret {self.name} is bound to too many hosts",
+                expected=f"at most {_MAX_SECRET_HOSTS}",
+                found=len(self.hosts),
+                hint="Name the hosts that need it: {name: ..., hosts: [...]}",
+            )
         for host, port in self.hosts:
             _canonical_pattern(host, single_label=True)
             check_port(port)
@@ -290,8 +300,7 @@ class Policy:
         if self.floor is not None and _DIGEST.match(self.floor) is None:
             raise ValueRefused("not a digest", expected="sha384:<96 hex>", found=excerpt(self.floor))
         for section in (self.tools, self.filesystem, self.egress, self.secrets, self.models or ()):
-            if len(section) > _MAX_RULES:
-                raise ValueRefused("too many rules in one section", expected=f"at most {_MAX_RULES}")
+            _bounded(section)
         _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
         _one_grant_for_each_secret(set(self.secrets))
         self._refuse_secrets_in_passthrough()
@@ -315,12 +324,19 @@ class Policy:
 
 def _request_lists(methods: tuple[str, ...] | None, paths: tuple[str, ...] | None) -> None:
     if methods is not None:
+        _bounded(methods)
         check_methods(methods)
     if paths is not None:
         if not paths:
             raise EmptyList("an empty list of paths", hint="Leave 'paths' out to allow any, or name some")
+        _bounded(paths)
         for path in paths:
             path_pattern(path)
+
+
+def _bounded(entries: Sequence[object]) -> None:
+    if len(entries) > _MAX_ENTRIES:
+        raise ValueRefused("too many entries in one list", expected=f"at most {_MAX_ENTRIES}")
 
 
 def _canonical_pattern(text: str, *, single_label: bool) -> None:
