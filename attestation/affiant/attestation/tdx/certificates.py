@@ -16,13 +16,14 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from cryptography.x509.oid import ExtensionOID, NameOID
+from cryptography.x509.oid import ExtensionOID
 
 from affiant.attestation.tdx.der import (
     INTEGER,
     SEQUENCE,
     DERError,
     children,
+    read_element,
     read_single,
     unsigned_integer,
 )
@@ -46,6 +47,10 @@ ECDSA_WITH_SHA256: Final = bytes.fromhex("300a06082a8648ce3d040302")
 """AlgorithmIdentifier, without parameters (RFC 5758, section 3.2)."""
 
 _KNOWN_CRITICAL: Final = frozenset((ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE))
+_COMMON_NAME: Final = bytes.fromhex("0603550403")
+"""The object identifier 2.5.4.3, DER."""
+_TEXT_TAGS: Final = (0x0C, 0x13)
+"""UTF8String, PrintableString."""
 _PEM: Final = re.compile(
     rb"[ \t\r\n]*-----BEGIN CERTIFICATE-----[ \t]*\r?\n([A-Za-z0-9+/=\r\n]+)-----END CERTIFICATE-----"
 )
@@ -198,7 +203,7 @@ def _parse_certificate(der: bytes) -> Certificate:
         serial=serial,
         issuer=issuer,
         subject=subject,
-        common_name=_common_name(parsed.subject),
+        common_name=_common_name(subject),
         spki=spki,
         key=_public_key(spki),
         not_before=parsed.not_valid_before_utc,
@@ -229,11 +234,18 @@ def _public_key(spki: bytes) -> EllipticCurvePublicKey:
     return public_key_of_point(spki[len(P256_SPKI_PREFIX) :])
 
 
-def _common_name(name: x509.Name) -> str:
-    values = name.get_attributes_for_oid(NameOID.COMMON_NAME)
-    if len(values) != 1 or not isinstance(values[0].value, str):
+def _common_name(name: bytes) -> str:
+    """The one common name in a raw DER name (RFC 5280, section 4.1.2.4); ASCII in UTF8 or PrintableString."""
+    values = [
+        read_element(attribute.content, after)[0]
+        for rdn in children(read_single(name, SEQUENCE))
+        for attribute in children(rdn.content)
+        for identifier, after in (read_element(attribute.content),)
+        if identifier.encoded == _COMMON_NAME
+    ]
+    if len(values) != 1 or values[0].tag not in _TEXT_TAGS:
         raise CertificateMalformed("subject does not have exactly one common name", found=len(values))
-    return values[0].value
+    return values[0].content.decode("ascii")
 
 
 def _constraints(extensions: x509.Extensions) -> tuple[x509.BasicConstraints | None, x509.KeyUsage | None]:

@@ -66,7 +66,8 @@ def read_element(data: bytes, offset: int = 0) -> tuple[Element, int]:
     end = start + length
     if len(data) < end:
         raise DERError("element is cut short")
-    return Element(tag, data[start:end], data[offset:end]), end
+    # Past the constructor of the named tuple, which would take as long as all of the above.
+    return tuple.__new__(Element, (tag, data[start:end], data[offset:end])), end
 
 
 def read_single(data: bytes, tag: int) -> bytes:
