@@ -1,0 +1,216 @@
+"""HTTP/1.1 with the agent over one byte stream: requests read strictly, answers written plainly.
+
+All waiting is bounded. An answer's length is known only when redaction is done, so bodies go out chunked, or
+end with the connection for HTTP/1.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.sandbox.egress.denial import Denial
+from affiant.sandbox.egress.errors import PeerSilent, RequestMalformed, RequestTooLarge
+from affiant.sandbox.egress.request import (
+    BodyData,
+    EndOfRequest,
+    HeaderField,
+    NeedData,
+    RequestEvent,
+    RequestHead,
+    RequestReader,
+)
+from affiant.sandbox.egress.streams import ByteStream
+
+__all__ = ["AgentHTTP", "Answer", "Timeouts"]
+
+_HOP_BY_HOP: Final = frozenset(
+    {
+        b"connection", b"content-length", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te",
+        b"trailer", b"transfer-encoding", b"upgrade", b"alt-svc",
+    }
+)  # fmt: skip
+"""Not passed on: this hop's own, and ``Alt-Svc``, which would lead a client to another protocol or port."""
+
+_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*\Z")
+_DISCARD: Final = 1 << 20
+_DISCARD_S: Final = 2.0
+_QUIET_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. ``idle``: between two requests; ``head``: for a head once begun; ``body``: between two reads."""
+
+    idle: float = 120.0
+    head: float = 20.0
+    body: float = 60.0
+
+
+class AgentHTTP:
+    """The requests and answers of one connection, one at a time."""
+
+    def __init__(self, stream: ByteStream, timeouts: Timeouts) -> None:
+        self.stream = stream
+        self._timeouts = timeouts
+        self._reader = RequestReader()
+        self._body_done = True
+        self._continue_owed = False
+
+    async def next_head(self) -> RequestHead | None:
+        """The next request's head; None: the agent has ended the connection, or keeps it idle.
+
+        Raises:
+            AffiantError: what :mod:`.request` refuses; PeerSilent: a head that does not come to its end.
+        """
+        try:
+            if self._reader.idle and not await self._fill(self._timeouts.idle):
+                return None
+        except PeerSilent:
+            return None
+        try:
+            event = await asyncio.wait_for(self._event(self._timeouts.head), self._timeouts.head)
+        except TimeoutError as error:
+            raise PeerSilent("the request's head does not come to its end") from error
+        if event is None:
+            return None
+        if not isinstance(event, RequestHead):
+            raise RequestMalformed("not a request's head")
+        self._body_done = False
+        self._continue_owed = event.expects_continue
+        return event
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The body of the request at hand, piece by piece.
+
+        Raises:
+            PeerSilent: the agent stops sending. RequestMalformed: it ends before the body does.
+        """
+        if self._continue_owed:
+            self._continue_owed = False
+            await self.stream.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while not self._body_done:
+            event = await self._event(self._timeouts.body)
+            if isinstance(event, BodyData):
+                yield event.data
+            elif isinstance(event, EndOfRequest):
+                self._body_done = True
+            else:
+                raise RequestMalformed("the body ends before its announced end")
+
+    async def whole_body(self, limit: int) -> bytes:
+        """The body of the request at hand, all of it.
+
+        Raises:
+            RequestTooLarge: more than ``limit`` bytes.
+        """
+        data = bytearray()
+        async for piece in self.body():
+            data += piece
+            if len(data) > limit:
+                raise RequestTooLarge("request body too large", expected=f"at most {limit} bytes")
+        return bytes(data)
+
+    @property
+    def request_done(self) -> bool:
+        """Whether the request at hand was read to its end."""
+        return self._body_done
+
+    async def deny(self, denial: Denial, *, keep_alive: bool) -> bool:
+        """Send ``denial``; returns whether the connection can carry another request."""
+        reusable = keep_alive and not self._continue_owed and await self._skip_body()
+        await self.stream.write(denial.to_bytes(keep_alive=reusable))
+        if not reusable:
+            await self._linger()
+        return reusable
+
+    def take_rest(self) -> bytes:
+        """Bytes that the agent sent ahead, after a CONNECT head."""
+        return self._reader.take_rest()
+
+    async def _skip_body(self) -> bool:
+        """Read and drop the rest of the body, within bounds; whether its end was reached."""
+        dropped = 0
+        try:
+            async with asyncio.timeout(_DISCARD_S):
+                async for piece in self.body():
+                    dropped += len(piece)
+                    if dropped > _DISCARD:
+                        return False
+        except (TimeoutError, AffiantError, OSError):
+            return False
+        return True
+
+    async def _linger(self) -> None:
+        """Take what is still coming, within bounds: closing over it would reset the answer away."""
+        taken = 0
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(_DISCARD_S):
+                while taken <= _DISCARD and (data := await asyncio.wait_for(self.stream.read(), _QUIET_S)):
+                    taken += len(data)
+
+    async def _event(self, timeout: float) -> RequestEvent | None:
+        """The next event but NeedData; None: the agent has ended the connection."""
+        while True:
+            event = self._reader.next_event()
+            if not isinstance(event, NeedData):
+                return event
+            if not await self._fill(timeout):
+                return None
+
+    async def _fill(self, timeout: float) -> bool:
+        try:
+            data = await asyncio.wait_for(self.stream.read(), timeout)
+        except TimeoutError as error:
+            raise PeerSilent(
+                "the agent sent nothing for too long", expected=f"within {timeout:g} s"
+            ) from error
+        self._reader.feed(data)
+        return bool(data)
+
+
+class Answer:
+    """One answer on its way to the agent."""
+
+    def __init__(self, http: AgentHTTP, head: RequestHead) -> None:
+        self._stream = http.stream
+        self._head = head
+        self._chunked = False
+        self._bodiless = False
+        self.started = False
+        self.keep_alive = head.keep_alive
+        """Whether the connection can carry another request when this answer is complete."""
+
+    async def start(self, status: int, reason: bytes, headers: Sequence[HeaderField]) -> None:
+        """Send the head. Headers of the other hop are left out, the framing is ours."""
+        self._bodiless = self._head.method == "HEAD" or status in {204, 304}
+        self._chunked = not self._bodiless and self._head.version == 1
+        if not self._bodiless and not self._chunked:
+            self.keep_alive = False
+        lines = [b"HTTP/1.1 %d %s" % (status, reason if _VALUE.match(reason) else b"")]
+        lines += [
+            b"%s: %s" % (name, value)
+            for name, value in headers
+            if name.lower() not in _HOP_BY_HOP and _VALUE.match(value)
+        ]
+        if self._chunked:
+            lines.append(b"Transfer-Encoding: chunked")
+        lines += [b"Connection: " + (b"keep-alive" if self.keep_alive else b"close"), b"", b""]
+        self.started = True
+        await self._stream.write(b"\r\n".join(lines))
+
+    async def data(self, data: bytes) -> None:
+        """Send some of the body."""
+        if not data or self._bodiless:
+            return
+        await self._stream.write(b"%x\r\n%s\r\n" % (len(data), data) if self._chunked else data)
+
+    async def finish(self) -> None:
+        """End the body. Without this the agent sees that the answer was cut off."""
+        if self._chunked:
+            await self._stream.write(b"0\r\n\r\n")

@@ -1,0 +1,234 @@
+"""One inspected request, from the agent to its host and back.
+
+The order is the whole point (trust rules, 3): canonicalise, decide, look up and check the address, record the
+intent, hand over to the broker (which substitutes, sends and redacts), record the outcome, and only then let
+the last byte of the answer go. Whatever fails on the way fails closed, and is in the chain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final
+
+from affiant.errors import AffiantError, MalformedError, NotAllowedError
+from affiant.policy.compiled import CompiledPolicy
+from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
+from affiant.sandbox.egress.decision import AllowedRequest, judge_request
+from affiant.sandbox.egress.denial import denial_of
+from affiant.sandbox.egress.errors import RecordsUnavailable
+from affiant.sandbox.egress.origin import Origin
+from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome, trace_of
+from affiant.sandbox.egress.request import RequestHead
+from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.upstream import Sent, Upstream
+from affiant.secrets.detection import PlaceholderDetector
+from affiant.secrets.placeholder import PlaceholderTable
+
+__all__ = ["Forwarder", "action_of", "reason_phrase", "refuse"]
+
+_PREFETCH: Final = 256 * 1024
+"""Bytes of a body that are searched for placeholders before anything is sent: all of most bodies."""
+
+_NOTHING_SENT: Final = Sent(None, None)
+
+
+def action_of(head: RequestHead, origin: Origin | None, target: str) -> Action:
+    """How records name the request at hand."""
+    traces = head.values(b"traceparent")
+    return Action(origin, head.method, target, trace_of(traces[0]) if len(traces) == 1 else None)
+
+
+async def refuse(
+    http: AgentHTTP,
+    records: EgressRecords,
+    refusal: AffiantError,
+    action: Action,
+    *,
+    keep_alive: bool,
+    typ: str = "egress",
+) -> bool:
+    """Record a refusal and answer it; returns whether the connection can carry another request."""
+    record: str | None = None
+    if not isinstance(refusal, RecordsUnavailable):
+        try:
+            record = await records.refusal(refusal, action, typ=typ)
+        except RecordsUnavailable as unavailable:
+            refusal = unavailable
+    return await http.deny(denial_of(refusal, record=record), keep_alive=keep_alive)
+
+
+class _Body:
+    """The request's body on its way to the broker: searched for placeholders, held back where one may begin."""
+
+    def __init__(self, http: AgentHTTP, detector: PlaceholderDetector) -> None:
+        self._pieces = http.body()
+        self._detector = detector
+        self._ready: list[bytes] = []
+        self._ended = False
+        self.refusal: AffiantError | None = None
+        """Why the body was broken off, if it was."""
+
+    async def prefetch(self) -> None:
+        """Read and search the beginning; most bodies are then known as a whole.
+
+        Raises:
+            PlaceholderMisplaced, PlaceholderHidden: nothing has been sent yet.
+        """
+        size = 0
+        while not self._ended and size <= _PREFETCH:
+            piece = await self._next()
+            size += len(piece)
+            self._ready.append(piece)
+
+    async def _next(self) -> bytes:
+        try:
+            return self._detector.feed(await anext(self._pieces))
+        except StopAsyncIteration:
+            self._ended = True
+            return self._detector.flush()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._ready:
+            if piece:
+                yield piece
+        self._ready.clear()
+        while not self._ended:
+            try:
+                piece = await self._next()
+            except AffiantError as refusal:
+                self.refusal = refusal
+                raise
+            if piece:
+                yield piece
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarder:
+    """Everything that a request needs on its way; one for a session."""
+
+    policy: CompiledPolicy
+    table: PlaceholderTable
+    resolver: Resolver
+    upstream: Upstream
+    records: EgressRecords
+
+    async def serve(self, http: AgentHTTP, head: RequestHead, origin: Origin, target: str) -> bool:
+        """Serve one request; returns whether the connection can carry another.
+
+        Args:
+            target: canonical, and ``Host`` agreed with ``origin``.
+        """
+        action = action_of(head, origin, target)
+        try:
+            allowed = judge_request(self.policy, self.table, origin=origin, head=head, target=target)
+            body = _Body(http, self._detector(head))
+            await body.prefetch()
+            address = await self.resolver.resolve(
+                origin.host, origin.port, within=self.policy.addresses_for(origin.host)
+            )
+            intents = await self._intents(action, allowed)
+        except AffiantError as refusal:
+            return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
+        exchange = _Exchange(
+            forwarder=self,
+            http=http,
+            answer=Answer(http, head),
+            action=action,
+            allowed=allowed,
+            intents=intents,
+        )
+        return await exchange.run(address, body)
+
+    def _detector(self, head: RequestHead) -> PlaceholderDetector:
+        return PlaceholderDetector(
+            self.table, content_encoding=head.value(b"content-encoding") or b"identity"
+        )
+
+    async def _intents(self, action: Action, allowed: AllowedRequest) -> tuple[str, ...]:
+        if allowed.uses:
+            return tuple(
+                [
+                    await self.records.secret(
+                        action, name=granted.use.name, rule=granted.rule, ref=granted.ref
+                    )
+                    for granted in allowed.uses
+                ]
+            )
+        if allowed.method not in SAFE_METHODS:
+            return (await self.records.intent(action, allowed.rules),)
+        return ()
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A request whose intent is recorded: from here on there is an outcome, whatever happens."""
+
+    forwarder: Forwarder
+    http: AgentHTTP
+    answer: Answer
+    action: Action
+    allowed: AllowedRequest
+    intents: tuple[str, ...]
+    sent: Sent = _NOTHING_SENT
+    received: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    async def run(self, address: str, body: _Body) -> bool:
+        try:
+            await self._pass(address, body)
+        except AffiantError as error:
+            return await self._failed(body.refusal or error)
+        except OSError:  # the agent is gone: nobody to answer
+            await self._record("aborted")
+            return False
+        except asyncio.CancelledError:
+            await self._record("aborted")
+            raise
+        await self._record("complete")
+        await self.answer.finish()
+        return self.answer.keep_alive and self.http.request_done
+
+    async def _pass(self, address: str, body: _Body) -> None:
+        reply = await self.forwarder.upstream.exchange(self.allowed, address, aiter(body))
+        try:
+            await self.answer.start(reply.status, reason_phrase(reply.status), reply.headers)
+            async for chunk in reply.chunks():
+                self.received.update(chunk)
+                await self.answer.data(chunk)
+            self.sent = await reply.sent()
+        finally:
+            await reply.close()
+
+    async def _failed(self, error: AffiantError) -> bool:
+        refused = isinstance(error, (NotAllowedError, MalformedError))
+        await self._record("refused" if refused else "failed")
+        if self.answer.started:
+            return False
+        if refused:
+            return await refuse(
+                self.http, self.forwarder.records, error, self.action, keep_alive=self.answer.keep_alive
+            )
+        return await self.http.deny(denial_of(error, record=None), keep_alive=self.answer.keep_alive)
+
+    async def _record(self, end: str) -> None:
+        outcome = Outcome(
+            end=end,
+            sent=self.sent.request,
+            received=f"sha256:{self.received.hexdigest()}" if self.answer.started else None,
+            spki=self.sent.spki,
+            uses=tuple(
+                {"ref": granted.ref, "rule": granted.rule, "ver": "current"} for granted in self.allowed.uses
+            ),
+        )
+        await self.forwarder.records.outcome(self.action, self.allowed.rules, outcome, intents=self.intents)
+
+
+def reason_phrase(status: int) -> bytes:
+    """The reason phrase of a status code; empty for one that has none."""
+    try:
+        return HTTPStatus(status).phrase.encode("ascii")
+    except ValueError:
+        return b""

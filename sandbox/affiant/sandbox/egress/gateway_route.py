@@ -1,0 +1,196 @@
+"""``gateway.affiant.internal``: how an agent without any credential reaches the inference gateway.
+
+The agent's own ``Authorization`` and every ``Affiant-`` header but a well-formed nonce are dropped; the session's
+proof of possession takes their place. The body is read whole first, because the proof covers its digest; the
+answer goes back byte for byte as it comes. Reachable are inference, the list of models, and this session's own
+receipts; everything else is refused, and recorded. Placeholders may stand in prompts: they are nothing but that.
+
+An inference request takes the next counter. Each counter ends in one record of the gateway's or, where the
+gateway did not take the request, in one ``refusal`` of ours that carries it; no counter is used twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from affiant.errors import AffiantError, NotAllowedError, UnreachableError
+from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
+from affiant.sandbox.egress.denial import denial_of
+from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable
+from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
+from affiant.sandbox.egress.origin import Origin
+from affiant.sandbox.egress.records import Action, EgressRecords
+from affiant.sandbox.egress.request import HeaderField, RequestHead
+
+__all__ = [
+    "GATEWAY_HOST",
+    "GATEWAY_ORIGINS",
+    "GatewayAnswer",
+    "GatewayRoute",
+    "InferenceGateway",
+    "ProofRefused",
+]
+
+GATEWAY_HOST: Final = "gateway.affiant.internal"
+GATEWAY_ORIGINS: Final = frozenset({Origin("http", GATEWAY_HOST, 80), Origin("https", GATEWAY_HOST, 443)})
+
+BODY_LIMIT: Final = 8 << 20
+"""Bytes; the gateway's own default bound."""
+
+_COUNTED: Final = ("POST", "/v1/chat/completions")
+_READABLE: Final = re.compile(
+    r"/v1/models(?:/[A-Za-z0-9._:-]{1,128})?|/v1/receipts/[A-Za-z0-9_-]{22}(?:/bundle)?"
+)
+_NONCE: Final = re.compile(rb"[A-Za-z0-9_-]{43}\Z")
+_DROPPED: Final = frozenset(
+    {
+        b"accept-encoding", b"authorization", b"connection", b"content-length", b"cookie", b"expect", b"forwarded",
+        b"host", b"keep-alive", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
+        b"transfer-encoding", b"upgrade", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-real-ip",
+    }
+)  # fmt: skip
+_ON_BEHALF: Final = (b"Affiant-On-Behalf", b"agent")
+"""Tells the gateway that an agent reads the answer: user and tenant stay hidden (trust rules, 10)."""
+
+
+class ProofRefused(NotAllowedError):
+    """The gateway did not accept the session's proof, so the counter has no record there."""
+
+    code = "gateway.proof_refused"
+
+
+class GatewayAnswer(Protocol):
+    """An answer of the gateway's. Must be closed."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[HeaderField]:
+        """The headers as received."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body, byte for byte, as it comes.
+
+        Raises:
+            UnreachableError: the gateway breaks off.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go; an answer that has not ended is broken off, which the gateway records."""
+        ...
+
+
+class InferenceGateway(Protocol):
+    """The attested gateway of this session."""
+
+    def take_counter(self) -> int:
+        """The next ``cseq``."""
+        ...
+
+    async def send(
+        self, method: str, target: str, headers: Sequence[HeaderField], body: bytes, *, cseq: int | None
+    ) -> GatewayAnswer:
+        """Send one request with the session's proof.
+
+        Raises:
+            UnreachableError: no answer. It is never sent twice.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRoute:
+    """Serves what an agent asks of the gateway's name."""
+
+    gateway: InferenceGateway
+    records: EgressRecords
+
+    async def serve(self, http: AgentHTTP, head: RequestHead, origin: Origin, target: str) -> bool:
+        """Serve one request; returns whether the connection can carry another."""
+        action = action_of(head, origin, target)
+        try:
+            counted = _admitted(head, target)
+            body = await http.whole_body(BODY_LIMIT)
+        except AffiantError as refusal:
+            return await refuse(
+                http, self.records, refusal, action, keep_alive=head.keep_alive, typ="inference"
+            )
+        cseq = self.gateway.take_counter() if counted else None
+        try:
+            reply = await self.gateway.send(head.method, target, _forwarded(head), body, cseq=cseq)
+        except UnreachableError as error:
+            return await self._unanswered(http, head, error, action, cseq)
+        except asyncio.CancelledError:
+            if cseq is not None:
+                await self._record(
+                    UnansweredAtEnd("the session ended before the gateway answered"), action, cseq
+                )
+            raise
+        try:
+            if reply.status == 401 and cseq is not None:
+                await self._record(ProofRefused("the gateway did not accept the proof"), action, cseq)
+            return await self._answer(http, head, reply)
+        finally:
+            await reply.close()
+
+    async def _answer(self, http: AgentHTTP, head: RequestHead, reply: GatewayAnswer) -> bool:
+        answer = Answer(http, head)
+        try:
+            await answer.start(reply.status, reason_phrase(reply.status), reply.headers)
+            async for chunk in reply.chunks():
+                await answer.data(chunk)
+            await answer.finish()
+        except (UnreachableError, OSError):  # cut off by either side: the gateway's record says which
+            return False
+        return answer.keep_alive
+
+    async def _unanswered(
+        self, http: AgentHTTP, head: RequestHead, error: AffiantError, action: Action, cseq: int | None
+    ) -> bool:
+        record = None if cseq is None else await self._record(error, action, cseq)
+        return await http.deny(denial_of(error, record=record), keep_alive=head.keep_alive)
+
+    async def _record(self, refusal: AffiantError, action: Action, cseq: int) -> str | None:
+        try:
+            return await self.records.refusal(refusal, action, typ="inference", cseq=cseq)
+        except RecordsUnavailable:  # the chain has stopped, and the session with it
+            return None
+
+
+class UnansweredAtEnd(UnreachableError):
+    """The session ended while the gateway had not answered."""
+
+    code = "gateway.unreachable"
+
+
+def _admitted(head: RequestHead, target: str) -> bool:
+    """Whether the request takes a counter, if it may be made at all."""
+    path = target.partition("?")[0]
+    if (head.method, path) == _COUNTED:
+        return True
+    if head.method == "GET" and _READABLE.fullmatch(path) is not None:
+        return False
+    raise EgressDenied(
+        "the gateway's name serves POST /v1/chat/completions, GET /v1/models and GET /v1/receipts/{id} only",
+        reason="gateway_path",
+        rules=(),
+    )
+
+
+def _forwarded(head: RequestHead) -> tuple[HeaderField, ...]:
+    kept: list[HeaderField] = []
+    for name, value in head.headers:
+        field = name.lower()
+        nonce = field == b"affiant-nonce" and _NONCE.match(value) is not None
+        if nonce or not (field in _DROPPED or field.startswith(b"affiant-")):
+            kept.append((name, value))
+    return (*kept, _ON_BEHALF)

@@ -1,0 +1,170 @@
+"""The proxy's server: the only thing that a sandbox can reach.
+
+It listens on the one socket that the runner opened for this session, with nothing else behind it. Connections
+are bounded in number and time; each is served by itself, and one that misbehaves ends alone. When the proxy is
+gone there is no egress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from affiant.errors import AffiantError
+from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
+from affiant.sandbox.egress.denial import denial_of
+from affiant.sandbox.egress.errors import RecordsUnavailable, RequestMalformed
+from affiant.sandbox.egress.forward import Forwarder, action_of, refuse
+from affiant.sandbox.egress.gateway_route import GATEWAY_ORIGINS, GatewayRoute
+from affiant.sandbox.egress.origin import Origin, inner_target, proxied_target
+from affiant.sandbox.egress.records import Action, EgressRecords
+from affiant.sandbox.egress.request import RequestHead
+from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.session_ca import SessionCA
+from affiant.sandbox.egress.streams import PlainStream
+from affiant.sandbox.egress.tunnel import Tunnels
+
+__all__ = ["EgressProxy", "ProxyLimits"]
+
+_STOP_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLimits:
+    """Bounds of one session's proxy."""
+
+    connections: int = 128
+    """At the same time; more are answered 503 and closed."""
+    timeouts: Timeouts = field(default_factory=Timeouts)
+
+
+class EgressProxy:
+    """Serves one sandbox's connections until :meth:`stop`."""
+
+    def __init__(
+        self,
+        *,
+        forwarder: Forwarder,
+        gateway: GatewayRoute,
+        records: EgressRecords,
+        resolver: Resolver,
+        certificates: SessionCA,
+        limits: ProxyLimits | None = None,
+    ) -> None:
+        self._limits = limits or ProxyLimits()
+        self._forwarder = forwarder
+        self._gateway = gateway
+        self._records = records
+        self._tunnels = Tunnels(
+            policy=forwarder.policy,
+            resolver=resolver,
+            records=records,
+            certificates=certificates,
+            timeouts=self._limits.timeouts,
+            own_services=GATEWAY_ORIGINS,
+        )
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._serving = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests and tunnels that are being served now."""
+        return self._serving
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serve on ``listener`` (bound; TCP or Unix), which the proxy then owns."""
+        listener.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+        if listener.family == socket.AF_UNIX:
+            self._server = await asyncio.start_unix_server(self._accept, sock=listener)
+        else:
+            self._server = await asyncio.start_server(self._accept, sock=listener)
+
+    async def stop(self) -> None:
+        """Stop listening, break off what is under way, and return when each has its record."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=_STOP_S)
+        await self._server.wait_closed()
+        self._server = None
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(PlainStream(reader, writer)))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, stream: PlainStream) -> None:
+        try:
+            if len(self._connections) > self._limits.connections:
+                busy = RecordsUnavailable("too many connections at once", expected=self._limits.connections)
+                await stream.write(denial_of(busy, record=None).to_bytes(keep_alive=False))
+            else:
+                await self._connection(stream)
+        except (OSError, AffiantError):
+            stream.abort()  # the agent is gone, or nothing more can be said to it; what happened is recorded
+        finally:
+            await stream.close()
+
+    async def _connection(self, stream: PlainStream) -> None:
+        http = AgentHTTP(stream, self._limits.timeouts)
+        while (head := await self._head(http)) is not None:
+            if head.method == "CONNECT":
+                served = self._tunnels.serve(http, stream, head, self._inside)
+            else:
+                served = self._plain(http, head)
+            if not await self._counted(served):
+                return
+
+    async def _inside(self, http: AgentHTTP, origin: Origin) -> None:
+        """The requests inside an inspected tunnel."""
+        while (head := await self._head(http)) is not None:
+            try:
+                target = inner_target(head, origin)
+            except AffiantError as refusal:
+                await refuse(
+                    http, self._records, refusal, action_of(head, origin, head.target), keep_alive=False
+                )
+                return
+            if not await self._counted(self._route(http, head, origin, target)):
+                return
+
+    async def _plain(self, http: AgentHTTP, head: RequestHead) -> bool:
+        """A request to the proxy itself: absolute form, or origin form for the gateway's name."""
+        try:
+            origin, target = proxied_target(head)
+            if head.target.startswith("/") and origin not in GATEWAY_ORIGINS:
+                raise RequestMalformed(
+                    "a proxy is asked for a full address", expected="an absolute-form target, or CONNECT"
+                )
+        except AffiantError as refusal:
+            return await refuse(
+                http, self._records, refusal, Action(None, head.method, head.target), keep_alive=False
+            )
+        return await self._route(http, head, origin, target)
+
+    async def _route(self, http: AgentHTTP, head: RequestHead, origin: Origin, target: str) -> bool:
+        if origin in GATEWAY_ORIGINS:
+            return await self._gateway.serve(http, head, origin, target)
+        return await self._forwarder.serve(http, head, origin, target)
+
+    async def _head(self, http: AgentHTTP) -> RequestHead | None:
+        """The next head; one that is refused is recorded and answered, and ends the connection."""
+        try:
+            return await http.next_head()
+        except AffiantError as refusal:
+            await refuse(http, self._records, refusal, Action(None, "UNKNOWN", ""), keep_alive=False)
+            return None
+
+    async def _counted(self, served: Coroutine[Any, Any, bool]) -> bool:
+        self._serving += 1
+        try:
+            return await served
+        finally:
+            self._serving -= 1

@@ -1,0 +1,101 @@
+"""From an allowed name to the one address that is dialled.
+
+Asked only after the profile has allowed the name, so that no query for another leaves (negative test E13). Every
+answer must pass the policy's table of forbidden ranges; one that does not refuses all of them (E7), and the
+address that was checked is the address that is dialled: nothing looks the name up again (E8).
+
+Where an address may come from, and what it may be:
+
+1. the profile's ``address: CIDR`` for the host, if there is one, bounds every answer;
+2. else the manifest's entry for the host does: both are bound in MRCONFIGID;
+3. else only public addresses pass.
+
+A manifest entry that is an address stands in the place of a lookup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from affiant.policy.addresses import CIDR, is_forbidden_address, parse_cidr
+from affiant.sandbox.egress.errors import AddressForbidden, NameUnresolved
+
+__all__ = ["Lookup", "Resolver", "system_lookup"]
+
+Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Host and port to addresses in canonical spelling, in the order to try them."""
+
+_TIMEOUT_S: Final = 10.0
+_MAX_ANSWERS: Final = 64
+
+
+async def system_lookup(host: str, port: int) -> Sequence[str]:
+    """The system's resolver.
+
+    Raises:
+        OSError: the name has no address, or the resolver does not answer.
+    """
+    loop = asyncio.get_running_loop()
+    answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in answers))
+
+
+class Resolver:
+    """Resolves the names of one session.
+
+    Args:
+        hosts: the manifest's map: host -> addresses or networks.
+        lookup: asked for hosts that the map gives no address for.
+    """
+
+    def __init__(self, hosts: Mapping[str, Sequence[str]], *, lookup: Lookup = system_lookup) -> None:
+        self._networks = {
+            host: tuple(parse_cidr(entry) for entry in entries) for host, entries in hosts.items()
+        }
+        self._fixed = {
+            host: tuple(str(network.network_address) for network in networks if network.num_addresses == 1)
+            for host, networks in self._networks.items()
+        }
+        self._lookup = lookup
+
+    async def resolve(self, host: str, port: int, *, within: Sequence[CIDR] | None) -> str:
+        """The address to dial for ``host``, checked.
+
+        Args:
+            within: the profile's ``address`` for the host, if it gives one.
+
+        Raises:
+            NameUnresolved: no address. AddressForbidden: any of the answers must not be dialled.
+        """
+        answers = self._fixed.get(host) or await self._looked_up(host, port)
+        allowed = tuple(within or self._networks.get(host, ()))
+        for answer in answers:
+            if is_forbidden_address(answer, allowed):
+                raise AddressForbidden(
+                    "the name leads to an address that is not dialled",
+                    where=host,
+                    expected="an address that the profile allows for it" if allowed else "a public address",
+                    hint="For a private host, give its addresses as 'address: CIDR' in the profile",
+                )
+        return answers[0]
+
+    async def _looked_up(self, host: str, port: int) -> Sequence[str]:
+        try:
+            answers = await asyncio.wait_for(self._lookup(host, port), _TIMEOUT_S)
+        except (OSError, UnicodeError, TimeoutError) as error:
+            raise NameUnresolved("the name has no address", where=host) from error
+        if not answers or len(answers) > _MAX_ANSWERS:
+            raise NameUnresolved("the name has no address, or too many", where=host)
+        return tuple(_plain(answer) for answer in answers)
+
+
+def _plain(answer: str) -> str:
+    """``answer`` in its canonical spelling; what is none stays as it is and is refused as an address."""
+    try:
+        return str(ip_address(answer))
+    except ValueError:
+        return answer

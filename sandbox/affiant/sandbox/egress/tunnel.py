@@ -1,0 +1,174 @@
+"""CONNECT: what it names must be what TLS names, and what is inside is judged request by request.
+
+The answer to CONNECT goes out before anything is known of what follows; then the ClientHello is looked at. SNI
+that is missing, hidden or another host's ends the connection with a TLS alert. An inspected tunnel is terminated
+with the session's own certificate; each request in it is judged with its ``Host`` (E9). A host whose rules all
+say ``passthrough`` is spliced to the checked address, unread and without any secret: one intent, one outcome,
+and the record says that the inner host was not checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.profile import TLSMode
+from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
+from affiant.sandbox.egress.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
+from affiant.sandbox.egress.decision import judge_connection
+from affiant.sandbox.egress.errors import ClientHelloMalformed, PeerSilent, ServerNameMissing
+from affiant.sandbox.egress.forward import action_of, refuse
+from affiant.sandbox.egress.origin import Origin, check_server_name, connect_origin
+from affiant.sandbox.egress.records import Action, EgressRecords, Outcome
+from affiant.sandbox.egress.request import RequestHead
+from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.session_ca import SessionCA
+from affiant.sandbox.egress.streams import PlainStream, TLSStream
+
+__all__ = ["Tunnels"]
+
+_ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_ALERT_UNRECOGNIZED_NAME: Final = b"\x15\x03\x01\x00\x02\x02\x70"
+_ALERT_ACCESS_DENIED: Final = b"\x15\x03\x01\x00\x02\x02\x31"
+"""Fatal alerts 112 and 49 (RFC 8446, section 6.2), so that the client's error says something."""
+
+_DIAL_S: Final = 15.0
+_SPLICE_IDLE_S: Final = 600.0
+
+ServeInside = Callable[[AgentHTTP, Origin], Awaitable[None]]
+"""Serves the requests inside an inspected tunnel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnels:
+    """Everything that a CONNECT needs; one for a session. ``own_services``: hosts that the supervisor serves."""
+
+    policy: CompiledPolicy
+    resolver: Resolver
+    records: EgressRecords
+    certificates: SessionCA
+    timeouts: Timeouts
+    own_services: frozenset[Origin]
+
+    async def serve(
+        self, http: AgentHTTP, stream: PlainStream, head: RequestHead, inside: ServeInside
+    ) -> bool:
+        """Serve one CONNECT to its end; returns whether the connection can carry another request (if denied)."""
+        action = Action(None, head.method, head.target)
+        try:
+            origin = connect_origin(head.target)
+            action = action_of(head, origin, "")
+            rules, mode = self._judge(origin)
+            if mode is TLSMode.PASSTHROUGH:
+                address = await self._resolve(origin)
+                intent = await self.records.intent(action, rules)
+        except AffiantError as refusal:
+            return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
+        stream.unread(http.take_rest())
+        try:
+            await self._shake_hands(stream, origin)
+        except AffiantError as refusal:
+            await self.records.refusal(refusal, action)
+            if mode is TLSMode.PASSTHROUGH:
+                await self.records.outcome(action, rules, _unread("refused"), intents=(intent,))
+            return False
+        if mode is TLSMode.INSPECT:
+            await self._inspect(stream, origin, inside)
+        else:
+            await self._splice(stream, address, action, rules, intent)
+        return False
+
+    def _judge(self, origin: Origin) -> tuple[tuple[str, ...], TLSMode]:
+        if origin in self.own_services:
+            return (), TLSMode.INSPECT
+        decision, mode = judge_connection(self.policy, origin)
+        return decision.rules, mode
+
+    async def _resolve(self, origin: Origin) -> str:
+        return await self.resolver.resolve(
+            origin.host, origin.port, within=self.policy.addresses_for(origin.host)
+        )
+
+    async def _shake_hands(self, stream: PlainStream, origin: Origin) -> None:
+        """Answer CONNECT and look at the ClientHello; a refused one is told so in TLS's own words."""
+        await stream.write(_ESTABLISHED)
+        seen = b""
+        try:
+            hello, seen = await self._client_hello(stream)
+            check_server_name(origin, hello)
+        except AffiantError as refusal:
+            hidden = isinstance(refusal, (ServerNameMissing, ClientHelloMalformed, PeerSilent))
+            with contextlib.suppress(OSError):
+                await stream.write(_ALERT_ACCESS_DENIED if hidden else _ALERT_UNRECOGNIZED_NAME)
+            raise
+        stream.unread(seen)
+
+    async def _client_hello(self, stream: PlainStream) -> tuple[ClientHello, bytes]:
+        seen = b""
+        while len(seen) <= 2 * MAX_CLIENT_HELLO:
+            try:
+                data = await asyncio.wait_for(stream.read(), self.timeouts.head)
+            except TimeoutError as error:
+                raise PeerSilent("no ClientHello follows CONNECT") from error
+            if not data:
+                raise ClientHelloMalformed("no ClientHello follows CONNECT")
+            seen += data
+            if (hello := parse_client_hello(seen)) is not None:
+                return hello, seen
+        raise ClientHelloMalformed("no ClientHello follows CONNECT")
+
+    async def _inspect(self, stream: PlainStream, origin: Origin, inside: ServeInside) -> None:
+        tls = TLSStream(stream, self.certificates.context(origin.host))
+        try:
+            await asyncio.wait_for(tls.handshake(), self.timeouts.head)
+            await inside(AgentHTTP(tls, self.timeouts), origin)
+        except (ssl.SSLError, TimeoutError):
+            return  # the client does not want the session's certificate, or its TLS broke: nothing was asked
+        finally:
+            await tls.close()
+
+    async def _splice(
+        self, stream: PlainStream, address: str, action: Action, rules: tuple[str, ...], intent: str
+    ) -> None:
+        end = "aborted"
+        try:
+            end = await self._spliced(stream, address, action)
+        finally:
+            await self.records.outcome(action, rules, _unread(end), intents=(intent,))
+
+    async def _spliced(self, stream: PlainStream, address: str, action: Action) -> str:
+        """Copy both ways until both have ended; how it went."""
+        assert action.origin is not None
+        try:
+            reader, writer = await asyncio.wait_for(
+                asyncio.open_connection(address, action.origin.port), _DIAL_S
+            )
+        except (OSError, TimeoutError):
+            return "failed"
+        peer = PlainStream(reader, writer)
+        end = "complete"
+        try:
+            async with asyncio.TaskGroup() as copies:
+                copies.create_task(_copy(stream, peer))
+                copies.create_task(_copy(peer, stream))
+        except* (OSError, TimeoutError):
+            end = "failed"
+        finally:
+            await peer.close()
+        return end
+
+
+async def _copy(source: PlainStream, sink: PlainStream) -> None:
+    while data := await asyncio.wait_for(source.read(), _SPLICE_IDLE_S):
+        await sink.write(data)
+    sink.write_eof()
+
+
+def _unread(end: str) -> Outcome:
+    return Outcome(end=end, limits=("tls-passthrough",))

@@ -1,0 +1,71 @@
+"""What the proxy needs of whoever sends a request upstream: the secret broker's side of an exchange.
+
+The proxy reads what a hostile agent sends, so it never holds a secret. It hands an allowed request over, with
+the checked address and the uses it recorded; the broker's process checks the bindings once more, substitutes,
+dials, verifies TLS, sends, redacts the answer and gives it back in this shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from affiant.sandbox.egress.decision import AllowedRequest
+from affiant.sandbox.egress.request import HeaderField
+
+__all__ = ["Sent", "Upstream", "UpstreamAnswer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the broker says about a finished exchange. ``sha256:`` names, or None where there is nothing."""
+
+    request: str | None
+    """Of the request as sent, with placeholders in the place of secrets."""
+    spki: str | None
+    """Of the peer's public key."""
+
+
+class UpstreamAnswer(Protocol):
+    """An answer, redacted. Must be closed."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[HeaderField]:
+        """The headers as they may reach the agent."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes.
+
+        Raises:
+            AffiantError: the upstream failed, or the broker refuses to pass the rest on.
+        """
+        ...
+
+    async def sent(self) -> Sent:
+        """What was sent, once the body has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Let go; an exchange that has not ended is broken off."""
+        ...
+
+
+class Upstream(Protocol):
+    """Sends allowed requests."""
+
+    async def exchange(
+        self, allowed: AllowedRequest, address: str, body: AsyncIterator[bytes]
+    ) -> UpstreamAnswer:
+        """Send ``allowed`` to ``address`` and return when the answer's head is there.
+
+        Raises:
+            AffiantError: refused or failed before there was an answer.
+        """
+        ...

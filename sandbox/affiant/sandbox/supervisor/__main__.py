@@ -1,0 +1,60 @@
+"""The supervisor's process: ``python -m affiant.sandbox.supervisor --control-fd N --td-fd M``.
+
+The rim: command line, clock, randomness, the release manifest of this installation, and the two descriptors that
+the launcher passed on. As root it is root only until runner and broker are started (:mod:`.opening`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from affiant.attestation.release import load_release
+from affiant.attestation.simulated.client import SimulatedTD
+from affiant.sandbox.supervisor.control import ControlChannel
+from affiant.sandbox.supervisor.opening import Surroundings
+from affiant.sandbox.supervisor.supervise import supervise
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Supervise one session; the exit status."""
+    parser = argparse.ArgumentParser(prog="affiant-supervisor", allow_abbrev=False)
+    parser.add_argument("--control-fd", type=int, required=True)
+    parser.add_argument("--td-fd", type=int, required=True)
+    given = parser.parse_args(arguments)
+    for number in (signal.SIGINT, signal.SIGHUP):  # the launcher decides, by its socket
+        signal.signal(number, signal.SIG_IGN)
+    for descriptor in (given.control_fd, given.td_fd):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - the os module's own signature
+    return asyncio.run(_run(given.control_fd, given.td_fd))
+
+
+async def _run(control_fd: int, td_fd: int) -> int:
+    channel = ControlChannel(socket.socket(fileno=control_fd))
+    try:
+        with SimulatedTD(td_fd) as td:
+            return await supervise(channel, lambda: _surroundings(td))
+    finally:
+        channel.close()
+
+
+def _surroundings(td: SimulatedTD) -> Surroundings:
+    return Surroundings(
+        td=td,
+        build=load_release().build_digest,
+        clock=lambda: datetime.now(UTC),
+        random_bytes=secrets.token_bytes,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

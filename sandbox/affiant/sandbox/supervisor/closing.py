@@ -1,0 +1,71 @@
+"""Ending a session: the agent first, then the way out, then the chain.
+
+1. end the sandbox, and with it every process of the agent's; wait for the run's outcome record;
+2. stop the proxy: what is under way gets its outcome record;
+3. write ``end`` with the last counter, and have every record acknowledged;
+4. close the session at the gateway, and fetch its bundle into the session's folder.
+
+What cannot be done in time is left, in this order of importance: the chain then has no end, and a verifier says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.sandbox.supervisor.opening import OpenSession
+from affiant.sandbox.supervisor.serving import Ending
+
+__all__ = ["BUNDLE", "close_session", "end_agent"]
+
+BUNDLE: Final = "bundle.json"
+"""The gateway's answer as it came: the bundle, and the openings sealed to the session's starter."""
+
+_AGENT_S: Final = 2.0
+_CHAIN_S: Final = 10.0
+
+
+async def end_agent(session: OpenSession, running: asyncio.Task[None] | None) -> None:
+    """Steps 1 and 2: afterwards nothing of the agent's runs, and nothing can go out."""
+    with suppress(AffiantError, TimeoutError):  # a runner that is gone has ended the sandbox by that
+        await asyncio.wait_for(session.runner.kill(), _AGENT_S)
+    if running is not None:
+        await asyncio.wait({running}, timeout=_AGENT_S)
+        running.cancel()
+        await asyncio.wait({running}, timeout=_AGENT_S)
+    await session.proxy.stop()
+    with suppress(AffiantError, TimeoutError):
+        await asyncio.wait_for(session.runner.cleanup(), _AGENT_S)
+
+
+async def close_session(session: OpenSession, ending: Ending, *, within_s: float = _CHAIN_S) -> Path:
+    """Steps 3 and 4; the path of the bundle.
+
+    Raises:
+        AffiantError: the gateway does not close the session or give its bundle.
+        TimeoutError: not in time.
+    """
+    async with asyncio.timeout(within_s):
+        if not session.records.stopped.done():
+            last = {"why": "shutdown", "cseq": session.gateway.last_counter}
+            await session.records.record("end", last, {}, acknowledged=True)
+            await session.records.settled(within_s)
+        await session.gateway.close(ending.why)
+        data = await session.gateway.bundle()
+    path = session.provision.session_dir / BUNDLE
+    await asyncio.to_thread(_write_atomically, path, data)
+    return path
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    draft = path.with_suffix(".draft")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+    os.rename(draft, path)

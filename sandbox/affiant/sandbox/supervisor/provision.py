@@ -1,0 +1,127 @@
+"""What the launcher provides, read strictly: the documents of one session and where its things lie.
+
+Nothing here is believed for being here: :mod:`.launch` compares it with the manifest, and the manifest with the
+TD's own register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.encoding import from_b64u, from_hex
+from affiant.sandbox.errors import ControlRefused
+from affiant.sandbox.isolation.backend import BackendName
+from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr, RootFS
+from affiant.sandbox.supervisor.control import Message
+
+__all__ = ["Agent", "Provision", "parse_provision"]
+
+_BACKENDS: Final = {
+    "gvisor": BackendName.GVISOR,
+    "bwrap": BackendName.BUBBLEWRAP,
+    "bwrap-landlock": BackendName.BUBBLEWRAP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who runs. ``salt``: 16 bytes that hide the name in the activation's commitment."""
+
+    name: str
+    salt: bytes
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """One session, as provided: exact bytes of its documents."""
+
+    manifest: bytes
+    activation: bytes
+    policy: bytes
+    """The profile's normal form."""
+    reference: bytes
+    gateway_config: bytes
+    collateral: bytes
+    gateway_url: str
+    agent: Agent
+    roots: tuple[bytes, ...]
+    """DER certificates that the proxy trusts beside the system's."""
+    session_dir: Path
+    runtime: str | None
+    rootfs: RootFS
+    backend: BackendName
+    secrets: tuple[int, int] | None
+    """Descriptors of the local secret store and of its key."""
+
+
+def parse_provision(message: Message) -> Provision:
+    """The provision in the launcher's first message.
+
+    Raises:
+        ControlRefused: a member is missing or of another type. EncodingError: not base64url.
+    """
+    if message.members.get("op") != "provision":
+        raise ControlRefused("the first message is no provision", expected='"op": "provision"')
+    return Provision(
+        manifest=from_b64u(message.text("manifest")),
+        activation=from_b64u(message.text("activation")),
+        policy=from_b64u(message.text("policy")),
+        reference=from_b64u(message.text("reference")),
+        gateway_config=from_b64u(message.text("gateway_config")),
+        collateral=from_b64u(message.text("collateral")),
+        gateway_url=message.text("gateway_url"),
+        agent=_agent(message.members.get("agent")),
+        roots=tuple(from_b64u(_text(root, "roots")) for root in _list(message.members.get("roots"), "roots")),
+        session_dir=Path(message.text("session_dir")),
+        runtime=_optional(message.members.get("runtime"), "runtime"),
+        rootfs=_rootfs(message.text("rootfs")),
+        backend=_backend(message.text("isolation")),
+        secrets=_secrets(message.descriptors),
+    )
+
+
+def _agent(value: object) -> Agent:
+    if not isinstance(value, Mapping):
+        raise ControlRefused("a member is missing, or no object", where="agent")
+    return Agent(
+        name=_text(value.get("name"), "agent.name"),
+        salt=from_hex(_text(value.get("salt"), "agent.salt")),
+        user=_optional(value.get("user"), "agent.user"),
+    )
+
+
+def _rootfs(text: str) -> RootFS:
+    return HostUsr() if text == "host-usr" else DirectoryRoot(text)
+
+
+def _backend(text: str) -> BackendName:
+    if text not in _BACKENDS:
+        raise ControlRefused("unknown isolation", expected=" or ".join(_BACKENDS), where="isolation")
+    return _BACKENDS[text]
+
+
+def _secrets(descriptors: Mapping[str, int]) -> tuple[int, int] | None:
+    store, key = descriptors.get("secret_store"), descriptors.get("secret_key")
+    if (store is None) != (key is None):
+        raise ControlRefused("a secret store without its key, or a key without its store", where="fds")
+    return None if store is None or key is None else (store, key)
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise ControlRefused("a member is missing, or is not text", where=where)
+    return value
+
+
+def _optional(value: object, where: str) -> str | None:
+    return None if value is None else _text(value, where)
+
+
+def _list(value: object, where: str) -> list[object]:
+    if not isinstance(value, list):
+        raise ControlRefused("a member is missing, or is not a list", where=where)
+    return value

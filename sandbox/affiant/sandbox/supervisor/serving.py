@@ -1,0 +1,166 @@
+"""An open session at the launcher's service, and everything whose loss ends it.
+
+The launcher runs a command, sends signals, and says finish. The session ends too when the launcher's socket
+closes, when records can no longer be kept, when the broker is gone, when the sandbox is lost, and when the
+activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent
+and closing the chain are :mod:`.closing`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.sandbox.errors import ControlRefused
+from affiant.sandbox.isolation.plan import Command
+from affiant.sandbox.supervisor.control import ControlChannel, Message
+from affiant.sandbox.supervisor.environment import agent_environment
+from affiant.sandbox.supervisor.errors import BrokerLost, SessionExpired
+from affiant.sandbox.supervisor.opening import OpenSession, Surroundings
+from affiant.sandbox.supervisor.run import AgentRun, RunServices, UserStreams
+
+__all__ = ["Ending", "Serving"]
+
+_WHY: Final = frozenset({"done", "killed"})
+_BEFORE_EXPIRY_S: Final = 5.0
+"""So long before the activation's time is over the agent is stopped: its last records must still be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a session ends: what the close record says, and a refusal if it did not end as asked."""
+
+    why: str
+    refusal: AffiantError | None = None
+
+
+class Serving:
+    """Serves one launcher."""
+
+    def __init__(self, session: OpenSession, channel: ControlChannel, around: Surroundings) -> None:
+        self._session = session
+        self._channel = channel
+        self._around = around
+        self._run: AgentRun | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._failed: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+
+    @property
+    def running(self) -> asyncio.Task[None] | None:
+        """The command that runs, or ran."""
+        return self._running
+
+    async def until_over(self) -> Ending:
+        """Serve until the session is to end."""
+        watchers = [
+            asyncio.ensure_future(watcher)
+            for watcher in (self._launcher(), self._records(), self._broker(), self._expiry(), self._failed)
+        ]
+        try:
+            done, _ = await asyncio.wait(watchers, return_when=asyncio.FIRST_COMPLETED)
+            return next(watcher for watcher in watchers if watcher in done).result()
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
+
+    async def _launcher(self) -> Ending:
+        while (message := await self._received()) is not None:
+            match message.members.get("op"):
+                case "run":
+                    self._start(message)
+                case "signal":
+                    await self._signal(message)
+                case "finish":
+                    why = message.members.get("why")
+                    return Ending(why if isinstance(why, str) and why in _WHY else "killed")
+                case other:
+                    message.close()
+                    raise ControlRefused("unknown operation", found=ascii(str(other)[:40]))
+        return Ending("killed")
+
+    async def _received(self) -> Message | None:
+        try:
+            return await self._channel.receive()
+        except AffiantError as error:
+            self._fail(Ending("killed", error))
+            return None
+
+    def _start(self, message: Message) -> None:
+        descriptors = message.descriptors
+        if self._running is not None or not {"stdout", "stderr"} <= set(descriptors):
+            message.close()
+            self._fail(Ending("killed", ControlRefused("a session runs one command, with its streams")))
+            return
+        user = UserStreams(descriptors.get("stdin"), descriptors["stdout"], descriptors["stderr"])
+        self._running = asyncio.create_task(self._run_command(message.members, user))
+
+    async def _run_command(self, members: Mapping[str, object], user: UserStreams) -> None:
+        session = self._session
+        try:
+            command = self._command(members)
+            services = RunServices(
+                session.runner, session.broker, session.records, session.provision.backend.value
+            )
+            self._run = AgentRun(services, command, user)
+        except AffiantError as error:
+            user.close()
+            self._fail(Ending("killed", error))
+            return
+        telling = asyncio.create_task(self._tell_start(self._run))
+        try:
+            code = await self._run.run()
+        except AffiantError as error:
+            self._fail(Ending("killed", error))
+            return
+        finally:
+            telling.cancel()
+        await self._tell({"event": "exited", "code": code})
+
+    def _command(self, members: Mapping[str, object]) -> Command:
+        argv, env, cwd = members.get("argv"), members.get("env"), members.get("cwd")
+        texts = isinstance(argv, list) and all(isinstance(word, str) for word in argv)
+        if not texts or not isinstance(argv, list) or not isinstance(env, Mapping):
+            raise ControlRefused("not a command", expected="argv, env and cwd", where="run")
+        random = self._around.random_bytes
+        environment = agent_environment(
+            proxy_url=self._session.proxy_url,
+            placeholders=self._session.placeholders,
+            traceparent=f"00-{random(16).hex()}-{random(8).hex()}-01",
+            with_runtime=self._session.provision.runtime is not None,
+            user={str(name): str(value) for name, value in env.items()},
+        )
+        return Command(tuple(argv), environment, cwd if isinstance(cwd, str) else "/")
+
+    async def _tell_start(self, run: AgentRun) -> None:
+        await run.started.wait()
+        await self._tell({"event": "started"})
+
+    async def _signal(self, message: Message) -> None:
+        number = message.members.get("number")
+        if self._run is not None and isinstance(number, int):
+            await self._run.signal(number)
+
+    async def _tell(self, event: Mapping[str, object]) -> None:
+        with suppress(OSError):  # the launcher is gone: noticed by the one who reads
+            await self._channel.send(event)
+
+    def _fail(self, ending: Ending) -> None:
+        if not self._failed.done():
+            self._failed.set_result(ending)
+
+    async def _records(self) -> Ending:
+        return Ending("policy", await asyncio.shield(self._session.records.stopped))
+
+    async def _broker(self) -> Ending:
+        await self._session.broker.gone()
+        return Ending("killed", BrokerLost("the secret broker is gone"))
+
+    async def _expiry(self) -> Ending:
+        left = (self._session.expires - self._around.clock()).total_seconds() - _BEFORE_EXPIRY_S
+        await asyncio.sleep(max(left, 0.0))
+        return Ending("killed", SessionExpired("the activation's time is over"))

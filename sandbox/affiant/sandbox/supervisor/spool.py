@@ -1,0 +1,95 @@
+"""The session's own journal of records that the gateway may not hold yet: ``records.ndjson``.
+
+One JSON line for each record, in chain order, made durable (fdatasync) before it counts; one line for each
+acknowledgement, which need not be. What stands in it without an acknowledgement is submitted again while the
+session lives, and tells afterwards what the gateway never got. A torn last line is a record that never counted.
+Once everything is acknowledged a large file starts again from nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.attestation.receipt import receipt_hash
+
+__all__ = ["Spool", "SpoolEntry", "read_unacknowledged"]
+
+_COMPACT_ABOVE: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolEntry:
+    """One record: its JWS, and its disclosures as they are handed on (sealed, or None)."""
+
+    jws: str
+    openings: str | None
+
+    @property
+    def rh(self) -> str:
+        """The receipt hash."""
+        return receipt_hash(self.jws)
+
+
+class Spool:
+    """Appends to an open file. Calls block on the disk: use them from a thread. Not thread-safe.
+
+    Args:
+        descriptor: open for appending; the spool owns it.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    def append(self, entries: Sequence[SpoolEntry]) -> None:
+        """Make ``entries`` durable, in order.
+
+        Raises:
+            OSError: some of them may be on the disk, but none counts; the spool is of no more use.
+        """
+        lines = [_line({"jws": entry.jws, "openings": entry.openings}) for entry in entries]
+        self._write(b"".join(lines))
+        os.fdatasync(self._descriptor)
+
+    def acknowledge(self, rh: str, *, all_done: bool) -> None:
+        """Note that the gateway holds the record ``rh``, and with ``all_done`` that it holds all."""
+        if all_done and self._size > _COMPACT_ABOVE:
+            os.ftruncate(self._descriptor, 0)
+            self._size = 0
+            return
+        self._write(_line({"ack": rh}))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.write(self._descriptor, view)
+            self._size += written
+            view = view[written:]
+
+
+def _line(members: dict[str, object]) -> bytes:
+    return json.dumps(members, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def read_unacknowledged(data: bytes) -> tuple[SpoolEntry, ...]:
+    """The records in a spool's bytes that have no acknowledgement, in chain order; a torn end is left out."""
+    entries: dict[str, SpoolEntry] = {}
+    for line in data.split(b"\n")[:-1]:
+        try:
+            members = json.loads(line)
+        except ValueError:
+            break  # torn by a crash in the middle of a write that never counted
+        if "ack" in members:
+            entries.pop(members["ack"], None)
+        else:
+            entry = SpoolEntry(members["jws"], members["openings"])
+            entries[entry.rh] = entry
+    return tuple(entries.values())

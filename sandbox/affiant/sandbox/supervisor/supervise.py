@@ -1,0 +1,112 @@
+"""One session from the launcher's first message to its last: opening, serving, closing, whatever happens between.
+
+Every way of ending goes through here. A refusal is told to the launcher with its stable code; the agent is ended
+first, always; and when the launcher is gone nobody waits for an answer: everything is over within five seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from typing import Final
+
+from affiant.errors import AffiantError, UnreachableError
+from affiant.sandbox.supervisor.closing import close_session, end_agent
+from affiant.sandbox.supervisor.control import ControlChannel, Message
+from affiant.sandbox.supervisor.lifecycle import Lifecycle, State
+from affiant.sandbox.supervisor.opening import OpenSession, Surroundings, open_session
+from affiant.sandbox.supervisor.provision import parse_provision
+from affiant.sandbox.supervisor.serving import Ending, Serving
+
+__all__ = ["supervise"]
+
+_ORPHANED_S: Final = 2.5
+"""For the chain, when the launcher is gone: with the agent's end it stays below the five seconds of the wire
+specification."""
+
+_CLOSE_S: Final = 20.0
+
+
+class _NotClosedInTime(UnreachableError):
+    """The gateway did not close the session in time."""
+
+    code = "session.not_closed"
+
+
+async def supervise(channel: ControlChannel, look_around: Callable[[], Surroundings]) -> int:
+    """Serve one launcher's session; the process's exit status.
+
+    Args:
+        look_around: reads what the rim reads; may refuse.
+    """
+    lifecycle = Lifecycle()
+    try:
+        first = await channel.receive()
+        if first is None:
+            return 0
+        return await _session(channel, look_around(), lifecycle, first)
+    except AffiantError as refusal:
+        if lifecycle.state not in {State.TERMINATED, State.FAILED}:
+            lifecycle.to(State.FAILED, code=refusal.code)
+        await _tell(channel, _refused(refusal))
+        return 1
+
+
+async def _session(
+    channel: ControlChannel, around: Surroundings, lifecycle: Lifecycle, first: Message
+) -> int:
+    async def progress(step: str, detail: Mapping[str, object]) -> None:
+        await _tell(channel, {"event": "progress", "step": step, "detail": detail})
+
+    async with AsyncExitStack() as stack:
+        session = await open_session(
+            parse_provision(first), around, lifecycle=lifecycle, stack=stack, progress=progress
+        )
+        lifecycle.to(State.RUNNING)
+        serving = Serving(session, channel, around)
+        await _tell(channel, _ready(session))
+        try:
+            ending = await serving.until_over()
+        finally:
+            lifecycle.to(State.STOPPING)
+            await end_agent(session, serving.running)
+        orphaned = ending.refusal is None and ending.why == "killed"
+        await _close(channel, session, ending, within_s=_ORPHANED_S if orphaned else _CLOSE_S)
+        lifecycle.to(State.TERMINATED)
+    return 0
+
+
+async def _close(channel: ControlChannel, session: OpenSession, ending: Ending, *, within_s: float) -> None:
+    """Close the chain and tell the launcher; a session that ended otherwise than asked is a refusal."""
+    try:
+        bundle = await close_session(session, ending, within_s=within_s)
+    except TimeoutError as error:
+        raise ending.refusal or _NotClosedInTime("the gateway did not close the session in time") from error
+    except AffiantError as error:
+        raise ending.refusal or error from error
+    if ending.refusal is not None:
+        raise ending.refusal
+    await _tell(channel, {"event": "finished", "bundle": str(bundle), "openings": str(bundle)})
+
+
+def _ready(session: OpenSession) -> Mapping[str, object]:
+    return {
+        "event": "ready",
+        "session": session.launch.activation.session,
+        "ksd": session.keyset_digest,
+        "isolation": session.provision.backend.value,
+        "secrets": sorted(session.placeholders),
+    }
+
+
+def _refused(refusal: AffiantError) -> Mapping[str, object]:
+    """The refusal as an event: its text without the hint, which has a member of its own."""
+    message, hint = str(refusal), refusal.hint
+    if hint is not None:
+        message = message.removesuffix(f". {hint}")
+    return {"event": "refused", "code": refusal.code, "message": message, "hint": hint}
+
+
+async def _tell(channel: ControlChannel, event: Mapping[str, object]) -> None:
+    with suppress(OSError):  # the launcher is gone: noticed by the one who reads
+        await channel.send(event)
