@@ -15,7 +15,7 @@ from affiant.attestation.canonical import JSONError, parse_object
 from affiant.attestation.encoding import EncodingError, b64u, from_b64u
 from affiant.attestation.tdx.errors import CollateralMalformed
 
-__all__ = ["Collateral", "parse_collateral"]
+__all__ = ["ITEMS", "Collateral", "parse_collateral"]
 
 COLLATERAL_TYPE: Final = "affiant-dcap-collateral/1"
 MAX_COLLATERAL_BYTES: Final = 2 * 1024 * 1024

@@ -96,28 +96,18 @@ def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoot
     pck_crl = parse_crl(collateral.pck_crl, name="PCK CRL")
     tcb_info = parse_tcb_info(collateral.tcb_info)
     qe_identity = parse_qe_identity(collateral.qe_identity)
-    tcb_signer, root = _issuer_chain(collateral.tcb_info_issuer_chain, "TCB Info")
-    # 17: each document has its own signer, and each signer is checked.
-    known = (tcb_signer, root)
-    qe_signer, qe_root = _issuer_chain(collateral.qe_identity_issuer_chain, "QE Identity", known)
-    authority, crl_root = _issuer_chain(collateral.pck_crl_issuer_chain, "PCK CRL", known)
-    roots = _distinct((root, qe_root, crl_root))
-    for candidate in roots:
-        verify_root(candidate, trust)
-        _require_one_root(candidate, root)
-    for signer in _distinct((tcb_signer, qe_signer)):
-        _verify_tcb_signer(signer, root)
-    # 12: the PCK revocation list's own issuer chain ends in the same root.
-    pck_ca = verify_intermediate(authority, root)
+    issuers = _read_issuers(collateral)
+    root, authority = issuers.root, issuers.authority
+    pck_ca = _verify_issuers(issuers, trust)
     # 11: the root's own list, and 13: everything that the root issued against it, the root included.
     root_crl.verify(root)
-    certificates = _distinct((*roots, authority, tcb_signer, qe_signer))
-    for certificate in certificates:
+    for certificate in issuers.certificates:
         root_crl.refuse_revoked(certificate)
+    # 12: the PCK authority's own list.
     pck_crl.verify(authority)
-    # 15: over the exact bytes as received.
-    tcb_info.signed.verify(tcb_signer)
-    qe_identity.signed.verify(qe_signer)
+    # 15 and 17: over the exact bytes as received, each document under its own signer.
+    tcb_info.signed.verify(issuers.tcb_signer)
+    qe_identity.signed.verify(issuers.qe_signer)
     verified = VerifiedCollateral(
         collateral=collateral,
         tcb_info=tcb_info,
@@ -133,7 +123,7 @@ def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoot
             pck_crl.window,
             tcb_info.window,
             qe_identity.window,
-            *(certificate.window for certificate in certificates),
+            *(certificate.window for certificate in issuers.certificates),
         ),
         digest=collateral.digest,
         item_digests={name: hashlib.sha256(getattr(collateral, name)).digest() for name in ITEMS},
@@ -141,6 +131,31 @@ def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoot
     # 11, 12, 16, 19, 20: every window at this instant.
     verified.check_time(now)
     return verified
+
+
+@dataclass(frozen=True, slots=True)
+class _Issuers:
+    """The certificates of the three issuer chains."""
+
+    root: Certificate
+    roots: tuple[Certificate, ...]
+    """Every root certificate that the chains carry, each once."""
+    tcb_signer: Certificate
+    qe_signer: Certificate
+    authority: Certificate
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """All of them, each once."""
+        return _distinct((*self.roots, self.authority, self.tcb_signer, self.qe_signer))
+
+
+def _read_issuers(collateral: Collateral) -> _Issuers:
+    tcb_signer, root = _issuer_chain(collateral.tcb_info_issuer_chain, "TCB Info")
+    known = (tcb_signer, root)
+    qe_signer, qe_root = _issuer_chain(collateral.qe_identity_issuer_chain, "QE Identity", known)
+    authority, crl_root = _issuer_chain(collateral.pck_crl_issuer_chain, "PCK CRL", known)
+    return _Issuers(root, _distinct((root, qe_root, crl_root)), tcb_signer, qe_signer, authority)
 
 
 def _issuer_chain(
@@ -163,9 +178,17 @@ def _distinct(certificates: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
     return tuple(dict.fromkeys(certificates))
 
 
-def _require_one_root(candidate: Certificate, root: Certificate) -> None:
-    if candidate.spki != root.spki or candidate.subject != root.subject:
-        raise UntrustedRoot("the chains of one collateral end in different roots")
+def _verify_issuers(issuers: _Issuers, trust: TrustRoots) -> PCKCA:
+    """One trusted root for all three chains, and each signer in its own role."""
+    root = issuers.root
+    for candidate in issuers.roots:
+        verify_root(candidate, trust)
+        if candidate.spki != root.spki or candidate.subject != root.subject:
+            raise UntrustedRoot("the chains of one collateral end in different roots")
+    for signer in _distinct((issuers.tcb_signer, issuers.qe_signer)):
+        _verify_tcb_signer(signer, root)
+    # 12: the PCK revocation list's own issuer chain ends in the same root.
+    return verify_intermediate(issuers.authority, root)
 
 
 def _verify_tcb_signer(signer: Certificate, root: Certificate) -> None:

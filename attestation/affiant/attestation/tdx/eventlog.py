@@ -25,6 +25,7 @@ from affiant.attestation.tdx.errors import EventLogMalformed
 
 __all__ = [
     "EMPTY_REGISTER",
+    "LATER_EVENTS",
     "SESSION_EVENT_ORDER",
     "Event",
     "EventLog",

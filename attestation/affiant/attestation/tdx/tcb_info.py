@@ -30,6 +30,9 @@ __all__ = [
     "ModuleLevel",
     "TCBInfo",
     "TCBLevel",
+    "match_isv_level",
+    "match_module_level",
+    "parse_isv_levels",
     "parse_tcb_info",
 ]
 

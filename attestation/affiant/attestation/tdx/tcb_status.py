@@ -13,7 +13,15 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-__all__ = ["SEVERITY", "ComponentStatus", "TCBStatus", "converge", "judge_relaunch"]
+__all__ = [
+    "CONVERGENCE",
+    "DOCUMENT_STATUSES",
+    "SEVERITY",
+    "ComponentStatus",
+    "TCBStatus",
+    "converge",
+    "judge_relaunch",
+]
 
 
 class TCBStatus(Enum):

@@ -130,14 +130,11 @@ def verify_quote(
         seen: the newest collateral that the caller has seen for this FMSPC; older collateral is refused.
 
     Raises:
-        CertificateMalformed, PCKExtensionInvalid: the PCK chain cannot be read.
-        PCKChainInvalid, UntrustedRoot, CertificateRevoked, CRLIssuerMismatch: the PCK chain does not hold.
-        NotFreshError: a certificate or an item of collateral is outside of its window.
-        CollateralRollback: older collateral than ``seen``.
-        TCBMismatch: the collateral is another platform's.
-        QEReportSignatureInvalid, QEBindingInvalid, QEIdentityMismatch: the quoting enclave.
-        QuoteSignatureInvalid: the quote itself.
-        TDXModuleMismatch, TCBUnsupported, TCBRevoked: the TCB.
+        MalformedError: the PCK chain, its SGX extension or the attestation key cannot be read.
+        NotAuthenticError: the chain, the quoting enclave, the quote or the TDX module does not hold, a
+            certificate is revoked, or the collateral is another platform's.
+        NotFreshError: a part is outside of its window, or older than ``seen``.
+        TCBUnsupported, TCBRevoked: the TCB.
         NaiveTime: ``now`` has no zone.
     """
     now = utc(now)
@@ -155,13 +152,12 @@ def verify_quote(
     qe_level = collateral.qe_identity.match_level(quote.authentication.qe_report)
     _verify_signature(quote)
     launch, current = _match_levels(quote, collateral.tcb_info, pck)
-    statuses = _merge(launch, current, qe_level)
     levels = _matched(launch, current, qe_level)
     made, missing = _checks(is_td15=current is not None, has_seen=seen is not None)
     return VerifiedQuote(
         quote=quote,
         evidence_class=collateral.evidence_class,
-        statuses=statuses,
+        statuses=_merge(launch, current, qe_level),
         # 35: union of the advisories, earliest date.
         advisories=frozenset().union(*(level.advisories for level in levels)),
         tcb_date=min(level.tcb_date for level in levels),
