@@ -69,14 +69,14 @@ def platform_spec(home: Home) -> ServiceSpec:
 
 
 def gateway_spec(home: Home, *, upstreams: Sequence[str]) -> ServiceSpec:
-    """The gateway: the part of it that serves becomes its own user by itself, after its TD has been made."""
+    """The gateway. Its launching half keeps our user, for it alone may ask the platform for a TD; the half that
+    serves is its child, holds the keys, and gives the user up."""
     chosen = [argument for url in upstreams for argument in ("--upstream", url)]
     return ServiceSpec(
         name="gateway",
         argv=("affiant", "gateway", "serve", "--home", str(home.path), *chosen, "--ready-fd", READY_FD),
         home=home.gateway,
-        user=GATEWAY_USER,
-        needs=(Need(str(home.gateway), writable=True), Need(str(home.platform))),
+        needs=(Need(str(home.gateway), writable=True), Need(str(home.platform)), Need(str(home.secrets))),
         death_signal=signal.SIGTERM,
     )
 

@@ -12,7 +12,7 @@ import enum
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -119,14 +119,15 @@ class _Signals:
             case _Phase.STARTING if self._count == 1 and self._starting is not None:
                 self._starting.cancel()
             case _Phase.RUNNING if self.session is not None:
-                self._tell(self.session, number if self._count == 1 else signal.SIGKILL)
+                session = self.session
+                self._do(session.signal(number) if self._count == 1 else session.kill())
             case _ if self._count > 2:
                 os._exit(128 + number)  # whoever insists: what is still there ends by itself
             case _:
                 return
 
-    def _tell(self, session: Session, number: int) -> None:
-        task = asyncio.ensure_future(session.signal(number))
+    def _do(self, telling: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(telling)
         self._told.add(task)
         task.add_done_callback(self._told.discard)
 

@@ -126,9 +126,9 @@ def _settle(plan: Mapping[str, object]) -> None:
     assert isinstance(must_read, list)
     os.umask(0o022)
     expose([step_from_json(step) for step in steps])
-    os.umask(0o077)
     os.chdir("/")
     if isinstance(user, int):
+        os.umask(0o077)
         drop_privileges(user)
     else:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

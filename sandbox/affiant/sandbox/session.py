@@ -28,13 +28,20 @@ from typing import Final, Literal
 
 from affiant.attestation.bundle import Bundle
 from affiant.errors import AffiantError
-from affiant.sandbox.bundle_out import open_bundle, read_sealed_bundle, write_bundle
+from affiant.sandbox.bundle_out import (
+    SealedBundle,
+    open_bundle,
+    parse_sealed_bundle,
+    read_sealed_bundle,
+    write_bundle,
+)
 from affiant.sandbox.captured import Capture
 from affiant.sandbox.errors import ServiceSilent, SessionNotOpen
 from affiant.sandbox.home import default_home, open_home
 from affiant.sandbox.isolation.backend import probe
 from affiant.sandbox.launches import reap_leftovers
 from affiant.sandbox.launching import LaunchedSession, launched, reclaim_folder
+from affiant.sandbox.operator_socket import fetch_session_bundle, operator_socket
 from affiant.sandbox.session_documents import new_session_id
 from affiant.sandbox.session_plan import SessionRequest, plan_session
 from affiant.sandbox.supervisor_link import Progress, run_message
@@ -45,6 +52,9 @@ __all__ = ["CommandResult", "Session"]
 _CAPTURE_LIMIT: Final = 1 << 20
 _FINISHED_WITHIN_S: Final = 60.0
 _TERM_GRACE_S: Final = 5.0
+
+EXIT_LOST: Final = 125
+"""Exit code of a command whose end was not told."""
 
 Why = Literal["done", "killed"]
 
@@ -75,8 +85,10 @@ class Session:
     def __init__(self, opened: LaunchedSession, progress: Progress) -> None:
         self._opened = opened
         self._progress = progress
-        self._running = False
-        self._closed = False
+        self._used = False
+        self._why: Why = "done"
+        self._command_runs = False
+        self._early_signals: list[int] = []
         self._bundle: Bundle | None = None
         self.output: Taken | None = None
         """What was copied out, once the session is closed and if an output was asked for."""
@@ -157,7 +169,7 @@ class Session:
         timeout_s: float | None = None,
         capture_limit: int = _CAPTURE_LIMIT,
     ) -> CommandResult:
-        """Run one command in the sandbox and wait for its end.
+        """Run the session's command in the sandbox and wait for its end.
 
         Args:
             env: variables beside those that the supervisor sets; these never win over them.
@@ -167,61 +179,68 @@ class Session:
             timeout_s: after that, SIGTERM, and five seconds later the end.
 
         Raises:
-            SessionNotOpen: a command runs already, or the session is closed.
+            SessionNotOpen: the session has run its command, or is closed.
             SessionRefused, SupervisorLost: as named.
         """
-        if self._running or self._closed:
-            raise SessionNotOpen(
-                "the session cannot run a command now", expected="open, and no command running"
+        if self._used:
+            raise SessionNotOpen("a session runs one command", expected="a session for each")
+        self._used = True
+        with ExitStack() as stack:
+            if stdin is None:
+                stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, stdin)
+            out = None if stdout is not None else stack.enter_context(Capture(capture_limit))
+            err = None if stderr is not None else stack.enter_context(Capture(capture_limit))
+            streams = {"stdin": stdin, "stdout": _end(stdout, out), "stderr": _end(stderr, err)}
+            place = self._opened.plan.place if cwd is None else cwd
+            await self._opened.link.tell(run_message(argv, env or {}, place), streams)
+            captures = [capture for capture in (out, err) if capture is not None]
+            for capture in captures:
+                capture.close_writing()
+            code, timed_out = await self._exit_code(timeout_s)
+            return CommandResult(
+                exit_code=code,
+                stdout=b"" if out is None else await out.result(),
+                stderr=b"" if err is None else await err.result(),
+                truncated=any(capture.truncated for capture in captures),
+                timed_out=timed_out,
             )
-        self._running = True
-        try:
-            with ExitStack() as stack:
-                nothing = stdin
-                if nothing is None:
-                    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-                    stack.callback(os.close, nothing)
-                out = None if stdout is not None else stack.enter_context(Capture(capture_limit))
-                err = None if stderr is not None else stack.enter_context(Capture(capture_limit))
-                streams = {
-                    "stdin": nothing,
-                    "stdout": _end(stdout, out),
-                    "stderr": _end(stderr, err),
-                }
-                place = self._opened.plan.place if cwd is None else cwd
-                await self._opened.link.tell(run_message(argv, env or {}, place), streams)
-                for capture in (out, err):
-                    if capture is not None:
-                        capture.close_writing()
-                code, timed_out = await self._exit_code(timeout_s)
-                return CommandResult(
-                    code,
-                    b"" if out is None else await out.result(),
-                    b"" if err is None else await err.result(),
-                    truncated=any(capture is not None and capture.truncated for capture in (out, err)),
-                    timed_out=timed_out,
-                )
-        finally:
-            self._running = False
 
     async def signal(self, number: int) -> None:
-        """Send a signal to the command that runs; nothing happens if none does."""
-        await self._opened.link.tell({"op": "signal", "number": int(number)})
+        """Send a signal to the command; one that comes before the command has started waits for it."""
+        if self._command_runs:
+            await self._opened.link.tell({"op": "signal", "number": int(number)})
+        else:
+            self._early_signals.append(int(number))
+
+    async def kill(self) -> None:
+        """End the command at once; the session will be closed as ``killed``."""
+        self._why = "killed"
+        await self.signal(signal.SIGKILL)
 
     async def _exit_code(self, timeout_s: float | None) -> tuple[int, bool]:
-        waiting = asyncio.ensure_future(self._opened.link.expect({"exited"}, self._progress))
+        waiting = asyncio.ensure_future(self._exited())
         try:
-            for limit, number in ((timeout_s, signal.SIGTERM), (_TERM_GRACE_S, signal.SIGKILL), (None, None)):
+            for limit, number in ((timeout_s, signal.SIGTERM), (_TERM_GRACE_S, signal.SIGKILL)):
                 with suppress(TimeoutError):
-                    exited = await asyncio.wait_for(asyncio.shield(waiting), limit)
-                    return _code_of(exited), number is not signal.SIGTERM
-                if number is not None:
-                    await self.signal(number)
-        except asyncio.CancelledError:
-            await self.signal(signal.SIGKILL)
+                    code = await asyncio.wait_for(asyncio.shield(waiting), limit)
+                    return code, number is signal.SIGKILL
+                await (self.kill() if number is signal.SIGKILL else self.signal(number))
+            return await waiting, True
+        finally:
             waiting.cancel()
-            raise
-        raise AssertionError("the last wait has no limit")
+            await asyncio.wait({waiting})  # the control socket has one reader at a time
+
+    async def _exited(self) -> int:
+        """The command's exit code, once it has started and ended."""
+        while True:
+            message = await self._opened.link.expect({"started", "exited"}, self._progress)
+            if message["event"] == "exited":
+                code = message.get("code")
+                return code if isinstance(code, int) else EXIT_LOST
+            self._command_runs = True
+            for number in self._early_signals:
+                await self.signal(number)
 
     async def _close(self, why: Why) -> None:
         """Close the session, take its changes and its bundle: each, whatever became of the others.
@@ -229,7 +248,7 @@ class Session:
         Raises:
             AffiantError: the first of what went wrong.
         """
-        self._closed = True
+        self._used = True
         wrong: list[AffiantError] = []
         try:
             await self._finish(why)
@@ -259,10 +278,17 @@ class Session:
     def _take_bundle(self) -> None:
         opened = self._opened
         key = opened.home.openings_key(random_bytes=secrets.token_bytes)
-        sealed = read_sealed_bundle(opened.home.session(self.id) / "bundle.json")
-        self._bundle = open_bundle(sealed, key)
+        self._bundle = open_bundle(self._sealed_bundle(), key)
         write_bundle(self.bundle_path, self._bundle)
         self._progress("bundled", {"path": str(self.bundle_path)})
+
+    def _sealed_bundle(self) -> SealedBundle:
+        """What the supervisor left; if it was lost, what the gateway of this state folder has."""
+        home = self._opened.home
+        path = home.session(self.id) / "bundle.json"
+        if path.exists():
+            return read_sealed_bundle(path)
+        return parse_sealed_bundle(fetch_session_bundle(operator_socket(home.gateway), self.id))
 
     def _take_output(self) -> None:
         opened, output = self._opened, self._opened.plan.request.output
@@ -276,11 +302,6 @@ class Session:
             exclude=frozenset(opened.plan.sandbox.carved_out(opened.plan.place)),
         )
         self._progress("output", {"path": str(output), "added": len(self.output.changes.added)})
-
-
-def _code_of(exited: Mapping[str, object]) -> int:
-    code = exited.get("code")
-    return code if isinstance(code, int) else 125
 
 
 def _end(descriptor: int | None, capture: Capture | None) -> int:
