@@ -123,7 +123,7 @@ def test_a_placeholder_in_the_body_is_refused_however_it_is_cut(name: str) -> No
         assert len(forwarded) <= 7, "not even a part of it was forwarded"
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.one_of(st.binary(max_size=400), st.sampled_from([b"%4", b"\\u00", b"affiant-ph-"])), max_size=8

@@ -46,7 +46,7 @@ def test_a_passphrase_opens_what_it_sealed() -> None:
         open_store(sealed, key=KEY)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(SEALED) - 1), st.integers(1, 255))
 def test_any_flipped_byte_is_refused(at: int, flip: int) -> None:
     changed = bytearray(SEALED)

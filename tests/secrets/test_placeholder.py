@@ -37,8 +37,8 @@ def test_a_shape_is_kept() -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        "", "ghp_", "ghp_{21}", "{0}{30}", "ghp_{}", "{1000}", "{300}", "a b{36}", "{36}\n", "{36", "é{36}", "{-36}",
-        "{36}" + "a" * 250,
+        "", "ghp_", "ghp_{21}", "{0}{30}", "ghp_{}", "{1000}", "{321}", "a b{36}", "{36}\n", "{36", "é{36}", "{-36}",
+        "{36}" + "a" * 300,
     ],
 )  # fmt: skip
 def test_a_guessable_or_strange_shape_is_refused(shape: str) -> None:
@@ -46,7 +46,7 @@ def test_a_guessable_or_strange_shape_is_refused(shape: str) -> None:
         mint_placeholder(os.urandom, shape=shape)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.binary(min_size=1, max_size=64))
 def test_no_two_sessions_share_a_placeholder(_noise: bytes) -> None:
     assert mint_placeholder(os.urandom) != mint_placeholder(os.urandom)

@@ -97,7 +97,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(PIECES, st.lists(st.integers(0, 400), max_size=6))
 def test_the_result_does_not_depend_on_the_chunks(pieces: list[bytes], cuts: list[int]) -> None:
     text = b"".join(pieces)
@@ -106,7 +106,7 @@ def test_the_result_does_not_depend_on_the_chunks(pieces: list[bytes], cuts: lis
     assert streamed(REDACTOR, chunks) == REDACTOR.redact(text).data
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(PIECES)
 def test_nothing_that_was_known_remains(pieces: list[bytes]) -> None:
     redacted = REDACTOR.redact(b"".join(pieces)).data
@@ -114,13 +114,13 @@ def test_nothing_that_was_known_remains(pieces: list[bytes]) -> None:
     assert OTHER not in redacted
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=2000))
 def test_text_without_secrets_is_unchanged(text: bytes) -> None:
     assert REDACTOR.redact(text) == (text, 0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=10))
 def test_exactly_one_byte_fewer_than_the_longest_spelling_is_held_back(chunks: list[bytes]) -> None:
     stream = RedactionStream(REDACTOR)

@@ -187,8 +187,11 @@ class PlaceholderDetector:
         text = self._unescaped + chunk
         opened = None if final else _ESCAPE_OPEN.search(text, max(len(text) - 5, 0))
         cut = len(text) if opened is None else opened.start()
-        plain = _ESCAPE.sub(lambda escape: bytes.fromhex((escape[1] or escape[2]).decode()), text[:cut])
-        self._refuse(plain)
+        plain, escapes = _ESCAPE.subn(
+            lambda escape: bytes.fromhex((escape[1] or escape[2]).decode()), text[:cut]
+        )
+        if escapes or text != tail:
+            self._refuse(plain)
         self._unescaped = plain[-(self._reach - 1) :] + text[cut:]
 
     def _refuse(self, data: bytes) -> None:

@@ -19,7 +19,7 @@ from affiant.secrets.refusals import SecretValueInvalid, SurfaceInvalid
 __all__ = ["AUTHORIZATION", "Surface"]
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
-_FORMAT: Final = re.compile(r"[\x21-\x7e]*(?: [\x21-\x7e]+)*\Z")
+_FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
 _SCHEME: Final = re.compile(rb"(bearer|token|basic) ([^\s]+)\Z", re.IGNORECASE)
 _HEADER_VALUE: Final = re.compile(rb"[\x21-\x7e]+\Z")
 _BASIC_PASSWORDS: Final = (b"", b"x-oauth-basic")

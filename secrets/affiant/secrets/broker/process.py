@@ -1,0 +1,143 @@
+"""The broker's process: ``python -I -m affiant.secrets.broker.process --control-fd N [--uid U --gid G]``.
+
+Its life: give up privileges and surroundings; wait for the configuration; resolve; answer; then serve streams
+until the control channel closes, and end. It ends by itself when its parent dies, whatever the parent did last.
+It writes nothing anywhere: not to a log, not to a file; on standard error only the kind of an error that ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import concurrent.futures.thread  # noqa: F401 - loaded now: after the change of user nothing can be imported
+import encodings.ascii
+import encodings.idna
+import encodings.latin_1
+import encodings.utf_16_be
+import encodings.utf_16_le  # noqa: F401 - as above
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.secrets.broker.exchange import serve_stream
+from affiant.secrets.broker.hardening import drop_privileges, forget_surroundings, harden
+from affiant.secrets.broker.messages import BrokerStatus, Configuration, Resolution
+from affiant.secrets.broker.protocol import ControlChannel
+from affiant.secrets.broker.session import BrokerSession, open_session
+from affiant.secrets.ref import resolution_inside_broker
+from affiant.secrets.refusals import BrokerConfigurationInvalid, BrokerProtocolError, to_members
+
+__all__ = ["main", "serve_control"]
+
+_MAX_STREAMS: Final = 1024
+_EXIT_FAILED: Final = 70
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the broker until its control channel closes. Returns the exit status."""
+    options = _parser().parse_args(arguments)
+    sys.excepthook = _show_kind_only
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to answer
+    forget_surroundings(keep=options.control_fd)
+    if options.uid is not None:
+        drop_privileges(uid=options.uid, gid=options.gid)
+    status = harden()
+    with socket.socket(fileno=options.control_fd) as control:
+        if control.family != socket.AF_UNIX:
+            raise BrokerConfigurationInvalid("the control descriptor is not a local socket")
+        return asyncio.run(_run(control, status))
+
+
+async def _run(control: socket.socket, status: BrokerStatus) -> int:
+    asyncio.get_running_loop().set_exception_handler(_ignore_text)
+    return await serve_control(control, status)
+
+
+async def serve_control(control: socket.socket, status: BrokerStatus) -> int:
+    """Be configured, and serve streams until the control channel closes. Returns the exit status."""
+    channel = ControlChannel(control)
+    try:
+        message = await channel.receive()
+        if message is None:
+            return 0
+        try:
+            opened = await asyncio.to_thread(
+                open_session, Configuration.from_json(message.members), message.descriptors
+            )
+        except AffiantError as error:
+            await channel.send({"refused": to_members(error)})
+            return _EXIT_FAILED
+        resolution = Resolution(opened.versions, opened.refused, status)
+        await channel.send({"configured": resolution.to_json()})
+        with resolution_inside_broker(opened.session.value):
+            await _serve_streams(channel, opened.session)
+        return 0
+    finally:
+        channel.close()
+
+
+async def _serve_streams(channel: ControlChannel, session: BrokerSession) -> None:
+    """Until the control channel closes; then every exchange under way is cut."""
+    streams: set[asyncio.Task[None]] = set()
+    try:
+        while (message := await channel.receive()) is not None:
+            if message.members != {"op": "open"} or len(message.descriptors) != 1:
+                _close_all(message.descriptors)
+                raise BrokerProtocolError("a message that is not known")
+            if len(streams) >= _MAX_STREAMS:
+                _close_all(message.descriptors)
+                continue
+            task = asyncio.create_task(_serve_descriptor(message.descriptors[0], session))
+            streams.add(task)
+            task.add_done_callback(streams.discard)
+    finally:
+        for task in streams:
+            task.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+
+async def _serve_descriptor(descriptor: int, session: BrokerSession) -> None:
+    stream = socket.socket(fileno=descriptor)
+    try:
+        reader, writer = await asyncio.open_unix_connection(sock=stream)
+    except (OSError, ValueError):
+        stream.close()  # not a connected stream socket
+        return
+    await serve_stream(reader, writer, session)
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _show_kind_only(
+    kind: type[BaseException], error: BaseException, _traceback: TracebackType | None
+) -> None:
+    """No text, no traceback: either may hold a value."""
+    code = f" [{error.code}]" if isinstance(error, AffiantError) else ""
+    sys.stderr.write(f"affiant broker: ended by {kind.__name__}{code}\n")
+
+
+def _ignore_text(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """What asyncio would log; its kind alone."""
+    error = context.get("exception")
+    if error is not None:
+        sys.stderr.write(f"affiant broker: {type(error).__name__}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="affiant.secrets.broker.process", allow_abbrev=False)
+    parser.add_argument("--control-fd", type=int, required=True)
+    parser.add_argument("--uid", type=int)
+    parser.add_argument("--gid", type=int)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""From a decided request to the bytes on the wire: checked once more, then filled in. No I/O.
+
+The supervisor parsed, decided and recorded. Here, numbered as in the code:
+
+1. the method, scheme and target are what HTTP/1.1 and this broker send at all;
+2. the secrets that the request holds are exactly those that were decided, each bound to this host, port and
+   surface (``secret.not_bound``); a placeholder anywhere else is refused;
+3. the fields of one hop are dropped; ``Host`` is the decided host; the answer is asked for unencoded; with
+   anything to redact, ``Range`` goes, since slices of an echo are no echo (S9);
+4. substitution: into a copy, of which only the bytes for the wire are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+import h11
+
+from affiant.secrets.broker.messages import ExchangeRequest
+from affiant.secrets.broker.session import BrokerSession
+from affiant.secrets.detection import HeaderField, SecretUse, judge_head
+from affiant.secrets.ref import SecretRef
+from affiant.secrets.refusals import ExchangeNotAllowed, SecretNotBound, UpgradeRefused
+
+__all__ = ["PreparedRequest", "prepare_request"]
+
+_METHOD: Final = re.compile(r"[A-Z][A-Z_-]{0,31}\Z")
+_NEVER: Final = frozenset({"CONNECT", "TRACE", "TRACK"})
+"""A tunnel is not inspected; the other two give back what was sent (CWE-693, cross-site tracing)."""
+_TARGET: Final = re.compile(rb"(?:/[\x21-\x22\x24-\x7e]*|\*)\Z")
+_ONE_HOP: Final = frozenset(
+    {
+        b"connection", b"expect", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
+        b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+    }
+)  # fmt: skip
+"""RFC 9110, section 7.6.1; ``Expect``, because nobody here waits for 100."""
+_OURS: Final = frozenset({b"accept-encoding", b"host"})
+_SLICING: Final = frozenset({b"if-range", b"range"})
+_DEFAULT_PORT: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PreparedRequest:
+    """A request ready to be sent.
+
+    Args:
+        head: the event for the wire. It holds values: nothing may show or keep it.
+        recorded_head: the head's bytes with placeholders in the secrets' places.
+        content_encoding: of the body, for the search for placeholders.
+    """
+
+    head: h11.Request
+    recorded_head: bytes
+    content_encoding: bytes
+
+
+def prepare_request(request: ExchangeRequest, session: BrokerSession) -> PreparedRequest:
+    """``request`` with its secrets in place.
+
+    Raises:
+        ExchangeNotAllowed: not a request that is sent at all.
+        SecretNotBound: the secrets in it are not those that were decided, or not bound to this place.
+        PlaceholderMisplaced: a placeholder stands anywhere else.
+        UpgradeRefused: it asks for another protocol.
+    """
+    _check_line(request)
+    _check_headers(request)
+    uses = judge_head(
+        session.table,
+        scheme=request.scheme,
+        host=request.host,
+        port=request.port,
+        target=request.target,
+        headers=request.headers,
+    )
+    if Counter((use.name, use.surface) for use in uses) != Counter(request.uses):
+        raise SecretNotBound("the secrets in the request are not those that were decided")
+    filled = _substituted(request.headers, uses, session)
+    recorded = _sent_headers(request, request.headers, session)
+    try:
+        head = h11.Request(
+            method=request.method, target=request.target, headers=_sent_headers(request, filled, session)
+        )
+        recorded_head = h11.Connection(h11.CLIENT).send(
+            h11.Request(method=request.method, target=request.target, headers=recorded)
+        )
+    except h11.LocalProtocolError:
+        # Not chained: its text may hold a header's value.
+        raise ExchangeNotAllowed("the request is not valid HTTP/1.1") from None
+    encodings = [value for name, value in request.headers if name.lower() == b"content-encoding"]
+    return PreparedRequest(head, recorded_head or b"", b", ".join(encodings))
+
+
+def _check_line(request: ExchangeRequest) -> None:
+    """Step 1."""
+    if _METHOD.match(request.method) is None or request.method in _NEVER:
+        raise ExchangeNotAllowed("a method that is never sent", found=repr(request.method[:20]))
+    if request.scheme not in _DEFAULT_PORT:
+        raise ExchangeNotAllowed("neither http nor https", found=repr(request.scheme[:20]))
+    if not 1 <= request.port <= 65535:
+        raise ExchangeNotAllowed("not a port", found=str(request.port))
+    if _TARGET.match(request.target) is None or (request.target == b"*" and request.method != "OPTIONS"):
+        raise ExchangeNotAllowed("not a request target in origin form", expected="/path?query")
+
+
+def _check_headers(request: ExchangeRequest) -> None:
+    bare = _host(request)
+    hosts = {bare, bare + b":%d" % request.port, _authority(request)}
+    for name, value in request.headers:
+        field = name.lower()
+        if field == b"upgrade" or (field == b"connection" and b"upgrade" in value.lower()):
+            raise UpgradeRefused("the request asks for another protocol, which would not be inspected")
+        if field == b"host" and value.lower() not in hosts:
+            raise ExchangeNotAllowed("the request's Host is not the host that was decided")
+
+
+def _host(request: ExchangeRequest) -> bytes:
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    return host.encode("ascii", "replace")
+
+
+def _authority(request: ExchangeRequest) -> bytes:
+    host = _host(request)
+    return host if request.port == _DEFAULT_PORT[request.scheme] else host + b":%d" % request.port
+
+
+def _substituted(
+    headers: tuple[HeaderField, ...], uses: tuple[SecretUse, ...], session: BrokerSession
+) -> tuple[HeaderField, ...]:
+    """Step 4: the one place where a value meets a request."""
+    filled = list(headers)
+    for use in uses:
+        binding = session.table.binding(use.name)
+        if binding is None:  # pragma: no cover - judge_head found it in this very table
+            raise SecretNotBound("the secret is not granted", where=use.name)
+        name, value = filled[use.field]
+        secret = SecretRef(use.name).resolve().reveal()
+        filled[use.field] = (
+            name,
+            binding.surface.substituted(value, binding.placeholder.encode("ascii"), secret),
+        )
+    return tuple(filled)
+
+
+def _sent_headers(
+    request: ExchangeRequest, headers: tuple[HeaderField, ...], session: BrokerSession
+) -> list[HeaderField]:
+    """Step 3."""
+    dropped = _ONE_HOP | _OURS | (_SLICING if session.guarded else frozenset())
+    for name, value in headers:
+        if name.lower() == b"connection":
+            dropped |= {token.strip().lower() for token in value.split(b",")}
+    kept = [(name, value) for name, value in headers if name.lower() not in dropped]
+    if request.has_body and not any(name.lower() == b"content-length" for name, _ in kept):
+        kept.append((b"Transfer-Encoding", b"chunked"))
+    return [
+        (b"Host", _authority(request)),
+        *kept,
+        (b"Accept-Encoding", b"identity"),
+        (b"Connection", b"close"),
+    ]

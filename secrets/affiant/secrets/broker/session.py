@@ -1,0 +1,184 @@
+"""The broker's session: the values, held once, and everything that is derived from them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from affiant.errors import AffiantError
+from affiant.secrets.broker.messages import Configuration, Grant, Limits
+from affiant.secrets.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
+from affiant.secrets.local_store_file import read_private_descriptor
+from affiant.secrets.placeholder import PlaceholderTable
+from affiant.secrets.redaction import Redactor
+from affiant.secrets.refusals import BrokerConfigurationInvalid, SecretNotFound
+from affiant.secrets.source import (
+    LocalReference,
+    Reference,
+    ResolvedSecret,
+    SecretSource,
+    VaultReference,
+    parse_reference,
+)
+from affiant.secrets.tls import client_context
+from affiant.secrets.value import SecretValue
+from affiant.secrets.vault import VaultJWT, VaultSource, VaultToken
+
+__all__ = ["BrokerSession", "LocalSource", "open_session"]
+
+_MAX_KEY_BYTES = 1024
+_MAX_CREDENTIAL_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BrokerSession:
+    """What the exchanges of one session share; immutable."""
+
+    table: PlaceholderTable
+    values: Mapping[str, SecretValue]
+    redactor: Redactor
+    context: ssl.SSLContext
+    limits: Limits
+
+    @property
+    def guarded(self) -> bool:
+        """Whether there is anything that an answer must not hold."""
+        return bool(self.redactor)
+
+    def value(self, name: str) -> SecretValue:
+        """The value of the secret ``name``.
+
+        Raises:
+            SecretNotFound: it was not granted, or could not be resolved.
+        """
+        try:
+            return self.values[name]
+        except KeyError as error:
+            raise SecretNotFound("the broker does not hold this secret", found=name) from error
+
+
+class LocalSource:
+    """An opened local store, as a source."""
+
+    def __init__(self, secrets: Mapping[str, StoredSecret]) -> None:
+        self._secrets = secrets
+
+    @classmethod
+    def from_descriptors(cls, store: int, key: int) -> LocalSource:
+        """Open the store behind one descriptor by the key file (or passphrase) behind the other."""
+        data = read_private_descriptor(store, limit=MAX_STORE_BYTES)
+        material = read_private_descriptor(key, limit=_MAX_KEY_BYTES)
+        return cls(open_store(data, key=store_key_from(data, material)))
+
+    def resolve(self, reference: Reference) -> ResolvedSecret:
+        """The value under a name.
+
+        Raises:
+            SecretNotFound: there is none.
+        """
+        entry = self._secrets.get(reference.name) if isinstance(reference, LocalReference) else None
+        if entry is None:
+            raise SecretNotFound(
+                "no such secret in the local store",
+                found=str(reference),
+                hint="Keep it with: affiant secret set NAME",
+            )
+        return ResolvedSecret(entry.value, str(entry.version))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession:
+    """A session, and what came of each grant."""
+
+    session: BrokerSession
+    versions: Mapping[str, str]
+    refused: Mapping[str, AffiantError]
+
+
+def open_session(configuration: Configuration, descriptors: tuple[int, ...]) -> OpenedSession:
+    """Resolve every grant that can be resolved. Blocks: call it from a thread. Closes ``descriptors``.
+
+    A grant that cannot be resolved is refused by itself; the others stand.
+
+    Raises:
+        BrokerConfigurationInvalid: another number of descriptors than the configuration names.
+        GrantsInvalid: the grants contradict each other.
+    """
+    try:
+        if len(descriptors) != 2 * configuration.local + (configuration.vault is not None):
+            raise BrokerConfigurationInvalid("the descriptors are not those that the configuration names")
+        table = PlaceholderTable(grant.binding for grant in configuration.grants)
+        context = client_context(roots=configuration.roots, system_roots=configuration.system_roots)
+        resolved, refused = _resolve_all(configuration, descriptors)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    table = table.restricted_to(resolved)
+    values = {name: secret.value for name, secret in resolved.items()}
+    redactor = Redactor((values[binding.name], binding.placeholder) for binding in table)
+    session = BrokerSession(table, values, redactor, context, configuration.limits)
+    return OpenedSession(session, {name: secret.version for name, secret in resolved.items()}, refused)
+
+
+def _resolve_all(
+    configuration: Configuration, descriptors: tuple[int, ...]
+) -> tuple[dict[str, ResolvedSecret], dict[str, AffiantError]]:
+    resolved: dict[str, ResolvedSecret] = {}
+    refused: dict[str, AffiantError] = {}
+    with contextlib.ExitStack() as stack:
+        sources = _Sources(configuration, descriptors, stack)
+        for grant in configuration.grants:
+            try:
+                resolved[grant.binding.name] = sources.resolve(grant)
+            except AffiantError as error:
+                refused[grant.binding.name] = error
+    return resolved, refused
+
+
+class _Sources:
+    """The sources of a configuration, each opened when a grant first asks for it, and once."""
+
+    def __init__(
+        self, configuration: Configuration, descriptors: tuple[int, ...], stack: contextlib.ExitStack
+    ) -> None:
+        self._configuration = configuration
+        self._descriptors = descriptors
+        self._stack = stack
+        self._opened: dict[type, SecretSource | AffiantError] = {}
+
+    def resolve(self, grant: Grant) -> ResolvedSecret:
+        reference = parse_reference(grant.reference)
+        kind = type(reference)
+        if kind not in self._opened:
+            try:
+                self._opened[kind] = self._open(reference)
+            except AffiantError as error:
+                self._opened[kind] = error
+        source = self._opened[kind]
+        if isinstance(source, AffiantError):
+            raise source
+        return source.resolve(reference)
+
+    def _open(self, reference: Reference) -> SecretSource:
+        if isinstance(reference, VaultReference):
+            return self._stack.enter_context(self._vault())
+        if not self._configuration.local:
+            raise SecretNotFound("there is no local store", hint="Make one with: affiant secret set NAME")
+        return LocalSource.from_descriptors(*self._descriptors[:2])
+
+    @contextlib.contextmanager
+    def _vault(self) -> Iterator[VaultSource]:
+        settings = self._configuration.vault
+        if settings is None:
+            raise BrokerConfigurationInvalid("a secret lives in Vault, and no Vault is configured")
+        data = read_private_descriptor(self._descriptors[-1], limit=_MAX_CREDENTIAL_BYTES)
+        credential = data.decode("ascii", "replace").strip()
+        if settings.role is None or settings.mount is None:
+            login: VaultToken | VaultJWT = VaultToken(credential)
+        else:
+            login = VaultJWT(settings.role, settings.mount, credential)
+        with contextlib.closing(VaultSource(settings.address, roots=settings.roots, login=login)) as source:
+            yield source
