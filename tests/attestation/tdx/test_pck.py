@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
 from affiant.attestation.simulated import der
 from affiant.attestation.simulated.identity import MachineIdentity, PCKIssuer
+from affiant.attestation.simulated.keys import Role
 from affiant.attestation.simulated.pki import CertificateRole, pem_chain
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.sgx_extension import encode_sgx_extension
 from affiant.attestation.tdx.certificates import parse_chain
-from affiant.attestation.tdx.errors import PCKExtensionInvalid
+from affiant.attestation.tdx.errors import PCKChainInvalid, PCKExtensionInvalid
 from affiant.attestation.tdx.pck import PCKCA, parse_pck_extension, verify_pck_chain
 from affiant.attestation.tdx.quote import parse_quote
+
+from .conftest import NOW, key_of
 
 MACHINE = MachineIdentity()
 EXTENSION = encode_sgx_extension(MACHINE)
@@ -155,3 +162,128 @@ def test_a_chain_has_the_digest_of_its_exact_bytes(platform: SimulatedPlatform) 
     two = verify_pck_chain(pem + b"\n", root=root, authority=authority)
     assert one.leaf == two.leaf == leaf
     assert one.digest != two.digest
+
+
+# -- chains that only look like one --------------------------------------------------------------------------------
+
+SGX = x509.UnrecognizedExtension(x509.ObjectIdentifier(OID), EXTENSION)
+
+
+def usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def issued(
+    platform: SimulatedPlatform,
+    *,
+    name: str,
+    issuer: CertificateRole,
+    signer: Role,
+    authority: bool = False,
+    extension: x509.UnrecognizedExtension | None = SGX,
+) -> x509.Certificate:
+    """A certificate that the platform's own authorities really signed, in a form that they never would."""
+    builder = x509.CertificateBuilder(
+        issuer_name=platform.certificates.of(issuer).subject,
+        subject_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+        public_key=key_of(platform, Role.PCK).public_key(),
+        serial_number=7,
+        not_valid_before=NOW - timedelta(days=1),
+        not_valid_after=NOW + timedelta(days=1),
+    )
+    builder = builder.add_extension(usage(signs_certificates=authority), critical=True)
+    builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    if extension is not None:
+        builder = builder.add_extension(extension, critical=False)
+    return builder.sign(key_of(platform, signer), hashes.SHA256())
+
+
+PCK_NAME, PLATFORM_NAME = "Intel SGX PCK Certificate", "Intel SGX PCK Platform CA"
+
+
+def judged(platform: SimulatedPlatform, *members: x509.Certificate) -> Any:
+    authority, root = parse_chain(pem_chain(platform.certificates.chain(CertificateRole.PCK_ISSUER)))
+    return verify_pck_chain(pem_chain(members), root=root, authority=authority)
+
+
+def test_a_leaf_of_the_right_form_is_accepted(platform: SimulatedPlatform) -> None:
+    leaf = issued(platform, name=PCK_NAME, issuer=CertificateRole.PCK_ISSUER, signer=Role.PCK_ISSUER)
+    assert judged(platform, leaf, platform.certificates.pck_issuer).extension.ppid == MACHINE.ppid
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "Intel SGX TCB Signing"},
+        {"name": "anything"},
+        {"authority": True},
+        {"issuer": CertificateRole.ROOT},
+        {"signer": Role.PCK},
+        {"signer": Role.ROOT},
+        {"signer": Role.TCB_SIGNING},
+    ],
+)
+def test_a_leaf_of_another_name_role_or_signer_is_refused(
+    platform: SimulatedPlatform, changes: dict[str, Any]
+) -> None:
+    honest: dict[str, Any] = {
+        "name": PCK_NAME,
+        "issuer": CertificateRole.PCK_ISSUER,
+        "signer": Role.PCK_ISSUER,
+    }
+    with pytest.raises(PCKChainInvalid):
+        judged(platform, issued(platform, **(honest | changes)), platform.certificates.pck_issuer)
+
+
+def test_a_leaf_without_the_extension_is_refused(platform: SimulatedPlatform) -> None:
+    bare = issued(
+        platform, name=PCK_NAME, issuer=CertificateRole.PCK_ISSUER, signer=Role.PCK_ISSUER, extension=None
+    )
+    with pytest.raises(PCKExtensionInvalid):
+        judged(platform, bare, platform.certificates.pck_issuer)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "Intel SGX PCK Other CA"},
+        {"name": "Intel SGX Root CA"},
+        {"authority": False},
+        {"signer": Role.PCK},
+    ],
+)
+def test_an_intermediate_of_another_name_role_or_signer_is_refused(
+    platform: SimulatedPlatform, changes: dict[str, Any]
+) -> None:
+    honest: dict[str, Any] = {
+        "name": PLATFORM_NAME,
+        "issuer": CertificateRole.ROOT,
+        "signer": Role.ROOT,
+        "authority": True,
+    }
+    intermediate = issued(platform, **(honest | changes))
+    with pytest.raises(PCKChainInvalid):
+        judged(platform, platform.certificates.pck, intermediate)
+
+
+def test_an_intermediate_is_issued_by_the_root_itself(platform: SimulatedPlatform) -> None:
+    """No path search: an authority below an authority is none."""
+    below = issued(
+        platform,
+        name="Intel SGX PCK Processor CA",
+        issuer=CertificateRole.PCK_ISSUER,
+        signer=Role.PCK_ISSUER,
+        authority=True,
+    )
+    with pytest.raises(PCKChainInvalid):
+        judged(platform, platform.certificates.pck, below)
