@@ -1,0 +1,180 @@
+"""What the record of one request will say, gathered while the request goes on, and signed once.
+
+Signing is synchronous: even a request whose task is being cancelled gets its record, and only its durability is
+awaited elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from affiant.attestation.encoding import sha256_name
+from affiant.errors import AffiantError, NotAllowedError
+from affiant.gateway.chat import ChatRequest
+from affiant.gateway.errors_http import status_of
+from affiant.gateway.journal import Place
+from affiant.gateway.recorder import Recorded, Recorder, policy_members
+from affiant.gateway.relay import Usage
+from affiant.gateway.sessions import Session
+from affiant.gateway.tool_filter import ToolCall
+from affiant.gateway.upstream import Attempt
+
+__all__ = ["Account", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What policy said: ``allow``, ``redact`` or ``deny``, and the rules that fired."""
+
+    decision: str
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Account:
+    """One request's account. Each field is set by the step that establishes it.
+
+    Args:
+        jti: its receipt id, told to the client before anything else.
+        number: its ``agt.seq``; None until a proof by the session's key was seen.
+        cseq: the counter of its proof; None unless the proof holds.
+        digest, size: of the body as received; forwarded: digest of what was sent upstream.
+    """
+
+    recorder: Recorder
+    jti: str
+    method: str
+    path: str
+    session: Session | None = None
+    number: int | None = None
+    cseq: int | None = None
+    nonce: str | None = None
+    digest: str | None = None
+    size: int | None = None
+    verdict: Verdict | None = None
+    request: ChatRequest | None = None
+    forwarded: str | None = None
+    opened: bool = False
+    attempts: list[Attempt] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    recorded: Recorded | None = None
+
+    def belongs_to(self, session: Session) -> None:
+        """The request takes its place in ``session``, until :meth:`leave`."""
+        self.session, self.number = session, session.next_number()
+        session.begin()
+
+    def leave(self) -> None:
+        """Nothing more happens to the request."""
+        if self.session is not None and self.number is not None:
+            self.session.end()
+
+    def open(self) -> asyncio.Future[Place]:
+        """Append the ``open``; nothing goes upstream before the future resolves."""
+        assert self.session is not None
+        assert self.number is not None
+        opened = self.recorder.open(self.session, jti=self.jti, number=self.number)
+        self.opened = True
+        return opened
+
+    def refusal(self, error: AffiantError, body: bytes) -> Recorded:
+        """Sign that the request was refused with ``error``, and that ``body`` was the answer to it."""
+        end = "policy_stop" if isinstance(error, NotAllowedError) else "complete"
+        members: dict[str, object] = {
+            "rsn": error.code,
+            "req": self._req(),
+            "res": {"st": status_of(error), "end": end},
+            **self._nonce(),
+        }
+        hidden = {"req": self._hidden_req(), "res": {"dig": sha256_name(body), "len": len(body)}}
+        if self.session is None or self.number is None:
+            return self._keep(self.recorder.record("refusal", members, hidden, jti=self.jti))
+        if self.verdict is not None:
+            members["pol"] = policy_members(self.session, self.verdict.decision)
+            hidden["pol"] = {"rules": list(self.verdict.rules)}
+        return self._of_session("refusal", members, hidden)
+
+    def inference(self, end: str, *, status: int, hidden: Mapping[str, object]) -> Recorded:
+        """Sign how the request ended.
+
+        Args:
+            end: complete, client_abort, upstream_abort, policy_stop or gateway_error.
+            hidden: ``dig``, ``len``, and of a stream ``evs`` and ``evr``, of the bytes handed to the client.
+        """
+        assert self.session is not None
+        assert self.request is not None
+        assert self.verdict is not None
+        admitted = self.session.admitted
+        members: dict[str, object] = {
+            "req": self._req(),
+            "res": {"st": status, "end": end},
+            "mdl": {"id": self.request.model},
+            "use": {},
+            "pol": policy_members(self.session, self.verdict.decision),
+            "up": [attempt.to_json() for attempt in self.attempts[-8:]],
+            "att": {"ses": {"ear": admitted.ear_digest, "tier": admitted.tier}},
+            **self._nonce(),
+        }
+        counts = {"in": self.usage.prompt, "out": self.usage.completion}
+        return self._of_session(
+            "inference",
+            members,
+            {
+                "req": self._hidden_req(),
+                "res": hidden,
+                "mdl": {"prm": dict(self.request.parameters)},
+                "use": {name: value for name, value in counts.items() if value is not None},
+                "pol": {"rules": list(self.verdict.rules)},
+            },
+        )
+
+    def tool(self, call: ToolCall, rules: tuple[str, ...]) -> Recorded:
+        """Sign that one tool call is let through, before it is."""
+        assert self.session is not None
+        return self.recorder.session_record(
+            self.session,
+            "tool",
+            {
+                "act": {"typ": "tool"},
+                "pol": policy_members(self.session, "allow"),
+                "par": [self.jti],
+            },
+            {"act": {"name": call.name, "arg": call.arguments_digest}, "pol": {"rules": list(rules)}},
+            number=self.session.next_number(),
+        )
+
+    def _of_session(
+        self,
+        kind: str,
+        members: Mapping[str, object],
+        hidden: Mapping[str, Mapping[str, object]],
+    ) -> Recorded:
+        assert self.session is not None
+        assert self.number is not None
+        return self._keep(
+            self.recorder.session_record(
+                self.session,
+                kind,
+                members,
+                hidden,
+                number=self.number,
+                cseq=self.cseq,
+                jti=self.jti,
+            )
+        )
+
+    def _keep(self, recorded: Recorded) -> Recorded:
+        self.recorded = recorded
+        return recorded
+
+    def _req(self) -> Mapping[str, object]:
+        return {"m": self.method, "p": self.path}
+
+    def _hidden_req(self) -> Mapping[str, object]:
+        values = {"dig": self.digest, "fwd": self.forwarded, "len": self.size}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _nonce(self) -> Mapping[str, object]:
+        return {} if self.nonce is None else {"eat_nonce": self.nonce}

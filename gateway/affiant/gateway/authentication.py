@@ -1,0 +1,73 @@
+"""Who asks: the session whose key signed the proof over exactly this request.
+
+The session is found by the proof's ``kid``; nothing is believed before the signature over method, target, body
+digest, content type, nonce, session, counter and keyset digest held (trust rules, 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from affiant.attestation import jws
+from affiant.attestation.proof import (
+    PROOF_TYPE,
+    ProofMismatch,
+    ProofReplayed,
+    ProofStale,
+    Request,
+    VerifiedProof,
+    verify_proof,
+)
+from affiant.errors import AffiantError
+from affiant.gateway.errors import ProofMissing
+from affiant.gateway.sessions import Session, SessionTable
+
+__all__ = ["Authenticator", "is_of_session"]
+
+
+def is_of_session(error: AffiantError) -> bool:
+    """Whether a refused proof was signed by its session's key: refused for what it says, not for who says it."""
+    return isinstance(error, (ProofMismatch, ProofReplayed, ProofStale))
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticator:
+    """Judges proofs of possession."""
+
+    sessions: SessionTable
+    keyset_digest: str
+    clock: Callable[[], datetime]
+
+    def session_of(self, proof: str | None) -> Session:
+        """The session that ``proof`` claims; nothing about it is verified yet.
+
+        Raises:
+            ProofMissing: there is none. JWSMalformed: it is none. SessionUnknown: no such key.
+        """
+        if proof is None:
+            raise ProofMissing("no proof of possession", expected="the header Affiant-Proof")
+        return self.sessions.of_key(jws.split(proof, typ=PROOF_TYPE).kid)
+
+    def verify(self, session: Session, proof: str, request: Request, *, counted: bool) -> VerifiedProof:
+        """The proof as verified for ``request``; a counter is taken.
+
+        Raises:
+            ProofMismatch, ProofStale, ProofReplayed: by the session's key, but not for this request and now.
+            AffiantError: not by the session's key.
+        """
+        now = self.clock()
+        verified = verify_proof(
+            proof,
+            request,
+            key=session.admitted.statement.receipt_key,
+            session=session.id,
+            keyset_digest=self.keyset_digest,
+            counted=counted,
+            now=now,
+        )
+        if verified.cseq is not None:
+            session.window.take(verified.cseq)
+        session.last_proof = int(now.timestamp())
+        return verified

@@ -1,0 +1,205 @@
+"""One boot, from the store it finds to the service it makes: keys, first records, gaps, and only then a service.
+
+Nothing of an earlier boot is resumed. The TD's configuration is checked before anything is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from affiant.attestation.chain import ChainSigner
+from affiant.attestation.encoding import b64u, b64u_sha256
+from affiant.attestation.evidence import wrap_endorsements
+from affiant.attestation.evidence_source import QuoteSource
+from affiant.attestation.tdx import VerificationCache
+from affiant.gateway.admission import Appraiser
+from affiant.gateway.admissions import Admissions
+from affiant.gateway.authentication import Authenticator
+from affiant.gateway.bundles import Bundles
+from affiant.gateway.closing import Closing
+from affiant.gateway.collateral_file import COLLATERAL_NAME, CollateralFile
+from affiant.gateway.config import Settings
+from affiant.gateway.entries import BootEntry, StartedEntry, encode_entry
+from affiant.gateway.index import Index
+from affiant.gateway.journal import Journal
+from affiant.gateway.keyset import Keyset, make_keyset
+from affiant.gateway.nonces import Nonces
+from affiant.gateway.openai_upstream import Credentials, make_upstream
+from affiant.gateway.recorder import Recorder
+from affiant.gateway.recovery import Recovery, gap_members, recover
+from affiant.gateway.routing import Upstreams
+from affiant.gateway.service import Service
+from affiant.gateway.sessions import SessionTable
+from affiant.gateway.submissions import Submissions
+
+__all__ = ["Ambient", "booted"]
+
+_APPRAISALS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Ambient:
+    """What a boot takes from its surroundings.
+
+    Args:
+        source: the TD that the process runs in.
+        tls_spki: digest of the TLS key that clients pin, 43 characters.
+        clock: wall-clock time, UTC. seconds: a clock that never goes back.
+    """
+
+    source: QuoteSource
+    tls_spki: str
+    clock: Callable[[], datetime]
+    random_bytes: Callable[[int], bytes]
+    seconds: Callable[[], float] = time.monotonic
+
+
+@asynccontextmanager
+async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]:
+    """A service whose boot and gaps are durable; on leaving, its files and connections are closed.
+
+    The caller holds the store's lock and ends the chain.
+
+    Raises:
+        ConfigurationUnbound: the TD was launched for another configuration; nothing was written.
+        JournalUnavailable: the first records cannot be made durable.
+    """
+    keyset = await asyncio.to_thread(
+        make_keyset,
+        config=settings.config,
+        source=ambient.source,
+        boot_log=settings.boot_log,
+        tls_spki=ambient.tls_spki,
+        now=ambient.clock(),
+        random_bytes=ambient.random_bytes,
+    )
+    recovery = await asyncio.to_thread(recover, settings.store)
+    boot = ambient.random_bytes(16)
+    upstreams = _upstreams(settings, ambient)
+    index = Index(settings.store, boot=b64u(boot))
+    try:
+        journal = Journal(
+            settings.store,
+            boot=boot,
+            number=recovery.number,
+            link=recovery.link,
+            on_durable=index.on_durable,
+        )
+        try:
+            recorder = Recorder(_chain(keyset, ambient), journal)
+            service = _service(
+                settings, ambient, keyset, recorder, bundles=Bundles(index, journal), upstreams=upstreams
+            )
+            await _first_records(settings, keyset, journal, service, recovery)
+            service.closing.began(seconds=ambient.seconds())
+            yield service
+        finally:
+            await journal.close()
+    finally:
+        await index.close()
+        await upstreams.close()
+
+
+def _upstreams(settings: Settings, ambient: Ambient) -> Upstreams:
+    return Upstreams(
+        [
+            make_upstream(
+                config, settings.credentials.get(config.id, Credentials()), timeouts=settings.timeouts
+            )
+            for config in settings.config.upstreams
+        ],
+        seconds=ambient.seconds,
+    )
+
+
+def _chain(keyset: Keyset, ambient: Ambient) -> ChainSigner:
+    return ChainSigner(
+        signer=keyset.receipt,
+        statement=keyset.statement,
+        chn=keyset.chn,
+        evd=keyset.evd,
+        random_bytes=ambient.random_bytes,
+        clock=ambient.clock,
+    )
+
+
+def _service(
+    settings: Settings,
+    ambient: Ambient,
+    keyset: Keyset,
+    recorder: Recorder,
+    *,
+    bundles: Bundles,
+    upstreams: Upstreams,
+) -> Service:
+    sessions = SessionTable(limit=settings.sessions_max)
+    return Service(
+        config=settings.config,
+        keyset=keyset,
+        recorder=recorder,
+        sessions=sessions,
+        authenticator=Authenticator(sessions, keyset.digest, ambient.clock),
+        admissions=_admissions(settings, ambient, keyset, recorder, sessions),
+        submissions=Submissions(recorder),
+        closing=Closing(
+            recorder=recorder,
+            sessions=sessions,
+            clock=ambient.clock,
+            epoch_s=settings.config.epoch_s,
+            silent_s=settings.silent_s,
+            grace_s=settings.drain_s,
+        ),
+        bundles=bundles,
+        upstreams=upstreams,
+        clock=ambient.clock,
+    )
+
+
+def _admissions(
+    settings: Settings, ambient: Ambient, keyset: Keyset, recorder: Recorder, sessions: SessionTable
+) -> Admissions:
+    return Admissions(
+        recorder=recorder,
+        sessions=sessions,
+        nonces=Nonces(random_bytes=ambient.random_bytes),
+        appraiser=Appraiser(
+            config=settings.config,
+            reference=settings.reference,
+            keyset_digest=keyset.digest,
+            ear=keyset.ear,
+            build=settings.build,
+            cache=VerificationCache(),
+        ),
+        collateral=CollateralFile(settings.store / COLLATERAL_NAME, settings.collateral),
+        clock=ambient.clock,
+        random_bytes=ambient.random_bytes,
+        session_max_s=settings.config.session_max_s,
+        appraising=asyncio.Semaphore(_APPRAISALS_AT_ONCE),
+    )
+
+
+async def _first_records(
+    settings: Settings, keyset: Keyset, journal: Journal, service: Service, recovery: Recovery
+) -> None:
+    """Statement, objects, ``boot``, one ``gap`` for each leftover, and the mark that this is complete."""
+    recorder = service.recorder
+    endorsements = wrap_endorsements(settings.collateral.to_bytes())
+    objects = (
+        ("keysets", keyset.statement.raw),
+        ("evidence", keyset.evidence),
+        ("endorsements", endorsements),
+        ("policies", settings.config.raw),
+        ("policies", settings.reference.raw),
+    )
+    pending = [journal.append(encode_entry(BootEntry(statement=b64u(keyset.statement.raw))))]
+    pending += [recorder.keep_object(name, data) for name, data in objects]
+    members = {"ks": keyset.digest, "bld": settings.build, "col": b64u_sha256(endorsements)}
+    pending.append(recorder.record("boot", members).durable)
+    pending += [recorder.record("gap", gap_members(left)).durable for left in recovery.leftovers]
+    pending.append(journal.append(encode_entry(StartedEntry())))
+    await asyncio.gather(*pending)

@@ -1,0 +1,101 @@
+"""Bundles from the journal: what a session's verifier needs, found by the index, read back as exact bytes.
+
+Nothing read here decides anything, and nothing is signed: every record carries its own signature and every
+object is named by its digest, so whoever checks the bundle notices what a store changed.
+
+A session's bundle holds its gateway's ``boot``, all records of that chain from ``session-start`` to
+``session-close`` (other sessions' too, so that the chain is contiguous, but without openings), and the session's
+own chain. Receipts carry no disclosures; those are in ``openings``, sealed to whoever started the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from affiant.attestation.bundle import Bundle
+from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.attestation.receipt import receipt_hash
+from affiant.gateway.entries import Entry, ObjectEntry, PeerEntry, RecordEntry, decode_entry
+from affiant.gateway.errors import IndexUnavailable, JournalMalformed, NotFound
+from affiant.gateway.index import Index, RecordPlace
+from affiant.gateway.journal import Journal, Place
+
+__all__ = ["Bundles"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundles:
+    """Assembles bundles from one store."""
+
+    index: Index
+    journal: Journal
+
+    async def of_session(self, session: str) -> bytes:
+        """``{"bundle", "openings"}`` of one session, of this boot or an earlier one: JSON.
+
+        Raises:
+            NotFound: no session of this id has a record here. IndexUnavailable: as named.
+        """
+        own = await self._own_records(session)
+        last = _last_of(own)
+        chain = await self.index.chain(own[0].boot, own[0].seq, last)
+        records = await self._records([record.place for record in chain])
+        peers = await self._peers(await self.index.peers(session))
+        objects = await self._objects(await self.index.objects(own[0].boot, session))
+        texts = [record.jws for record in records] + [peer.jws for peer in peers]
+        sealed = [(record.jws, record.sealed) for record in records if record.ses == session]
+        sealed += [(peer.jws, peer.sealed) for peer in peers]
+        openings = {receipt_hash(jws): text for jws, text in sealed if text}
+        bundle = Bundle(receipts=tuple(text + "~" for text in texts), **objects)
+        return b'{"bundle":%s,"openings":%s}\n' % (
+            bundle.to_bytes().rstrip(),
+            json.dumps(openings, sort_keys=True).encode("ascii"),
+        )
+
+    async def of_receipt(self, session: str, sdjwt: str) -> bytes:
+        """A bundle of one receipt of a session, with the records that introduce its signer and its session."""
+        own = await self._own_records(session)
+        chain = await self.index.chain(own[0].boot, own[0].seq, own[0].seq)
+        records = await self._records([record.place for record in chain])
+        objects = await self._objects(await self.index.objects(own[0].boot, session))
+        introduced = [record.jws for record in records if not sdjwt.startswith(record.jws + "~")]
+        return Bundle(receipts=(*(text + "~" for text in introduced), sdjwt), **objects).to_bytes()
+
+    async def _own_records(self, session: str) -> Sequence[RecordPlace]:
+        await self.index.caught_up()
+        own = await self.index.session_records(session)
+        starts = [record for record in own if record.kind == "session-start"]
+        if not starts:
+            raise NotFound("there is no such session")
+        return [record for record in own if record.boot == starts[0].boot and record.seq >= starts[0].seq]
+
+    async def _records(self, places: Sequence[Place]) -> Sequence[RecordEntry]:
+        entries = await asyncio.to_thread(self._read, places)
+        return [entry for entry in entries if isinstance(entry, RecordEntry)]
+
+    async def _peers(self, places: Sequence[Place]) -> Sequence[PeerEntry]:
+        entries = await asyncio.to_thread(self._read, places)
+        return [entry for entry in entries if isinstance(entry, PeerEntry)]
+
+    async def _objects(self, places: Sequence[Place]) -> Mapping[str, Mapping[str, bytes]]:
+        maps: dict[str, dict[str, bytes]] = defaultdict(dict)
+        for entry in await asyncio.to_thread(self._read, places):
+            if isinstance(entry, ObjectEntry):
+                data = from_b64u(entry.data)
+                maps[entry.map][sha256_name(data)] = data
+        return maps
+
+    def _read(self, places: Iterable[Place]) -> list[Entry]:
+        try:
+            return [decode_entry(self.journal.read(place)) for place in places]
+        except (OSError, JournalMalformed) as error:
+            raise IndexUnavailable("the journal does not hold what the index says") from error
+
+
+def _last_of(own: Sequence[RecordPlace]) -> int:
+    """The close, or all that the chain holds while the session is open."""
+    return next((record.seq for record in own if record.kind == "session-close"), 1 << 53)

@@ -1,0 +1,172 @@
+"""A chat completion request, read once and never rewritten, except that tools may be removed.
+
+The body is read strictly, because two readers must not see two requests: duplicate members anywhere, ``NaN``
+and nesting without end are refused. What is forwarded are the very bytes that came; where tools are removed,
+all other members keep their bytes (:func:`without_tools`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import msgspec
+
+from affiant.gateway.errors import RequestMalformed
+
+__all__ = ["ChatRequest", "parse_chat", "parse_json", "tool_name", "without_tools"]
+
+_PARAMETERS: Final = (
+    "frequency_penalty",
+    "logit_bias",
+    "max_completion_tokens",
+    "max_tokens",
+    "n",
+    "presence_penalty",
+    "reasoning_effort",
+    "seed",
+    "stop",
+    "temperature",
+    "top_k",
+    "top_p",
+)
+"""Members that shape sampling; disclosed as ``mdl.prm``, each in its own spelling, cut at 64 characters."""
+
+_MODEL: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What is decided about; the bytes themselves go on untouched."""
+
+    model: str
+    stream: bool
+    tools: tuple[str | None, ...]
+    """Names of ``tools`` and ``functions`` in order; None: a tool that has no name of its own."""
+    parameters: Mapping[str, str]
+
+
+def parse_chat(body: bytes) -> ChatRequest:
+    """Read a request.
+
+    Raises:
+        RequestMalformed: not strict JSON, or not a chat completion request.
+    """
+    value = parse_json(body)
+    if not isinstance(value, dict):
+        raise RequestMalformed("the body is not an object", found=type(value).__name__)
+    model, stream = value.get("model"), value.get("stream", False)
+    if not isinstance(model, str) or _MODEL.match(model) is None:
+        raise RequestMalformed(
+            "no usable model name", expected="1 to 200 printable ASCII characters", where="model"
+        )
+    if not isinstance(stream, (bool, type(None))):
+        raise RequestMalformed("not a truth value", where="stream")
+    if not isinstance(value.get("messages"), list):
+        raise RequestMalformed("not an array", where="messages")
+    return ChatRequest(
+        model=model,
+        stream=bool(stream),
+        tools=(*map(tool_name, _array(value, "tools")), *map(_function_name, _array(value, "functions"))),
+        parameters={name: _spelled(value[name]) for name in _PARAMETERS if value.get(name) is not None},
+    )
+
+
+def parse_json(data: bytes | str) -> object:
+    """The value of one JSON text; each member once, finite numbers, bounded nesting.
+
+    Raises:
+        RequestMalformed: anything else.
+    """
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data  # json would guess UTF-16 and more
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite)
+    except UnicodeDecodeError as error:
+        raise RequestMalformed("the body is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise RequestMalformed("the body is not JSON", where=where) from error
+    except RecursionError as error:
+        raise RequestMalformed("the body is nested too deep") from error
+    except ValueError as error:  # an integer of thousands of digits (CPython's own bound)
+        raise RequestMalformed("a number is too long") from error
+
+
+def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise RequestMalformed("a member stands twice", hint="Two readers would see two requests")
+    return members
+
+
+def _not_finite(text: str) -> NoReturn:
+    raise RequestMalformed("not a number", found=text)
+
+
+def _array(value: Mapping[str, object], name: str) -> Sequence[object]:
+    found = value.get(name)
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise RequestMalformed("not an array", where=name)
+    return found
+
+
+def _spelled(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)
+    shown = "".join(char if char.isprintable() else "?" for char in text[:64])
+    return shown or "?"
+
+
+def tool_name(entry: object) -> str | None:
+    """The name of an entry of ``tools`` or ``tool_calls``; None where it names no function of the caller's."""
+    if not isinstance(entry, dict):
+        return None
+    kind = entry.get("type", "function")
+    return _function_name(entry.get(kind)) if kind in ("function", "custom") else None
+
+
+def _function_name(entry: object) -> str | None:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def without_tools(body: bytes, allowed: Callable[[str], bool]) -> bytes:
+    """``body`` with only the tools whose names are ``allowed``; every other member keeps its bytes.
+
+    What would then point at nothing goes too: ``tool_choice``, ``parallel_tool_calls``, ``function_call``.
+    """
+    members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    for name, name_of in (("tools", tool_name), ("functions", _function_name)):
+        if name in members and bytes(members[name]) != b"null":
+            entries = msgspec.json.decode(members[name], type=list[msgspec.Raw])
+            kept = [entry for entry in entries if _is_allowed(name_of(parse_json(bytes(entry))), allowed)]
+            if kept:
+                members[name] = msgspec.Raw(b"[" + b",".join(map(bytes, kept)) + b"]")
+            else:
+                del members[name]
+    if "tools" not in members:
+        members.pop("tool_choice", None)
+        members.pop("parallel_tool_calls", None)
+    elif "tool_choice" in members and not _choice_stands(members["tool_choice"], allowed):
+        del members["tool_choice"]
+    if "functions" not in members or not _choice_stands(members.get("function_call"), allowed):
+        members.pop("function_call", None)
+    pairs = (msgspec.json.encode(name) + b":" + bytes(value) for name, value in members.items())
+    return b"{" + b",".join(pairs) + b"}"
+
+
+def _is_allowed(name: str | None, allowed: Callable[[str], bool]) -> bool:
+    return name is not None and allowed(name)
+
+
+def _choice_stands(raw: msgspec.Raw | None, allowed: Callable[[str], bool]) -> bool:
+    """Whether a choice names nothing (``auto``), or one tool that stays."""
+    choice = None if raw is None else parse_json(bytes(raw))
+    if not isinstance(choice, dict):
+        return True
+    named = tool_name(choice) if "type" in choice else _function_name(choice)
+    return _is_allowed(named, allowed)

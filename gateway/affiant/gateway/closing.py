@@ -1,0 +1,120 @@
+"""How sessions and the gateway's own chain end, and the epochs in between.
+
+A close waits until no request of the session is under way (a little while; then they are given up), so that its
+record is the session's last: count, head and root cover everything. ``lost`` is said only by the gateway that
+admitted the session, and only when its supervisor is gone: at the lease's end without a sign of life, or when
+this gateway itself is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from affiant.gateway.recorder import Recorded, Recorder
+from affiant.gateway.sessions import Session, SessionState, SessionTable
+
+__all__ = ["Closing"]
+
+GRACE_S: Final = 5.0
+"""Seconds that requests under way get to end by themselves once their session is being closed."""
+EPOCH_RECORDS: Final = 1000
+"""Receipts specification, 4.2: an epoch at least every 1,000 records."""
+
+
+@dataclass(slots=True)
+class Closing:
+    """Ends sessions, writes epochs, ends the chain.
+
+    Args:
+        epoch_s: seconds between epoch records, as the keyset statement promises.
+        silent_s: seconds without a proof after which an expired session counts as lost.
+    """
+
+    recorder: Recorder
+    sessions: SessionTable
+    clock: Callable[[], datetime]
+    epoch_s: int
+    silent_s: int
+    grace_s: float = GRACE_S
+    _last_epoch: float = 0.0
+    _records_then: int = 0
+    _closers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def close(self, session: Session, why: str) -> Mapping[str, object]:
+        """Close ``session``; again for a session that is closed, the same answer.
+
+        Args:
+            why: done, lease, lost, killed or policy.
+
+        Raises:
+            JournalUnavailable: the close cannot be made durable.
+        """
+        if session.state is SessionState.OPEN:
+            session.move(SessionState.CLOSING)
+            self._closers[session.id] = asyncio.create_task(self._close(session, why))
+        closer = self._closers.get(session.id)
+        if closer is not None:
+            await asyncio.shield(closer)
+        assert session.head is not None
+        return {"close": session.close_jws, "head": session.head.to_json()}
+
+    async def _close(self, session: Session, why: str) -> None:
+        async with session.submitting:
+            await self._settle(session)
+            number = session.next_number()
+            members = {**session.summary_before(number), "sup": session.supervisor.to_json(), "why": why}
+            recorded = self.recorder.session_record(session, "session-close", members, number=number)
+            await recorded.durable
+            session.close_jws = recorded.issued.jws
+            session.move(SessionState.CLOSED)
+        self._closers.pop(session.id, None)
+        self.sessions.forget_oldest_closed()
+
+    async def _settle(self, session: Session) -> None:
+        """Let the requests under way end, then give up what is left of them."""
+        try:
+            async with asyncio.timeout(self.grace_s):
+                await session.idle()
+        except TimeoutError:
+            session.give_up()
+            await session.idle()
+
+    async def sweep(self) -> None:
+        """Close the sessions whose lease has ended."""
+        now = self.clock().timestamp()
+        expired = [s for s in self.sessions if s.state is SessionState.OPEN and now >= s.expires]
+        for session in expired:
+            silent = now - session.last_proof >= self.silent_s
+            await self.close(session, "lost" if silent and not session.supervisor.ended else "lease")
+
+    def epoch_if_due(self, *, seconds: float) -> Recorded | None:
+        """Write an epoch record if the last one is ``epoch_s`` or 1,000 records ago.
+
+        Args:
+            seconds: of a clock that never goes back.
+        """
+        due = seconds - self._last_epoch >= self.epoch_s
+        if not due and self.recorder.count - self._records_then < EPOCH_RECORDS:
+            return None
+        recorded = self.recorder.record("epoch", {"n": self.recorder.count, "inf": self.sessions.under_way})
+        self.began(seconds=seconds)
+        return recorded
+
+    def began(self, *, seconds: float) -> None:
+        """The chain has a record now that bounds what came before: its boot, or an epoch."""
+        self._last_epoch, self._records_then = seconds, self.recorder.count
+
+    async def end(self) -> None:
+        """Close every open session as lost, then end the chain.
+
+        Raises:
+            JournalUnavailable: what is left will be disclosed by a gap at the next start.
+        """
+        await asyncio.gather(
+            *(self.close(s, "lost") for s in self.sessions if s.state is not SessionState.CLOSED)
+        )
+        await self.recorder.record("end", {"why": "shutdown"}).durable

@@ -1,0 +1,185 @@
+"""``affiant gateway``: serve the inference gateway, ask how it is, fetch a session's bundle."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import click
+
+from affiant.attestation.simulated.socket_path import platform_socket
+from affiant.command_line import EXIT_REFUSED, Group, print_json
+from affiant.errors import UnreachableError
+from affiant.gateway.launch import Launch, UpstreamChoice, launch_gateway
+
+__all__ = ["default_home", "gateway"]
+
+
+class GatewayUnreachable(UnreachableError):
+    """No gateway serves from this folder."""
+
+    code = "gateway.unreachable"
+
+
+def default_home() -> str:
+    """``affiant`` in the XDG state folder; click reads ``$AFFIANT_HOME`` first."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return str(Path(state) / "affiant")
+
+
+_home = click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="AFFIANT_HOME",
+    default=default_home,
+    show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
+    help="Folder that holds gateway/ and secrets/.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(cls=Group)
+def gateway() -> None:
+    """The inference gateway: admits attested sessions, forwards, and signs one receipt per request."""
+
+
+@gateway.command()
+@_home
+@click.option("--listen", default="127.0.0.1:0", show_default=True, help="Address and port; port 0: any.")
+@click.option("--platform", type=click.Path(path_type=Path), help="Socket of the simulated TDX platform.")
+@click.option("--upstream", multiple=True, metavar="URL", help="An OpenAI-compatible server, up to /v1.")
+@click.option(
+    "--upstream-key-ref", multiple=True, metavar="local:NAME", help="API keys, in the order of --upstream."
+)
+@click.option(
+    "--upstream-ca",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The only certificates to trust for the upstreams, PEM, in their order.",
+)
+@click.option(
+    "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
+)
+@click.pass_context
+def serve(
+    context: click.Context,
+    *,
+    home: Path,
+    listen: str,
+    platform: Path | None,
+    upstream: tuple[str, ...],
+    upstream_key_ref: tuple[str, ...],
+    upstream_ca: tuple[Path, ...],
+    ready_fd: int | None,
+) -> None:
+    """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
+
+    Clients pin the key that the gateway's evidence names; its address stands in gateway/gateway.json.
+
+    \b
+    Examples:
+      affiant gateway serve
+      affiant gateway serve --listen 127.0.0.1:8443 --upstream http://127.0.0.1:8000/v1
+      affiant gateway serve --upstream https://llm.example.com/v1 --upstream-key-ref local:LLM_KEY
+
+    \b
+    Exit codes: 0 stopped in order, 1 refused, 2 usage.
+    """
+    host, port = _address(listen)
+    home = home.absolute()
+    launch = Launch(
+        home=home,
+        platform=platform or platform_socket(home),
+        host=host,
+        port=port,
+        upstreams=_choices(upstream, upstream_key_ref, upstream_ca),
+        ready=ready_fd,
+    )
+    context.exit(launch_gateway(launch))
+
+
+@gateway.command()
+@_home
+@_json
+def status(*, home: Path, as_json: bool) -> None:
+    """Print where the gateway of this folder is, and its sessions. Exit code 1 if none answers.
+
+    \b
+    Example:
+      affiant gateway status --json
+    """
+    folder = home.absolute() / "gateway"
+    sessions = json.loads(_ask(folder, "/v1/sessions"))
+    state = json.loads((folder / "gateway.json").read_bytes())
+    ready = json.loads(_ask(folder, "/readyz", accept=(200, 503)))["ready"]
+    if as_json:
+        print_json({**state, **sessions, "ready": ready})
+        return
+    click.echo(f"{state['url']}  {'ready' if ready else 'not ready'}")
+    click.echo(f"configuration {state['config']}")
+    click.echo(f"keyset        {state['keyset']}")
+    for entry in sessions["sessions"]:
+        click.echo(f"session {entry['session']}  {entry['state']}")
+
+
+@gateway.command()
+@_home
+@click.argument("session")
+def bundle(*, home: Path, session: str) -> None:
+    """Print the bundle of one SESSION, open or closed, with its sealed openings, as JSON.
+
+    \b
+    Example:
+      affiant gateway bundle 0o2m0yYbVQkLhX4dJmQ3Ng > session.json
+    """
+    sys.stdout.buffer.write(_ask(home.absolute() / "gateway", f"/v1/sessions/{session}/bundle"))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 0xFFFF:
+        raise click.BadParameter("expected ADDRESS:PORT", param_hint="--listen")
+    return host.strip("[]"), int(port)
+
+
+def _choices(
+    urls: tuple[str, ...], keys: tuple[str, ...], roots: tuple[Path, ...]
+) -> tuple[UpstreamChoice, ...]:
+    if len(keys) > len(urls) or len(roots) > len(urls):
+        raise click.UsageError("each --upstream-key-ref and --upstream-ca belongs to one --upstream")
+    padded_keys = (*keys, *[None] * (len(urls) - len(keys)))
+    padded_roots = (*roots, *[None] * (len(urls) - len(roots)))
+    return tuple(map(UpstreamChoice, urls, padded_keys, padded_roots))
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=30)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,)) -> bytes:
+    connection = _UnixConnection(folder / "control.sock")
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        body = response.read()
+    except OSError as error:
+        raise GatewayUnreachable(
+            "no gateway serves from this folder", where=str(folder), hint="Start it: affiant gateway serve"
+        ) from error
+    finally:
+        connection.close()
+    if response.status not in accept:
+        click.echo(body.decode("utf-8", "replace"), err=True)
+        sys.exit(EXIT_REFUSED)
+    return body

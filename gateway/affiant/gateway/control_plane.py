@@ -1,0 +1,264 @@
+"""Everything that is not inference: evidence, admission, a session's records, receipts, health. FastAPI.
+
+Bodies are read as bytes, because proofs and records cover bytes. Two faces: the public one on TLS, where a
+session proves itself, and the operator's, on a Unix socket only its owner can open, which hands out what is
+sealed to others anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import FastAPI, Path, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from affiant.attestation.canonical import canonical, parse_object
+from affiant.attestation.encoding import b64u
+from affiant.errors import AffiantError
+from affiant.gateway.errors import (
+    JournalUnavailable,
+    NotFound,
+    ProofMissing,
+    RequestMalformed,
+)
+from affiant.gateway.errors_http import error_body, error_headers, status_of
+from affiant.gateway.http_request import (
+    ClientGone,
+    proof_request,
+    read_body,
+    require_media_type,
+    require_proof,
+)
+from affiant.gateway.openapi import INFERENCE_PATHS, OpenAPI
+from affiant.gateway.receipts import for_agent
+from affiant.gateway.service import Service
+from affiant.gateway.sessions import Session
+
+__all__ = ["control_plane", "operator_plane"]
+
+ADMISSION_TYPE: Final = "application/vnd.affiant.admission+cmw"
+RECEIPT_TYPE: Final = "application/vnd.affiant.receipt"
+OPENINGS_HEADER: Final = "Affiant-Openings"
+ON_BEHALF_HEADER: Final = "Affiant-On-Behalf"
+RECEIPT_ID_HEADER: Final = "Affiant-Receipt-Id"
+
+_MAX_ADMISSION: Final = 1 << 20
+_MAX_SMALL: Final = 4096
+_MAX_RECORD: Final = 64 << 10
+
+Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{22}$")]
+
+
+class Attest(BaseModel):
+    """A request for fresh evidence."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    nonce: str = Field(description="32 random bytes of the caller, base64url: 43 characters")
+
+
+def control_plane(service: Service) -> FastAPI:
+    """The public face."""
+    app = _app("affiant gateway")
+    _add_identity(app, service)
+    _add_admission(app, service)
+    _add_session(app, service)
+    _add_receipts(app, service)
+    _add_models(app, service)
+    _add_health(app, service)
+    document = OpenAPI(app, INFERENCE_PATHS)
+    app.openapi = document  # type: ignore[method-assign]
+    return app
+
+
+def operator_plane(service: Service) -> FastAPI:
+    """The face on the operator's Unix socket: no proof, and nothing that is not sealed."""
+    app = _app("affiant gateway, operator's socket")
+    _add_health(app, service)
+
+    @app.get("/v1/sessions")
+    async def sessions() -> Response:
+        return _json(await service.overview())
+
+    @app.get("/v1/sessions/{session}/bundle")
+    async def bundle(session: Id) -> Response:
+        return _json(await service.bundles.of_session(session))
+
+    return app
+
+
+def _app(title: str) -> FastAPI:
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+
+    @app.exception_handler(AffiantError)
+    async def refused(_: Request, error: AffiantError) -> Response:
+        return _refusal(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        places = ", ".join(".".join(map(str, entry["loc"])) for entry in error.errors()[:4])
+        refusal = RequestMalformed(
+            "not a request of this form", where=places
+        )  # what was sent is not repeated
+        return _refusal(refusal, status=422)
+
+    @app.exception_handler(HTTPException)
+    async def other(_: Request, error: HTTPException) -> Response:
+        return _refusal(NotFound("no such path or method"), status=error.status_code)
+
+    return app
+
+
+def _refusal(error: AffiantError, *, status: int | None = None, receipt: str | None = None) -> Response:
+    headers = {name.decode("ascii"): value.decode("ascii") for name, value in error_headers(error)}
+    if receipt is not None:
+        headers[RECEIPT_ID_HEADER] = receipt
+    return Response(error_body(error), status or status_of(error), headers, "application/json")
+
+
+def _json(data: bytes | Mapping[str, object], status: int = 200) -> Response:
+    return Response(
+        data if isinstance(data, bytes) else canonical(data), status, media_type="application/json"
+    )
+
+
+async def _body(request: Request, *, limit: int) -> bytes:
+    try:
+        body = await read_body(request.scope, request.receive, limit=limit)
+    except ClientGone as error:
+        raise RequestMalformed("the body ended early") from error
+    return body.require(limit)
+
+
+async def _authenticated(
+    service: Service, request: Request, session: str | None, *, limit: int
+) -> tuple[Session, bytes]:
+    """The session whose proof covers this request, and its body; another session's path looks like no path."""
+    proof = require_proof(request.scope)
+    found = service.authenticator.session_of(proof)
+    if proof is None:
+        raise ProofMissing("no proof of possession")
+    read = await read_body(request.scope, request.receive, limit=limit)
+    service.authenticator.verify(found, proof, proof_request(request.scope, read.sha256), counted=False)
+    if session is not None and found.id != session:
+        raise NotFound("there is no such session")
+    return found, read.require(limit)
+
+
+def _add_identity(app: FastAPI, service: Service) -> None:
+    @app.post("/.well-known/affiant/attest")
+    async def attest(wanted: Attest) -> Response:
+        """Fresh evidence of this gateway over the caller's nonce."""
+        return _json({"evidence": b64u(await service.attest(wanted.nonce))})
+
+    @app.get("/.well-known/affiant/keyset")
+    async def keyset() -> Response:
+        """The keyset statement without a nonce, as exact bytes."""
+        return _json(service.keyset.statement.raw)
+
+    @app.get("/.well-known/affiant/config")
+    async def config() -> Response:
+        """The configuration document, as exact bytes."""
+        return _json(service.config.raw)
+
+
+def _add_admission(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/sessions/nonce")
+    async def nonce() -> Response:
+        """A nonce for one admission."""
+        return _json({"nonce": service.admissions.nonce()})
+
+    @app.post("/v1/sessions", openapi_extra=_bytes(ADMISSION_TYPE), status_code=201)
+    async def admit(request: Request) -> Response:
+        """Admit a session by its evidence. A refusal is receipted."""
+        body = b""
+        try:
+            require_media_type(request.scope, ADMISSION_TYPE)
+            body = await _body(request, limit=_MAX_ADMISSION)
+            return _json(await service.admit(body), 201)
+        except JournalUnavailable as error:
+            return _refusal(error)
+        except AffiantError as error:
+            recorded = service.record_refusal(error, path="/v1/sessions", body=body)
+            await recorded.durable
+            return _refusal(error, receipt=recorded.jti)
+
+
+def _add_session(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/sessions/{session}/records", openapi_extra=_bytes("application/jose"))
+    async def records(session: Id, request: Request) -> Response:
+        """Take the next record of the session's own chain."""
+        found, body = await _authenticated(service, request, session, limit=_MAX_RECORD)
+        require_media_type(request.scope, "application/jose")
+        sealed = request.headers.get(OPENINGS_HEADER, "")
+        return _json(await service.submissions.take(found, body.decode("ascii", "replace"), sealed=sealed))
+
+    @app.post("/v1/sessions/{session}/close", openapi_extra=_bytes("application/json"))
+    async def close(session: Id, request: Request) -> Response:
+        """Close the session; again, the same answer."""
+        found, body = await _authenticated(service, request, session, limit=_MAX_SMALL)
+        why = parse_object(body, limit=_MAX_SMALL, strict_form=False).get("why")
+        if why not in ("done", "killed", "policy"):
+            raise RequestMalformed("not a reason to close", expected="done, killed or policy", where="why")
+        return _json(await service.closing.close(found, str(why)))
+
+    @app.get("/v1/sessions/{session}/bundle")
+    async def bundle(session: Id, request: Request) -> Response:
+        """The session's bundle, and the sealed openings of its records."""
+        found, _ = await _authenticated(service, request, session, limit=_MAX_SMALL)
+        return _json(await service.bundles.of_session(found.id))
+
+
+def _add_receipts(app: FastAPI, service: Service) -> None:
+    async def receipt_of(receipt: str, request: Request) -> tuple[Session, str]:
+        """The receipt with its disclosures, for the session it belongs to; for its agent, without user and tenant."""
+        found, _ = await _authenticated(service, request, None, limit=_MAX_SMALL)
+        issued = found.receipt(receipt)
+        if issued is None:
+            raise NotFound("there is no such receipt")
+        on_behalf = request.headers.get(ON_BEHALF_HEADER) is not None
+        return found, for_agent(issued) if on_behalf else issued.sdjwt
+
+    @app.get("/v1/receipts/{receipt}")
+    async def receipt(receipt: Id, request: Request) -> Response:
+        """One receipt; another session's looks like none."""
+        _, text = await receipt_of(receipt, request)
+        return Response(text, media_type=RECEIPT_TYPE)
+
+    @app.get("/v1/receipts/{receipt}/bundle")
+    async def receipt_bundle(receipt: Id, request: Request) -> Response:
+        """One receipt and what is needed to check it."""
+        found, text = await receipt_of(receipt, request)
+        return _json(await service.bundles.of_receipt(found.id, text))
+
+
+def _add_models(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/models")
+    async def models(request: Request) -> Response:
+        """The models that the upstreams list and the session's profile allows."""
+        found, _ = await _authenticated(service, request, None, limit=_MAX_SMALL)
+        found.require_open(now=service.clock().timestamp())
+        policy = found.admitted.policy
+        names = [name for name in await service.upstreams.models() if policy.decide_model(name).allowed]
+        data = [{"id": name, "object": "model", "created": 0, "owned_by": "upstream"} for name in names]
+        return _json({"object": "list", "data": data})
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        """Whether the process answers."""
+        return _json({"status": "ok"})
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        """Whether new sessions and requests are taken."""
+        return _json({"ready": service.ready}, 200 if service.ready else 503)
+
+
+def _bytes(media_type: str) -> dict[str, Any]:
+    schema = {"type": "string", "format": "binary"}
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}

@@ -1,0 +1,262 @@
+"""What the gateway refuses with; the HTTP status of each code is decided in :mod:`.errors_http` alone.
+
+::
+
+    MalformedError      RequestMalformed, RequestTooLarge, ContentTypeRefused, ContentEncodingRefused,
+                        JournalMalformed, UpstreamMalformed, UpstreamAnswerRefused, RecordOutOfPlace
+    NotAuthenticError   ProofMissing, SessionUnknown, ConfigurationUnbound, AdmissionMismatch,
+                        UpstreamUnauthorized
+    NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
+    NotAllowedError     ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed
+    UnreachableError    JournalUnavailable, IndexUnavailable, Busy, Draining, UpstreamUnreachable,
+                        UpstreamTimeout, UpstreamCut
+    StateError          StoreLocked, SessionClosed, NotFound, ModelNotFound, RequestAbandoned, GatewayFault
+    ConfigurationError  SettingsRefused
+"""
+
+from __future__ import annotations
+
+from affiant.errors import (
+    ConfigurationError,
+    MalformedError,
+    NotAllowedError,
+    NotAuthenticError,
+    NotFreshError,
+    StateError,
+    UnreachableError,
+)
+
+__all__ = [
+    "AdmissionExpired",
+    "AdmissionMismatch",
+    "AdmissionReplayed",
+    "Busy",
+    "ConfigurationUnbound",
+    "ContentEncodingRefused",
+    "ContentTypeRefused",
+    "Draining",
+    "GatewayFault",
+    "IndexUnavailable",
+    "JournalMalformed",
+    "JournalUnavailable",
+    "ModelNotAllowed",
+    "ModelNotFound",
+    "NonceUnknown",
+    "NotFound",
+    "ProofMissing",
+    "RecordOutOfPlace",
+    "RequestAbandoned",
+    "RequestMalformed",
+    "RequestTooLarge",
+    "SessionClosed",
+    "SessionUnknown",
+    "SettingsRefused",
+    "StoreLocked",
+    "ToolNotAllowed",
+    "UpstreamAnswerRefused",
+    "UpstreamCut",
+    "UpstreamMalformed",
+    "UpstreamNotAttested",
+    "UpstreamTimeout",
+    "UpstreamUnauthorized",
+    "UpstreamUnreachable",
+]
+
+
+class RequestMalformed(MalformedError):
+    """A request's body or a header is not of its form."""
+
+    code = "request.malformed"
+
+
+class RequestTooLarge(MalformedError):
+    """A body is larger than the configuration allows."""
+
+    code = "request.too_large"
+
+
+class ContentTypeRefused(MalformedError):
+    """A body of another media type than the endpoint takes."""
+
+    code = "request.content_type"
+
+
+class ContentEncodingRefused(MalformedError):
+    """A body with a content encoding: what is hashed would not be what is read."""
+
+    code = "request.content_encoding"
+
+
+class JournalMalformed(MalformedError):
+    """A journal segment is not one."""
+
+    code = "journal.malformed"
+
+
+class RecordOutOfPlace(MalformedError):
+    """A supervisor's record does not continue its session's chain."""
+
+    code = "record.out_of_place"
+
+
+class UpstreamMalformed(MalformedError):
+    """An upstream's answer is not HTTP, or not what its content type says."""
+
+    code = "upstream.malformed"
+
+
+class UpstreamAnswerRefused(MalformedError):
+    """An upstream's answer is HTTP, but not one that can be passed on."""
+
+    code = "upstream.answer"
+
+
+class ProofMissing(NotAuthenticError):
+    """A request without a proof of possession."""
+
+    code = "proof.missing"
+
+
+class SessionUnknown(NotAuthenticError):
+    """A proof by a key that belongs to no session here."""
+
+    code = "session.unknown"
+
+
+class ConfigurationUnbound(NotAuthenticError):
+    """The TD that this gateway runs in was not launched for its configuration."""
+
+    code = "gateway.configuration_unbound"
+
+
+class AdmissionMismatch(NotAuthenticError):
+    """A fact in a session's evidence contradicts another, or this gateway."""
+
+    code = "admission.mismatch"
+
+
+class UpstreamUnauthorized(NotAuthenticError):
+    """An upstream refused this gateway's own credential; its text is not passed on."""
+
+    code = "upstream.unauthorized"
+
+
+class NonceUnknown(NotFreshError):
+    """A nonce that this gateway did not make, that was used, or that expired."""
+
+    code = "admission.nonce"
+
+
+class AdmissionReplayed(NotFreshError):
+    """A session id, an activation, a statement or a key that was admitted before."""
+
+    code = "admission.replayed"
+
+
+class AdmissionExpired(NotFreshError):
+    """An activation or a statement that has expired."""
+
+    code = "admission.expired"
+
+
+class ModelNotAllowed(NotAllowedError):
+    """The profile does not allow this model."""
+
+    code = "model.not_allowed"
+
+
+class ToolNotAllowed(NotAllowedError):
+    """The model called a tool that the profile does not allow."""
+
+    code = "tool.not_allowed"
+
+
+class UpstreamNotAttested(NotAllowedError):
+    """The profile wants this model at an attested upstream, and none is."""
+
+    code = "upstream.not_attested"
+
+
+class JournalUnavailable(UnreachableError):
+    """A record cannot be made durable; nothing is served until the gateway is started again."""
+
+    code = "journal.unavailable"
+    retryable = False
+
+
+class IndexUnavailable(UnreachableError):
+    """The index behind the journal cannot be read; it is rebuilt at the next start."""
+
+    code = "index.unavailable"
+
+
+class Busy(UnreachableError):
+    """More of something is under way than this gateway bounds it to."""
+
+    code = "gateway.busy"
+
+
+class Draining(UnreachableError):
+    """The gateway is being stopped."""
+
+    code = "gateway.draining"
+
+
+class UpstreamUnreachable(UnreachableError):
+    """An upstream cannot be connected to, or its certificate does not hold."""
+
+    code = "upstream.unreachable"
+
+
+class UpstreamTimeout(UnreachableError):
+    """An upstream did not answer in time."""
+
+    code = "upstream.timeout"
+
+
+class UpstreamCut(UnreachableError):
+    """An upstream ended its answer before it was complete."""
+
+    code = "upstream.cut"
+
+
+class GatewayFault(StateError):
+    """A mistake of the gateway's own; what it was stands in its log."""
+
+    code = "gateway.error"
+
+
+class RequestAbandoned(StateError):
+    """The client closed its connection before its request was decided."""
+
+    code = "request.abandoned"
+
+
+class StoreLocked(StateError):
+    """Another gateway serves from this folder."""
+
+    code = "store.locked"
+
+
+class SessionClosed(StateError):
+    """The session has ended; nothing follows its close record."""
+
+    code = "session.closed"
+
+
+class NotFound(StateError):
+    """There is no such thing, or not for this caller."""
+
+    code = "not_found"
+
+
+class ModelNotFound(StateError):
+    """No upstream serves this model."""
+
+    code = "model.not_found"
+
+
+class SettingsRefused(ConfigurationError):
+    """The settings do not fit together."""
+
+    code = "gateway.settings"

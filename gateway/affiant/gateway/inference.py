@@ -1,0 +1,435 @@
+"""``POST /v1/chat/completions``: one request from its first byte to the record that ends it.
+
+The order, and what each step owes to the next (trust rules, 3):
+
+1. the session, from the proof's key; the body, bounded; its SHA-256;
+2. the proof: from here on the request has a counter, and an ``agt.seq`` of the session;
+3. form, policy, upstream: what is refused here ends in a ``refusal``;
+4. ``open`` is durable: only now a byte goes upstream;
+5. the same bytes are forwarded, or the same without tools that the profile does not list;
+6. the answer is relayed as it comes, hashed; tool calls are judged and recorded before they go on;
+7. the record is durable: only now the last byte, or the terminal event, leaves.
+
+However it ends, it ends in one record: complete, client_abort, upstream_abort, policy_stop, gateway_error, or a
+refusal. Where no record can be made durable the client gets no complete answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.errors import AffiantError, NotAllowedError
+from affiant.gateway.account import Account, Verdict
+from affiant.gateway.authentication import Authenticator, is_of_session
+from affiant.gateway.chat import ChatRequest, parse_chat, without_tools
+from affiant.gateway.errors import (
+    Draining,
+    GatewayFault,
+    JournalUnavailable,
+    ModelNotAllowed,
+    RequestAbandoned,
+    ToolNotAllowed,
+    UpstreamAnswerRefused,
+    UpstreamNotAttested,
+    UpstreamUnauthorized,
+)
+from affiant.gateway.errors_http import error_body, error_headers, status_of
+from affiant.gateway.http_request import (
+    NONCE_HEADER,
+    Body,
+    ClientGone,
+    Receive,
+    Scope,
+    Send,
+    header,
+    proof_request,
+    read_body,
+    require_media_type,
+    require_proof,
+)
+from affiant.gateway.openai_upstream import read_whole
+from affiant.gateway.receipts import for_agent
+from affiant.gateway.recorder import Recorder
+from affiant.gateway.relay import Relay, Step, usage_of
+from affiant.gateway.routing import Upstreams
+from affiant.gateway.sessions import Session
+from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer
+from affiant.gateway.upstream import UpstreamAnswer
+from affiant.policy.compiled import CompiledPolicy
+
+__all__ = ["ChatCompletions"]
+
+_PATH: Final = "/chat/completions"
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
+_log = logging.getLogger("affiant.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCompletions:
+    """The route, and what it needs.
+
+    Args:
+        body_max: largest request body, bytes.
+        draining: whether the gateway is being stopped.
+    """
+
+    recorder: Recorder
+    authenticator: Authenticator
+    upstreams: Upstreams
+    keyset_digest: str
+    body_max: int
+    draining: Callable[[], bool]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; an ASGI application."""
+        account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256])
+        exchange = _Exchange(self, scope, receive, send, account)
+        try:
+            await exchange.run()
+        finally:
+            account.leave()
+
+
+class _Exchange:
+    """One request under way."""
+
+    def __init__(
+        self, route: ChatCompletions, scope: Scope, receive: Receive, send: Send, account: Account
+    ) -> None:
+        self._route = route
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._account = account
+        self._body: Body | None = None
+        self._relay: Relay | None = None
+        self._started = False
+        self._status = 0
+
+    async def run(self) -> None:
+        """Serve the request; whatever happens, it ends in a record if one can be made."""
+        try:
+            await self._serve()
+        except AffiantError as error:
+            await self._fail(error)
+        except ClientGone:
+            self._abandon()
+        except asyncio.CancelledError:
+            self._abandon()
+            raise
+        except Exception:  # noqa: BLE001 - a mistake of ours must still end in a record
+            _log.exception("a request failed")
+            await self._fail(GatewayFault("the gateway failed"))
+
+    async def _serve(self) -> None:
+        self._route.recorder.require()
+        if self._route.draining():
+            raise Draining("the gateway is being stopped")
+        session = await self._authenticate()
+        request, forwarded = self._decide(session)
+        upstream = await self._route.upstreams.choose(request.model)
+        await self._account.open()
+        accept = _EVENTS if request.stream else _JSON
+        await self._unless_gone(
+            self._forward(
+                upstream.request(
+                    "POST",
+                    _PATH,
+                    forwarded,
+                    attempts=self._account.attempts,
+                    accept=accept.encode("ascii"),
+                )
+            )
+        )
+
+    # -- 1 and 2: who asks, and for what -------------------------------------------------------------------
+
+    async def _authenticate(self) -> Session:
+        route, account = self._route, self._account
+        proof = require_proof(self._scope)
+        session = route.authenticator.session_of(proof)
+        assert proof is not None
+        self._body = body = await read_body(self._scope, self._receive, limit=route.body_max)
+        account.digest, account.size = f"sha256:{body.sha256.hex()}", body.size
+        now = route.authenticator.clock().timestamp()
+        try:
+            verified = route.authenticator.verify(
+                session, proof, proof_request(self._scope, body.sha256), counted=True
+            )
+        except AffiantError as error:
+            if is_of_session(error):
+                session.require_open(now=now)
+                account.belongs_to(session)
+            raise
+        session.require_open(now=now)
+        account.belongs_to(session)
+        account.cseq = verified.cseq
+        return session
+
+    # -- 3: may it go on? ----------------------------------------------------------------------------------
+
+    def _decide(self, session: Session) -> tuple[ChatRequest, bytes]:
+        assert self._body is not None
+        require_media_type(self._scope, _JSON)
+        body = self._body.require(self._route.body_max)
+        self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
+        request = parse_chat(body)
+        policy = session.admitted.policy
+        rules = self._decide_model(policy, request.model)
+        verdict = _tools_verdict(policy, request.tools, rules)
+        forwarded = without_tools(body, _judge(policy)) if verdict.decision == "redact" else body
+        self._account.request, self._account.verdict = request, verdict
+        self._account.forwarded = sha256_name(forwarded)
+        return request, forwarded
+
+    def _decide_model(self, policy: CompiledPolicy, model: str) -> tuple[str, ...]:
+        decision = policy.decide_model(model, attested=False)
+        if decision.allowed:
+            return decision.rules
+        self._account.verdict = Verdict("deny", decision.rules)
+        if decision.reason == "model_upstream_unattested":
+            raise UpstreamNotAttested(decision.text, hint="Configure an upstream that can be attested")
+        raise ModelNotAllowed(decision.text, found=model[:64])
+
+    # -- 4 to 7: there and back ----------------------------------------------------------------------------
+
+    async def _unless_gone(self, work: Coroutine[None, None, None]) -> None:
+        """Do ``work``, but give it up once the client is gone."""
+        task = asyncio.create_task(work)
+        watch = asyncio.create_task(self._gone())
+        try:
+            await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientGone
+            task.result()
+        finally:
+            watch.cancel()
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, AffiantError):
+                await task
+
+    async def _gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
+        answer = await asked
+        try:
+            if answer.status in (401, 403, 407):
+                raise UpstreamUnauthorized(
+                    "the upstream refused this gateway's credential", found=answer.status
+                )
+            if _media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
+                await self._relay_stream(answer)
+            else:
+                await self._pass_whole(answer)
+        finally:
+            answer.abort()
+
+    @property
+    def _wants_stream(self) -> bool:
+        return self._account.request is not None and self._account.request.stream
+
+    async def _pass_whole(self, answer: UpstreamAnswer) -> None:
+        _require_plain(answer, _JSON)
+        body = await read_whole(answer)
+        if answer.status == 200:
+            await self._record_calls(judge_answer(body, self._judge()))
+        self._account.usage = usage_of(body)
+        recorded = self._account.inference(
+            "complete", status=answer.status, hidden={"dig": sha256_name(body), "len": len(body)}
+        )
+        await recorded.durable
+        inline = [(b"affiant-receipt", for_agent(recorded.issued).encode("ascii"))] if self._inline else []
+        await self._respond(answer.status, body, inline)
+
+    async def _relay_stream(self, answer: UpstreamAnswer) -> None:
+        _require_plain(answer, _EVENTS)
+        self._relay = relay = Relay(self._judge())
+        await self._start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
+        terminal = b""
+        while not terminal:
+            chunk = await answer.read()
+            step = relay.feed(chunk) if chunk else relay.finish()
+            await self._release(relay, step)
+            terminal = step.terminal
+        relay.count(terminal)
+        self._account.usage = relay.usage
+        recorded = self._account.inference("complete", status=self._status, hidden=relay.hidden)
+        await recorded.durable
+        comment = f": affiant-receipt {for_agent(recorded.issued)}\n" if self._inline else ""
+        await self._send_body(comment.encode("ascii") + terminal, more=False)
+
+    async def _release(self, relay: Relay, step: Step) -> None:
+        await self._record_calls(step.calls)
+        if step.events:
+            relay.count(*step.events)
+            await self._send_body(b"".join(step.events), more=True)
+
+    async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
+        """One durable record for each call, before any of them goes on."""
+        if calls:
+            assert self._account.session is not None
+            policy = self._account.session.admitted.policy
+            made = [self._account.tool(call, policy.decide_tool(call.name).rules) for call in calls]
+            await asyncio.gather(*(recorded.durable for recorded in made))
+
+    def _judge(self) -> Judge | None:
+        assert self._account.session is not None
+        policy = self._account.session.admitted.policy
+        return _judge(policy) if policy.restricts_tools else None
+
+    @property
+    def _inline(self) -> bool:
+        return header(self._scope, "Affiant-Receipt") == "inline"
+
+    # -- how it ends otherwise -----------------------------------------------------------------------------
+
+    async def _fail(self, error: AffiantError) -> None:
+        """End with ``error``: recorded, durable, then told."""
+        account = self._account
+        if isinstance(error, JournalUnavailable) or account.recorded is not None:
+            await self._fail_unrecorded(error)
+            return
+        if isinstance(error, ToolNotAllowed) and account.verdict is not None:
+            account.verdict = Verdict("deny", account.verdict.rules)
+        try:
+            if self._started:
+                await self._end_stream(error)
+                return
+            body = error_body(error)
+            if account.opened:
+                hidden = {"dig": sha256_name(body), "len": len(body)}
+                recorded = account.inference(_end_of(error), status=status_of(error), hidden=hidden)
+            else:
+                recorded = account.refusal(error, body)
+            await recorded.durable
+            await self._respond(status_of(error), body, error_headers(error))
+        except JournalUnavailable as failure:
+            await self._fail_unrecorded(failure)
+
+    async def _end_stream(self, error: AffiantError) -> None:
+        """The API's own error event ends the stream; it is covered by the digest like all before it."""
+        assert self._relay is not None
+        event = self._relay.error_event(error)
+        self._relay.count(event)
+        self._account.usage = self._relay.usage
+        recorded = self._account.inference(_end_of(error), status=self._status, hidden=self._relay.hidden)
+        await recorded.durable
+        await self._send_body(event, more=False)
+
+    async def _fail_unrecorded(self, error: AffiantError) -> None:
+        """Nothing durable says how this ended: the client gets an error, or a stream that is cut."""
+        if self._started:
+            raise ConnectionAbortedError("no record, no answer")
+        told = error if isinstance(error, JournalUnavailable) else GatewayFault("the gateway failed")
+        await self._respond(status_of(told), error_body(told), error_headers(told), receipt=False)
+
+    def _abandon(self) -> None:
+        """The client is gone, or the server ends: the record says what it was handed."""
+        account = self._account
+        if account.recorded is not None or not account.recorder.healthy:
+            return
+        if account.opened:
+            hidden = self._relay.hidden if self._relay is not None else _NOTHING
+            account.inference("client_abort", status=self._status, hidden=hidden)
+        elif account.number is not None:
+            account.refusal(RequestAbandoned("the client closed the connection"), b"")
+
+    # -- the client ----------------------------------------------------------------------------------------
+
+    async def _respond(
+        self,
+        status: int,
+        body: bytes,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        receipt: bool = True,
+    ) -> None:
+        length = (b"content-length", str(len(body)).encode("ascii"))
+        await self._start(status, _JSON, [length, *headers], receipt=receipt)
+        await self._send_body(body, more=False)
+
+    async def _start(
+        self,
+        status: int,
+        media_type: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        receipt: bool = True,
+    ) -> None:
+        ours = [(b"affiant-keyset", self._route.keyset_digest.encode("ascii"))]
+        if receipt:
+            ours.append((b"affiant-receipt-id", self._account.jti.encode("ascii")))
+        self._started, self._status = True, status
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [(b"content-type", media_type.encode("ascii")), *headers, *ours],
+            }
+        )
+
+    async def _send_body(self, data: bytes, *, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+_NOTHING: Final = {"dig": sha256_name(b""), "len": 0}
+
+
+def _end_of(error: AffiantError) -> str:
+    """How a request that was opened ended, by what ended it."""
+    if isinstance(error, NotAllowedError):
+        return "policy_stop"
+    return "upstream_abort" if error.code.startswith("upstream.") else "gateway_error"
+
+
+def _nonce(text: str | None) -> str | None:
+    if text is not None:
+        from_b64u(text, size=32)
+    return text
+
+
+def _judge(policy: CompiledPolicy) -> Judge:
+    return lambda name: policy.decide_tool(name).allowed
+
+
+def _tools_verdict(policy: CompiledPolicy, tools: Sequence[str | None], rules: tuple[str, ...]) -> Verdict:
+    """Whether the offered tools stand (``allow``) or some must go (``redact``)."""
+    if not policy.restricts_tools:
+        return Verdict("allow", rules)
+    decisions = [policy.decide_tool(name or "") for name in tools]
+    fired = sorted({rule for decision in decisions if decision.allowed for rule in decision.rules})
+    redacted = not all(decision.allowed for decision in decisions)
+    return Verdict("redact" if redacted else "allow", (*rules, *fired))
+
+
+def _media_type(answer: UpstreamAnswer) -> str:
+    value = answer.header(b"content-type") or b""
+    return value.partition(b";")[0].strip().lower().decode("latin-1")
+
+
+def _require_plain(answer: UpstreamAnswer, expected: str) -> None:
+    """Return if the answer can be passed on as it is.
+
+    Raises:
+        UpstreamAnswerRefused: encoded, redirected, or of another media type.
+    """
+    encoding = (answer.header(b"content-encoding") or b"identity").strip().lower()
+    if encoding != b"identity":
+        raise UpstreamAnswerRefused(
+            "the upstream encoded its answer", expected="identity", found=encoding[:40].decode("latin-1")
+        )
+    if 300 <= answer.status < 400:
+        raise UpstreamAnswerRefused("the upstream redirects", expected="an answer", found=answer.status)
+    if _media_type(answer) != expected:
+        raise UpstreamAnswerRefused(
+            "the upstream answered with another media type", expected=expected, found=_media_type(answer)[:80]
+        )

@@ -1,0 +1,218 @@
+"""Launches the gateway's TD: the half of ``affiant gateway serve`` that talks to the platform.
+
+It builds the configuration, has a TD launched for exactly that, hands the TD's descriptor and the settings to
+the server process, and stays: collateral is renewed every hour, signals are passed on, and its exit code is the
+server's. It never holds a key of the gateway; the server would refuse a TD or settings that do not fit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, UpstreamConfig, local_gateway_config
+from affiant.attestation.release import load_release, reference_values
+from affiant.attestation.simulated.boot import Image
+from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.tdx import parse_reference_values
+from affiant.errors import AffiantError
+from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
+from affiant.gateway.config import Settings, encode_settings
+from affiant.gateway.errors import SettingsRefused
+from affiant.gateway.openai_upstream import Credentials
+from affiant.secrets.broker.session import LocalSource
+from affiant.secrets.local_store_file import LocalStoreFile
+from affiant.secrets.source import parse_reference
+
+__all__ = ["Launch", "UpstreamChoice", "launch_gateway", "upstream_configs"]
+
+RENEW_COLLATERAL_S: Final = 3600.0
+_STOP_GRACE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamChoice:
+    """An upstream as the operator names it.
+
+    Args:
+        key: a secret reference (``local:NAME``).
+        root: a PEM file with the only certificate to trust for it.
+    """
+
+    url: str
+    key: str | None = None
+    root: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What ``affiant gateway serve`` was told.
+
+    Args:
+        home: the state folder that holds ``gateway/`` and ``secrets/``.
+        platform: the platform's socket.
+        ready: a descriptor that gets one line of JSON; passed on to the server.
+    """
+
+    home: Path
+    platform: Path
+    host: str
+    port: int
+    upstreams: tuple[UpstreamChoice, ...]
+    ready: int | None
+
+
+def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
+    """The configuration of each upstream; without any, the embedded echo.
+
+    Raises:
+        SettingsRefused: not an address, or a root that cannot be read.
+    """
+    if not choices:
+        return (DEV_ECHO,)
+    configs: list[UpstreamConfig] = []
+    for choice in choices:
+        taken = {config.id for config in configs}
+        roots = () if choice.root is None else (sha256_name(_root(choice.root)),)
+        configs.append(_upstream_config(choice, roots, taken))
+    return tuple(configs)
+
+
+def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[str]) -> UpstreamConfig:
+    if choice.url == DEV_ECHO.url:
+        return DEV_ECHO
+    parts = urlsplit(choice.url)
+    if parts.scheme not in ("http", "https") or parts.hostname is None:
+        raise SettingsRefused(
+            "not an upstream's address", expected="http(s)://host[:port]/v1", found=choice.url[:120]
+        )
+    name = re.sub("[^a-z0-9]+", "-", parts.netloc.lower()).strip("-")[:48] or "upstream"
+    identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
+    bind = "tls" if parts.scheme == "https" else "none"
+    return UpstreamConfig(id=identifier, url=choice.url, bind=bind, key=choice.key, roots=roots)
+
+
+def _root(path: Path) -> bytes:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
+    except (OSError, ValueError) as error:
+        raise SettingsRefused("not a certificate in PEM form", where=str(path)) from error
+
+
+def launch_gateway(launch: Launch) -> int:
+    """Serve until the server ends; its exit code.
+
+    Raises:
+        AffiantError: the platform, the secrets or the settings refuse before a server exists.
+    """
+    store = launch.home / "gateway"
+    store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    platform = PlatformClient(launch.platform)
+    release = load_release()
+    reference = parse_reference_values(reference_values(release, platform.root()))
+    config = local_gateway_config(reference.digest, upstreams=upstream_configs(launch.upstreams))
+    settings = Settings(
+        store=store,
+        host=launch.host,
+        port=launch.port,
+        config=config,
+        reference=reference,
+        collateral=platform.collateral(),
+        boot_log=platform.boot_log(Image.GATEWAY),
+        build=release.build_digest,
+        credentials=_credentials(launch, config),
+    )
+    with ExitStack() as stack:
+        td = platform.create_td(image=Image.GATEWAY, mrconfigid=config.mrconfigid)
+        stack.callback(os.close, td)
+        document = stack.enter_context(_descriptor_with(encode_settings(settings)))
+        server = _start(td, document, launch.ready)
+    return _stay(server, platform, store / COLLATERAL_NAME)
+
+
+def _credentials(launch: Launch, config: GatewayConfig) -> Mapping[str, Credentials]:
+    """API keys, resolved once, here; and the roots' bytes."""
+    credentials = {}
+    for choice, upstream in zip(launch.upstreams, config.upstreams, strict=False):
+        key = None
+        if choice.key is not None:
+            store = LocalStoreFile(launch.home / "secrets", random_bytes=os.urandom)
+            key = LocalSource(store.read()).resolve(parse_reference(choice.key)).value
+        roots = () if choice.root is None else (_root(choice.root),)
+        credentials[upstream.id] = Credentials(key, roots)
+    return credentials
+
+
+@contextmanager
+def _descriptor_with(data: bytes) -> Iterator[int]:
+    """A memory file that holds ``data``, at its beginning."""
+    descriptor = os.memfd_create("affiant-gateway-settings", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _start(td: int, document: int, ready: int | None) -> subprocess.Popen[bytes]:
+    passed = (td, document) if ready is None else (td, document, ready)
+    arguments = [sys.executable, "-P", "-m", "affiant.gateway.server"]
+    arguments += ["--td-fd", str(td), "--settings-fd", str(document)]
+    if ready is not None:
+        arguments += ["--ready-fd", str(ready)]
+    try:
+        return subprocess.Popen(arguments, pass_fds=passed, stdin=subprocess.DEVNULL)
+    finally:
+        if ready is not None:
+            os.close(ready)
+
+
+def _stay(server: subprocess.Popen[bytes], platform: PlatformClient, collateral: Path) -> int:
+    """Pass signals on and renew collateral until the server ends."""
+    ended = threading.Event()
+    renewing = threading.Thread(target=_renew, args=(platform, collateral, ended), daemon=True)
+    renewing.start()
+    with _signals_to(server):
+        code = server.wait()
+    ended.set()
+    renewing.join(_STOP_GRACE_S)
+    return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _signals_to(server: subprocess.Popen[bytes]) -> Iterator[None]:
+    def forward(number: int, _frame: FrameType | None) -> None:
+        server.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _renew(platform: PlatformClient, path: Path, ended: threading.Event) -> None:
+    while not ended.wait(RENEW_COLLATERAL_S):
+        try:
+            write_collateral(path, platform.collateral())
+        except (AffiantError, OSError) as error:
+            sys.stderr.write(f"affiant gateway: collateral was not renewed: {error}\n")

@@ -1,0 +1,173 @@
+"""An OpenAI-compatible upstream over HTTP: which headers it is sent, what it is called, what it serves.
+
+Only a fixed set of headers goes out. Nothing that a client sent is passed on, so no header of fairness,
+priority or credentials can be smuggled through; the one credential is this gateway's own.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.gateway_config import DEV_ECHO, UpstreamConfig
+from affiant.gateway.chat import parse_json
+from affiant.gateway.dev_echo import EchoConnector
+from affiant.gateway.errors import RequestMalformed, SettingsRefused, UpstreamAnswerRefused
+from affiant.gateway.http1 import Answer, Connector, HTTPClient, TCPConnector, Timeouts, request_head
+from affiant.gateway.upstream import Attempt, Upstream, UpstreamAnswer
+from affiant.secrets.value import SecretValue
+
+__all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "read_whole"]
+
+MAX_ANSWER: Final = 32 << 20
+"""Bytes of a whole answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What an upstream is reached with.
+
+    Args:
+        key: its API key.
+        roots: certificates, DER, that alone are trusted for it; empty: the system's.
+    """
+
+    key: SecretValue | None = None
+    roots: tuple[bytes, ...] = ()
+
+
+class OpenAIUpstream:
+    """One upstream of the configuration."""
+
+    def __init__(
+        self,
+        config: UpstreamConfig,
+        connector: Connector,
+        *,
+        key: SecretValue | None,
+        timeouts: Timeouts,
+    ) -> None:
+        parts = urlsplit(config.url)
+        self._config = config
+        self._key = key
+        self._authority = parts.netloc
+        self._base = parts.path.rstrip("/")
+        self._client = HTTPClient(connector, timeouts=timeouts)
+
+    @property
+    def id(self) -> str:
+        """Its id in the configuration."""
+        return self._config.id
+
+    @property
+    def bind(self) -> str:
+        """``tls`` or ``none``."""
+        return self._config.bind
+
+    async def request(
+        self, method: str, path: str, body: bytes, *, attempts: list[Attempt], accept: bytes
+    ) -> Answer:
+        """As :meth:`~.upstream.Upstream.request`."""
+
+        def tried(result: str, spki: bytes | None) -> None:
+            name = None if spki is None else f"sha256:{spki.hex()}"
+            attempts.append(Attempt(self.id, self._authority, self.bind, result, name))
+
+        head = request_head(method, self._base + path, self._headers(method, len(body), accept))
+        return await self._client.request(head + body, tried=tried)
+
+    async def models(self) -> Sequence[str]:
+        """The ids of the models that it lists."""
+        answer = await self.request("GET", "/models", b"", attempts=[], accept=b"application/json")
+        body = await read_whole(answer)
+        try:
+            value = parse_json(body)
+        except RequestMalformed as error:
+            raise UpstreamAnswerRefused("the upstream's list of models is not JSON") from error
+        data = value.get("data") if isinstance(value, dict) else None
+        if answer.status != 200 or not isinstance(data, list):
+            raise UpstreamAnswerRefused("the upstream does not list its models", found=answer.status)
+        ids = (entry.get("id") for entry in data if isinstance(entry, dict))
+        return tuple(name for name in ids if isinstance(name, str))
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._client.close()
+
+    def _headers(self, method: str, size: int, accept: bytes) -> list[tuple[bytes, bytes]]:
+        headers = [
+            (b"host", self._authority.encode("ascii")),
+            (b"accept", accept),
+            (b"accept-encoding", b"identity"),
+            (b"user-agent", b"affiant-gateway"),
+        ]
+        if method != "GET":
+            headers += [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(size).encode("ascii")),
+            ]
+        if self._key is not None:
+            headers.append((b"authorization", b"Bearer " + self._key.reveal()))
+        return headers
+
+
+async def read_whole(answer: UpstreamAnswer, *, limit: int = MAX_ANSWER) -> bytes:
+    """The whole body.
+
+    Raises:
+        UpstreamAnswerRefused: more than ``limit`` bytes.
+    """
+    parts, size = [], 0
+    while part := await answer.read():
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            answer.abort()
+            raise UpstreamAnswerRefused("the answer is too large", expected=f"at most {limit} bytes")
+    return b"".join(parts)
+
+
+def make_upstream(config: UpstreamConfig, credentials: Credentials, *, timeouts: Timeouts) -> Upstream:
+    """The upstream that ``config`` describes.
+
+    Raises:
+        SettingsRefused: its binding, roots or address do not fit together.
+    """
+    if config == DEV_ECHO:
+        return OpenAIUpstream(config, EchoConnector(), key=None, timeouts=timeouts)
+    parts = urlsplit(config.url)
+    expected = "tls" if parts.scheme == "https" else "none"
+    if config.bind != expected:
+        raise SettingsRefused(
+            "this upstream cannot be bound as configured",
+            expected=expected,
+            found=config.bind,
+            where=config.id,
+        )
+    if parts.hostname is None or parts.username is not None or parts.query or parts.fragment:
+        raise SettingsRefused(
+            "not an upstream's address", expected="scheme://host[:port]/path", where=config.id
+        )
+    context = _context(config, credentials) if expected == "tls" else None
+    port = parts.port or (443 if expected == "tls" else 80)
+    connector = TCPConnector(parts.hostname, port, context)
+    return OpenAIUpstream(config, connector, key=credentials.key, timeouts=timeouts)
+
+
+def _context(config: UpstreamConfig, credentials: Credentials) -> ssl.SSLContext:
+    if {sha256_name(root) for root in credentials.roots} != set(config.roots):
+        raise SettingsRefused("the roots are not those of the configuration", where=config.id)
+    if not credentials.roots:
+        return ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for root in credentials.roots:
+        pem = x509.load_der_x509_certificate(root).public_bytes(Encoding.PEM)
+        context.load_verify_locations(cadata=pem.decode("ascii"))
+    return context

@@ -1,0 +1,144 @@
+"""One streamed answer on its way through: split, judged, counted, and held before its end. Sans I/O.
+
+The digest, the event count and the events root cover exactly what the owner says it sends (:meth:`Relay.count`).
+The terminal event is never handed out with the rest: the owner records first, then sends it. An event of the
+API's own error form ends a stream that cannot be completed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from affiant.attestation.encoding import b64u
+from affiant.attestation.merkle import Accumulator
+from affiant.errors import AffiantError
+from affiant.gateway.chat import parse_json
+from affiant.gateway.errors import RequestMalformed, UpstreamCut
+from affiant.gateway.errors_http import error_body
+from affiant.gateway.sse import EventSplitter, event_data, is_terminal
+from affiant.gateway.tool_filter import Judge, StreamFilter, ToolCall
+
+__all__ = ["Relay", "Step", "Usage", "usage_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts as the upstream states them; None where it does not."""
+
+    prompt: int | None = None
+    completion: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What may be sent once ``calls`` are recorded; ``terminal`` only after the stream's own record."""
+
+    events: tuple[bytes, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    terminal: bytes = b""
+
+
+class Relay:
+    """The state of one stream.
+
+    Args:
+        judge: decides about tools; None: the profile restricts none, and nothing is parsed.
+    """
+
+    def __init__(self, judge: Judge | None) -> None:
+        self._splitter = EventSplitter()
+        self._filter = None if judge is None else StreamFilter(judge)
+        self._hash = hashlib.sha256()
+        self._tree = Accumulator()
+        self._usage_event = b""
+        self.size = 0
+
+    def feed(self, chunk: bytes) -> Step:
+        """Take bytes as they come from the upstream.
+
+        Raises:
+            ToolNotAllowed, UpstreamAnswerRefused: nothing more of this stream goes on.
+        """
+        return self._take(self._splitter.feed(chunk))
+
+    def finish(self) -> Step:
+        """The upstream's body is complete.
+
+        Raises:
+            UpstreamCut: without the terminal event, or amid an event.
+        """
+        last = self._splitter.finish()
+        step = self._take((last,) if last else ())
+        if not step.terminal:
+            raise UpstreamCut(
+                "the upstream's stream ended without its terminal event", expected="data: [DONE]"
+            )
+        return step
+
+    @staticmethod
+    def error_event(error: AffiantError) -> bytes:
+        """The event that ends the stream instead."""
+        return b"data: " + error_body(error) + b"\n\n"
+
+    def count(self, *events: bytes) -> None:
+        """Count events as sent."""
+        for event in events:
+            self._hash.update(event)
+            self._tree.add(event)
+            self.size += len(event)
+
+    @property
+    def hidden(self) -> dict[str, object]:
+        """The hidden members of ``res`` for all that was counted."""
+        return {
+            "dig": f"sha256:{self._hash.hexdigest()}",
+            "len": self.size,
+            "evs": self._tree.size,
+            "evr": b64u(self._tree.root()),
+        }
+
+    @property
+    def usage(self) -> Usage:
+        """What the upstream said of tokens in the stream."""
+        data = event_data(self._usage_event) if self._usage_event else None
+        return Usage() if data is None else usage_of(data)
+
+    def _take(self, events: tuple[bytes, ...]) -> Step:
+        passed: list[bytes] = []
+        calls: list[ToolCall] = []
+        terminal = b""
+        for event in events:
+            data = event_data(event) if b"[DONE]" in event else None
+            if data is not None and is_terminal(data):
+                terminal = event  # what an upstream sends beyond it is nobody's
+                break
+            if b'"usage"' in event:
+                self._usage_event = event
+            if self._filter is None:
+                passed.append(event)
+            else:
+                step = self._filter.feed(event)
+                passed += step.events
+                calls += step.calls
+        if terminal and self._filter is not None:
+            step = self._filter.release()
+            passed += step.events
+            calls += step.calls
+        return Step(tuple(passed), tuple(calls), terminal)
+
+
+def usage_of(data: bytes) -> Usage:
+    """``usage`` of an answer or an event; unstated where it cannot be read."""
+    try:
+        value = parse_json(data)
+    except RequestMalformed:  # counts are a courtesy of the upstream: unreadable ones are left out
+        return Usage()
+    usage = value.get("usage") if isinstance(value, dict) else None
+    if not isinstance(usage, dict):
+        return Usage()
+    return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None

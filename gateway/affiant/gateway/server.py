@@ -1,0 +1,255 @@
+"""The server process: ``python -m affiant.gateway.server --td-fd N --settings-fd N [--ready-fd N]``.
+
+It holds the keys, so it closes itself to inspection before it makes any, and ends when its launcher does. It
+listens on TLS only (and on the operator's Unix socket), says on the ready descriptor where, and on SIGTERM or
+SIGINT takes nothing new, lets what is under way end, closes open sessions as lost and its chain with ``end``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+import uvloop
+
+from affiant.attestation.simulated.client import SimulatedTD
+from affiant.command_line import EXIT_REFUSED, show_refusal
+from affiant.errors import AffiantError
+from affiant.gateway.asgi import Application, GatewayApp
+from affiant.gateway.boot import Ambient, booted
+from affiant.gateway.config import Settings, parse_settings
+from affiant.gateway.confinement import confine
+from affiant.gateway.control_plane import control_plane, operator_plane
+from affiant.gateway.errors import JournalUnavailable, SettingsRefused
+from affiant.gateway.inference import ChatCompletions
+from affiant.gateway.journal import hold_store
+from affiant.gateway.keyset import LIFETIME
+from affiant.gateway.service import Service
+from affiant.gateway.tls import TLSIdentity, make_tls_identity
+
+__all__ = ["CONTROL_SOCKET", "STATE_FILE", "main", "serve"]
+
+CONTROL_SOCKET: Final = "control.sock"
+STATE_FILE: Final = "gateway.json"
+_MAX_SETTINGS: Final = 4 << 20
+_log = logging.getLogger("affiant.gateway")
+
+
+def gateway_app(service: Service) -> GatewayApp:
+    """The public application."""
+    chat = ChatCompletions(
+        recorder=service.recorder,
+        authenticator=service.authenticator,
+        upstreams=service.upstreams,
+        keyset_digest=service.keyset.digest,
+        body_max=service.config.body_max,
+        draining=lambda: service.draining,
+    )
+    return GatewayApp({("POST", "/v1/chat/completions"): chat}, control_plane(service))
+
+
+async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        AffiantError: it cannot start, or could not end its chain.
+    """
+    tls = make_tls_identity(now=_now(), lifetime=LIFETIME)
+    ambient = Ambient(source, tls.spki, _now, secrets.token_bytes)
+    listener = _listen(settings.host, settings.port)
+    async with booted(settings, ambient) as service:
+        public = _server(gateway_app(service), settings, tls=tls)
+        with _operator_socket(settings.store / CONTROL_SOCKET) as control:
+            operator = _server(operator_plane(service), settings, tls=None)
+            tasks = [
+                asyncio.create_task(public.serve([listener])),
+                asyncio.create_task(operator.serve([control])),
+            ]
+            stop = _stop_on_signals()
+            clockwork = asyncio.create_task(_clockwork(service))
+            try:
+                await _started(public, operator, tasks)
+                with _announced(settings, service, listener, tls, ready):
+                    await stop.wait()
+            finally:
+                service.draining = True
+                public.should_exit = operator.should_exit = True
+                await asyncio.gather(*tasks)
+                clockwork.cancel()
+            await service.closing.end()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: stopping has an order here."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
+def _server(app: Application, settings: Settings, *, tls: TLSIdentity | None) -> _Server:
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=settings.connections_max,
+        timeout_graceful_shutdown=settings.drain_s,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
+    )
+    return _Server(config)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise SettingsRefused("cannot listen", found=error.strerror, where=f"{host}:{port}") from error
+    return listener
+
+
+@contextlib.contextmanager
+def _operator_socket(path: Path) -> Iterator[socket.socket]:
+    """A Unix socket that only its owner can open, gone when the gateway ends."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.fchmod(listener.fileno(), 0o600)
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(64)
+        yield listener
+    except OSError as error:
+        raise SettingsRefused("cannot make the operator's socket", found=error.strerror) from error
+    finally:
+        listener.close()
+        path.unlink(missing_ok=True)
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _started(
+    public: uvicorn.Server, operator: uvicorn.Server, tasks: Sequence[asyncio.Task[None]]
+) -> None:
+    while not (public.started and operator.started):
+        for task in tasks:
+            if task.done():
+                task.result()
+                raise SettingsRefused("the server did not start")
+        await asyncio.sleep(0.005)
+
+
+@contextlib.contextmanager
+def _announced(
+    settings: Settings, service: Service, listener: socket.socket, tls: TLSIdentity, ready: int | None
+) -> Iterator[None]:
+    """Say where the gateway is, on the ready descriptor and in a file, while it is there."""
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    line = json.dumps(
+        {
+            "url": f"https://{shown}:{port}",
+            "config": service.config.digest,
+            "keyset": service.keyset.digest,
+            "spki": tls.spki,
+            "pid": os.getpid(),
+        }
+    )
+    path = settings.store / STATE_FILE
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(line + "\n", "ascii")
+    unfinished.chmod(0o644)
+    unfinished.replace(path)
+    if ready is not None:
+        os.write(ready, line.encode("ascii") + b"\n")
+        os.close(ready)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def _clockwork(service: Service) -> None:
+    """Epochs and leases, once a second, for as long as records can be made durable."""
+    while True:
+        await asyncio.sleep(1.0)
+        try:
+            service.closing.epoch_if_due(seconds=time.monotonic())
+            await service.closing.sweep()
+        except JournalUnavailable as error:
+            _log.error("no record can be made durable: %s", error)
+            return
+
+
+def _read_settings(descriptor: int) -> Settings:
+    with open(descriptor, "rb") as file:
+        data = file.read(_MAX_SETTINGS + 1)
+    if len(data) > _MAX_SETTINGS:
+        raise SettingsRefused("the settings are too large", expected=f"at most {_MAX_SETTINGS} bytes")
+    return parse_settings(data)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the server; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m affiant.gateway.server", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--td-fd", type=int, required=True, help="descriptor of the TD to run in")
+    parser.add_argument("--settings-fd", type=int, required=True, help="descriptor of the settings document")
+    parser.add_argument("--ready-fd", type=int, help="descriptor that gets one line of JSON when serving")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(format="affiant gateway: %(message)s", level=logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what it reports, records say
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    try:
+        confine()
+        settings = _read_settings(options.settings_fd)
+        with (
+            SimulatedTD(options.td_fd) as source,
+            hold_store(settings.store),
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(serve(settings, source, ready=options.ready_fd))
+    except AffiantError as error:
+        show_refusal(error)
+        return EXIT_REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

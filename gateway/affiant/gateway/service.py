@@ -1,0 +1,100 @@
+"""The gateway as one value: what its two faces (:mod:`.control_plane`, :mod:`.inference`) are made from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.attestation.gateway_config import GatewayConfig
+from affiant.errors import AffiantError
+from affiant.gateway.admissions import Admissions
+from affiant.gateway.authentication import Authenticator
+from affiant.gateway.bundles import Bundles
+from affiant.gateway.closing import Closing
+from affiant.gateway.errors import Busy, Draining
+from affiant.gateway.errors_http import error_body, status_of
+from affiant.gateway.keyset import Keyset
+from affiant.gateway.recorder import Recorded, Recorder
+from affiant.gateway.routing import Upstreams
+from affiant.gateway.sessions import SessionTable
+from affiant.gateway.submissions import Submissions
+
+__all__ = ["Service"]
+
+_QUOTES_AT_ONCE = 8
+
+
+@dataclass(slots=True)
+class Service:
+    """Everything of one boot that serves requests.
+
+    Args:
+        clock: wall-clock time, UTC.
+        draining: set once the gateway is being stopped.
+    """
+
+    config: GatewayConfig
+    keyset: Keyset
+    recorder: Recorder
+    sessions: SessionTable
+    authenticator: Authenticator
+    admissions: Admissions
+    submissions: Submissions
+    closing: Closing
+    bundles: Bundles
+    upstreams: Upstreams
+    clock: Callable[[], datetime]
+    draining: bool = False
+    _quoting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_QUOTES_AT_ONCE))
+
+    @property
+    def ready(self) -> bool:
+        """Whether new sessions and requests are taken."""
+        return self.recorder.healthy and not self.draining
+
+    async def attest(self, nonce: str) -> bytes:
+        """Fresh evidence over a caller's nonce (43 characters).
+
+        Raises:
+            EncodingError: not 32 bytes. Busy: too many callers at once.
+        """
+        from_b64u(nonce, size=32)
+        if self._quoting.locked():
+            raise Busy("too many requests for evidence at once")
+        async with self._quoting:
+            return await asyncio.to_thread(self.keyset.evidence_for, nonce)
+
+    async def admit(self, body: bytes) -> Mapping[str, object]:
+        """Admit a session; see :class:`~.admissions.Admissions`."""
+        if self.draining:
+            raise Draining("the gateway is being stopped")
+        return await self.admissions.admit(body)
+
+    def record_refusal(self, error: AffiantError, *, path: str, body: bytes) -> Recorded:
+        """Sign that an attempt to be admitted was refused."""
+        answer = error_body(error)
+        return self.recorder.record(
+            "refusal",
+            {
+                "rsn": error.code,
+                "act": {"typ": "session", "end": "refused"},
+                "req": {"m": "POST", "p": path},
+                "res": {"st": status_of(error), "end": "complete"},
+            },
+            {
+                "req": {"dig": sha256_name(body), "len": len(body)},
+                "res": {"dig": sha256_name(answer), "len": len(answer)},
+            },
+        )
+
+    async def overview(self) -> bytes:
+        """The sessions of this boot, for the operator: no names, only ids and states. JSON."""
+        sessions = [
+            {"session": s.id, "state": s.state.value, "started": s.started, "expires": s.expires}
+            for s in self.sessions
+        ]
+        return json.dumps({"sessions": sessions, "records": self.recorder.count}).encode("ascii")

@@ -1,0 +1,282 @@
+"""Sessions in the memory of the gateway that admitted them: all that decides about them stands here.
+
+Nothing of this is ever read back from a store. When this process dies its sessions are lost.
+
+A session's states and what leads from one to the next::
+
+    OPEN ----close, expiry, drain----> CLOSING ----last request recorded----> CLOSED
+
+While CLOSING nothing new is admitted; requests under way end first, so that the close record is the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from affiant.attestation.chain import Head
+from affiant.attestation.manifest import Activation, Manifest
+from affiant.attestation.proof import ReplayWindow
+from affiant.attestation.receipt import Issued
+from affiant.attestation.session_summary import outcome_of, session_root
+from affiant.attestation.statement import KeysetStatement
+from affiant.gateway.errors import AdmissionReplayed, Busy, SessionClosed, SessionUnknown
+from affiant.policy.compiled import CompiledPolicy
+
+__all__ = ["TRANSITIONS", "Admitted", "Session", "SessionState", "SessionTable", "SupervisorChain"]
+
+_KEPT_RECEIPTS: Final = 4096
+"""Receipts with disclosures kept per session; older ones are found sealed, in the bundle."""
+_KEPT_CLOSED: Final = 256
+"""Closed sessions whose supervisor may still ask for its bundle."""
+
+_ISOLATIONS: Final[Mapping[str, str]] = {"userspace-kernel": "gvisor", "namespace": "bwrap-landlock"}
+"""Isolation floor of the manifest -> what a record may say without claiming more than is bound."""
+
+
+class SessionState(enum.Enum):
+    """Where a session stands."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+TRANSITIONS: Final[Mapping[SessionState, frozenset[SessionState]]] = {
+    SessionState.OPEN: frozenset({SessionState.CLOSING}),
+    SessionState.CLOSING: frozenset({SessionState.CLOSED}),
+    SessionState.CLOSED: frozenset(),
+}
+"""State -> states that may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What the appraisal of one session's evidence established."""
+
+    activation: Activation
+    manifest: Manifest
+    statement: KeysetStatement
+    policy: CompiledPolicy
+    evidence: bytes
+    evd: str
+    ear: str
+    """The attestation result, a JWS."""
+    ear_digest: str
+    tier: str
+
+    @property
+    def isolation(self) -> str:
+        """The inner isolation that is bound to at least hold."""
+        return _ISOLATIONS[self.manifest.isolation_floor]
+
+
+@dataclass(slots=True)
+class SupervisorChain:
+    """What the gateway has acknowledged of a session's own chain."""
+
+    chn: str
+    prev: str
+    """What the next record must link to."""
+    seq: int = 0
+    """What the next record must be numbered."""
+    ended: bool = False
+    hashes: set[str] = field(default_factory=set)
+
+    @property
+    def head(self) -> Head | None:
+        """The last acknowledged record."""
+        return None if self.seq == 0 else Head(self.chn, self.seq - 1, self.prev)
+
+    def to_json(self) -> Mapping[str, object]:
+        """``sup`` of a close record; without any record, number 0 and the session's keyset digest."""
+        return {"chn": self.chn, "seq": max(self.seq - 1, 0), "rh": self.prev, "end": int(self.ended)}
+
+
+class Session:
+    """One admitted session."""
+
+    def __init__(self, admitted: Admitted, *, started: int, expires: int) -> None:
+        self.admitted = admitted
+        self.id = admitted.activation.session
+        self.started = started
+        self.expires = expires
+        self.last_proof = started
+        self.state = SessionState.OPEN
+        self.window = ReplayWindow()
+        self.supervisor = SupervisorChain(
+            chn=next(iter(admitted.statement.chn)), prev=admitted.statement.keyset_digest
+        )
+        self.submitting = asyncio.Lock()
+        self.head: Head | None = None
+        self.close_jws: str | None = None
+        self.closed = asyncio.Event()
+        self._hashes: list[str | None] = []
+        self._counts: Counter[str] = Counter()
+        self._known: set[str] = set()
+        self._receipts: OrderedDict[str, Issued] = OrderedDict()
+        self._under_way = 0
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # -- order ---------------------------------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        """Take the next ``agt.seq``."""
+        self._hashes.append(None)
+        return len(self._hashes) - 1
+
+    def recorded(self, number: int, issued: Issued, head: Head) -> None:
+        """Keep what was signed for ``number``; the record becomes the session's head."""
+        assert self._hashes[number] is None, "one record for each number"
+        self._hashes[number] = issued.rh
+        self._counts[outcome_of(str(issued.payload["kind"]), issued.payload)] += 1
+        self._known.add(issued.rh)
+        self.head = head
+        self._receipts[str(issued.payload["jti"])] = issued
+        while len(self._receipts) > _KEPT_RECEIPTS:
+            self._receipts.popitem(last=False)
+
+    def receipt(self, jti: str) -> Issued | None:
+        """A receipt of this session with its disclosures, if it is still kept."""
+        return self._receipts.get(jti)
+
+    def knows(self, rh: str) -> bool:
+        """Whether ``rh`` is a record of this gateway about this session."""
+        return rh in self._known
+
+    def summary_before(self, number: int) -> Mapping[str, object]:
+        """``out``, ``n``, ``head`` and ``root`` of the close record with this number, over all before it."""
+        hashes = {at: rh for at, rh in enumerate(self._hashes[:number]) if rh is not None}
+        assert len(hashes) == number, "closed while a request was under way"
+        assert self.head is not None
+        return {
+            "out": dict(self._counts),
+            "n": number,
+            "head": self.head.to_json(),
+            "root": session_root(hashes),
+        }
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def require_open(self, *, now: float) -> None:
+        """Return if the session takes requests.
+
+        Raises:
+            SessionClosed: it is being closed, was closed, or has expired.
+        """
+        if self.state is not SessionState.OPEN:
+            raise SessionClosed("the session has ended", found=self.state.value)
+        if now >= self.expires:
+            raise SessionClosed("the session has expired", expected=f"a request before {self.expires}")
+
+    def move(self, state: SessionState) -> None:
+        """Go on to ``state``, if the table allows it."""
+        if state not in TRANSITIONS[self.state]:
+            raise SessionClosed(f"a session that is {self.state.value} does not become {state.value}")
+        self.state = state
+
+    def begin(self) -> None:
+        """A request of this session is under way, in the current task."""
+        self._under_way += 1
+        self._idle.clear()
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+
+    def give_up(self) -> None:
+        """Cancel the requests under way; each still gets its record."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def end(self) -> None:
+        """A request of this session has its record."""
+        self._under_way -= 1
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.discard(task)
+        if self._under_way == 0:
+            self._idle.set()
+
+    @property
+    def under_way(self) -> int:
+        """Requests without their record yet."""
+        return self._under_way
+
+    async def idle(self) -> None:
+        """Wait until no request is under way."""
+        await self._idle.wait()
+
+
+class SessionTable:
+    """All sessions of this boot, and what may never be admitted again."""
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._by_id: OrderedDict[str, Session] = OrderedDict()
+        self._by_kid: dict[str, Session] = {}
+        self._seen: set[str] = set()
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(tuple(self._by_id.values()))
+
+    @property
+    def under_way(self) -> int:
+        """Requests without their record yet, over all sessions."""
+        return sum(session.under_way for session in self._by_id.values())
+
+    def require_new(self, admitted: Admitted) -> None:
+        """Return if nothing of ``admitted`` was seen before in this boot.
+
+        Raises:
+            AdmissionReplayed: the session id, activation, statement or key was.
+            Busy: too many sessions are open.
+        """
+        for name, value in _once(admitted).items():
+            if value in self._seen:
+                raise AdmissionReplayed(f"this {name} was admitted before", where=name)
+        if sum(session.state is not SessionState.CLOSED for session in self) >= self._limit:
+            raise Busy("too many open sessions", expected=f"at most {self._limit}")
+
+    def add(self, session: Session) -> None:
+        """Keep ``session``; :meth:`require_new` was asked in the same turn of the event loop."""
+        self._seen.update(_once(session.admitted).values())
+        self._by_id[session.id] = session
+        self._by_kid[session.admitted.statement.receipt_kid] = session
+
+    def of_key(self, kid: str) -> Session:
+        """The session whose key has this thumbprint.
+
+        Raises:
+            SessionUnknown: there is none.
+        """
+        session = self._by_kid.get(kid)
+        if session is None:
+            raise SessionUnknown("the proof's key belongs to no session of this gateway")
+        return session
+
+    def by_id(self, session: str) -> Session | None:
+        """The session with this id, if it is known."""
+        return self._by_id.get(session)
+
+    def forget_oldest_closed(self) -> None:
+        """Bound what is kept of closed sessions."""
+        closed = [session for session in self if session.state is SessionState.CLOSED]
+        for session in closed[: max(0, len(closed) - _KEPT_CLOSED)]:
+            del self._by_id[session.id]
+            del self._by_kid[session.admitted.statement.receipt_kid]
+
+
+def _once(admitted: Admitted) -> Mapping[str, str]:
+    return {
+        "session id": admitted.activation.session,
+        "activation": admitted.activation.digest,
+        "statement": admitted.statement.digest,
+        "session key": admitted.statement.receipt_kid,
+        "session chain": next(iter(admitted.statement.chn)),
+    }

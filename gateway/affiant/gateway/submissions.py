@@ -1,0 +1,106 @@
+"""A supervisor's records: verified, in their place, durable, and only then acknowledged.
+
+The gateway signs nothing about them but what its next record of the session says (``peer``) and the close
+(``sup``). A record is taken if it is signed by the session's key, of a kind that a session signs, and continues
+the session's chain exactly; the same record again gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.attestation.encoding import from_b64u
+from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.gateway.errors import RecordOutOfPlace, RequestTooLarge, SessionClosed
+from affiant.gateway.recorder import Recorder
+from affiant.gateway.sessions import Session, SessionState
+
+__all__ = ["MAX_OPENINGS", "Submissions", "check_place"]
+
+MAX_OPENINGS: Final = 16 * 1024
+"""Characters of the sealed openings of one record."""
+
+
+def check_place(record: VerifiedReceipt, session: Session) -> None:
+    """Return if ``record`` is what comes next in its session.
+
+    Raises:
+        RecordOutOfPlace: another chain, number or link, another session's ``agt``, an unknown ``peer``, a
+            beginning that is no ``boot``, or anything after ``end``.
+    """
+    chain = session.supervisor
+    if chain.ended:
+        raise RecordOutOfPlace("a record after the end of its chain", where="kind")
+    expected = {
+        "chn": (record.chn, chain.chn),
+        "seq": (record.seq, chain.seq),
+        "prev": (record.prev, chain.prev),
+        "evd": (record.member("evd"), session.admitted.evd),
+    }
+    if chain.seq == 0:
+        expected |= {
+            "kind": (record.kind, "boot"),
+            "ks": (record.member("ks"), session.admitted.statement.keyset_digest),
+            "gks": (record.member("gks"), session.admitted.statement.gks),
+        }
+    elif record.kind == "boot":
+        raise RecordOutOfPlace("a second boot in one chain", where="kind")
+    if record.member("agt") is not None:
+        expected |= {
+            "agt.ses": (record.member("agt", "ses"), session.id),
+            "agt.evd": (record.member("agt", "evd"), session.admitted.evd),
+            "agt.key": (record.member("agt", "key"), session.admitted.statement.receipt_kid),
+            "agt.seq": (record.member("agt", "seq"), None),
+        }
+    for name, (found, wanted) in expected.items():
+        if found != wanted:
+            raise RecordOutOfPlace("not what comes next", expected=wanted, found=found, where=name)
+    _check_peer(record, session)
+
+
+def _check_peer(record: VerifiedReceipt, session: Session) -> None:
+    rh = record.member("peer", "rh")
+    if rh is not None and not (isinstance(rh, str) and session.knows(rh)):
+        raise RecordOutOfPlace("the record names another that this gateway did not sign", where="peer")
+
+
+@dataclass(frozen=True, slots=True)
+class Submissions:
+    """Takes the records of all sessions."""
+
+    recorder: Recorder
+
+    async def take(self, session: Session, jws: str, *, sealed: str) -> Mapping[str, object]:
+        """Take one record; the acknowledgement.
+
+        Args:
+            jws: without disclosures.
+            sealed: its disclosures, sealed to whoever started the session; empty if there are none.
+
+        Raises:
+            SessionClosed: the session has ended. RecordOutOfPlace, RequestTooLarge: as named.
+            AffiantError: what verification of the record refuses with.
+            JournalUnavailable: it is not durable, hence not acknowledged.
+        """
+        if len(sealed) > MAX_OPENINGS:
+            raise RequestTooLarge("openings too large", expected=f"at most {MAX_OPENINGS} characters")
+        from_b64u(sealed)
+        record = verify_receipt(parse_receipt(jws + "~"), session.admitted.statement)
+        async with session.submitting:
+            if record.rh not in session.supervisor.hashes:
+                if session.state is SessionState.CLOSED:
+                    raise SessionClosed("the session has ended", found=session.state.value)
+                check_place(record, session)
+                await self.recorder.keep_peer(session, jws, seq=record.seq, sealed=sealed)
+                _advance(session, record)
+        assert session.head is not None
+        return {"rh": record.rh, "leaf": None, "head": session.head.to_json()}
+
+
+def _advance(session: Session, record: VerifiedReceipt) -> None:
+    chain = session.supervisor
+    chain.hashes.add(record.rh)
+    chain.prev, chain.seq = record.rh, record.seq + 1
+    chain.ended = record.kind == "end"
