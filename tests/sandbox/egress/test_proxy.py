@@ -1,0 +1,654 @@
+"""The proxy as an agent meets it: every spelling of every trick, against real upstreams and a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import ssl
+
+import pytest
+from tests.sandbox.egress.conftest import HOST, VALUE, World, answered, asked, closed
+from tests.secrets.upstream_server import answer, chunked
+
+
+def ok(received):
+    return answer(b"hello", b"Content-Type: text/plain")
+
+
+def echo(received):
+    return answer(
+        received.head + b"\r\n\r\n" + received.body, b"X-Echo: " + (received.header("authorization") or b"")
+    )
+
+
+def listed(port: int, *extra: str, scheme: str = "https") -> str:
+    lines = [f"- {{host: {HOST}, port: {port}, scheme: {scheme}{', ' if extra else ''}{', '.join(extra)}}}"]
+    return "network_egress:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def get(
+    path: str = "/", *fields: bytes, host: str = HOST, port: int | None = None, method: str = "GET"
+) -> bytes:
+    authority = host if port is None else f"{host}:{port}"
+    lines = [f"{method} {path} HTTP/1.1".encode(), f"Host: {authority}".encode(), *fields]
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def code(reply) -> str:
+    return json.loads(reply.body)["error"]["code"]
+
+
+def test_an_allowed_request_goes_through_and_has_one_outcome(world: World, serve) -> None:
+    server = serve(ok)
+    reply = world.run(
+        listed(server.port), lambda box: box.https(server.port, get("/v1?x=1", port=server.port))
+    )
+    assert (reply.status, reply.body, reply.complete) == (200, b"hello", True)
+    assert server.received[0].line == b"GET /v1?x=1 HTTP/1.1"
+    assert world.chain.kinds == ["egress.outcome.complete"]
+    record = world.chain.only("egress")
+    assert record.disclosed.text("act.name") == f"{HOST}:{server.port}"
+    assert record.disclosed.text("act.tgt") == f"GET https://{HOST}:{server.port}/v1?x=1"
+    assert (
+        record.disclosed.text("act.out")
+        == "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+    )
+    assert record.disclosed.text("act.spki").startswith("sha256:")
+    assert record.disclosed.get("pol.rules") == ["egress/0"]
+
+
+def test_plain_http_goes_through_in_absolute_form(world: World, serve) -> None:
+    server = serve(ok, tls=False)
+    request = get(f"http://{HOST}:{server.port}/a", port=server.port)
+    reply = world.run(listed(server.port, scheme="http"), lambda box: box.plain(request))
+    assert (reply.status, reply.body) == (200, b"hello")
+    assert world.chain.kinds == ["egress.outcome.complete"]
+
+
+def test_an_unsafe_method_has_an_acknowledged_intent_before_its_outcome(world: World, serve) -> None:
+    server = serve(echo)
+    body = get("/x", b"Content-Length: 4", port=server.port, method="POST") + b"data"
+    reply = world.run(listed(server.port), lambda box: box.https(server.port, body))
+    assert reply.body.endswith(b"\r\n\r\ndata")
+    intent, outcome = world.chain.records
+    assert world.chain.kinds == ["egress.intent", "egress.outcome.complete"]
+    assert world.chain.acknowledged == [intent.jti]
+    assert outcome.member("par") == [intent.jti]
+
+
+def test_a_chunked_body_of_many_pieces_arrives_whole(world: World, serve) -> None:
+    server = serve(echo)
+    pieces = [os.urandom(30_000).hex().encode() for _ in range(10)]
+    data = get("/x", b"Transfer-Encoding: chunked", port=server.port, method="POST")
+    data += b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+    reply = world.run(listed(server.port), lambda box: box.https(server.port, data))
+    assert server.received[0].body == b"".join(pieces)
+    assert reply.body.endswith(b"".join(pieces))
+
+
+def test_requests_on_one_connection_are_judged_one_by_one(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        async with box.tunnel(server.port) as (reader, writer):
+            first = await asked(reader, writer, get("/a", port=server.port))
+            second = await asked(reader, writer, get("/b", port=server.port))
+            return first, second
+
+    first, second = world.run(listed(server.port, "paths: ['/a']"), scenario)
+    assert first.status == 200
+    assert (second.status, code(second)) == (403, "target_not_listed")
+    assert world.chain.kinds == ["egress.outcome.complete", "refusal.target_not_listed"]
+
+
+@pytest.mark.parametrize(
+    ("host", "port_offset", "reason"),
+    [
+        ("nottrusted.test", 0, "host_not_listed"),
+        ("api.example.test.evil.test", 0, "host_not_listed"),
+        ("evilapi.example.test", 0, "host_not_listed"),
+        (HOST, 1, "port_not_listed"),
+    ],
+)
+def test_E2_E13_E19_an_unlisted_host_or_port_is_denied_before_any_lookup(
+    world: World, host: str, port_offset: int, reason: str
+) -> None:
+    request = f"CONNECT {host}:{443 + port_offset} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    reply = world.run(listed(443), lambda box: box.plain(request))
+    assert (reply.status, code(reply)) == (403, reason)
+    assert "how_to_ask" in json.loads(reply.body)
+    assert world.lookups == []
+    assert world.chain.kinds == [f"refusal.{reason}"]
+    assert world.chain.only("refusal").disclosed.text("act.name").startswith(host)
+
+
+def test_a_profile_without_egress_denies_everything(world: World) -> None:
+    request = f"CONNECT {HOST}:443 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
+    reply = world.run("network_egress: denied", lambda box: box.plain(request))
+    assert (reply.status, code(reply)) == (403, "host_not_listed")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["evil\0.example.test:443", "127.0.0.1:443", "[::1]:443", "2130706433:443", "api.example.test@evil.test:443",
+     "api.example.test", "0x7f000001:443", "api.example.test:443/x"],
+)  # fmt: skip
+def test_E1_E4_E5_a_connect_to_no_host_name_is_refused(world: World, target: str) -> None:
+    request = f"CONNECT {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    reply = world.run(listed(443), lambda box: box.plain(request))
+    assert reply.status in (400, 403)
+    assert world.chain.kinds[0].startswith("refusal.")
+    assert len(world.chain.records) == 1
+
+
+def test_E6_an_allowed_name_that_leads_inside_is_refused(world: World, serve) -> None:
+    server = serve(ok)
+    world.hosts = {}
+
+    async def inside(host: str, port: int):
+        return ("127.0.0.1",)
+
+    world._lookup = inside
+    reply = world.run(listed(server.port), lambda box: box.https(server.port, get(port=server.port)))
+    assert (reply.status, code(reply)) == (403, "egress.address")
+    assert server.connections == 0
+
+
+def test_an_allowed_name_without_address_is_502(world: World) -> None:
+    world.hosts = {}
+    reply = world.run(listed(443), lambda box: box.https(443, get()))
+    assert (reply.status, code(reply)) == (502, "egress.name_unresolved")
+    assert world.lookups == [HOST]
+
+
+@pytest.mark.parametrize("sni", ["other.example.test", None])
+def test_E9_another_or_no_sni_ends_the_tunnel(world: World, serve, sni: str | None) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        async with box.tunnel(server.port, sni=sni):
+            raise AssertionError("the handshake went through")
+
+    with pytest.raises((ssl.SSLError, OSError)):
+        world.run(listed(server.port), scenario)
+    expected = "egress.sni_missing" if sni is None else "egress.host_mismatch"
+    assert world.chain.kinds == [f"refusal.{expected}"]
+    assert server.connections == 0
+
+
+def test_E9_another_host_inside_the_tunnel_is_refused_also_on_a_kept_connection(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        async with box.tunnel(server.port) as (reader, writer):
+            assert (await asked(reader, writer, get(port=server.port))).status == 200
+            return await asked(reader, writer, get(host="other.example.test", port=server.port))
+
+    reply = world.run(listed(server.port), scenario)
+    assert (reply.status, code(reply)) == (403, "egress.host_mismatch")
+    assert world.chain.kinds == ["egress.outcome.complete", "refusal.egress.host_mismatch"]
+
+
+def test_E9_h2_is_never_agreed(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        context = box.client_context()
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        box.client_context = lambda named=True: context
+        async with box.tunnel(server.port) as (_, writer):
+            return writer.get_extra_info("ssl_object").selected_alpn_protocol()
+
+    assert world.run(listed(server.port), scenario) == "http/1.1"
+
+
+@pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-x\r\n"])
+def test_only_tls_may_follow_connect(world: World, first: bytes) -> None:
+    async def scenario(box):
+        reader, writer = await asyncio.open_connection(*box.address)
+        writer.write(f"CONNECT {HOST}:443 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode() + first)
+        await reader.readuntil(b"\r\n\r\n")
+        rest = await reader.read()
+        await closed(writer)
+        return rest
+
+    assert world.run(listed(443), scenario)[:1] == b"\x15"
+    assert world.chain.kinds == ["refusal.egress.client_hello"]
+
+
+def test_E10_plain_http_to_a_host_listed_for_https_is_denied(world: World) -> None:
+    reply = world.run(listed(443), lambda box: box.plain(get(f"http://{HOST}:443/", port=443)))
+    assert (reply.status, code(reply)) == (403, "scheme_not_listed")
+
+
+@pytest.mark.parametrize("path", ["/a/../b", "/%2e%2e/b", "/a%2fb", "/a;p", "//b", "/a\\b"])
+def test_E14_a_path_without_canonical_form_is_refused(world: World, serve, path: str) -> None:
+    server = serve(ok)
+    reply = world.run(listed(server.port), lambda box: box.https(server.port, get(path, port=server.port)))
+    assert (reply.status, code(reply)) == (400, "policy.target")
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (get(method="TRACE"), 403),
+        (get("/", b"X-HTTP-Method-Override: DELETE"), 403),
+        (get("/", b"Upgrade: h2c"), 403),
+        (get("/", b"Content-Length: 1", b"Transfer-Encoding: chunked"), 400),
+        (b"GET / HTTP/1.1\nHost: a\n\n", 400),
+        (get("/", b"X: 1", b" folded"), 400),
+    ],
+)
+def test_E15_E16_smuggling_is_refused_recorded_and_ends_the_connection(
+    world: World, serve, data: bytes, status: int
+) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        async with box.tunnel(server.port) as (reader, writer):
+            reply = await asked(reader, writer, data + get(port=server.port))
+            return reply, await reader.read()
+
+    reply, rest = world.run(listed(server.port), scenario)
+    assert (reply.status, rest) == (status, b"")
+    assert server.connections == 0
+    assert len(world.chain.records) == 1
+
+
+def test_E17_a_redirect_is_passed_on_and_not_followed(world: World, serve) -> None:
+    server = serve(lambda received: answer(b"", b"Location: https://evil.test/", status=b"302 Found"))
+    reply = world.run(listed(server.port), lambda box: box.https(server.port, get(port=server.port)))
+    assert (reply.status, reply.headers[b"location"]) == (302, b"https://evil.test/")
+    assert server.connections == 1
+
+
+def test_E18_no_broker_no_egress(world: World, serve) -> None:
+    server = serve(ok)
+    world.own_process = True
+
+    async def scenario(box):
+        box.broker.send_signal(signal.SIGKILL)
+        await asyncio.to_thread(box.broker.wait)
+        return await box.https(server.port, get(port=server.port))
+
+    reply = world.run(listed(server.port), scenario)
+    assert reply.status == 502
+    assert server.connections == 0
+    assert world.chain.kinds == ["egress.outcome.failed"]
+
+
+def test_E18_a_stopped_proxy_answers_nobody(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        await box.proxy.stop()
+        with pytest.raises(OSError):
+            await box.https(server.port, get(port=server.port))
+
+    world.run(listed(server.port), scenario)
+
+
+def test_without_a_record_nothing_happens(world: World, serve) -> None:
+    server = serve(ok)
+    world.chain.down = True
+    body = get("/x", b"Content-Length: 0", port=server.port, method="POST")
+    reply = world.run(listed(server.port), lambda box: box.https(server.port, body))
+    assert (reply.status, code(reply)) == (503, "egress.no_record")
+    assert server.connections == 0
+
+
+def with_secret(port: int) -> str:
+    return listed(port) + "\nsecrets_access: [TOKEN]"
+
+
+def test_a_secret_is_substituted_after_its_record_and_its_echo_is_redacted(world: World, serve) -> None:
+    server = serve(echo)
+    world.own_process = True
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        bearer = b"Authorization: Bearer " + box.placeholder("TOKEN")
+        return await box.https(server.port, get("/", bearer, port=server.port)), box
+
+    reply, box = world.run(with_secret(server.port), scenario)
+    assert server.received[0].header("authorization") == b"Bearer " + VALUE
+    assert VALUE not in reply.body + b"".join(reply.headers.values())
+    assert b"Bearer " + box.placeholder("TOKEN") in reply.body
+    secret, outcome = world.chain.records
+    assert world.chain.kinds == ["secret", "egress.outcome.complete"]
+    assert world.chain.acknowledged == [secret.jti]
+    assert outcome.member("par") == [secret.jti]
+    assert secret.disclosed.text("sec[0].ref") == "local:TOKEN"
+    assert outcome.disclosed.text("sec[0].rule") == "secrets/0"
+    assert VALUE.decode() not in "".join(record.text.sdjwt for record in world.chain.records)
+
+
+def test_without_the_secrets_record_it_is_not_substituted(world: World, serve) -> None:
+    server = serve(echo)
+    world.keep("TOKEN", VALUE)
+    world.chain.down = True
+
+    async def scenario(box):
+        bearer = b"Authorization: Bearer " + box.placeholder("TOKEN")
+        return await box.https(server.port, get("/", bearer, port=server.port))
+
+    assert world.run(with_secret(server.port), scenario).status == 503
+    assert server.connections == 0
+
+
+MISPLACED = {
+    "S2 another header": lambda p: (get("/", b"X-Token: " + p), b""),
+    "in the query": lambda p: (get("/?t=" + p.decode()), b""),
+    "in the path": lambda p: (get("/" + p.decode()), b""),
+    "beside other text": lambda p: (get("/", b"Authorization: Bearer x" + p), b""),
+    "in a cookie": lambda p: (get("/", b"Cookie: a=" + p), b""),
+    "S3 in the body": lambda p: (get("/", b"Content-Length: %d" % len(p), method="POST"), p),
+    "S3 in base64 in the body": lambda p: (
+        get("/", b"Content-Length: %d" % len(base64.b64encode(b"x" + p)), method="POST"),
+        base64.b64encode(b"x" + p),
+    ),
+    "S3 percent-encoded": lambda p: (get("/?t=" + "".join(f"%{byte:02x}" for byte in p)), b""),
+}
+
+
+@pytest.mark.parametrize("make", MISPLACED.values(), ids=MISPLACED.keys())
+def test_S2_S3_a_placeholder_anywhere_else_is_not_forwarded(world: World, serve, make) -> None:
+    server = serve(echo)
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        head, body = make(box.placeholder("TOKEN"))
+        head = head.replace(f"Host: {HOST}\r\n".encode(), f"Host: {HOST}:{server.port}\r\n".encode())
+        return await box.https(server.port, head + body)
+
+    reply = world.run(with_secret(server.port), scenario)
+    assert (reply.status, code(reply)) == (403, "secret.placeholder_misplaced")
+    assert server.connections == 0
+    assert world.chain.kinds == ["refusal.secret.placeholder_misplaced"]
+
+
+def test_S2_a_placeholder_for_another_host_is_refused(world: World, serve) -> None:
+    server, other = serve(echo), serve(echo)
+    world.keep("TOKEN", VALUE)
+    profile = (
+        f"network_egress:\n  - {{host: {HOST}, port: {server.port}}}\n  - {{host: {HOST}, port: {other.port}}}\n"
+        f"secrets_access:\n  - {{name: TOKEN, hosts: ['{HOST}:{server.port}']}}"
+    )
+
+    async def scenario(box):
+        bearer = b"Authorization: Bearer " + box.placeholder("TOKEN")
+        return await box.https(other.port, get("/", bearer, port=other.port))
+
+    reply = world.run(profile, scenario)
+    assert (reply.status, code(reply)) == (403, "secret.not_bound")
+    assert other.connections == 0
+
+
+def test_S3_a_placeholder_late_in_a_long_body_breaks_the_exchange_off(world: World, serve) -> None:
+    server = serve(echo)
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        body = b"x" * 600_000 + box.placeholder("TOKEN") + b"y" * 1000
+        head = get("/", b"Content-Length: %d" % len(body), port=server.port, method="POST")
+        return await box.https(server.port, head + body), box.placeholder("TOKEN")
+
+    reply, placeholder = world.run(with_secret(server.port), scenario)
+    assert (reply.status, code(reply)) == (403, "secret.placeholder_misplaced")
+    assert server.received == []  # the upstream never got a whole request
+    assert world.chain.kinds == [
+        "egress.intent",
+        "egress.outcome.refused",
+        "refusal.secret.placeholder_misplaced",
+    ]
+
+
+def test_S11_a_wrong_certificate_is_refused(world: World, serve, authority, tmp_path) -> None:
+    server = serve(echo, leaf=authority.leaf(tmp_path, "other.example.test"))
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        bearer = b"Authorization: Bearer " + box.placeholder("TOKEN")
+        return await box.https(server.port, get("/", bearer, port=server.port))
+
+    reply = world.run(with_secret(server.port), scenario)
+    assert (reply.status, code(reply)) == (502, "upstream.certificate")
+    assert server.received == []
+    assert world.chain.kinds[:2] == ["secret", "egress.outcome.failed"]
+
+
+def test_S16_a_secret_that_the_broker_does_not_hold_has_no_placeholder(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        return box.table.binding("TOKEN")
+
+    assert world.run(with_secret(server.port), scenario) is None
+
+
+def test_S8_an_echo_split_over_chunks_is_redacted(world: World, serve) -> None:
+    def script(received):
+        value = received.header("authorization").removeprefix(b"Bearer ")
+        return chunked([b"a" + value[:7], value[7:15], value[15:] + b"b"], pause=0.02)
+
+    server = serve(script)
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        bearer = b"Authorization: Bearer " + box.placeholder("TOKEN")
+        return await box.https(server.port, get("/", bearer, port=server.port)), box.placeholder("TOKEN")
+
+    reply, placeholder = world.run(with_secret(server.port), scenario)
+    assert reply.body == b"a" + placeholder + b"b"
+
+
+def test_an_upstream_that_breaks_off_is_seen_to_break_off(world: World, serve) -> None:
+    server = serve(lambda received: [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"])
+    reply = None
+
+    async def scenario(box):
+        nonlocal reply
+        async with box.tunnel(server.port) as (reader, writer):
+            writer.write(get(port=server.port))
+            await reader.readuntil(b"\r\n\r\n")
+            return await reader.read()
+
+    assert not world.run(listed(server.port), scenario).endswith(b"0\r\n\r\n")
+    assert world.chain.kinds == ["egress.outcome.failed"]
+
+
+def test_passthrough_is_spliced_unread_and_says_so(world: World, serve, authority) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        context = ssl.create_default_context(
+            cadata=authority.pem
+        )  # the host's own certificate reaches the agent
+        box.client_context = lambda named=True: context
+        async with box.tunnel(server.port) as (reader, writer):
+            reply = await asked(reader, writer, get(port=server.port))
+        while len(world.chain.records) < 2:
+            await asyncio.sleep(0.02)
+        return reply
+
+    reply = world.run(listed(server.port, "tls: passthrough"), scenario)
+    assert reply.body == b"hello"
+    assert world.chain.kinds == ["egress.intent", "egress.outcome.complete"]
+    assert world.chain.records[1].member("lim") == ["tls-passthrough"]
+    assert world.chain.records[1].member("par") == [world.chain.records[0].jti]
+
+
+def test_passthrough_still_demands_the_name(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        async with box.tunnel(server.port, sni="other.example.test"):
+            raise AssertionError("the handshake went through")
+
+    with pytest.raises((ssl.SSLError, OSError)):
+        world.run(listed(server.port, "tls: passthrough"), scenario)
+    assert server.connections == 0
+
+
+GATEWAY = "gateway.affiant.internal"
+
+
+def chat(*fields: bytes, body: bytes = b'{"model":"m"}', form: str = f"http://{GATEWAY}") -> bytes:
+    path = f"{form}/v1/chat/completions"
+    lines = (b"Content-Type: application/json", b"Content-Length: %d" % len(body), *fields)
+    return get(path, *lines, host=GATEWAY, method="POST") + body
+
+
+@pytest.mark.parametrize("form", [f"http://{GATEWAY}", ""])
+def test_the_gateways_name_reaches_the_gateway_with_a_counter(world: World, form: str) -> None:
+    fields = (b"Authorization: Bearer affiant-session", b"Affiant-Receipt: inline", b"Affiant-Nonce: " + b"n" * 43,
+              b"Affiant-Proof: forged")  # fmt: skip
+    reply = world.run("network_egress: denied", lambda box: box.plain(chat(*fields, form=form)))
+    assert (reply.status, reply.body) == (200, b"data: one\n\ndata: [DONE]\n\n")
+    assert reply.headers[b"affiant-receipt-id"] == b"r" * 22
+    ((method, target, headers, body, cseq),) = world.gateway.seen
+    assert (method, target, body, cseq) == ("POST", "/v1/chat/completions", b'{"model":"m"}', 0)
+    assert b"authorization" not in headers
+    assert b"affiant-proof" not in headers
+    assert headers[b"affiant-nonce"] == b"n" * 43
+    assert headers[b"affiant-on-behalf"] == b"agent"
+    assert world.chain.records == []
+
+
+def test_reads_take_no_counter(world: World) -> None:
+    async def scenario(box):
+        models = await box.plain(get(f"http://{GATEWAY}/v1/models", host=GATEWAY))
+        receipt = await box.plain(get(f"http://{GATEWAY}/v1/receipts/{'r' * 22}", host=GATEWAY))
+        return models.status, receipt.status
+
+    assert world.run("network_egress: denied", scenario) == (200, 200)
+    assert [cseq for *_, cseq in world.gateway.seen] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/v1/sessions"), ("GET", "/v1/sessions/x/bundle"), ("POST", "/v1/sessions/x/close"), ("DELETE", "/v1/models"),
+     ("GET", "/healthz"), ("POST", "/.well-known/affiant/attest"), ("GET", "/v1/chat/completions"),
+     ("GET", "/v1/receipts/short")],
+)  # fmt: skip
+def test_nothing_else_of_the_gateway_is_reachable(world: World, method: str, path: str) -> None:
+    request = get(f"http://{GATEWAY}{path}", b"Content-Length: 0", host=GATEWAY, method=method)
+    reply = world.run("network_egress: denied", lambda box: box.plain(request))
+    assert (reply.status, code(reply)) == (403, "gateway_path")
+    assert world.gateway.seen == []
+    assert world.chain.kinds == ["refusal.gateway_path"]
+
+
+def test_a_gateway_that_does_not_answer_leaves_a_refusal_with_the_counter(world: World) -> None:
+    world.gateway.down = True
+
+    async def scenario(box):
+        return await box.plain(chat()), await box.plain(chat())
+
+    replies = world.run("network_egress: denied", scenario)
+    assert [reply.status for reply in replies] == [502, 502]
+    assert world.chain.kinds == ["refusal.gateway.unreachable"] * 2
+    assert [record.member("agt", "cseq") for record in world.chain.records] == [0, 1]
+
+
+def test_a_refused_proof_leaves_a_refusal_with_the_counter(world: World) -> None:
+    world.gateway.status = 401
+    reply = world.run("network_egress: denied", lambda box: box.plain(chat()))
+    assert reply.status == 401
+    assert world.chain.kinds == ["refusal.gateway.proof_refused"]
+    assert world.chain.records[0].member("agt", "cseq") == 0
+
+
+def test_a_body_beyond_the_bound_takes_no_counter(world: World) -> None:
+    async def scenario(box):
+        return await box.plain(chat(body=b"x" * ((8 << 20) + 1)))
+
+    reply = world.run("network_egress: denied", scenario)
+    assert (reply.status, code(reply)) == (413, "egress.too_large")
+    assert world.gateway.counter == 0
+
+
+def test_a_placeholder_in_a_prompt_is_nothing_but_text(world: World, serve) -> None:
+    server = serve(ok)
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        return await box.plain(chat(body=b'{"prompt":"' + box.placeholder("TOKEN") + b'"}'))
+
+    assert world.run(with_secret(server.port), scenario).status == 200
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"]
+)
+def test_a_slow_agent_is_not_waited_for(world: World, data: bytes) -> None:
+    async def scenario(box):
+        reader, writer = await asyncio.open_connection(*box.address)
+        writer.write(data)
+        rest = await asyncio.wait_for(reader.read(), 8)
+        await closed(writer)
+        return rest
+
+    world.run("network_egress: denied", scenario)
+
+
+def test_too_many_connections_are_answered_503(world: World) -> None:
+    async def scenario(box):
+        held = [await asyncio.open_connection(*box.address) for _ in range(16)]
+        await asyncio.sleep(0.1)
+        reply = await box.plain(chat())
+        for _, writer in held:
+            await closed(writer)
+        return reply
+
+    assert world.run("network_egress: denied", scenario).status == 503
+
+
+def test_an_agent_that_goes_away_leaves_an_aborted_outcome(world: World, serve) -> None:
+    server = serve(
+        lambda received: [b"HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n", *[b"x" * 1_000_000] * 50]
+    )
+
+    async def scenario(box):
+        async with box.tunnel(server.port) as (reader, writer):
+            writer.write(get(port=server.port))
+            await reader.readuntil(b"\r\n\r\n")
+            writer.transport.abort()
+        for _ in range(100):
+            if world.chain.records:
+                return
+            await asyncio.sleep(0.05)
+
+    world.run(listed(server.port), scenario)
+    assert world.chain.kinds == ["egress.outcome.aborted"]
+
+
+def test_stopping_breaks_off_what_is_under_way_with_a_record(world: World, serve) -> None:
+    server = serve(lambda received: [5.0])
+
+    async def scenario(box):
+        async with box.tunnel(server.port) as (_, writer):
+            writer.write(get(port=server.port))
+            await asyncio.sleep(0.3)
+            await box.proxy.stop()
+
+    world.run(listed(server.port), scenario)
+    assert world.chain.kinds == ["egress.outcome.aborted"]
+
+
+def test_head_answers_have_no_body(world: World, serve) -> None:
+    server = serve(lambda received: [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"])
+
+    async def scenario(box):
+        async with box.tunnel(server.port) as (reader, writer):
+            writer.write(get(port=server.port, method="HEAD"))
+            first = await answered(reader, bodiless=True)
+            writer.write(get(port=server.port, method="HEAD"))
+            return first, await answered(reader, bodiless=True)
+
+    first, second = world.run(listed(server.port), scenario)
+    assert (first.status, second.status) == (200, 200)
