@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from affiant.sandbox.isolation.backend import BackendName
 from affiant.sandbox.isolation.client import RunnerClient, spawn_runner
 from affiant.sandbox.isolation.errors import (
     CommandNotRun,
+    FrameRefused,
     LimitExceeded,
     PlanRefused,
     RunnerLost,
@@ -198,6 +200,11 @@ def test_a_fork_bomb_meets_a_full_table_and_the_runner_lives(backend, tmp_path):
     assert result.ended.code == 137
 
 
+def test_the_sandbox_keeps_to_its_processors(backend, tmp_path):
+    program = "import os; print(len(os.sched_getaffinity(0)))"
+    assert run(tmp_path, backend, "python3", "-c", program, limits=Limits(cpus=1)).output == "1\n"
+
+
 def test_tmp_has_its_size(backend, tmp_path):
     limits = Limits(tmp_bytes=4 << 20)
     result = run(
@@ -374,16 +381,45 @@ def test_a_prepared_runtime_is_there_read_only(backend, tmp_path):
     assert "Read-only" in result.output or "Permission denied" in result.output
 
 
+def small_image(at):
+    """An unpacked image of our own: a shell and the libraries that it is linked with."""
+    (at / "usr" / "bin").mkdir(parents=True)
+    linked = subprocess.run(["ldd", "/bin/dash"], capture_output=True, text=True, check=False).stdout
+    for name in ("/bin/dash", *re.findall(r"(/\S+)", linked)):
+        place = at / "usr" / name.lstrip("/").removeprefix("usr/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(name, place)
+    (at / "usr" / "bin" / "dash").rename(at / "usr" / "bin" / "sh")
+    for name in ("bin", "lib", "lib64"):
+        (at / name).symlink_to(f"usr/{name}")
+    for name in ("opt/tool", "var/cache", "etc", "proc"):
+        (at / name).mkdir(parents=True)
+    (at / "etc" / "marker").write_text("of the image")
+    (at / "opt" / "tool" / "readme").write_text("of the image\n")
+    return at
+
+
+@pytest.mark.skipif(not Path("/bin/dash").exists(), reason="the test's image is made of dash")
 def test_an_image_is_the_root_and_is_never_written(backend, tmp_path):
-    image = tmp_path / "image"
-    for name in ("bin", "sbin", "lib", "lib64"):
-        image.mkdir(exist_ok=True)
-        (image / name).symlink_to(f"usr/{name}")
-    (image / "opt").mkdir()
-    (image / "opt" / "tool").write_text("of the image\n")
-    (image / "usr").symlink_to("/usr")
-    with pytest.raises(PlanRefused, match="not an unpacked root"):
-        run(tmp_path / "image", backend, "true", rootfs=DirectoryRoot(str(tmp_path / "nothing")))
+    image, session = small_image(tmp_path / "image"), tmp_path / "session"
+    session.mkdir()
+    before = sorted(path.relative_to(image) for path in image.rglob("*"))
+    files = [("/var/log", "read-write"), ("/opt/tool/data", "read-only")]
+    script = (
+        "while read -r line; do echo $line; done < /opt/tool/readme;"
+        "echo x > /var/log/x; echo x > /opt/y; echo /usr/bin/*"
+    )
+    arguments = {"rootfs": DirectoryRoot(str(image)), "files": files}
+    if backend is BackendName.BUBBLEWRAP:
+        with pytest.raises(PlanRefused, match="needs Python"):
+            run(session, backend, SHELL, "-c", script, **arguments)
+        return
+    output = run(session, backend, SHELL, "-c", script, **arguments).output
+    assert output.startswith("of the image\n")
+    assert "Read-only" in output or "Permission denied" in output
+    assert output.endswith("/usr/bin/sh\n")
+    assert (session / "files" / "1" / "x").exists() or (session / "files" / "0" / "x").exists()
+    assert sorted(path.relative_to(image) for path in image.rglob("*")) == before
 
 
 @GVISOR.marks[0]
@@ -410,8 +446,6 @@ def test_a_memory_image_is_written_and_the_sandbox_goes_on(tmp_path):
 @pytest.mark.root
 @pytest.mark.parametrize("folder", ["/etc/x", "../x", "a/../../x", "", "a//b"])
 def test_a_memory_image_is_written_into_the_session_only(tmp_path, folder):
-    from affiant.sandbox.isolation.errors import FrameRefused
-
     async def go():
         async with sandbox(tmp_path, BackendName.GVISOR, plan_sandbox("s", ())) as (client, _, _):
             await client.checkpoint(folder)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
+import re
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from affiant.sandbox.isolation.plan import Command, DirectoryRoot
 
 __all__ = ["BubblewrapDriver"]
 
+_EXIT_CODE: Final = re.compile(r'"exit-code": (\d{1,3})\b')
 _NOT_FOUND: Final = (errno.ENOENT, errno.ENOTDIR)
 _AGENT_PID_INSIDE: Final = 2
 """bwrap itself is the sandbox's first process and reaps; the agent is the second."""
@@ -79,7 +81,15 @@ class BubblewrapDriver:
         agent = _agent_of(self._pid)
         if agent is None:
             raise StepRefused("the signal found no process", expected="a command that has started")
-        os.kill(agent, number)
+        handle = os.pidfd_open(agent)
+        try:
+            if (
+                _agent_of(self._pid) != agent
+            ):  # asked again: the handle's process is the agent, not a later one
+                raise StepRefused("the signal found no process", expected="a command that still runs")
+            signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
 
     def judge(self, status: int) -> Exit:
         said = self._read(None if self._launch is None else self._launch.status)
@@ -103,9 +113,9 @@ class BubblewrapDriver:
         """What bwrap reports as the command's own status; its absence is a sandbox that was lost."""
         said = self._read(None if self._launch is None else self._launch.report)
         for line in said.splitlines():
-            report = json.loads(line)
-            if "exit-code" in report:
-                return int(report["exit-code"])
+            found = _EXIT_CODE.search(line)
+            if found is not None:
+                return int(found.group(1))
         if status >= 128:
             return status
         raise SandboxFailed("bubblewrap ended before the command did")

@@ -47,14 +47,18 @@ class Enclosure:
         linux.setns(self.mounts, linux.CLONE_NEWNS)
 
     def kill(self) -> None:
-        """SIGKILL to everything in the process namespace; returns before the kernel is done."""
-        os.kill(self.init, signal.SIGKILL)
+        """SIGKILL to everything in the process namespace; returns before the kernel is done. Idempotent."""
+        if self.init != 0:
+            os.kill(self.init, signal.SIGKILL)
 
     def destroy(self) -> None:
-        """Kill everything in the process namespace, and wait until the kernel has done so. Idempotent."""
+        """Kill everything in the process namespace, and wait until the kernel has done so. Idempotent.
+
+        The caller has reaped its own children in there: the kernel waits for them as well.
+        """
         if self.init == 0:
             return
-        os.kill(self.init, signal.SIGKILL)
+        self.kill()
         os.waitpid(self.init, 0)
         self.init = 0
         os.close(self.mounts)

@@ -17,6 +17,7 @@ import platform
 import socket
 import stat
 import time
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,7 @@ from affiant.sandbox.isolation.gvisor_driver import GVisorDriver
 from affiant.sandbox.isolation.mounts import show_image, show_session
 from affiant.sandbox.isolation.network import Endpoint, join_namespaces, listen_on_loopback
 from affiant.sandbox.isolation.plan import Command, RootFS, SandboxPlan
-from affiant.sandbox.isolation.record import FOLDER
+from affiant.sandbox.isolation.record import write_file
 from affiant.sandbox.isolation.rootfs import build_root
 from affiant.sandbox.isolation.seccomp import seccomp_program
 from affiant.sandbox.isolation.watchdog import Usage, check_limits, measure
@@ -116,6 +117,7 @@ class Sandbox:
         self.state = State.ENDED
         gvisor = self.settings.backend is BackendName.GVISOR
         owner = file_owner(self.settings.backend, plan.session) if os.geteuid() == 0 else None
+        _keep_to(plan.limits.cpus, session=plan.session)
         isolate_runner()
         self._prepared = self._show(plan, ca_bundle, owner)
         self._enclosure = start_init(own_network=gvisor, hide_network_settings=gvisor)
@@ -227,16 +229,21 @@ class Sandbox:
     def _keep_log(self) -> None:
         log = b"" if self._driver is None else self._driver.log()
         if log:
-            place = self.settings.session_dir / FOLDER / "runsc.log"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(place, flags, 0o600), "wb") as file:
-                file.write(log)
+            write_file(self.settings.session_dir, "runsc.log", log)
 
     def _expect(self, state: State) -> None:
         if self.state is not state:
             raise StepRefused(
                 "the step does not fit the sandbox's state", expected=state.value, found=self.state.value
             )
+
+
+def _keep_to(cpus: int | None, *, session: str) -> None:
+    """Keep this process and all it starts to ``cpus`` processors; which ones depends on the session."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if cpus is not None and cpus < len(allowed):
+        first = zlib.crc32(session.encode()) % len(allowed)
+        os.sched_setaffinity(0, {allowed[(first + n) % len(allowed)] for n in range(cpus)})
 
 
 def _found(program: str | None, name: str) -> str:

@@ -204,17 +204,17 @@ class Runner:
             )
         place = open_beneath(self.sandbox.settings.session_dir, name, owner=None)
         try:
-            image = Path(f"/proc/self/fd/{place}").readlink()
+            child = subprocess.Popen(
+                self.sandbox.checkpoint_command(Path(f"/proc/self/fd/{place}"), leave_running=leave_running),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                pass_fds=(place,),
+                preexec_fn=self.sandbox.enclosure.enter,  # noqa: PLW1509 - the runner has one thread
+            )
         finally:
             os.close(place)
-        child = subprocess.Popen(
-            self.sandbox.checkpoint_command(image, leave_running=leave_running),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={},
-            preexec_fn=self.sandbox.enclosure.enter,  # noqa: PLW1509 - the runner has one thread
-        )
         self._jobs[os.pidfd_open(child.pid)] = _Job(request, child, name)
 
     def _finish_job(self, fd: int) -> None:

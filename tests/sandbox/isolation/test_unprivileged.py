@@ -1,0 +1,105 @@
+"""bubblewrap without root: the same sandbox, made inside a user namespace of an ordinary user."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from affiant.sandbox.isolation.backend import BackendName
+
+from .conftest import FOUND
+
+ROOT = Path(__file__).resolve().parents[3]
+PYTHON = "/usr/bin/python3"
+USER = 54321
+
+PROGRAM = """
+import asyncio, json, os, sys
+sys.path[:0] = {roots!r}
+from pathlib import Path
+from affiant.sandbox.isolation import client, plan
+from affiant.sandbox.isolation.backend import BackendName
+from affiant.sandbox.isolation.lifecycle import Settings
+
+def command(settings, *, control_fd):
+    start = "import sys; sys.path[:0] = " + repr({roots!r})
+    start += "; from affiant.sandbox.isolation.runner import main; sys.exit(main())"
+    options = ["--control-fd=%d" % control_fd, "--session-dir=%s" % settings.session_dir, "--backend=bwrap-landlock"]
+    return (sys.executable, "-I", "-c", start, *options)
+
+client.runner_command = command  # an ordinary user has no installed copy of the tree under test
+
+async def go():
+    process, control = client.spawn_runner(
+        Settings(Path(sys.argv[1]), BackendName.BUBBLEWRAP, plan.HostUsr(), None)
+    )
+    async with client.RunnerClient(control) as runner:
+        grants = [plan.FileGrant("/w", plan.Access.READ_WRITE), plan.FileGrant("/r", plan.Access.READ_ONLY)]
+        proxy = await runner.prepare(plan.plan_sandbox("s", grants), ca_bundle=b"")
+        inside = "id -u; touch /w/made; touch /r/not; ls /; cat /proc/net/route; grep -c . /proc/net/dev"
+        await runner.start(plan.Command(("/bin/sh", "-c", inside), {{"PATH": "/usr/bin"}}), stdin=0, stdout=1, stderr=1)
+        ended = await runner.wait()
+        proxy.listener.close()
+        await runner.cleanup()
+    process.wait()
+    print(json.dumps([ended.code, sorted(os.listdir(sys.argv[1] + "/files/0") + os.listdir(sys.argv[1] + "/files/1"))]))
+
+asyncio.run(go())
+"""
+
+
+@pytest.fixture
+def session_dir(tmp_path):
+    """A folder that an ordinary user can reach: the test's own, opened on the way for the test's time."""
+    ours = [path for path in (tmp_path, *tmp_path.parents) if path.name.startswith(("pytest-", "test_"))]
+    opened = {
+        path: path.stat().st_mode & 0o777
+        for path in (tmp_path, *tmp_path.parents)
+        if path.name.startswith(("pytest-", "test_"))
+    }
+    for path, mode in opened.items():
+        path.chmod(mode | 0o011)
+    yield tmp_path
+    for path, mode in opened.items():
+        path.chmod(mode)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming an ordinary user needs root")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv (util-linux) is not here")
+@pytest.mark.skipif(
+    not FOUND[BackendName.BUBBLEWRAP].usable, reason="; ".join(FOUND[BackendName.BUBBLEWRAP].reasons)
+)
+@pytest.mark.skipif(
+    sys.version_info[:2] < (3, 11) or not Path(PYTHON).exists(), reason="needs the system's Python 3.11"
+)
+def test_an_ordinary_user_gets_the_same_sandbox(session_dir):
+    os.chown(session_dir, USER, USER)
+    roots = [str(ROOT / name) for name in ("attestation", "policy", "secrets", "sandbox", "gateway")]
+    done = subprocess.run(
+        [
+            "setpriv",
+            f"--reuid={USER}",
+            f"--regid={USER}",
+            "--clear-groups",
+            PYTHON,
+            "-c",
+            PROGRAM.format(roots=roots),
+            str(session_dir),
+        ],
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin"},
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "1000"
+    assert "Read-only file system" in done.stdout
+    assert json.loads(lines[-1]) == [0, ["made"]]
+    assert not {"root", "home", "work"} & set(lines)
