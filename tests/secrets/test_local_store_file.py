@@ -40,7 +40,7 @@ def test_files_are_private_and_nothing_is_left_over(store: LocalStoreFile) -> No
     store.set("A", SecretValue(VALUE))
     folder = store.path.parent
     assert sorted(path.name for path in folder.iterdir()) == ["key", "lock", "store"]
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert not any(VALUE in path.read_bytes() for path in folder.iterdir())
 

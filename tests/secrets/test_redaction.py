@@ -169,3 +169,29 @@ def test_redaction_keeps_up_with_thirty_secrets() -> None:
     for at in range(0, len(text), 1 << 16):
         stream.feed(text[at : at + (1 << 16)])
     assert len(text) / (time.perf_counter() - start) > 10e6
+
+
+@settings(max_examples=150, deadline=None)
+@given(PIECES, st.lists(st.integers(0, 400), max_size=6))
+def test_a_live_stream_gives_out_the_same_bytes(pieces: list[bytes], cuts: list[int]) -> None:
+    text = b"".join(pieces)
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    stream = RedactionStream(REDACTOR, live=True)
+    out = [stream.feed(text[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    assert b"".join([*out, stream.flush()]) == REDACTOR.redact(text).data
+
+
+def test_a_live_stream_holds_back_only_the_beginning_of_a_secret() -> None:
+    stream = RedactionStream(REDACTOR, live=True)
+    assert stream.feed(b"Your name: ") == b"Your name: "
+    assert stream.feed(b"so " + VALUE[:9]) == b"so "
+    assert stream.feed(b"? ") == VALUE[:9] + b"? "
+    assert stream.feed(VALUE[:-1]) == b""
+    assert stream.feed(VALUE[-1:] + b".") == PH.encode() + b"."
+
+
+@pytest.mark.parametrize("name", ECHOES)
+def test_a_live_stream_redacts_an_echo_that_comes_byte_by_byte(name: str) -> None:
+    stream = RedactionStream(REDACTOR, live=True)
+    out = b"".join(stream.feed(bytes([byte])) for byte in b"<" + ECHOES[name] + b">")
+    assert out + stream.flush() == REDACTOR.redact(b"<" + ECHOES[name] + b">").data

@@ -39,7 +39,7 @@ class LocalStoreFile:
     """The store in one folder.
 
     Args:
-        folder: made when the first secret is set (0700).
+        folder: made when the first secret is set, its parent too (0700 both).
         random_bytes: a source of cryptographic randomness.
         ask_passphrase: asks whoever sits there; called only for a store that is opened by a passphrase.
     """
@@ -157,7 +157,11 @@ class LocalStoreFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self.path.parent
+        folder.parent.mkdir(
+            mode=0o700, parents=True, exist_ok=True
+        )  # the state folder: nobody else enters it
+        folder.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
         try:
             try:

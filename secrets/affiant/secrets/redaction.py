@@ -9,6 +9,10 @@ holds exactly ``m - 1`` bytes (fewer if fewer are there, or if a match reaches i
 Holding back only what looks like the beginning of a secret would answer, by its timing, a guess at that
 secret's first bytes, then the next: a door that must not exist.
 
+A *live* stream holds back only a tail with which a spelling begins. It gives out the same bytes, earlier, and
+its timing is such an answer: it is for text that only somebody else sees (the user's terminal), never for
+anything that goes to the agent.
+
 The replacement is the placeholder itself, so that an agent that re-sends what it was told still works.
 """
 
@@ -65,13 +69,18 @@ class Redactor:
         stream = RedactionStream(self)
         return Redacted(stream.feed(data) + stream.flush(), stream.count)
 
-    def decided(self, data: bytes, *, final: bool) -> tuple[bytes, bytes, int]:
+    def decided(self, data: bytes, *, final: bool, live: bool = False) -> tuple[bytes, bytes, int]:
         """What of ``data`` may go out, redacted; what is held back, as it came; how many were replaced.
 
         Args:
             final: nothing follows ``data``: nothing is held back.
+            live: hold back only what may be the beginning of a spelling (see the module's page).
         """
-        end = len(data) if final else len(data) - self.held_back
+        end = len(data)
+        if live and not final:
+            end = self._searcher.open_end(data)
+        elif not final:
+            end -= self.held_back
         if end <= 0:
             return b"", data, 0
         pieces: list[bytes] = []
@@ -88,18 +97,23 @@ class Redactor:
 
 
 class RedactionStream:
-    """One stream of bytes under way through a :class:`Redactor`."""
+    """One stream of bytes under way through a :class:`Redactor`.
 
-    __slots__ = ("_held", "_redactor", "count")
+    Args:
+        live: for text that the agent does not get back; see the module's page.
+    """
 
-    def __init__(self, redactor: Redactor) -> None:
+    __slots__ = ("_held", "_live", "_redactor", "count")
+
+    def __init__(self, redactor: Redactor, *, live: bool = False) -> None:
         self._redactor = redactor
+        self._live = live
         self._held = b""
         self.count = 0
 
     def feed(self, chunk: bytes) -> bytes:
         """The bytes that are decided now that ``chunk`` has come."""
-        out, self._held, count = self._redactor.decided(self._held + chunk, final=False)
+        out, self._held, count = self._redactor.decided(self._held + chunk, final=False, live=self._live)
         self.count += count
         return out
 

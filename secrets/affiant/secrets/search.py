@@ -11,6 +11,7 @@ Matches are leftmost, then longest, and do not overlap, whatever the order of th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -35,7 +36,7 @@ class Searcher:
         patterns: pairs of a pattern (at least 8 bytes) and the key that its matches carry.
     """
 
-    __slots__ = ("_beginnings", "_grams", "_shortest", "longest")
+    __slots__ = ("_beginnings", "_grams", "_openings", "_ordered", "_shortest", "longest")
 
     def __init__(self, patterns: Iterable[tuple[bytes, int]]) -> None:
         known = dict(patterns)
@@ -51,6 +52,8 @@ class Searcher:
                 grams.setdefault(pattern[offset : offset + _GRAM], set()).add(offset)
         self._grams = {gram: tuple(offsets) for gram, offsets in grams.items()}
         self._beginnings = beginnings
+        self._ordered = sorted(known)
+        self._openings = {pattern[:size] for pattern in known for size in (1, 2, 3)}
 
     def matches(self, data: bytes) -> tuple[Match, ...]:
         """All matches in ``data``, in order, not overlapping."""
@@ -64,6 +67,17 @@ class Searcher:
                 chosen.append(match)
                 free_from = match.end
         return tuple(chosen)
+
+    def open_end(self, data: bytes) -> int:
+        """Where the longest tail of ``data`` begins with which a pattern begins and goes on; the end if none does."""
+        for start in range(max(len(data) - self.longest + 1, 0), len(data)):
+            if data[start : start + 3] in self._openings and self._goes_on(data[start:]):
+                return start
+        return len(data)
+
+    def _goes_on(self, tail: bytes) -> bool:
+        after = bisect_right(self._ordered, tail)
+        return after < len(self._ordered) and self._ordered[after].startswith(tail)
 
     def _candidates(self, data: bytes) -> Iterator[Match]:
         grams, beginnings, shortest = self._grams, self._beginnings, self._shortest

@@ -52,6 +52,9 @@ _ORIGIN: Final = re.compile(r"https://(?:[A-Za-z0-9.-]{1,253}|\[[0-9a-fA-F:.]{2,
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,8192}\Z")
 _MAX_ANSWER: Final = 1 << 20
 
+_CLIENT: Any = hvac.Client
+_RAW_ADAPTER: Any = hvac.adapters.RawAdapter
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class VaultToken:
@@ -101,7 +104,7 @@ class VaultSource:
             _require_segments(login.role, login.mount)
         self._login = login
         self._session = _pinned_session(client_context(roots=roots))
-        self._client: Any = hvac.Client(
+        self._client = _CLIENT(
             url=address,
             token="",  # not None: None would look into the environment and the home folder
             verify=True,
@@ -160,7 +163,7 @@ class VaultSource:
                 assert_never(self._login)
 
 
-class _HardenedAdapter(hvac.adapters.RawAdapter):  # type: ignore[misc] # hvac ships no type information
+class _HardenedAdapter(_RAW_ADAPTER):  # type: ignore[misc] # hvac ships no type information
     """hvac's transport, with our decisions: JSON objects come back, everything else is a refusal."""
 
     def __init__(self, **arguments: Any) -> None:

@@ -116,12 +116,14 @@ def test_an_unconfigured_broker_exchanges_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_text_is_redacted_through_the_broker(harness) -> None:
+@pytest.mark.parametrize("live", [False, True])
+def test_text_is_redacted_through_the_broker(harness, live: bool) -> None:
     placeholder = harness.grant("TOKEN", VALUE, 443)
     text = b"out: " + VALUE + b" and " + base64.b64encode(VALUE) + b" and " + VALUE[:10]
 
     async def scenario(client: BrokerClient) -> None:
-        async with client.redactor() as redactor:
+        async with client.redactor(live=live) as redactor:
+            assert await redactor.feed(b"") == b""
             out = b"".join([await redactor.feed(text[at : at + 7]) for at in range(0, len(text), 7)])
             rest, count = await redactor.flush()
         assert out + rest == b"out: %b and %b and ghp_9sX2kQ" % (placeholder.encode(), placeholder.encode())

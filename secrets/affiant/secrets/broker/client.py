@@ -140,9 +140,14 @@ class BrokerClient:
             raise BrokerStateError("a body is there exactly if the request says so")
         return Exchange(self, request, body)
 
-    def redactor(self) -> RedactionSession:
-        """A redaction of one text (an agent's standard output), to be used in ``async with``."""
-        return RedactionSession(self)
+    def redactor(self, *, live: bool = False) -> RedactionSession:
+        """A redaction of one text (an agent's standard output), to be used in ``async with``.
+
+        Args:
+            live: give out as much as can be decided, at once: for text that goes to the user. Never for text that
+                goes back to the agent, which could read the beginning of a secret from the timing.
+        """
+        return RedactionSession(self, live=live)
 
     async def open_stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A fresh stream to the broker.
@@ -241,7 +246,7 @@ class Exchange(_Stream):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        tasks = [task for task in (self._sending, self._reading) if task is not None]
+        tasks: list[asyncio.Task[Any]] = [task for task in (self._sending, self._reading) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -331,8 +336,12 @@ class Exchange(_Stream):
 class RedactionSession(_Stream):
     """One text on its way through the broker; made by :meth:`BrokerClient.redactor`."""
 
+    def __init__(self, client: BrokerClient, *, live: bool) -> None:
+        super().__init__(client)
+        self._live = live
+
     async def __aenter__(self) -> Self:
-        await self._open({"op": "redact"})
+        await self._open({"live": self._live, "op": "redact"})
         return self
 
     async def __aexit__(

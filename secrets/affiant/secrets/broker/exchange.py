@@ -43,8 +43,8 @@ async def serve_stream(
         match frame.members() if frame.kind is FrameKind.HEAD else {}:
             case {"op": "exchange"} as members:
                 await _Exchange(reader, writer, session).serve(members)
-            case {"op": "redact"}:
-                await _serve_redaction(reader, writer, session)
+            case {"op": "redact", "live": bool(live)}:
+                await _serve_redaction(reader, writer, RedactionStream(session.redactor, live=live))
             case _:
                 raise BrokerProtocolError("a stream that asks for nothing known")
     except (BrokerGone, TimeoutError):
@@ -180,10 +180,9 @@ class _Progress:
 
 
 async def _serve_redaction(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: BrokerSession
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: RedactionStream
 ) -> None:
     """Each body frame is answered by one; the end by the rest, and by the number of replacements."""
-    stream = RedactionStream(session.redactor)
     while (frame := await read_frame(reader)) is not None:
         if frame.kind is FrameKind.BODY:
             await write_frame(writer, FrameKind.BODY, stream.feed(frame.content))

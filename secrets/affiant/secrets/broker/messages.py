@@ -8,9 +8,20 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from affiant.errors import AffiantError
+from affiant.secrets.broker.members import (
+    Members,
+    as_bool,
+    as_bytes,
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    as_text_or_none,
+    closed_members,
+)
 from affiant.secrets.detection import HeaderField
 from affiant.secrets.placeholder import Binding, Endpoint
 from affiant.secrets.refusals import BrokerConfigurationInvalid, BrokerProtocolError, from_members, to_members
@@ -28,7 +39,6 @@ __all__ = [
     "VaultSettings",
 ]
 
-_Members: TypeAlias = Mapping[str, object]
 _HEADERS_MAX: Final = 1000
 
 
@@ -43,7 +53,7 @@ class Grant:
     binding: Binding
     reference: str
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the configuration carries it."""
         surface = self.binding.surface
         inject = None if surface == AUTHORIZATION else {"format": surface.format, "header": surface.header}
@@ -63,18 +73,18 @@ class Grant:
             BrokerProtocolError: members are missing, unknown, or of another type.
             AffiantError: they contradict what a binding may be.
         """
-        members = _closed(value, "hosts", "inject", "name", "placeholder", "ref")
-        places = [_list(place) for place in _list(members["hosts"])]
+        members = closed_members(value, "hosts", "inject", "name", "placeholder", "ref")
+        places = [as_list(place) for place in as_list(members["hosts"])]
         if any(len(place) != 2 for place in places):
             raise BrokerProtocolError("not a host and its port")
         return cls(
             Binding(
-                _text(members["name"]),
-                _text(members["placeholder"]),
-                frozenset(Endpoint(_text(host), _int(port)) for host, port in places),
+                as_text(members["name"]),
+                as_text(members["placeholder"]),
+                frozenset(Endpoint(as_text(host), as_count(port)) for host, port in places),
                 _surface(members["inject"]),
             ),
-            _text(members["ref"]),
+            as_text(members["ref"]),
         )
 
 
@@ -98,19 +108,19 @@ class VaultSettings:
         if (self.role is None) != (self.mount is None):
             raise BrokerConfigurationInvalid("a JWT login needs a role and a mount; a token has neither")
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the configuration carries it."""
         return {"address": self.address, "mount": self.mount, "role": self.role, "roots": list(self.roots)}
 
     @classmethod
     def from_json(cls, value: object) -> VaultSettings:
         """Read strictly."""
-        members = _closed(value, "address", "mount", "role", "roots")
+        members = closed_members(value, "address", "mount", "role", "roots")
         return cls(
-            _text(members["address"]),
-            tuple(map(_text, _list(members["roots"]))),
-            _text_or_none(members["role"]),
-            _text_or_none(members["mount"]),
+            as_text(members["address"]),
+            tuple(map(as_text, as_list(members["roots"]))),
+            as_text_or_none(members["role"]),
+            as_text_or_none(members["mount"]),
         )
 
 
@@ -128,15 +138,15 @@ class Limits:
     head_ms: int = 300_000
     idle_ms: int = 300_000
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the configuration carries it."""
         return {"connect_ms": self.connect_ms, "head_ms": self.head_ms, "idle_ms": self.idle_ms}
 
     @classmethod
     def from_json(cls, value: object) -> Limits:
         """Read strictly."""
-        members = _closed(value, "connect_ms", "head_ms", "idle_ms")
-        limits = cls(**{name: _int(members[name]) for name in members})
+        members = closed_members(value, "connect_ms", "head_ms", "idle_ms")
+        limits = cls(**{name: as_count(members[name]) for name in members})
         if min(limits.connect_ms, limits.head_ms, limits.idle_ms) < 1:
             raise BrokerProtocolError("a time limit that leaves no time")
         return limits
@@ -160,7 +170,7 @@ class Configuration:
     vault: VaultSettings | None = None
     limits: Limits = field(default_factory=Limits)
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the control channel carries it."""
         return {
             "grants": [grant.to_json() for grant in self.grants],
@@ -175,12 +185,12 @@ class Configuration:
     @classmethod
     def from_json(cls, value: object) -> Configuration:
         """Read strictly."""
-        members = _closed(value, "grants", "limits", "local", "op", "roots", "system_roots", "vault")
+        members = closed_members(value, "grants", "limits", "local", "op", "roots", "system_roots", "vault")
         return cls(
-            grants=tuple(map(Grant.from_json, _list(members["grants"]))),
-            roots=tuple(map(_text, _list(members["roots"]))),
-            system_roots=_bool(members["system_roots"]),
-            local=_bool(members["local"]),
+            grants=tuple(map(Grant.from_json, as_list(members["grants"]))),
+            roots=tuple(map(as_text, as_list(members["roots"]))),
+            system_roots=as_bool(members["system_roots"]),
+            local=as_bool(members["local"]),
             vault=None if members["vault"] is None else VaultSettings.from_json(members["vault"]),
             limits=Limits.from_json(members["limits"]),
         )
@@ -200,7 +210,7 @@ class BrokerStatus:
     dumpable: bool
     memory_locked: bool
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the answer to a configuration carries it."""
         return {
             "dumpable": self.dumpable,
@@ -212,12 +222,12 @@ class BrokerStatus:
     @classmethod
     def from_json(cls, value: object) -> BrokerStatus:
         """Read strictly."""
-        members = _closed(value, "dumpable", "memory_locked", "pid", "uid")
+        members = closed_members(value, "dumpable", "memory_locked", "pid", "uid")
         return cls(
-            _int(members["pid"]),
-            _int(members["uid"]),
-            _bool(members["dumpable"]),
-            _bool(members["memory_locked"]),
+            as_count(members["pid"]),
+            as_count(members["uid"]),
+            as_bool(members["dumpable"]),
+            as_bool(members["memory_locked"]),
         )
 
 
@@ -234,7 +244,7 @@ class Resolution:
     refused: Mapping[str, AffiantError]
     status: BrokerStatus
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the control channel carries it."""
         return {
             "refused": {name: to_members(error) for name, error in self.refused.items()},
@@ -245,14 +255,15 @@ class Resolution:
     @classmethod
     def from_json(cls, value: object) -> Resolution:
         """Read strictly."""
-        members = _closed(value, "refused", "resolved", "status")
+        members = closed_members(value, "refused", "resolved", "status")
         refused = {
-            name: _closed(error, "code", "message") for name, error in _object(members["refused"]).items()
+            name: closed_members(error, "code", "message")
+            for name, error in as_object(members["refused"]).items()
         }
         return cls(
-            {name: _text(version) for name, version in _object(members["resolved"]).items()},
+            {name: as_text(version) for name, version in as_object(members["resolved"]).items()},
             {
-                name: from_members(_text(each["code"]), _text(each["message"]))
+                name: from_members(as_text(each["code"]), as_text(each["message"]))
                 for name, each in refused.items()
             },
             BrokerStatus.from_json(members["status"]),
@@ -284,7 +295,7 @@ class ExchangeRequest:
     uses: tuple[tuple[str, str], ...] = ()
     has_body: bool = False
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the head of a stream carries it."""
         return {
             "address": self.address,
@@ -316,21 +327,21 @@ class ExchangeRequest:
             "target",
             "uses",
         )
-        members = _closed(value, *names)
-        uses = [tuple(map(_text, _list(use))) for use in _list(members["uses"])]
+        members = closed_members(value, *names)
+        uses = [tuple(map(as_text, as_list(use))) for use in as_list(members["uses"])]
         if any(len(use) != 2 for use in uses):
             raise BrokerProtocolError("not a secret and its surface")
         return cls(
-            id=_text(members["id"])[:128],
-            scheme=_text(members["scheme"]),
-            host=_text(members["host"]),
-            port=_int(members["port"]),
+            id=as_text(members["id"])[:128],
+            scheme=as_text(members["scheme"]),
+            host=as_text(members["host"]),
+            port=as_count(members["port"]),
             address=_address(members["address"]),
-            method=_text(members["method"]),
-            target=_latin(members["target"]),
+            method=as_text(members["method"]),
+            target=as_bytes(members["target"]),
             headers=_headers_from_json(members["headers"]),
             uses=tuple((name, surface) for name, surface in uses),
-            has_body=_bool(members["body"]),
+            has_body=as_bool(members["body"]),
         )
 
 
@@ -341,15 +352,15 @@ class ResponseHead:
     status: int
     headers: tuple[HeaderField, ...]
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the head of a stream carries it."""
         return {"headers": _headers_to_json(self.headers), "status": self.status}
 
     @classmethod
     def from_json(cls, value: object) -> ResponseHead:
         """Read strictly."""
-        members = _closed(value, "headers", "status")
-        return cls(_int(members["status"]), _headers_from_json(members["headers"]))
+        members = closed_members(value, "headers", "status")
+        return cls(as_count(members["status"]), _headers_from_json(members["headers"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +396,7 @@ class ExchangeOutcome:
         """The refusal's code, if there is one."""
         return None if self.refusal is None else self.refusal.code
 
-    def to_json(self) -> _Members:
+    def to_json(self) -> Members:
         """As the end of a stream carries it."""
         return {
             "bytes_in": self.bytes_in,
@@ -402,31 +413,33 @@ class ExchangeOutcome:
     @classmethod
     def from_json(cls, value: object) -> ExchangeOutcome:
         """Read strictly."""
-        members = _closed(
+        members = closed_members(
             value, "bytes_in", "bytes_out", "redactions", "refusal", "request_complete", "sent_digest", "spki_sha256",
             "status", "trailers",
         )  # fmt: skip
-        refusal = None if members["refusal"] is None else _closed(members["refusal"], "code", "message")
+        refusal = (
+            None if members["refusal"] is None else closed_members(members["refusal"], "code", "message")
+        )
         return cls(
-            bytes_out=_int(members["bytes_out"]),
-            bytes_in=_int(members["bytes_in"]),
-            sent_digest=_text_or_none(members["sent_digest"]),
-            request_complete=_bool(members["request_complete"]),
-            spki_sha256=_text_or_none(members["spki_sha256"]),
-            redactions=_int(members["redactions"]),
-            status=None if members["status"] is None else _int(members["status"]),
+            bytes_out=as_count(members["bytes_out"]),
+            bytes_in=as_count(members["bytes_in"]),
+            sent_digest=as_text_or_none(members["sent_digest"]),
+            request_complete=as_bool(members["request_complete"]),
+            spki_sha256=as_text_or_none(members["spki_sha256"]),
+            redactions=as_count(members["redactions"]),
+            status=None if members["status"] is None else as_count(members["status"]),
             trailers=_headers_from_json(members["trailers"]),
             refusal=None
             if refusal is None
-            else from_members(_text(refusal["code"]), _text(refusal["message"])),
+            else from_members(as_text(refusal["code"]), as_text(refusal["message"])),
         )
 
 
 def _surface(value: object) -> Surface:
     if value is None:
         return AUTHORIZATION
-    members = _closed(value, "format", "header")
-    return Surface(_text(members["header"]), _text_or_none(members["format"]))
+    members = closed_members(value, "format", "header")
+    return Surface(as_text(members["header"]), as_text_or_none(members["format"]))
 
 
 def _headers_to_json(headers: tuple[HeaderField, ...]) -> list[list[str]]:
@@ -434,65 +447,17 @@ def _headers_to_json(headers: tuple[HeaderField, ...]) -> list[list[str]]:
 
 
 def _headers_from_json(value: object) -> tuple[HeaderField, ...]:
-    pairs = [_list(pair) for pair in _list(value)]
+    pairs = [as_list(pair) for pair in as_list(value)]
     if len(pairs) > _HEADERS_MAX or any(len(pair) != 2 for pair in pairs):
         raise BrokerProtocolError("not a list of headers")
-    return tuple((_latin(name), _latin(text)) for name, text in pairs)
+    return tuple((as_bytes(name), as_bytes(text)) for name, text in pairs)
 
 
 def _address(value: object) -> str:
-    text = _text(value)
+    text = as_text(value)
     try:
         if "%" in text:
             raise ValueError("a scope")
         return str(ipaddress.ip_address(text))
     except ValueError as error:
         raise BrokerProtocolError("not an IP address: the broker looks no name up") from error
-
-
-def _closed(value: object, *names: str) -> _Members:
-    members = _object(value)
-    if set(members) != set(names):
-        raise BrokerProtocolError("members are missing or unknown", expected=", ".join(names))
-    return members
-
-
-def _object(value: object) -> _Members:
-    if not isinstance(value, dict):
-        raise BrokerProtocolError("not an object")
-    return value
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise BrokerProtocolError("not a list")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise BrokerProtocolError("not text")
-    return value
-
-
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _latin(value: object) -> bytes:
-    try:
-        return _text(value).encode("latin-1")
-    except UnicodeEncodeError as error:
-        raise BrokerProtocolError("not bytes in Latin-1") from error
-
-
-def _int(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BrokerProtocolError("not a number")
-    return value
-
-
-def _bool(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BrokerProtocolError("neither true nor false")
-    return value
