@@ -15,6 +15,7 @@ more; ``x`` itself is never included.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
@@ -36,6 +37,9 @@ _LABEL: Final = r"(?!xn--)(?!..--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _A_LABEL: Final = r"xn--[a-z0-9](?:[a-z0-9-]{0,57}[a-z0-9])?"
 _HOST: Final = re.compile(rf"(?=.{{1,253}}\Z)(?:(?:{_LABEL}|{_A_LABEL})\.)*(?:{_LABEL}|{_A_LABEL})\Z")
 _NUMERIC: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\Z")
+
+_NAME_CATEGORIES: Final = frozenset({"Ll", "Lo", "Lm", "Mn", "Mc", "Nd"})
+"""RFC 5892, section 2.1, without the exceptions of its section 2.6."""
 
 
 def canonical_host(text: str) -> str:
@@ -62,7 +66,7 @@ def is_canonical_host(text: str) -> bool:
 
 
 def _decodes(host: str) -> bool:
-    """Whether every A-label is punycode of a name that needs it (RFC 3492)."""
+    """Whether every A-label is punycode (RFC 3492) of letters, marks and digits that need it (RFC 5891, 4.2)."""
     if "xn--" not in host:
         return True
     for label in host.split("."):
@@ -72,9 +76,16 @@ def _decodes(host: str) -> bool:
                 again = plain.encode("punycode").decode("ascii")
             except (UnicodeError, ValueError, OverflowError):
                 return False
-            if plain.isascii() or again != label[4:]:
+            if plain.isascii() or again != label[4:] or not _is_u_label(plain):
                 return False
     return True
+
+
+def _is_u_label(text: str) -> bool:
+    """Whether every character may stand in a name: no controls, symbols, capitals or compatibility forms."""
+    return unicodedata.normalize("NFKC", text.lower()) == text and all(
+        char == "-" or unicodedata.category(char) in _NAME_CATEGORIES for char in text
+    )
 
 
 def _hint(host: str) -> str:
