@@ -22,6 +22,8 @@ say() { printf 'sandbox runtime: %s\n' "$*"; }
 cleanup() { if [[ -n "$private" ]]; then rm -rf -- "$private"; fi; }
 trap cleanup EXIT
 
+is_root() { ((EUID == 0)); }
+
 have() { PATH="$PATH:/usr/sbin:/sbin" command -v -- "$1" >/dev/null 2>&1; }
 
 # The year in a version such as "release-20240729.0", or Debian's "0.0~20240729.0-4~bpo12+1"; 0: unknown.
@@ -111,7 +113,7 @@ private_list() {
     case "$suite" in
       "$codename")
         printf 'deb %s%s %s %s\n' "$option" "$uri" "$suite" "$components"
-        if [[ "$distribution" == debian ]]; then
+        if [[ "$distribution $codename" == "debian bookworm" ]]; then # later releases have it themselves
           printf 'deb %s%s %s-backports main\n' "$option" "$uri" "$codename"
         fi
         ;;
@@ -194,13 +196,14 @@ main() {
     say "missing: ${missing[*]} (AFFIANT_INSTALL=no: nothing is installed)"
   elif ! have apt-get; then
     say "missing: ${missing[*]}; this machine has no apt-get: install them with its own package tool"
-  elif ((EUID != 0)); then
+  elif ! is_root; then
     say "missing: ${missing[*]}. To install them, run this one command:"
-    say "  sudo bash '$(realpath -- "$0")'"
+    say "  sudo bash '$(realpath -- "${BASH_SOURCE[0]}")'"
   else
     install_missing "${missing[@]}"
   fi
   report
 }
 
-main "$@"
+# Sourced, the file only defines its functions.
+if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then main "$@"; fi
