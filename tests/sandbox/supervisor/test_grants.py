@@ -1,0 +1,44 @@
+"""From a profile's grants to placeholders that are fresh for each session."""
+
+from __future__ import annotations
+
+import os
+
+from affiant.policy.load import load_profiles
+from affiant.sandbox.supervisor.grants import session_grants
+
+PROFILE = b"""
+agent_configs:
+  dev:
+    network_egress:
+      - {host: api.example.com, port: 443}
+    secrets_access:
+      - TOKEN
+      - {name: GH, ref: "local:OTHER", hosts: [api.example.com], shape: "ghp_{36}", inject: {header: X-Key, format: "Key {}"}}
+"""
+
+
+def grants():
+    return {
+        grant.binding.name: grant
+        for grant in session_grants(load_profiles(PROFILE).profile("dev").compiled, random_bytes=os.urandom)
+    }
+
+
+def test_a_short_form_grant_is_bound_to_the_profiles_hosts() -> None:
+    grant = grants()["TOKEN"]
+    assert grant.reference == "local:TOKEN"
+    assert [(place.host, place.port) for place in grant.binding.endpoints] == [("api.example.com", 443)]
+    assert grant.binding.surface.label == "header:authorization"
+    assert grant.binding.placeholder.startswith("affiant-ph-")
+
+
+def test_a_long_form_grant_keeps_its_reference_shape_and_place() -> None:
+    grant = grants()["GH"]
+    assert grant.reference == "local:OTHER"
+    assert grant.binding.placeholder.startswith("ghp_")
+    assert grant.binding.surface.label == "header:x-key"
+
+
+def test_placeholders_are_never_the_same_twice() -> None:
+    assert grants()["TOKEN"].binding.placeholder != grants()["TOKEN"].binding.placeholder
