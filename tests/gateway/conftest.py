@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.gateway.session_client import Gateway, SessionClient
 
 from affiant.attestation.release import write_release
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.socket_path import platform_socket
-from tests.gateway.session_client import Gateway, SessionClient
 
 _READY_S = 30
 
@@ -84,6 +84,11 @@ def serving_gateway(home: Path, platform_home: Path, *arguments: str) -> Iterato
     command += ["--platform", str(platform_socket(platform_home)), *arguments]
     with process(command) as (child, ready):
         yield Running(Gateway(ready["url"], ready["spki"]), child, home, ready)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")

@@ -95,9 +95,7 @@ class PinnedConnection(http.client.HTTPSConnection):
 def spki_of(sock: ssl.SSLSocket) -> str:
     der = sock.getpeercert(binary_form=True)
     public = x509.load_der_x509_certificate(der).public_key()
-    info = public.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    info = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return b64u(hashlib.sha256(info).digest())
 
 
@@ -261,15 +259,15 @@ ADMISSION_TYPE = "application/vnd.affiant.admission+cmw"
 
 
 def admit(gateway: Gateway, made: Draft, platform: PlatformClient) -> Answer:
-    return gateway.ask(
-        "POST", "/v1/sessions", admission_of(made, platform), {"Content-Type": ADMISSION_TYPE}
-    )
+    return gateway.ask("POST", "/v1/sessions", admission_of(made, platform), {"Content-Type": ADMISSION_TYPE})
 
 
 class SessionClient:
     """An admitted session, with its own chain."""
 
-    def __init__(self, gateway: Gateway, made: Draft, evidence: bytes, admitted: Mapping[str, object]) -> None:
+    def __init__(
+        self, gateway: Gateway, made: Draft, evidence: bytes, admitted: Mapping[str, object]
+    ) -> None:
         self.gateway = gateway
         self.made = made
         self.id = made.activation.session
@@ -356,7 +354,11 @@ class SessionClient:
     # -- inference -----------------------------------------------------------------------------------------
 
     def chat(
-        self, request: Mapping[str, object] | bytes, *, headers: Mapping[str, str] | None = None, **proof: object
+        self,
+        request: Mapping[str, object] | bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **proof: object,
     ) -> Answer:
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
         return self.ask(
@@ -371,9 +373,7 @@ class SessionClient:
 
     def say(self, text: str, *, stream: bool = False, **more: object) -> Answer:
         message = {"role": "user", "content": text}
-        return self.chat(
-            {"model": "affiant-dev-echo", "stream": stream, "messages": [message], **more}
-        )
+        return self.chat({"model": "affiant-dev-echo", "stream": stream, "messages": [message], **more})
 
     @contextmanager
     def streaming(self, text: str, **more: object) -> Iterator[http.client.HTTPResponse]:
@@ -444,9 +444,7 @@ class SessionClient:
 
     def close(self, why: str = "done") -> Answer:
         body = json.dumps({"why": why}).encode()
-        return self.ask(
-            "POST", f"/v1/sessions/{self.id}/close", body, content_type="application/json"
-        )
+        return self.ask("POST", f"/v1/sessions/{self.id}/close", body, content_type="application/json")
 
     def receipt(self, jti: str, **more: object) -> Answer:
         return self.ask("GET", f"/v1/receipts/{jti}", **more)

@@ -115,7 +115,7 @@ class Session:
         self.head: Head | None = None
         self.close_jws: str | None = None
         self.closed = asyncio.Event()
-        self._hashes: list[str | None] = []
+        self._heads: list[Head | None] = []
         self._counts: Counter[str] = Counter()
         self._known: set[str] = set()
         self._receipts: OrderedDict[str, Issued] = OrderedDict()
@@ -128,13 +128,13 @@ class Session:
 
     def next_number(self) -> int:
         """Take the next ``agt.seq``."""
-        self._hashes.append(None)
-        return len(self._hashes) - 1
+        self._heads.append(None)
+        return len(self._heads) - 1
 
     def recorded(self, number: int, issued: Issued, head: Head) -> None:
         """Keep what was signed for ``number``; the record becomes the session's head."""
-        assert self._hashes[number] is None, "one record for each number"
-        self._hashes[number] = issued.rh
+        assert self._heads[number] is None, "one record for each number"
+        self._heads[number] = head
         self._counts[outcome_of(str(issued.payload["kind"]), issued.payload)] += 1
         self._known.add(issued.rh)
         self.head = head
@@ -151,15 +151,17 @@ class Session:
         return rh in self._known
 
     def summary_before(self, number: int) -> Mapping[str, object]:
-        """``out``, ``n``, ``head`` and ``root`` of the close record with this number, over all before it."""
-        hashes = {at: rh for at, rh in enumerate(self._hashes[:number]) if rh is not None}
-        assert len(hashes) == number, "closed while a request was under way"
-        assert self.head is not None
+        """``out``, ``n``, ``head`` and ``root`` of the close record with this number, over all before it.
+
+        ``head`` is the record with the highest ``agt.seq``, which need not be the one that was signed last.
+        """
+        heads = [head for head in self._heads[:number] if head is not None]
+        assert len(heads) == number, "closed while a request was under way"
         return {
             "out": dict(self._counts),
             "n": number,
-            "head": self.head.to_json(),
-            "root": session_root(hashes),
+            "head": heads[-1].to_json(),
+            "root": session_root({at: head.rh for at, head in enumerate(heads)}),
         }
 
     # -- life ----------------------------------------------------------------------------------------------

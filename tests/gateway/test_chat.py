@@ -1,0 +1,141 @@
+"""Requests: two readers must not see two requests, and only tools may be taken out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.gateway.chat import parse_chat, parse_json, without_tools
+from affiant.gateway.errors import RequestMalformed
+
+GOOD = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def tool(name: str) -> dict:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+def body(**members: object) -> bytes:
+    return json.dumps({**GOOD, **members}).encode()
+
+
+def test_what_is_decided_about_is_read() -> None:
+    found = parse_chat(
+        body(
+            stream=True,
+            temperature=0.7,
+            n=2,
+            tools=[tool("a"), {"type": "web_search"}],
+            functions=[{"name": "f"}],
+        )
+    )
+    assert (found.model, found.stream, found.tools) == ("m", True, ("a", None, "f"))
+    assert found.parameters == {"temperature": "0.7", "n": "2"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"{",
+        b'{"model":"m","model":"n","messages":[]}',
+        b'{"model":"m","messages":[{"role":"user","role":"system"}]}',
+        b'{"model":"m","messages":[],"temperature":NaN}',
+        b'{"model":"m","messages":[],"temperature":Infinity}',
+        b'{"model":"m","messages":{}}',
+        b'{"model":"m"}',
+        b'{"model":7,"messages":[]}',
+        b'{"model":"","messages":[]}',
+        b'{"model":"a b","messages":[]}',
+        b'{"model":"m\\u0000","messages":[]}',
+        b'{"model":"m","messages":[],"stream":"yes"}',
+        b'{"model":"m","messages":[],"tools":{}}',
+        b'{"model":"m","messages":[],"tools":"x"}',
+        b"\xff\xfe{\x00}\x00",
+        '{"model":"m","messages":[]}'.encode("utf-16"),
+        b"\xef\xbb\xbf" + json.dumps(GOOD).encode(),
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"model":"m","messages":[],"seed":' + b"9" * 5000 + b"}",
+    ],
+)
+def test_what_two_readers_could_read_differently_is_refused(data: bytes) -> None:
+    with pytest.raises(RequestMalformed):
+        parse_chat(data)
+
+
+def test_no_secret_text_stands_in_a_refusal() -> None:
+    with pytest.raises(RequestMalformed) as refused:
+        parse_chat(b'{"model":"m","messages":[],"hunter2":1,"hunter2":2}')
+    assert "hunter2" not in str(refused.value)
+
+
+def test_removing_tools_keeps_every_other_byte() -> None:
+    text = (
+        b'{ "model" : "m",  "messages":[ {"content":"\\u00e9  x","role":"user"} ], "temperature": 1.0e0,'
+        b' "tools": [%s , %s], "tool_choice":"auto", "seed":007 }'
+    ) % (json.dumps(tool("keep")).encode(), json.dumps(tool("drop")).encode())
+    text = text.replace(b"007", b"7")
+    changed = without_tools(text, {"keep"}.__contains__)
+    assert b'[ {"content":"\\u00e9  x","role":"user"} ]' in changed and b"1.0e0" in changed
+    value = json.loads(changed)
+    assert [entry["function"]["name"] for entry in value["tools"]] == ["keep"]
+    assert value["tool_choice"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("members", "left"),
+    [
+        ({"tools": [tool("x")], "tool_choice": "required", "parallel_tool_calls": True}, set()),
+        ({"tools": [{"type": "web_search"}]}, set()),
+        ({"tools": [{"type": "function", "function": {}}]}, set()),
+        (
+            {
+                "tools": [tool("ok"), tool("x")],
+                "tool_choice": {"type": "function", "function": {"name": "x"}},
+            },
+            {"tools"},
+        ),
+        (
+            {
+                "tools": [tool("ok"), tool("x")],
+                "tool_choice": {"type": "function", "function": {"name": "ok"}},
+            },
+            {"tools", "tool_choice"},
+        ),
+        (
+            {"tools": [tool("ok"), tool("x")], "tool_choice": {"type": "allowed_tools", "allowed_tools": {}}},
+            {"tools"},
+        ),
+        ({"functions": [{"name": "x"}], "function_call": {"name": "x"}}, set()),
+        ({"functions": [{"name": "ok"}, {"name": "x"}], "function_call": {"name": "x"}}, {"functions"}),
+        ({"functions": [{"name": "ok"}], "function_call": "auto"}, {"functions", "function_call"}),
+        ({"tools": None}, {"tools"}),
+    ],
+)
+def test_what_points_at_a_removed_tool_goes_too(members: dict, left: set) -> None:
+    value = json.loads(without_tools(body(**members), {"ok"}.__contains__))
+    assert set(value) - set(GOOD) == left
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6), st.sets(st.sampled_from(["a", "b"])))
+@settings(max_examples=60)
+def test_only_allowed_tools_remain_in_their_order(names: list[str], allowed: set[str]) -> None:
+    value = json.loads(without_tools(body(tools=[tool(name) for name in names]), allowed.__contains__))
+    found = [entry["function"]["name"] for entry in value.get("tools", [])]
+    assert found == [name for name in names if name in allowed]
+    assert {k: v for k, v in value.items() if k != "tools"} == GOOD
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200)
+def test_no_input_does_anything_but_parse_or_be_refused(data: bytes) -> None:
+    try:
+        parse_json(data)
+    except RequestMalformed:
+        pass

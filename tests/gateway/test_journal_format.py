@@ -1,0 +1,78 @@
+"""Segments: what holds is read, and the first byte that does not ends it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.gateway.errors import JournalMalformed
+from affiant.gateway.journal_format import HEAD_SIZE, MAX_PAYLOAD, SegmentWriter, read_frame, scan
+
+BOOT, LINK = bytes(range(16)), bytes(range(32))
+payloads = st.lists(st.binary(max_size=200), max_size=8)
+
+
+def segment(entries: list[bytes]) -> tuple[bytes, SegmentWriter]:
+    writer = SegmentWriter(boot=BOOT, number=7, link=LINK)
+    return writer.head + b"".join(writer.frame(entry) for entry in entries), writer
+
+
+@given(payloads)
+@settings(max_examples=60)
+def test_what_was_written_is_read(entries: list[bytes]) -> None:
+    data, writer = segment(entries)
+    found = scan(data)
+    assert found.payloads == tuple(entries)
+    assert (found.boot, found.number, found.before) == (BOOT, 7, LINK)
+    assert (found.link, found.size) == (writer.link, writer.size) and found.size == len(data)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=5), st.data())
+@settings(max_examples=80)
+def test_a_cut_anywhere_keeps_exactly_the_whole_entries_before_it(
+    entries: list[bytes], data: st.DataObject
+) -> None:
+    whole, _ = segment(entries)
+    cut = data.draw(st.integers(HEAD_SIZE, len(whole)))
+    found = scan(whole[:cut])
+    assert found.payloads == tuple(entries)[: len(found.payloads)]
+    assert found.size <= cut
+    assert scan(whole[: found.size]) == found
+
+
+@given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=5), st.data())
+@settings(max_examples=80)
+def test_a_flipped_bit_ends_the_segment_at_its_entry(entries: list[bytes], data: st.DataObject) -> None:
+    whole, _ = segment(entries)
+    at = data.draw(st.integers(HEAD_SIZE, len(whole) - 1))
+    changed = bytearray(whole)
+    changed[at] ^= 1 << data.draw(st.integers(0, 7))
+    found = scan(bytes(changed))
+    assert len(found.payloads) < len(entries)
+    assert found.payloads == tuple(entries)[: len(found.payloads)]
+    assert found.size <= at
+
+
+def test_an_entry_moved_to_another_segment_does_not_hold() -> None:
+    first, _ = segment([b"one"])
+    other = SegmentWriter(boot=BOOT, number=8, link=LINK).head + first[HEAD_SIZE:]
+    assert scan(other).payloads == ()
+
+
+@pytest.mark.parametrize("data", [b"", b"affiant-journal/1\n", b"x" * 100])
+def test_what_does_not_begin_as_a_segment_is_refused(data: bytes) -> None:
+    with pytest.raises(JournalMalformed):
+        scan(data)
+
+
+def test_a_frame_is_read_back_alone() -> None:
+    writer = SegmentWriter(boot=BOOT, number=0, link=LINK)
+    frame = writer.frame(b"payload")
+    assert read_frame(frame) == b"payload"
+    for broken in (frame[:-1], frame + b"x", b""):
+        with pytest.raises(JournalMalformed):
+            read_frame(broken)
+
+
+def test_an_entry_beyond_its_limit_is_refused() -> None:
+    with pytest.raises(JournalMalformed):
+        SegmentWriter(boot=BOOT, number=0, link=LINK).frame(bytes(MAX_PAYLOAD + 1))
