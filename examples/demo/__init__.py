@@ -1,0 +1,1 @@
+"""``make demo``: one attested session, told from outside."""

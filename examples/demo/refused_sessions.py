@@ -1,0 +1,185 @@
+"""Two sessions that must not go well: on a revoked platform, and with a journal that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from examples.demo.facts import Telling
+from examples.demo.place import PROFILES, Place, command_line
+from examples.demo.processes import descendants
+
+from affiant.attestation.encoding import from_b64u
+from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.statement import parse_statement
+from affiant.gateway.entries import BootEntry, RecordEntry, decode_entry
+from affiant.gateway.journal_format import scan
+
+_ASKING = """
+import json, sys, urllib.request
+for line in sys.stdin:
+    body = json.dumps({"model": "affiant-dev-echo", "stream": True,
+                       "messages": [{"role": "user", "content": "word " * 40}]}).encode()
+    request = urllib.request.Request("http://gateway.affiant.internal/v1/chat/completions", data=body,
+                                     headers={"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            for piece in answer:
+                sys.stdout.write(piece.decode())
+    except Exception as error:
+        print("broken off:", type(error).__name__)
+    print("asked", line.strip(), flush=True)
+"""
+"""An agent that asks once for every line it is told, and prints the raw bytes of the answer."""
+
+
+def tell_of_both(tell: Telling, place: Place, isolation: list[str]) -> None:
+    tell.heading("Sessions that are refused")
+    tell.attempt(
+        "a session on a platform whose PCK is revoked was refused admission, and receipted",
+        "gateway's journal",
+        lambda: _revoked(place, isolation),
+    )
+    tell.attempt(
+        "a gateway whose journal cannot be written let no end of an answer out",
+        "bytes received, journal",
+        lambda: _unwritable(place, isolation),
+    )
+
+
+@contextmanager
+def _serving(place: Place, *platform: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A platform and a gateway of their own, both in the background; the gateway's process."""
+    with (
+        _ready("platform", place, "platform", "serve", *platform),
+        _ready("gateway", place, "gateway", "serve") as gateway,
+    ):
+        yield gateway
+
+
+@contextmanager
+def _ready(name: str, place: Place, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    reading, writing = os.pipe()
+    with open(place.folder / f"{name}.log", "wb") as log:
+        process = subprocess.Popen(
+            command_line(*arguments, "--ready-fd", str(writing)),
+            env=place.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(writing,),
+        )
+    os.close(writing)
+    try:
+        with open(reading, "rb") as ready:
+            if not ready.readline():
+                raise RuntimeError(
+                    f"{name} did not start: {(place.folder / f'{name}.log').read_text()[-400:]}"
+                )
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _below(place: Place, name: str) -> Place:
+    folder = place.folder / name
+    below = Place(folder)
+    below.home.mkdir(parents=True, mode=0o700)
+    below.work.mkdir()
+    (below.work / "notes.txt").write_text("nothing of note\n")
+    return below
+
+
+def _run_arguments(place: Place, isolation: list[str], *command: str) -> list[str]:
+    # The demo's profile names a host that these sessions have no use for; its address stands in the profile.
+    return command_line(
+        *("run", "--profile", str(PROFILES), "--agent", "demo_agent", "--quiet", *isolation),
+        *("--input", str(place.work), "--", *command),
+    )
+
+
+def _revoked(place: Place, isolation: list[str]) -> bool:
+    own = _below(place, "revoked")
+    with _serving(own, "--dangerous-revoke-session-pck"):
+        done = subprocess.run(
+            _run_arguments(own, isolation, "python3", "-c", "print('ran')"),
+            env=own.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=90,
+        )
+    refused = [r for r in journal_records(own.home / "gateway") if r.kind == "refusal"]
+    reasons = {str(record.member("rsn")) for record in refused}
+    return done.returncode == 125 and b"ran" not in done.stdout and reasons == {"cert.revoked"}
+
+
+def _unwritable(place: Place, isolation: list[str]) -> bool:
+    own = _below(place, "unwritable")
+    with _serving(own) as gateway:
+        session = subprocess.Popen(
+            _run_arguments(own, isolation, "python3", "-c", _ASKING),
+            env=own.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with session:
+            before = _ask(session, "first")
+            _forbid_growth(gateway.pid, own.home / "gateway")
+            after = _ask(session, "second")
+            session.kill()
+            session.communicate()
+    answered = [r for r in journal_records(own.home / "gateway") if r.kind == "inference"]
+    control = b"[DONE]" in before and len(answered) == 1
+    return control and b"asked second" in after and b"[DONE]" not in after
+
+
+def _ask(session: subprocess.Popen[bytes], word: str) -> bytes:
+    assert session.stdin is not None
+    assert session.stdout is not None
+    session.stdin.write(word.encode() + b"\n")
+    session.stdin.flush()
+    output, end = b"", time.monotonic() + 60
+    while f"asked {word}".encode() not in output and time.monotonic() < end:
+        if select.select([session.stdout], [], [], 1.0)[0]:
+            chunk = os.read(session.stdout.fileno(), 1 << 16)
+            if not chunk:
+                break
+            output += chunk
+    return output
+
+
+def _forbid_growth(launcher: int, store: Path) -> None:
+    """From now on no file of the gateway's processes grows beyond what an `open` entry needs: a full disk."""
+    largest = max(path.stat().st_size for path in _segments(store))
+    for process in descendants(launcher):
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (largest + 600, largest + 600))
+
+
+def _segments(store: Path) -> list[Path]:
+    return sorted(store.rglob("*.seg"))
+
+
+def journal_records(store: Path) -> list[VerifiedReceipt]:
+    """The gateway's own records in a journal, each verified under the keyset of its boot."""
+    records, statement = [], None
+    for path in _segments(store):
+        for payload in scan(path.read_bytes()).payloads:
+            entry = decode_entry(payload)
+            if isinstance(entry, BootEntry):
+                statement = parse_statement(from_b64u(entry.statement))
+            elif isinstance(entry, RecordEntry) and statement is not None:
+                records.append(verify_receipt(parse_receipt(entry.jws + "~"), statement))
+    return records
