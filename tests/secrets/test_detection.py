@@ -85,6 +85,16 @@ def test_a_secrets_header_stands_once() -> None:
         judge([(b"authorization", b"Bearer " + PLAIN), (b"Authorization", b"Bearer other")])
 
 
+@pytest.mark.parametrize("table", [TABLE, PlaceholderTable([])])
+def test_a_placeholder_of_another_session_is_refused(table: PlaceholderTable) -> None:
+    other = mint_placeholder(os.urandom).encode()
+    for headers, target in (([(b"authorization", b"Bearer " + other)], b"/"), ([], b"/?t=" + other)):
+        with pytest.raises(PlaceholderMisplaced):
+            judge_head(
+                table, scheme="https", host="api.example.com", port=443, target=target, headers=tuple(headers)
+            )
+
+
 HIDINGS = {
     "plain": PLAIN,
     "percent-one": b"%61" + PLAIN[1:],

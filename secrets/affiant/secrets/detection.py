@@ -28,6 +28,9 @@ _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})|\\u00([0-9A-Fa-f]{2})")
 _ESCAPE_OPEN: Final = re.compile(rb"(?:%[0-9A-Fa-f]?|\\(?:u0{0,2}|u00[0-9A-Fa-f]))\Z")
 """A tail that may become an escape with the next chunk."""
 
+_FOREIGN: Final = re.compile(rb"affiant-ph-[0-9A-Za-z]{32}")
+"""A placeholder in its default form, whoever's it is (S17)."""
+
 _INFLATE_STEP: Final = 1 << 18
 _INFLATE_FREE: Final = 16 << 20
 _INFLATE_RATIO: Final = 200
@@ -64,7 +67,8 @@ def judge_head(
 
     Raises:
         SecretNotBound: a placeholder in a secret's place, but not at one of its hosts over https.
-        PlaceholderMisplaced: a placeholder anywhere else, or in a header that stands more than once.
+        PlaceholderMisplaced: a placeholder anywhere else, or in a header that stands more than once; or one of
+            another session anywhere.
     """
     uses: list[SecretUse] = []
     elsewhere = [target]
@@ -84,10 +88,16 @@ def judge_head(
             raise PlaceholderMisplaced("the header of a secret stands more than once", where=binding.name)
         uses.append(SecretUse(binding.name, binding.surface.label, index))
     for text in elsewhere:
+        if _FOREIGN.search(text) is not None and not _own(table, text):
+            raise PlaceholderMisplaced("a placeholder of another session: it is worth nothing here")
         detector = PlaceholderDetector(table)
         detector.feed(text)
         detector.flush()
     return tuple(uses)
+
+
+def _own(table: PlaceholderTable, text: bytes) -> bool:
+    return any(binding.placeholder.encode("ascii") in text for binding in table)
 
 
 def _held(table: PlaceholderTable, name: bytes, value: bytes) -> Binding | None:

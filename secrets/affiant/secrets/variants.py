@@ -16,8 +16,6 @@ defence, this is the second.
 from __future__ import annotations
 
 import base64
-import html
-import json
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote_from_bytes, quote_plus
@@ -25,6 +23,31 @@ from urllib.parse import quote_from_bytes, quote_plus
 __all__ = ["variants"]
 
 _URL_ALPHABET: Final = bytes.maketrans(b"+/", b"-_")
+
+_JSON_WRITERS: Final = tuple(
+    str.maketrans({"\\": "\\\\", '"': '\\"', **more})
+    for more in (
+        {},
+        {"/": "\\/"},  # PHP
+        {"&": "\\u0026", "<": "\\u003c", ">": "\\u003e"},  # Go
+        {char: f"\\u{ord(char):04X}" for char in "\"&'+<>`"},  # .NET
+    )
+)
+"""What common writers of JSON escape beside the backslash and the quotation mark."""
+
+_HTML_WRITERS: Final = tuple(
+    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **more})
+    for more in (
+        {},
+        {'"': "&quot;"},
+        {'"': "&quot;", "'": "&#x27;"},  # Python
+        {'"': "&quot;", "'": "&#39;"},  # most template engines
+        {'"': "&quot;", "'": "&#039;"},  # PHP
+        {'"': "&#34;", "'": "&#39;"},  # Jinja
+        {'"': "&#34;", "'": "&#39;", "+": "&#43;"},  # Go
+    )
+)
+"""What common writers of HTML escape, and how."""
 
 
 def variants(value: bytes) -> frozenset[bytes]:
@@ -49,8 +72,9 @@ def _percent(value: bytes) -> Iterator[bytes]:
         quote_plus(value),
         every,
     ):
-        yield text.encode()
-        yield _lower_escapes(text)
+        for spelling in (text, text.replace("~", "%7E")):  # RFC 3986 leaves it, WHATWG's forms do not
+            yield spelling.encode()
+            yield _lower_escapes(spelling)
     yield every.upper().encode()
 
 
@@ -62,25 +86,41 @@ def _lower_escapes(text: str) -> bytes:
 
 def _escaped(value: bytes) -> Iterator[bytes]:
     """JSON, HTML and UTF-16, of the value read as UTF-8 and as Latin-1."""
-    for text in {value.decode("utf-8", "replace"), value.decode("latin-1")}:
-        if "\ufffd" in text:
-            continue
-        for ascii_only in (False, True):
-            escaped = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
-            yield escaped.encode()
-            yield escaped.replace("/", "\\/").encode()
-        units = text.encode("utf-16-be")
-        numbers = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
-        yield "".join(f"\\u{number:04x}" for number in numbers).encode()
-        yield "".join(f"\\u{number:04X}" for number in numbers).encode()
-        yield html.escape(text, quote=True).encode()
-        yield html.escape(text, quote=True).replace("&#x27;", "&#39;").encode()
-        yield html.escape(text, quote=False).encode()
-        yield "".join(f"&#{ord(char)};" for char in text).encode()
-        yield "".join(f"&#x{ord(char):x};" for char in text).encode()
-        yield "".join(f"&#x{ord(char):X};" for char in text).encode()
-        yield units
+    for text in _readings(value):
+        yield from _json(text)
+        yield from _html(text)
         yield text.encode("utf-16-le")
+        yield text.encode("utf-16-be")
+
+
+def _readings(value: bytes) -> Iterator[str]:
+    yield value.decode("latin-1")
+    try:
+        yield value.decode("utf-8")
+    except UnicodeDecodeError:
+        return
+
+
+def _json(text: str) -> Iterator[bytes]:
+    for escapes in _JSON_WRITERS:
+        escaped = text.translate(escapes)
+        yield escaped.encode()
+        yield "".join(char if char.isascii() else _units(char, "\\u{:04x}") for char in escaped).encode()
+    yield _units(text, "\\u{:04x}").encode()
+    yield _units(text, "\\u{:04X}").encode()
+
+
+def _units(text: str, form: str) -> str:
+    """Every UTF-16 code unit of ``text`` by ``form`` (RFC 8259, section 7)."""
+    units = text.encode("utf-16-be")
+    return "".join(form.format(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2))
+
+
+def _html(text: str) -> Iterator[bytes]:
+    for escapes in _HTML_WRITERS:
+        yield text.translate(escapes).encode()
+    for form in ("&#{};", "&#x{:x};", "&#x{:X};"):
+        yield "".join(form.format(ord(char)) for char in text).encode()
 
 
 def _base64(value: bytes) -> Iterator[bytes]:

@@ -132,6 +132,19 @@ def test_text_is_redacted_through_the_broker(harness, live: bool) -> None:
     harness.run(scenario)
 
 
+def test_a_large_text_is_redacted_in_one_step(harness) -> None:
+    placeholder = harness.grant("TOKEN", VALUE, 443)
+
+    async def scenario(client: BrokerClient) -> None:
+        async with client.redactor() as redactor:
+            out = await redactor.feed(b"x" * 262_140 + VALUE * 50_000 + b"y" * 600_000)
+            rest, count = await redactor.flush()
+        assert out + rest == b"x" * 262_140 + placeholder.encode() * 50_000 + b"y" * 600_000
+        assert count == 50_000
+
+    harness.run(scenario)
+
+
 def test_two_texts_do_not_mix(harness) -> None:
     harness.grant("TOKEN", VALUE, 443)
 

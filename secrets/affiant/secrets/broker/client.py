@@ -22,7 +22,14 @@ from affiant.secrets.broker.messages import (
     Resolution,
     ResponseHead,
 )
-from affiant.secrets.broker.protocol import ControlChannel, Frame, FrameKind, read_frame, write_frame
+from affiant.secrets.broker.protocol import (
+    MAX_BODY_FRAME,
+    ControlChannel,
+    Frame,
+    FrameKind,
+    read_frame,
+    write_frame,
+)
 from affiant.secrets.refusals import (
     BrokerConfigurationInvalid,
     BrokerGone,
@@ -350,21 +357,24 @@ class RedactionSession(_Stream):
         await self._close()
 
     async def feed(self, chunk: bytes) -> bytes:
-        """The bytes that are decided now that ``chunk`` (at most 256 KiB) has come."""
-        await write_frame(self._writer, FrameKind.BODY, chunk)
-        return await self._answer()
+        """The bytes that are decided now that ``chunk`` has come."""
+        decided = b""
+        for at in range(0, len(chunk), MAX_BODY_FRAME):
+            await write_frame(self._writer, FrameKind.BODY, chunk[at : at + MAX_BODY_FRAME])
+            decided += (await self._answer())[0]
+        return decided
 
     async def flush(self) -> tuple[bytes, int]:
         """The rest, and how many occurrences were replaced in all."""
         await write_frame(self._writer, FrameKind.END, b"{}")
-        rest = await self._answer()
-        count = (await self._expected_frame()).members().get("redactions")
-        if not isinstance(count, int):
-            raise BrokerProtocolError("not the end of a redaction")
-        return rest, count
+        return await self._answer()
 
-    async def _answer(self) -> bytes:
-        frame = await self._expected_frame()
-        if frame.kind is not FrameKind.BODY:
+    async def _answer(self) -> tuple[bytes, int]:
+        """What is decided, in as many frames as it takes, and the number at their end."""
+        decided = b""
+        while (frame := await self._expected_frame()).kind is FrameKind.BODY:
+            decided += frame.content
+        count = frame.members().get("redactions")
+        if frame.kind is not FrameKind.END or not isinstance(count, int):
             raise BrokerProtocolError("not an answer to a redaction")
-        return frame.content
+        return decided, count

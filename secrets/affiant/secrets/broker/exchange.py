@@ -182,16 +182,16 @@ class _Progress:
 async def _serve_redaction(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: RedactionStream
 ) -> None:
-    """Each body frame is answered by one; the end by the rest, and by the number of replacements."""
+    """Each frame is answered by what is decided now, and an end with the number of replacements until now."""
     while (frame := await read_frame(reader)) is not None:
-        if frame.kind is FrameKind.BODY:
-            await write_frame(writer, FrameKind.BODY, stream.feed(frame.content))
-        elif frame.kind is FrameKind.END:
-            await write_frame(writer, FrameKind.BODY, stream.flush())
-            await write_frame(writer, FrameKind.END, {"redactions": stream.count})
-            return
-        else:
+        if frame.kind is FrameKind.HEAD:
             raise BrokerProtocolError("a second head")
+        ended = frame.kind is FrameKind.END
+        decided = stream.flush() if ended else stream.feed(frame.content)
+        await write_frame(writer, FrameKind.BODY, decided)
+        await write_frame(writer, FrameKind.END, {"redactions": stream.count})
+        if ended:
+            return
 
 
 async def _tell(writer: asyncio.StreamWriter, error: AffiantError) -> None:
