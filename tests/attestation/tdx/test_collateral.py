@@ -8,12 +8,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import b64u
+from affiant.attestation.simulated.keys import Role
 from affiant.attestation.simulated.pki import CertificateRole, pem_chain
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx.collateral import Collateral, parse_collateral
@@ -33,7 +36,7 @@ from affiant.attestation.tdx.errors import (
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.errors import AffiantError
 
-from .conftest import NOW, random_bytes, trust_of
+from .conftest import NOW, key_of, random_bytes, trust_of
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 COLLATERAL = PLATFORM.collateral(NOW)
@@ -177,6 +180,26 @@ def test_an_issuer_chain_is_signer_and_root(pem: bytes) -> None:
     for name in ("tcb_info_issuer_chain", "qe_identity_issuer_chain"):
         with pytest.raises((CollateralIssuerInvalid, CollateralSignatureInvalid)):
             judged(replace(COLLATERAL, **{name: pem}))
+
+
+def test_a_signer_is_issued_by_the_root_itself() -> None:
+    """A certificate of the right name and role below a PCK authority is none."""
+    usage = PLATFORM.certificates.tcb_signing.extensions.get_extension_for_class(x509.KeyUsage).value
+    below = (
+        x509.CertificateBuilder(
+            issuer_name=PLATFORM.certificates.pck_issuer.subject,
+            subject_name=PLATFORM.certificates.tcb_signing.subject,
+            public_key=key_of(PLATFORM, Role.TCB_SIGNING).public_key(),
+            serial_number=7,
+            not_valid_before=NOW - timedelta(days=1),
+            not_valid_after=NOW + timedelta(days=1),
+        )
+        .add_extension(usage, critical=True)
+        .sign(key_of(PLATFORM, Role.PCK_ISSUER), hashes.SHA256())
+    )
+    pem = pem_chain((below, PLATFORM.certificates.root))
+    with pytest.raises(CollateralIssuerInvalid, match="root itself"):
+        judged(replace(COLLATERAL, tcb_info_issuer_chain=pem))
 
 
 @pytest.mark.parametrize("pem", [chain(SIGNING, ROOT), chain(LEAF, ROOT), chain(ROOT, ROOT)])

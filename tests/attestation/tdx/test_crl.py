@@ -151,6 +151,19 @@ def test_anything_else_is_refused(der: bytes) -> None:
         parse_crl(der, name="PCK CRL")
 
 
+def test_the_size_is_bounded_before_anything_is_read() -> None:
+    with pytest.raises(CRLMalformed, match="too large"):
+        parse_crl(bytes(300 * 1024), name="PCK CRL")
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_another_version_is_refused(version: int) -> None:
+    assert CRL.count(b"\x02\x01\x01\x30") == 1
+    other = CRL.replace(b"\x02\x01\x01\x30", bytes((2, 1, version, 0x30)))
+    with pytest.raises(CRLMalformed, match="version 2"):
+        parse_crl(other, name="PCK CRL")
+
+
 @given(st.integers(0, len(CRL) - 1), st.integers(1, 255))
 def test_a_changed_byte_is_refused_or_breaks_the_list(offset: int, change: int) -> None:
     changed = bytearray(CRL)

@@ -106,6 +106,21 @@ def test_a_member_that_is_absent_or_misshapen_is_refused(changes: dict[str, byte
         parse_pck_extension(extension(**changes))
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [
+        der.sequence(der.oid(f"{OID}.9"), der.integer(1), der.integer(2)),
+        der.sequence(der.integer(1), der.integer(2)),
+        der.sequence(der.oid(f"{OID}.9")),
+        b"\x31" + member("9", der.integer(1))[1:],
+    ],
+)
+def test_a_member_is_a_pair_of_identifier_and_value(pair: bytes) -> None:
+    inner = extension()[4:] if extension()[1] == 0x82 else extension()[3:]
+    with pytest.raises(PCKExtensionInvalid):
+        parse_pck_extension(der.sequence(inner, pair))
+
+
 def test_a_doubled_member_is_refused() -> None:
     doubled = extension()[4:] if extension()[1] == 0x82 else extension()[3:]
     with pytest.raises(PCKExtensionInvalid, match="twice"):
@@ -186,17 +201,19 @@ def usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def issued(
     platform: SimulatedPlatform,
     *,
-    name: str,
+    name: str | x509.Name,
     issuer: CertificateRole,
     signer: Role,
+    key: Role = Role.PCK,
     authority: bool = False,
     extension: x509.UnrecognizedExtension | None = SGX,
 ) -> x509.Certificate:
     """A certificate that the platform's own authorities really signed, in a form that they never would."""
+    named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) if isinstance(name, str) else name
     builder = x509.CertificateBuilder(
         issuer_name=platform.certificates.of(issuer).subject,
-        subject_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
-        public_key=key_of(platform, Role.PCK).public_key(),
+        subject_name=named,
+        public_key=key_of(platform, key).public_key(),
         serial_number=7,
         not_valid_before=NOW - timedelta(days=1),
         not_valid_after=NOW + timedelta(days=1),
@@ -254,26 +271,46 @@ def test_a_leaf_without_the_extension_is_refused(platform: SimulatedPlatform) ->
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "reason"),
     [
-        {"name": "Intel SGX PCK Other CA"},
-        {"name": "Intel SGX Root CA"},
-        {"authority": False},
-        {"signer": Role.PCK},
+        ({"name": "Intel SGX PCK Other CA"}, "no PCK authority"),
+        ({"name": "Intel SGX Root CA"}, "no PCK authority"),
+        ({"authority": False}, "may not sign"),
+        ({"signer": Role.PCK}, "not signed by the root"),
+        ({"issuer": CertificateRole.PCK_ISSUER}, "not signed by the root"),
     ],
 )
 def test_an_intermediate_of_another_name_role_or_signer_is_refused(
-    platform: SimulatedPlatform, changes: dict[str, Any]
+    platform: SimulatedPlatform, changes: dict[str, Any], reason: str
 ) -> None:
+    """It has the authority's own key, so that the leaf below it would hold."""
     honest: dict[str, Any] = {
-        "name": PLATFORM_NAME,
+        "name": platform.certificates.pck_issuer.subject,
+        "key": Role.PCK_ISSUER,
         "issuer": CertificateRole.ROOT,
         "signer": Role.ROOT,
         "authority": True,
     }
-    intermediate = issued(platform, **(honest | changes))
-    with pytest.raises(PCKChainInvalid):
-        judged(platform, platform.certificates.pck, intermediate)
+    assert judged(platform, platform.certificates.pck, issued(platform, **honest)).leaf
+    with pytest.raises(PCKChainInvalid, match=reason):
+        judged(platform, platform.certificates.pck, issued(platform, **(honest | changes)))
+
+
+@pytest.mark.parametrize("changes", [{"authority": False}, {"signer": Role.PCK}])
+def test_a_root_in_the_chain_is_a_self_signed_authority(
+    platform: SimulatedPlatform, changes: dict[str, Any]
+) -> None:
+    honest: dict[str, Any] = {
+        "name": platform.certificates.root.subject,
+        "key": Role.ROOT,
+        "issuer": CertificateRole.ROOT,
+        "signer": Role.ROOT,
+        "authority": True,
+    }
+    members = platform.certificates.pck, platform.certificates.pck_issuer
+    assert judged(platform, *members, issued(platform, **honest)).hint
+    with pytest.raises(PCKChainInvalid, match="self-signed"):
+        judged(platform, *members, issued(platform, **(honest | changes)))
 
 
 def test_an_intermediate_is_issued_by_the_root_itself(platform: SimulatedPlatform) -> None:

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from affiant.attestation.simulated.identity import MachineIdentity, ModuleIdentity, PCKIssuer, QuotingEnclave
-from affiant.attestation.simulated.keys import sign_raw
+from affiant.attestation.simulated.keys import Role, sign_raw
 from affiant.attestation.simulated.pki import CertificateRole, pem_chain
 from affiant.attestation.simulated.platform import CollateralPart, SimulatedPlatform
+from affiant.attestation.simulated.qe import encode_qe_report
 from affiant.attestation.simulated.quoting import QuoteLayout, encode_quote
 from affiant.attestation.simulated.tcb_documents import ModuleRecord, PlatformLevel, SVNLevel
 from affiant.attestation.tdx.cache import VerificationCache
@@ -31,6 +32,7 @@ from affiant.attestation.tdx.errors import (
     QEBindingInvalid,
     QEIdentityMismatch,
     QEReportSignatureInvalid,
+    QuoteMalformed,
     QuoteSignatureInvalid,
     TCBMismatch,
     TCBRevoked,
@@ -45,7 +47,7 @@ from affiant.attestation.tdx.tcb_status import ComponentStatus, TCBStatus
 from affiant.attestation.tdx.verify import verify_quote
 from affiant.errors import AffiantError, NotFreshError
 
-from .conftest import NOW, quote_of, random_bytes, trust_of, verify
+from .conftest import NOW, key_of, quote_of, random_bytes, trust_of, verify
 
 ONE = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 V4 = quote_of(ONE)
@@ -210,6 +212,14 @@ def test_a_quote_signed_by_another_key_than_the_bound_one_is_refused(platform: S
         verify(platform, raw[:636] + signature + key + raw[764:])
     with pytest.raises(QuoteSignatureInvalid):
         verify(platform, raw[:636] + signature + raw[700:])
+
+
+def test_an_attestation_key_off_the_curve_is_refused_though_it_is_bound(platform: SimulatedPlatform) -> None:
+    raw, point = quote_of(platform), b"\x01" * 64
+    report = encode_qe_report(platform.enclave, point)
+    signature = sign_raw(key_of(platform, Role.PCK), report)
+    with pytest.raises(QuoteMalformed, match=r"P-256"):
+        verify(platform, raw[:700] + point + raw[764:770] + report + signature + raw[1218:])
 
 
 # -- 2 and 31: component by component -----------------------------------------------------------------------------
