@@ -53,4 +53,4 @@ install_venv_package() {
 require_python
 make_venv
 bash scripts/install_sandbox_runtime.sh
-"$VENV/bin/python" -m affiant.attestation.release write --quiet
+"$VENV/bin/python" -m affiant.attestation.release write >/dev/null
