@@ -40,10 +40,15 @@ def test_a_passphrase_opens_what_it_sealed() -> None:
     assert (
         open_store(sealed, key=store_key_from(sealed, b"correct horse battery"))["GITHUB_TOKEN"].version == 3
     )
-    with pytest.raises(LocalStoreNotAuthentic):
-        open_store(sealed, key=PassphraseKey(b"correct horse batteri"))
     with pytest.raises(LocalStoreKeyInvalid):
         open_store(sealed, key=KEY)
+
+
+def test_another_passphrase_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_store, "_SCRYPT", (14, 8, 1))
+    sealed = seal_store(SECRETS, key=PassphraseKey(b"correct horse battery"), random_bytes=os.urandom)
+    with pytest.raises(LocalStoreNotAuthentic):
+        open_store(sealed, key=PassphraseKey(b"correct horse batteri"))
 
 
 @settings(max_examples=300, deadline=None)

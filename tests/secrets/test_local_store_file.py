@@ -118,7 +118,8 @@ def test_a_failed_write_leaves_the_old_store(store: LocalStoreFile, monkeypatch:
     assert sorted(path.name for path in store.path.parent.iterdir()) == ["key", "lock", "store"]
 
 
-def test_a_passphrase_store_asks_for_it(tmp_path: Path) -> None:
+def test_a_passphrase_store_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("affiant.secrets.local_store._SCRYPT", (14, 8, 1))
     asked: list[str] = []
 
     def ask() -> bytes:

@@ -15,6 +15,7 @@ from tests.secrets.vault_server import VaultServer
 from affiant.errors import AffiantError
 from affiant.secrets.broker.client import BrokerClient
 from affiant.secrets.broker.messages import Configuration, Grant, VaultSettings
+from affiant.secrets.broker.session import open_session
 from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
 from affiant.secrets.refusals import (
     SecretReferenceInvalid,
@@ -300,6 +301,21 @@ def test_a_local_reference_is_not_vaults(vault, authority) -> None:
 def test_logins_show_nothing() -> None:
     assert "hvs" not in repr(VaultToken("hvs.x"))
     assert "a.b.c" not in repr(VaultJWT("agents", "jwt", "a.b.c"))
+
+
+def test_a_vault_that_cannot_answer_is_asked_once(vault, authority) -> None:
+    vault.fault = "sealed"
+    grants = tuple(
+        Grant(Binding(name, mint_placeholder(os.urandom), frozenset()), f"vault:kv/{name}#x")
+        for name in "ABC"
+    )
+    settings = VaultSettings(vault.address, (authority.pem,))
+    credential = os.memfd_create("token")
+    os.write(credential, b"hvs.token")
+    opened = open_session(Configuration(grants, vault=settings), (credential,))
+    assert {error.code for error in opened.refused.values()} == {"vault.sealed"}
+    assert len(opened.refused) == 3
+    assert len(vault.asked) == 1
 
 
 @pytest.mark.parametrize("uid", [None, pytest.param(64_123, marks=pytest.mark.root)])

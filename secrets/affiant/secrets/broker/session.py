@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, UnreachableError
 from affiant.secrets.broker.messages import Configuration, Grant, Limits
 from affiant.secrets.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
 from affiant.secrets.local_store_file import read_private_descriptor
@@ -139,7 +139,7 @@ def _resolve_all(
 
 
 class _Sources:
-    """The sources of a configuration, each opened when a grant first asks for it, and once."""
+    """The sources of a configuration: each opened once, when a grant first asks for it; one that fails is left."""
 
     def __init__(
         self, configuration: Configuration, descriptors: tuple[int, ...], stack: contextlib.ExitStack
@@ -160,7 +160,11 @@ class _Sources:
         source = self._opened[kind]
         if isinstance(source, AffiantError):
             raise source
-        return source.resolve(reference)
+        try:
+            return source.resolve(reference)
+        except UnreachableError as error:
+            self._opened[kind] = error  # the others would only wait for the same
+            raise
 
     def _open(self, reference: Reference) -> SecretSource:
         if isinstance(reference, VaultReference):
