@@ -113,12 +113,32 @@ async def communicate(client: RunnerClient, command: Command, stdin: bytes = b""
         os.close(in_read)
         os.close(out_write)
 
+    output = await rest_of(out_read)
+    return await client.wait(), output.decode("utf-8", "replace")
+
+
+async def begin(client: RunnerClient, command: Command) -> tuple[int, asyncio.Task[Ended]]:
+    """Start ``command`` and return once it has said its first words; the rest of its output, and its end."""
+    read, write = os.pipe()
+    nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        await client.start(command, stdin=nothing, stdout=write, stderr=write)
+    finally:
+        os.close(write)
+        os.close(nothing)
+    waiting = asyncio.create_task(client.wait())
+    assert await asyncio.to_thread(os.read, read, 100) == b"up\n"
+    return read, waiting
+
+
+async def rest_of(read: int) -> bytes:
+    """What is still to come of a command's output, up to its end."""
+
     def read_all() -> bytes:
-        with os.fdopen(out_read, "rb") as stream:
+        with os.fdopen(read, "rb") as stream:
             return stream.read()
 
-    output = await asyncio.to_thread(read_all)
-    return await client.wait(), output.decode("utf-8", "replace")
+    return await asyncio.to_thread(read_all)
 
 
 def run(

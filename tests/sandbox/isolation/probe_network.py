@@ -19,7 +19,7 @@ def attempt(step):
 
 def connect(family, address):
     with socket.socket(family, socket.SOCK_STREAM) as stream:
-        stream.settimeout(1)
+        stream.settimeout(0.4)
         stream.connect(address)
         return "connected"
 

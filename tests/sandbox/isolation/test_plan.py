@@ -135,6 +135,7 @@ def test_limits_that_let_nothing_run_are_refused(limits):
         {"argv": ()},
         {"argv": ("",)},
         {"argv": ("a\0",)},
+        {"argv": ("a\udcff",)},
         {"argv": ("a",), "env": {"A=B": "c"}},
         {"argv": ("a",), "env": {"": "c"}},
         {"argv": ("a",), "env": {"A": "b\0"}},

@@ -38,7 +38,18 @@ from affiant.sandbox.isolation.protocol import receive_frame
 from affiant.sandbox.isolation.reconcile import reap_leftovers
 from affiant.sandbox.isolation.record import read_record
 
-from .conftest import ENV, GVISOR, communicate, greeting, namespaces_of, processes_in, run, sandbox
+from .conftest import (
+    ENV,
+    GVISOR,
+    begin,
+    communicate,
+    greeting,
+    namespaces_of,
+    processes_in,
+    rest_of,
+    run,
+    sandbox,
+)
 
 SHELL = "/bin/sh"
 
@@ -91,31 +102,19 @@ def test_input_arguments_and_directory_arrive_unchanged(backend, tmp_path):
 def test_output_streams_while_the_command_runs_and_a_signal_reaches_it(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
-            read, write = os.pipe()
             program = (
                 "import signal,sys,time; signal.signal(15, lambda *a: sys.exit(42));"
                 "print('up', flush=True); time.sleep(30)"
             )
-            with open("/dev/null", "rb") as nothing:
-                await client.start(
-                    Command(("python3", "-c", program), ENV),
-                    stdin=nothing.fileno(),
-                    stdout=write,
-                    stderr=write,
-                )
-            os.close(write)
-            waiting = asyncio.create_task(client.wait())
-            first = await asyncio.to_thread(os.read, read, 100)
+            read, waiting = await begin(client, Command(("python3", "-c", program), ENV))
             assert not waiting.done()
             assert (await client.usage())["memory_peak_bytes"] > 1 << 20
             await client.signal(signal.SIGTERM)
             ended = await asyncio.wait_for(waiting, 10)
             os.close(read)
-            return first, ended
+            return ended
 
-    first, ended = asyncio.run(go())
-    assert first == b"up\n"
-    assert ended.code == 42
+    assert asyncio.run(go()).code == 42
 
 
 def test_two_sandboxes_at_once_have_their_own_proxies_and_files(backend, tmp_path):
@@ -189,6 +188,27 @@ def test_more_memory_than_allowed_ends_in_a_typed_refusal(backend, tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    ("what", "program"),
+    [
+        ("wrote more", "f = open('/w/x', 'wb')\nfor _ in range(16): f.write(b'x' * (1 << 20)); f.flush()"),
+        ("levels", "import os\nos.chdir('/w')\nfor _ in range(200): os.mkdir('d'); os.chdir('d')"),
+    ],
+)
+def test_files_beyond_the_limit_end_in_a_typed_refusal(backend, tmp_path, what, program):
+    limits, files = Limits(files_bytes=8 << 20), [("/w", "read-write")]
+    with pytest.raises(LimitExceeded, match=what):
+        run(
+            tmp_path,
+            backend,
+            "python3",
+            "-c",
+            f"{program}\nimport time; time.sleep(30)",
+            limits=limits,
+            files=files,
+        )
+
+
 def test_a_fork_bomb_meets_a_full_table_and_the_runner_lives(backend, tmp_path):
     bomb = (
         "import os,time\nmade=0\ntry:\n"
@@ -236,14 +256,15 @@ def test_killing_the_runner_kills_the_sandbox(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, process):
             namespaces = namespaces_of(read_record(tmp_path).init.pid)
-            waiting = asyncio.create_task(
-                communicate(client, Command((SHELL, "-c", "echo up; sleep 100"), ENV))
-            )
-            await asyncio.sleep(0.5)
-            assert len(processes_in(namespaces)) >= 3
+            read, waiting = await begin(client, Command((SHELL, "-c", "echo up; sleep 100"), ENV))
+            inside = processes_in(namespaces)
+            assert len(inside) >= 3
+            scores = [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in inside if pid != process.pid]
+            assert scores.count("500\n") >= 2
             process.kill()
             with pytest.raises(RunnerLost):
                 await waiting
+            assert await rest_of(read) == b""
             return namespaces
 
     namespaces = asyncio.run(go())
@@ -257,13 +278,12 @@ def test_a_closed_control_socket_ends_everything_within_five_seconds(backend, tm
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, process):
             namespaces = namespaces_of(read_record(tmp_path).init.pid)
-            waiting = asyncio.create_task(
-                communicate(client, Command((SHELL, "-c", "trap '' 15 1 2; sleep 100"), ENV))
-            )
-            await asyncio.sleep(0.4)
+            trapped = "trap '' 15 1 2; echo up; sleep 100"
+            read, waiting = await begin(client, Command((SHELL, "-c", trapped), ENV))
             client.close()
             with pytest.raises(RunnerLost):
                 await waiting
+            assert await rest_of(read) == b""
             process.wait(5)
             return namespaces
 
@@ -428,11 +448,11 @@ def test_an_image_is_the_root_and_is_never_written(backend, tmp_path):
 def test_a_memory_image_is_written_and_the_sandbox_goes_on(tmp_path):
     async def go():
         async with sandbox(tmp_path, BackendName.GVISOR, plan_sandbox("s", ())) as (client, _, _):
-            program = "import time; print('up', flush=True); time.sleep(2); print('still here')"
-            running = asyncio.create_task(communicate(client, Command(("python3", "-c", program), ENV)))
-            await asyncio.sleep(0.8)
+            program = "import time; print('up', flush=True); time.sleep(1); print('still here')"
+            read, waiting = await begin(client, Command(("python3", "-c", program), ENV))
             await client.checkpoint("snapshots/one", leave_running=True)
-            assert (await running)[1] == "up\nstill here\n"
+            assert await rest_of(read) == b"still here\n"
+            assert (await waiting).code == 0
             await client.cleanup()
 
     asyncio.run(go())

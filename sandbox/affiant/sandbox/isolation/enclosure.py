@@ -13,6 +13,7 @@ This file talks to the kernel; it is only ever used in a process with one thread
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ __all__ = ["PRIVATE", "Enclosure", "isolate_runner", "start_init"]
 
 PRIVATE: Final = Path("/run/affiant")
 """The runner's private folder: on a tmpfs over /run that only the runner's mount namespace has."""
+
+_DIES_FIRST: Final = "500"
+"""oom_score_adj (proc(5)): -1000 to 1000."""
 
 _PRIVATE_SIZE: Final = "size=268435456,mode=0711"
 """256 MiB bound what runsc writes of its own (state, log, configuration)."""
@@ -39,7 +43,13 @@ class Enclosure:
     network: int
 
     def enter(self) -> None:
-        """In a forked child: stand where init stands, die with the runner, and ignore no signal as it does."""
+        """In a forked child: stand where init stands, and die with the runner.
+
+        Signals that the runner ignores are not ignored here, no core is ever written (it would hold the agent's
+        memory), and when the machine runs out of memory the sandbox goes before what watches it.
+        """
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        Path("/proc/self/oom_score_adj").write_text(_DIES_FIRST)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         linux.die_with_parent()

@@ -33,15 +33,16 @@ from affiant.sandbox.isolation.gvisor import runsc_program
 from affiant.sandbox.isolation.gvisor_driver import GVisorDriver
 from affiant.sandbox.isolation.mounts import show_image, show_session
 from affiant.sandbox.isolation.network import Endpoint, join_namespaces, listen_on_loopback
-from affiant.sandbox.isolation.plan import Command, RootFS, SandboxPlan
+from affiant.sandbox.isolation.plan import Command, Limits, RootFS, SandboxPlan
 from affiant.sandbox.isolation.record import write_file
 from affiant.sandbox.isolation.rootfs import build_root
 from affiant.sandbox.isolation.seccomp import seccomp_program
-from affiant.sandbox.isolation.watchdog import Usage, check_limits, measure
+from affiant.sandbox.isolation.watchdog import Usage, check_files, check_limits, measure, measure_files
 
 __all__ = ["Sandbox", "Settings", "State"]
 
 _NEW_MOUNTS_AT: Final = Path("/run")
+_FILES_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Sandbox:
     _prepared: Prepared | None = None
     _started_at: float = field(default=0.0, repr=False)
     _wall: float = 0.0
+    _files_due: float = 0.0
     _outcome: Exit | AffiantError | None = None
     _ended_by: AffiantError | None = None
 
@@ -182,12 +184,24 @@ class Sandbox:
         usage = measure(os.readlink(f"/proc/{self.enclosure.init}/ns/pid"))
         self.memory_peak = max(self.memory_peak, usage.memory_bytes)
         if self._prepared is not None and self.state is State.RUNNING:
+            limits = self._prepared.plan.limits
             try:
-                check_limits(usage, self._prepared.plan.limits)
+                check_limits(usage, limits)
+                self._watch_files(limits)
             except AffiantError as error:
                 self._ended_by = error
                 self.enclosure.kill()
         return usage
+
+    def _watch_files(self, limits: Limits) -> None:
+        """Look at the session's files now and then: a look takes at most a twentieth of the time."""
+        before = time.monotonic()
+        folder = self.settings.session_dir / "files"
+        if before < self._files_due or not folder.is_dir():
+            return
+        check_files(measure_files(folder), limits)
+        after = time.monotonic()
+        self._files_due = after + max(_FILES_SECONDS, 20 * (after - before))
 
     def ended(self) -> None:
         """The backend's program has ended: reap it, and decide the outcome."""

@@ -100,6 +100,8 @@ class Limits:
 
     memory_bytes: int = 2048 * _MIB
     tmp_bytes: int = 256 * _MIB
+    files_bytes: int = 8192 * _MIB
+    """In all of the session's own directories together."""
     processes: int = 256
     open_files: int = 1024
     cpus: int | None = None
@@ -145,6 +147,8 @@ class Command:
         for text in (*self.argv, *self.env, *self.env.values(), self.cwd):
             if "\0" in text:
                 raise PlanRefused("the command holds a NUL character")
+            if any("\ud800" <= char <= "\udfff" for char in text):
+                raise PlanRefused("the command holds bytes that are not UTF-8", found=ascii(text[:80]))
         for name in self.env:
             if not name or "=" in name:
                 raise PlanRefused("not a name for an environment variable", found=repr(name[:40]))
@@ -250,6 +254,7 @@ def _check_scalars(session: str, hostname: str, limits: Limits) -> None:
     for name, value, least in (
         ("memory_bytes", limits.memory_bytes, 64 * _MIB),
         ("tmp_bytes", limits.tmp_bytes, _MIB),
+        ("files_bytes", limits.files_bytes, _MIB),
         ("processes", limits.processes, 8),
         ("open_files", limits.open_files, 64),
         ("cpus", 1 if limits.cpus is None else limits.cpus, 1),

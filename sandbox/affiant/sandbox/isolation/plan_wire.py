@@ -102,6 +102,7 @@ def _limits(value: object) -> Limits:
     return Limits(
         memory_bytes=_count(members["memory_bytes"]),
         tmp_bytes=_count(members["tmp_bytes"]),
+        files_bytes=_count(members["files_bytes"]),
         processes=_count(members["processes"]),
         open_files=_count(members["open_files"]),
         cpus=None if cpus is None else _count(cpus),

@@ -72,7 +72,7 @@ def write_record(session_dir: Path, record: RunnerRecord) -> None:
 def write_file(session_dir: Path, name: str, content: bytes) -> None:
     """Write a file into the runner's folder, which is made if it is missing, in one step."""
     draft = f"{name}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with _folder(session_dir, make=True) as folder:
         with os.fdopen(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(content)

@@ -2,7 +2,10 @@
 
 Memory is what the machine would get back if the sandbox ended: the processes' own pages and their shared ones.
 Under gVisor all memory of the agent is one anonymous file of the sandbox's kernel, much of it mapped nowhere, so
-such files count by their size on the machine. Read twice a second. The other limits (processes, open files, size
+such files count by their size on the machine. Read twice a second.
+
+Files are what lies in the session's own directories; read every two seconds, or less often where that takes long.
+Both can be overrun between two looks. The other limits (processes, open files, size
 of /tmp) are kept at once by the kernel under the agent, whichever kernel that is.
 """
 
@@ -10,14 +13,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from affiant.sandbox.isolation.errors import LimitExceeded
 from affiant.sandbox.isolation.plan import Limits
+from affiant.sandbox.workspace.errors import TreeTooLarge
+from affiant.sandbox.workspace.walk import Limits as TreeLimits
+from affiant.sandbox.workspace.walk import open_directory, walk
 
-__all__ = ["Usage", "check_limits", "measure"]
+__all__ = ["Usage", "check_files", "check_limits", "measure", "measure_files"]
+
+_LOOKED_AT: Final = TreeLimits(files=500_000, depth=128)
 
 _FIRST_DESCRIPTORS: Final = 64
 """gVisor's kernel opens its memory file before anything else; an agent's own thousands are not looked at."""
@@ -56,6 +65,42 @@ def check_limits(usage: Usage, limits: Limits) -> None:
             where="memory",
             expected=f"at most {limits.memory_bytes} bytes",
             found=f"{usage.memory_bytes} bytes",
+        )
+
+
+def measure_files(folder: Path) -> int:
+    """Bytes on the machine of all files below ``folder``, which a hostile agent writes to while we look.
+
+    Raises:
+        LimitExceeded: so many files or levels that they cannot be looked at.
+    """
+    total = 0
+    try:
+        with open_directory(folder) as root:
+            for found in walk(root, limits=_LOOKED_AT, refuse=lambda _path, _error: None):
+                with suppress(FileNotFoundError):
+                    total += os.stat(found.name, dir_fd=found.parent, follow_symlinks=False).st_blocks * 512
+    except TreeTooLarge as error:
+        raise LimitExceeded(
+            "the sandbox made more files or levels of directories than its limit and was ended",
+            where="files",
+            expected=f"at most {_LOOKED_AT.files} files, {_LOOKED_AT.depth} levels",
+        ) from error
+    return total
+
+
+def check_files(total: int, limits: Limits) -> None:
+    """Refuse more bytes in files than the plan allows.
+
+    Raises:
+        LimitExceeded: it is more.
+    """
+    if total > limits.files_bytes:
+        raise LimitExceeded(
+            "the sandbox wrote more into its files than its limit and was ended",
+            where="files",
+            expected=f"at most {limits.files_bytes} bytes",
+            found=f"{total} bytes",
         )
 
 
