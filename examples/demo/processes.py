@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -61,45 +62,51 @@ def holds(pid: int, needle: bytes) -> str | None:
 
 def _memory(pid: int, overlap: int) -> Iterator[bytes]:
     """What is resident of a process's readable mappings; neighbouring chunks overlap."""
-    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    folder = f"/proc/{pid}"
     with (
-        open(f"/proc/{pid}/mem", "rb", buffering=0) as memory,
-        open(f"/proc/{pid}/pagemap", "rb", buffering=0) as table,
+        open(f"{folder}/mem", "rb", buffering=0) as memory,
+        open(f"{folder}/pagemap", "rb", buffering=0) as table,
     ):
-        for line in maps:
-            span, mode = line.split()[:2]
-            if mode[0] != "r" or line.endswith(("[vvar]", "[vsyscall]", "[vvar_vclock]")):
-                continue
+        for start, end in _mappings(pid):
+            for first, last in _resident(table.fileno(), start, end):
+                yield from _chunks(memory.fileno(), first, last, overlap)
+
+
+def _mappings(pid: int) -> Iterator[tuple[int, int]]:
+    """The readable mappings of which something is resident: a sandbox reserves terabytes and uses little."""
+    span = None
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        head = line.split(maxsplit=1)[0]
+        if "-" in head and not head.endswith(":"):
+            mode = line.split()[1]
+            hidden = line.endswith(("[vvar]", "[vsyscall]", "[vvar_vclock]"))
+            span = None if mode[0] != "r" or hidden else head
+        elif span is not None and head == "Rss:" and line.split()[1] != "0":
             start, end = (int(part, 16) for part in span.split("-"))
-            for first, last in _resident(table, start, end):
-                yield from _chunks(memory, first, last, overlap)
+            yield start, end
 
 
-def _resident(table: object, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The resident stretches of a mapping; a huge one is mostly holes."""
+def _resident(table: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The resident stretches of a mapping, by the kernel's page map (8 bytes a page)."""
     position = start
     while position < end:
         pages = min((end - position) // _PAGE, 1 << 16)
-        entries = os.pread(table.fileno(), pages * 8, position // _PAGE * 8)
-        run = None
-        for index in range(len(entries) // 8):
-            there = int.from_bytes(entries[index * 8 : index * 8 + 8], "little") & (_PRESENT | _SWAPPED)
-            if there and run is None:
-                run = position + index * _PAGE
-            elif not there and run is not None:
-                yield run, position + index * _PAGE
-                run = None
-        if run is not None:
-            yield run, position + pages * _PAGE
+        entries = os.pread(table, pages * 8, position // _PAGE * 8)
+        if entries.count(0) != len(entries):
+            there = [entry & (_PRESENT | _SWAPPED) != 0 for entry in memoryview(entries).cast("Q")]
+            for resident, run in groupby(range(len(there)), there.__getitem__):
+                indices = list(run)
+                if resident:
+                    yield position + indices[0] * _PAGE, position + (indices[-1] + 1) * _PAGE
         position += pages * _PAGE
 
 
-def _chunks(memory: object, start: int, end: int, overlap: int) -> Iterator[bytes]:
+def _chunks(memory: int, start: int, end: int, overlap: int) -> Iterator[bytes]:
     size = 4 << 20
     position = start
     while position < end:
         try:
-            yield os.pread(memory.fileno(), min(size, end - position), position)
+            yield os.pread(memory, min(size, end - position), position)
         except OSError:  # unmapped since, or not backed
             return
         position += size - overlap if end - position > size else size
