@@ -117,6 +117,26 @@ def test_output_streams_while_the_command_runs_and_a_signal_reaches_it(backend, 
     assert asyncio.run(go()).code == 42
 
 
+def test_kill_ends_a_command_that_ignores_every_signal(backend, tmp_path):
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
+            trapped = "trap '' 15 1 2 3; echo up; while true; do sleep 100; done"
+            read, waiting = await begin(client, Command((SHELL, "-c", trapped), ENV))
+            await client.signal(signal.SIGTERM)
+            for number in (0, 64, -1, signal.SIGSEGV):
+                with pytest.raises(FrameRefused):
+                    await client.signal(number)
+            assert not waiting.done()
+            await client.kill()
+            ended = await asyncio.wait_for(waiting, 5)
+            assert await rest_of(read) == b""
+            assert (await client.wait()).code == ended.code
+            await client.kill()
+            return ended.code
+
+    assert asyncio.run(go()) == 137
+
+
 def test_two_sandboxes_at_once_have_their_own_proxies_and_files(backend, tmp_path):
     async def one(name):
         plan = plan_sandbox(name, [FileGrant("/w", Access.READ_WRITE)])

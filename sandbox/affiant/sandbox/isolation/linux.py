@@ -41,12 +41,18 @@ MS_RDONLY: Final = 0x1
 MS_NOSUID: Final = 0x2
 MS_NODEV: Final = 0x4
 MS_NOEXEC: Final = 0x8
-_MS_REMOUNT: Final = 0x20
 _MS_BIND: Final = 0x1000
 _MS_REC: Final = 0x4000
 _MS_SLAVE: Final = 0x80000
 
 _PR_SET_PDEATHSIG: Final = 1
+_SYS_MOUNT_SETATTR: Final = 442
+_AT_FDCWD: Final = -100
+_AT_RECURSIVE: Final = 0x8000
+_MOUNT_ATTR_RDONLY: Final = 0x1
+_MOUNT_ATTR_NOSUID: Final = 0x2
+_MOUNT_ATTR_NODEV: Final = 0x4
+
 _SYS_LANDLOCK_CREATE_RULESET: Final = 444
 _LANDLOCK_CREATE_RULESET_VERSION: Final = 1
 
@@ -88,24 +94,17 @@ def bind_mount(source: str, target: str) -> None:
 
 
 def make_read_only(target: str) -> None:
-    """Make the one mount at ``target`` read-only: nobody who uses it can write, whatever it believes."""
-    flags = _MS_REMOUNT | _MS_BIND | MS_RDONLY | _kept_flags(target)
-    mount("none", target, "none", flags)
-
-
-def _kept_flags(target: str) -> int:
-    """Flags that a mount has and, where it came from another user namespace, must keep (mount_namespaces(7))."""
-    have = os.statvfs(target).f_flag
-    wanted = MS_NOSUID | MS_NODEV
-    for known, flag in (
-        (os.ST_NOEXEC, MS_NOEXEC),
-        (os.ST_NOATIME, 0x400),
-        (os.ST_NODIRATIME, 0x800),
-        (os.ST_RELATIME, 0x200000),
-    ):
-        if have & known:
-            wanted |= flag
-    return wanted
+    """Make the mount at ``target`` and all below it read-only, whatever their users believe (mount_setattr(2))."""
+    attributes = struct.pack("<QQQQ", _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV, 0, 0, 0)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        os.fsencode(target),
+        ctypes.c_uint(_AT_RECURSIVE),
+        attributes,
+        ctypes.c_size_t(len(attributes)),
+    )
+    _checked(result, f"read-only mount of {target}")
 
 
 def make_mounts_slave() -> None:
