@@ -55,8 +55,8 @@ def process(arguments: list[str], **more: object) -> Iterator[tuple[subprocess.P
 
 
 @contextmanager
-def serving_platform(home: Path) -> Iterator[PlatformClient]:
-    with process([sys.executable, "-m", "affiant", "platform", "serve", "--home", str(home)]):
+def serving_platform(home: Path, *options: str) -> Iterator[PlatformClient]:
+    with process([sys.executable, "-m", "affiant", "platform", "serve", "--home", str(home), *options]):
         yield PlatformClient(platform_socket(home))
 
 

@@ -71,9 +71,7 @@ class Relay:
         last = self._splitter.finish()
         step = self._take((last,) if last else ())
         if not step.terminal:
-            raise UpstreamCut(
-                "the upstream's stream ended without its terminal event", expected="data: [DONE]"
-            )
+            raise UpstreamCut("the upstream's stream ended without its terminal event")
         return step
 
     @staticmethod

@@ -1,0 +1,502 @@
+"""One request from end to end: what goes up, what comes down, and the one record that every ending has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.gateway.conftest import Running, serving_gateway
+from tests.gateway.session_client import Answer, SessionClient, opened
+from tests.gateway.upstream_server import (
+    STREAM_HEAD,
+    Received,
+    ScriptedUpstream,
+    Step,
+    chunk,
+    completion,
+    scripted_upstream,
+    streamed,
+    whole,
+)
+
+from affiant.attestation.encoding import b64u
+from affiant.attestation.merkle import root
+from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
+from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.statement import parse_statement
+
+
+def sha(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def receipt_of(session: SessionClient, jti: str) -> VerifiedReceipt:
+    answer = session.receipt(jti)
+    assert answer.status == 200, answer.body
+    return verify_receipt(parse_receipt(answer.body.decode()), parse_statement(session.gateway.keyset))
+
+
+def record_of(session: SessionClient, answer: Answer) -> VerifiedReceipt:
+    return receipt_of(session, answer.headers["affiant-receipt-id"])
+
+
+def records_of(session: SessionClient, key: X25519PrivateKey) -> list[VerifiedReceipt]:
+    """The session's gateway records with their openings, in chain order."""
+    bundle = session.bundle()
+    disclosures = opened(bundle, key)
+    statement = parse_statement(session.gateway.keyset)
+    found = []
+    for entry in bundle["bundle"]["receipts"]:
+        jws = entry["sdjwt"].rstrip("~")
+        text = "~".join([jws, *disclosures.get(receipt_hash(jws), ()), ""])
+        with suppress(Exception):
+            receipt = verify_receipt(parse_receipt(text), statement)
+            if receipt.member("agt", "ses") == session.id:
+                found.append(receipt)
+    return found
+
+
+# -- with the embedded echo ------------------------------------------------------------------------------------------
+
+
+def test_a_whole_answer_is_receipted(session: SessionClient) -> None:
+    request = json.dumps(
+        {"model": "affiant-dev-echo", "messages": [{"role": "user", "content": "hi"}], "n": 1}
+    )
+    answer = session.chat(request.encode())
+    assert answer.status == 200 and answer.json()["choices"][0]["message"]["content"] == "echo: hi"
+    assert answer.headers["affiant-keyset"] == session.ksd
+    record = record_of(session, answer)
+    assert record.kind == "inference" and record.member("res") == {
+        **record.member("res"),
+        "st": 200,
+        "end": "complete",
+    }
+    shown = record.disclosed
+    assert shown.get("req.dig") == shown.get("req.fwd") == sha(request.encode())
+    assert (shown.get("req.len"), shown.get("res.len")) == (len(request), len(answer.body))
+    assert shown.get("res.dig") == sha(answer.body)
+    assert shown.get("mdl.prm") == {"n": "1"} and record.member("mdl", "id") == "affiant-dev-echo"
+    assert shown.get("use.in") == answer.json()["usage"]["prompt_tokens"]
+    assert record.member("agt", "cseq") == 0 and record.member("agt", "key") == session.key.kid
+    assert record.member("up") == [
+        {"id": "affiant-dev-echo", "host": "affiant-dev-echo.internal", "bind": "none", "res": "ok"}
+    ]
+    assert record.member("peer", "chn") == session.made.chn
+
+
+def test_a_stream_is_receipted_event_by_event(session: SessionClient) -> None:
+    answer = session.say("several words to stream", stream=True)
+    events = [event + b"\n\n" for event in answer.body.split(b"\n\n")[:-1]]
+    assert events[-1] == b"data: [DONE]\n\n"
+    record = record_of(session, answer)
+    assert record.disclosed.get("res.dig") == sha(answer.body)
+    assert record.disclosed.get("res.evs") == len(events)
+    assert record.disclosed.get("res.evr") == b64u(root(events))
+
+
+def test_a_nonce_is_echoed(session: SessionClient) -> None:
+    nonce = b64u(bytes(range(32)))
+    body = {"model": "affiant-dev-echo", "messages": []}
+    answer = session.chat(body, headers={"Affiant-Nonce": nonce}, nonce=nonce)
+    assert record_of(session, answer).member("eat_nonce") == nonce
+    answer = session.chat(body, headers={"Affiant-Nonce": "short"}, nonce="short")
+    assert answer.status == 400 and record_of(session, answer).kind == "refusal"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_inline_receipt_comes_on_request_without_who_stands_behind(
+    session: SessionClient, stream: bool
+) -> None:
+    body = {"model": "affiant-dev-echo", "stream": stream, "messages": [{"role": "user", "content": "hi"}]}
+    answer = session.chat(body, headers={"Affiant-Receipt": "inline"})
+    if stream:
+        before, mark, rest = answer.body.partition(b": affiant-receipt ")
+        assert mark
+        text, _, terminal = rest.partition(b"\n")
+        assert terminal == b"data: [DONE]\n\n"
+        covered, sdjwt = before + terminal, text.decode()
+    else:
+        covered, sdjwt = answer.body, answer.headers["affiant-receipt"]
+    receipt = verify_receipt(parse_receipt(sdjwt), parse_statement(session.gateway.keyset))
+    assert receipt.disclosed.get("res.dig") == sha(covered)
+    assert receipt.disclosed.get("agt.user") is None and receipt.disclosed.get("agt.id") is not None
+
+
+def test_an_agent_reads_its_receipt_without_user_and_tenant(session: SessionClient) -> None:
+    jti = session.say("hi").headers["affiant-receipt-id"]
+    for tail in ("", "/bundle"):
+        target = f"/v1/receipts/{jti}{tail}"
+        mine = session.ask("GET", target).body
+        agents = session.ask("GET", target, headers={"Affiant-On-Behalf": "agent"}).body
+        assert session.ask("GET", target).status == 200
+        assert len(agents) < len(mine)
+
+
+REFUSED: dict[str, tuple[Callable[[SessionClient], Answer], int, str]] = {
+    "a model that is not text": (lambda s: s.chat({"model": 7, "messages": []}), 400, "request.malformed"),
+    "two models": (lambda s: s.chat(b'{"model":"a","model":"b","messages":[]}'), 400, "request.malformed"),
+    "no json": (lambda s: s.chat(b"hello"), 400, "request.malformed"),
+    "nothing": (lambda s: s.chat(b""), 400, "request.malformed"),
+    "too much": (lambda s: s.chat(b" " * ((8 << 20) + 1)), 413, "request.too_large"),
+    "another media type": (
+        lambda s: s.ask("POST", "/v1/chat/completions", b"{}", content_type="text/plain", counted=True),
+        415,
+        "request.content_type",
+    ),
+    "an encoded body": (
+        lambda s: s.chat(b"{}", headers={"Content-Encoding": "gzip"}),
+        415,
+        "request.content_encoding",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_request_has_its_record_and_its_counter(session: SessionClient, name: str) -> None:
+    ask, status, code = REFUSED[name]
+    answer = ask(session)
+    assert (answer.status, answer.code) == (status, code)
+    record = record_of(session, answer)
+    assert (record.kind, record.member("rsn")) == ("refusal", code)
+    assert record.member("agt", "cseq") == 0
+    assert record.disclosed.get("res.dig") == sha(answer.body)
+
+
+MODELS = b"""
+agent_configs:
+  tester:
+    tools: []
+    models: [small, {name: big, upstream: attested}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "decision"),
+    [("other", "model.not_allowed", "deny"), ("big", "upstream.not_attested", "deny")],
+)
+def test_a_model_that_policy_denies_is_refused(
+    running: Running, platform: PlatformClient, model: str, code: str, decision: str
+) -> None:
+    session = SessionClient.start(running.gateway, platform, profile=MODELS)
+    answer = session.chat({"model": model, "messages": []})
+    assert (answer.status, answer.code) == (403, code)
+    record = record_of(session, answer)
+    assert record.member("pol", "dec") == decision and record.member("res", "end") == "policy_stop"
+    allowed = session.chat({"model": "small", "messages": []})
+    assert allowed.status == 200
+    assert record_of(session, allowed).disclosed.get("pol.rules") == ["models/0"]
+
+
+def test_listed_models_are_those_the_profile_allows(
+    session: SessionClient, running: Running, platform: PlatformClient
+) -> None:
+    assert [entry["id"] for entry in session.ask("GET", "/v1/models").json()["data"]] == ["affiant-dev-echo"]
+    other = SessionClient.start(running.gateway, platform, profile=MODELS)
+    assert other.ask("GET", "/v1/models").json()["data"] == []
+
+
+# -- tools -----------------------------------------------------------------------------------------------------------
+
+
+def tool(name: str) -> dict:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_allowed_tool_call_has_a_record_of_its_own(
+    session: SessionClient, openings: X25519PrivateKey, stream: bool
+) -> None:
+    answer = session.say('call_tool:read_file {"path": "/x"}', stream=stream, tools=[tool("read_file")])
+    assert answer.status == 200 and b"read_file" in answer.body
+    made = [r for r in records_of(session, openings) if r.kind in ("tool", "inference")]
+    assert [r.kind for r in made] == ["tool", "inference"]  # before the call goes on, not after
+    assert made[0].disclosed.get("act.name") == "read_file"
+    assert made[0].disclosed.get("act.arg") == sha(b'{"path": "/x"}')
+    assert made[0].disclosed.get("pol.rules") == ["tools/0"]
+    assert made[0].member("par") == [made[1].jti]
+    assert made[0].member("agt", "cseq") is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_forbidden_tool_call_ends_the_answer(
+    session: SessionClient, openings: X25519PrivateKey, stream: bool
+) -> None:
+    answer = session.say('call_tool:rm {"path": "/"}', stream=stream)
+    assert b'"rm"' not in answer.body
+    record = record_of(session, answer)
+    assert record.member("res", "end") == "policy_stop" and record.member("pol", "dec") == "deny"
+    assert record.disclosed.get("res.dig") == sha(answer.body)
+    if stream:
+        assert answer.status == 200 and b"[DONE]" not in answer.body
+        event = json.loads(answer.body.rstrip().rpartition(b"data: ")[2])
+        assert event["error"]["code"] == "tool.not_allowed"
+    else:
+        assert (answer.status, answer.code) == (403, "tool.not_allowed")
+    assert not [r for r in records_of(session, openings) if r.kind == "tool"]
+
+
+# -- with an upstream that the test scripts --------------------------------------------------------------------------
+
+
+class Script:
+    """What the next request is answered with; one gateway serves all tests of this module."""
+
+    answer: Sequence[Step] | Callable[[Received], Sequence[Step]] = ()
+
+    def __call__(self, received: Received) -> Sequence[Step]:
+        return self.answer(received) if callable(self.answer) else self.answer
+
+
+@pytest.fixture(scope="module")
+def scripted(
+    tmp_path_factory: pytest.TempPathFactory, platform: PlatformClient, platform_home: Path
+) -> Iterator[tuple[Running, ScriptedUpstream, Script]]:
+    script = Script()
+    with (
+        scripted_upstream(script) as upstream,
+        serving_gateway(
+            tmp_path_factory.mktemp("scripted"), platform_home, "--upstream", upstream.url
+        ) as running,
+    ):
+        yield running, upstream, script
+
+
+@pytest.fixture
+def told(
+    scripted: tuple[Running, ScriptedUpstream, Script], platform: PlatformClient, openings: X25519PrivateKey
+) -> tuple[SessionClient, ScriptedUpstream, Script]:
+    running, upstream, script = scripted
+    upstream.received.clear()
+    upstream.keep = False
+    return SessionClient.start(running.gateway, platform, openings=openings), upstream, script
+
+
+def test_the_very_bytes_are_forwarded_and_no_header_of_the_clients(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    session, upstream, script = told
+    script.answer = whole(completion())
+    body = b'{ "model":"m" , "messages":[ ], "temperature":1.0, "x":"\\u00e9" }'
+    headers = {
+        "X-Gateway-Inference-Fairness-Id": "me",
+        "Affiant-Receipt-Id": "forged",
+        "X-Priority": "1",
+        "Authorization": "Bearer stolen",
+        "Cookie": "a=b",
+    }
+    answer = session.chat(body, headers=headers)
+    assert answer.status == 200 and answer.headers["affiant-receipt-id"] != "forged"
+    (sent,) = upstream.received
+    assert sent.body == body
+    assert set(sent.headers) == {
+        "host",
+        "accept",
+        "accept-encoding",
+        "user-agent",
+        "content-type",
+        "content-length",
+    }
+    assert sent.headers["accept-encoding"] == "identity"
+
+
+def test_tools_that_the_profile_does_not_list_are_taken_out(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    session, upstream, script = told
+    script.answer = whole(completion())
+    body = json.dumps(
+        {"model": "m", "messages": [], "tools": [tool("rm"), tool("read_file"), {"type": "web"}]}
+    )
+    answer = session.chat(body.encode())
+    (sent,) = upstream.received
+    assert [entry["function"]["name"] for entry in sent.json["tools"]] == ["read_file"]
+    record = record_of(session, answer)
+    assert record.member("pol", "dec") == "redact"
+    assert record.disclosed.get("req.dig") == sha(body.encode())
+    assert record.disclosed.get("req.fwd") == sha(sent.body) != sha(body.encode())
+
+
+def event(content: str) -> bytes:
+    choice = {"index": 0, "delta": {"content": content}, "finish_reason": None}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+BROKEN: dict[str, tuple[Sequence[Step], bool, int, str, str]] = {
+    "down": ([], False, 502, "upstream.cut", "upstream_abort"),
+    "garbage": ([b"\x00\x01\x02 nonsense\r\n\r\n"], False, 502, "upstream.malformed", "upstream_abort"),
+    "not json": (whole(b"<html>"), False, 502, "upstream.answer", "upstream_abort"),
+    "another media type": (
+        whole(b"{}", content_type="text/html"),
+        False,
+        502,
+        "upstream.answer",
+        "upstream_abort",
+    ),
+    "encoded": (whole(b"{}", content_encoding="gzip"), False, 502, "upstream.answer", "upstream_abort"),
+    "a redirect": (
+        whole(b"{}", status="302 Found", location="http://x"),
+        False,
+        502,
+        "upstream.answer",
+        "upstream_abort",
+    ),
+    "our key refused": (
+        whole(b'{"error":"bad key sk-secret"}', status="401 Unauthorized"),
+        False,
+        502,
+        "upstream.unauthorized",
+        "upstream_abort",
+    ),
+    "a stream nobody asked for": (
+        streamed(event("x"), DONE),
+        False,
+        502,
+        "upstream.answer",
+        "upstream_abort",
+    ),
+    "cut in a whole answer": (
+        [b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"],
+        False,
+        502,
+        "upstream.cut",
+        "upstream_abort",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_upstream_ends_in_an_error_and_a_record(
+    told: tuple[SessionClient, ScriptedUpstream, Script], name: str
+) -> None:
+    session, _, script = told
+    script.answer, stream, status, code, end = BROKEN[name]
+    answer = session.chat({"model": "m", "messages": [], "stream": stream})
+    assert (answer.status, answer.code) == (status, code), answer.body
+    assert b"sk-secret" not in answer.body
+    record = record_of(session, answer)
+    assert (record.kind, record.member("res", "end"), record.member("res", "st")) == (
+        "inference",
+        end,
+        status,
+    )
+    assert record.disclosed.get("res.dig") == sha(answer.body)
+
+
+CUTS: dict[str, tuple[Sequence[Step], str]] = {
+    "after an event": ([STREAM_HEAD, chunk(event("one"))], "upstream.cut"),
+    "amid an event": ([STREAM_HEAD, chunk(event("one")), chunk(b"data: {")], "upstream.cut"),
+    "amid the terminal event": ([STREAM_HEAD, chunk(event("one")), chunk(DONE[:-1])], "upstream.cut"),
+    "ended without the terminal event": (streamed(event("one")), "upstream.cut"),
+    "nonsense after an event": ([STREAM_HEAD, chunk(event("one")), b"zz\r\n"], "upstream.malformed"),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_cut_stream_ends_in_an_error_event_that_the_record_covers(
+    told: tuple[SessionClient, ScriptedUpstream, Script], name: str
+) -> None:
+    session, _, script = told
+    script.answer, code = CUTS[name]
+    answer = session.chat({"model": "m", "messages": [], "stream": True})
+    assert answer.status == 200 and answer.body.startswith(event("one")) and b"[DONE]" not in answer.body
+    last = json.loads(answer.body.removeprefix(event("one")).removeprefix(b"data: "))
+    assert last["error"]["code"] == code
+    record = record_of(session, answer)
+    assert record.member("res", "end") == "upstream_abort"
+    assert record.disclosed.get("res.dig") == sha(answer.body)
+
+
+def test_an_upstreams_own_error_is_passed_on_whole(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    session, _, script = told
+    script.answer = whole({"error": {"message": "overloaded"}}, status="503 Busy")
+    answer = session.chat({"model": "m", "messages": [], "stream": True})
+    assert answer.status == 503 and answer.json() == {"error": {"message": "overloaded"}}
+    record = record_of(session, answer)
+    assert (record.member("res", "end"), record.member("res", "st")) == ("complete", 503)
+
+
+def test_frames_come_as_they_are_sent_and_the_end_only_after_the_record(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    session, _, script = told
+    script.answer = streamed(event("one"), 0.15, event("two"), 0.15, event("three"), DONE)
+    arrivals = []
+    with session.streaming("x") as response:
+        while data := response.read1(65536):
+            arrivals.append((time.monotonic(), data))
+    assert [data for _, data in arrivals][:2] == [event("one"), event("two")]
+    assert arrivals[1][0] - arrivals[0][0] > 0.1
+    assert b"".join(data for _, data in arrivals) == event("one") + event("two") + event("three") + DONE
+
+
+@contextmanager
+def dropped(session: SessionClient, *, stream: bool, after: float) -> Iterator[None]:
+    """A client that goes away amid its request."""
+    if stream:
+        with session.streaming("x") as response:
+            response.read1(10)
+            time.sleep(after)
+        yield
+        return
+    body = json.dumps({"model": "m", "messages": []}).encode()
+    target, kind = "/v1/chat/completions", "application/json"
+    proof = session.proof("POST", target, body, content_type=kind, counted=True)
+    connection = session.gateway.connect()
+    connection.request("POST", target, body, {"Content-Type": kind, "Affiant-Proof": proof})
+    time.sleep(after)
+    connection.close()
+    yield
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_is_recorded_with_what_it_was_handed(
+    told: tuple[SessionClient, ScriptedUpstream, Script], openings: X25519PrivateKey, stream: bool
+) -> None:
+    session, upstream, script = told
+    slow = [event("one"), 0.3, *[part for n in range(30) for part in (event(str(n)), 0.1)], DONE]
+    script.answer = streamed(*slow) if stream else [1.0, *whole(completion())]
+    with dropped(session, stream=stream, after=0.1):
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            ends = [r for r in records_of(session, openings) if r.kind == "inference"]
+            if ends:
+                break
+            time.sleep(0.05)
+    (record,) = ends
+    assert record.member("res", "end") == "client_abort" and record.member("agt", "cseq") == 0
+    size = record.disclosed.get("res.len")
+    assert size == 0 if not stream else isinstance(size, int) and size >= len(event("one"))
+
+
+def test_requests_that_run_together_each_have_their_record(
+    told: tuple[SessionClient, ScriptedUpstream, Script], openings: X25519PrivateKey
+) -> None:
+    session, _, script = told
+    script.answer = lambda received: [0.05 * (received.json["seed"] % 3), *whole(completion())]
+    answers: list[Answer] = []
+    threads = [
+        threading.Thread(
+            target=lambda n=n: answers.append(session.chat({"model": "m", "messages": [], "seed": n}))
+        )
+        for n in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [a.status for a in answers] == [200] * 12
+    made = [r for r in records_of(session, openings) if r.kind == "inference"]
+    assert sorted(r.member("agt", "seq") for r in made) == list(range(1, 13))
+    assert sorted(r.member("agt", "cseq") for r in made) == list(range(12))
+    assert session.close().status == 200

@@ -1,0 +1,185 @@
+"""Proofs of possession: each fact they cover, wrong by itself, is refused; and what a refusal's record says."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.gateway.session_client import Answer, Gateway, SessionClient
+
+from affiant.attestation.canonical import parse_object
+from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.keys import Signer
+from affiant.attestation.proof import PROOF_HEADER
+from affiant.attestation.simulated.client import PlatformClient
+
+TARGET = "/v1/chat/completions"
+BODY = json.dumps({"model": "affiant-dev-echo", "messages": [{"role": "user", "content": "hi"}]}).encode()
+JSON = "application/json"
+
+
+def post(session: SessionClient, proof: str | None, *, body: bytes = BODY, **headers: str) -> Answer:
+    given = {"Content-Type": JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    if proof is not None:
+        given[PROOF_HEADER] = proof
+    return session.gateway.ask("POST", TARGET, body, given)
+
+
+def proof(client: SessionClient, /, **changes: object) -> str:
+    arguments = {
+        "method": "POST",
+        "target": TARGET,
+        "body": BODY,
+        "content_type": JSON,
+        "counted": True,
+        **changes,
+    }
+    return client.proof(arguments.pop("method"), arguments.pop("target"), arguments.pop("body"), **arguments)
+
+
+def refusal(session: SessionClient, answer: Answer) -> dict:
+    """The refusal's record, from the session's bundle."""
+    jti = answer.headers["affiant-receipt-id"]
+    for entry in session.bundle()["bundle"]["receipts"]:
+        payload = dict(parse_object(from_b64u(entry["sdjwt"].split(".")[1])))
+        if payload["jti"] == jti:
+            return payload
+    raise AssertionError("not in the bundle")
+
+
+def test_a_proof_in_order_is_accepted_once(session: SessionClient) -> None:
+    good = proof(session)
+    assert post(session, good).status == 200
+    again = post(session, good)
+    assert (again.status, again.code) == (401, "proof.replayed")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": BODY + b" "},
+        {"target": TARGET + "?x=1"},
+        {"target": "/v1/embeddings"},
+        {"method": "PUT"},
+        {"content_type": "application/json; charset=utf-8"},
+        {"content_type": None},
+        {"nonce": b64u(bytes(32))},
+        {"session": b64u(bytes(16))},
+        {"ksd": b64u(bytes(32))},
+        {"counted": False},
+    ],
+    ids=lambda c: next(iter(c)),
+)
+def test_a_proof_for_anything_else_is_refused_and_has_no_counter(
+    session: SessionClient, changes: dict[str, object]
+) -> None:
+    answer = post(session, proof(session, **changes))
+    assert (answer.status, answer.code) == (401, "proof.mismatch")
+    record = refusal(session, answer)
+    assert record["rsn"] == "proof.mismatch" and record["agt"]["ses"] == session.id
+    assert "cseq" not in record["agt"] and "seq" in record["agt"]
+
+
+@pytest.mark.parametrize("minutes", [-2, 2])
+def test_a_stale_proof_is_refused(session: SessionClient, minutes: int) -> None:
+    answer = post(session, proof(session, now=datetime.now(UTC) + timedelta(minutes=minutes)))
+    assert (answer.status, answer.code) == (401, "proof.stale")
+
+
+def test_a_target_with_a_query_is_covered_with_it(session: SessionClient) -> None:
+    target = TARGET + "?api-version=1"
+    good = proof(session, target=target)
+    headers = {"Content-Type": JSON, PROOF_HEADER: good}
+    assert session.gateway.ask("POST", target, BODY, headers).status == 200
+
+
+def test_an_altered_header_is_noticed(session: SessionClient) -> None:
+    nonce = b64u(bytes(range(32)))
+    good = proof(session, nonce=nonce)
+    assert post(session, good, Affiant_Nonce=b64u(bytes(32))).code == "proof.mismatch"
+    assert post(session, proof(session, nonce=nonce), Affiant_Nonce=nonce).status == 200
+
+
+def test_another_sessions_key_is_refused(
+    gateway: Gateway, platform: PlatformClient, session: SessionClient
+) -> None:
+    other = SessionClient.start(gateway, platform)
+    assert (
+        post(session, proof(session, key=other.key)).code == "proof.mismatch"
+    )  # names this session, signed by that
+    forged = proof(other, session=session.id)
+    assert post(session, forged).code == "proof.mismatch"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [(None, "proof.missing"), ("", "fmt.jws"), ("a.b.c", None), ("x" * 50_000, None)],
+)
+def test_what_is_no_proof_is_refused_without_a_session(
+    session: SessionClient, text: str | None, code: str | None
+) -> None:
+    answer = post(session, text)
+    assert answer.status in {400, 401}
+    assert code is None or answer.code == code
+    assert answer.headers["affiant-receipt-id"]
+
+
+def test_an_unknown_key_is_refused(session: SessionClient) -> None:
+    answer = post(session, proof(session, key=Signer.generate()))
+    assert (answer.status, answer.code) == (401, "session.unknown")
+
+
+def test_a_flipped_signature_is_nobodys_record(session: SessionClient) -> None:
+    good = proof(session)
+    head, _, signature = good.rpartition(".")
+    raw = bytearray(from_b64u(signature))
+    raw[40] ^= 1
+    answer = post(session, f"{head}.{b64u(bytes(raw))}")
+    assert answer.code == "sig.invalid"
+    before = {entry["sdjwt"] for entry in session.bundle()["bundle"]["receipts"]}
+    jti = answer.headers["affiant-receipt-id"]
+    records = [dict(parse_object(from_b64u(text.split(".")[1]))) for text in before]
+    (record,) = [record for record in records if record["jti"] == jti]
+    assert "agt" not in record  # whoever sent it, the session did not sign it
+
+
+def test_two_proofs_on_one_request_are_refused(session: SessionClient) -> None:
+    connection = session.gateway.connect()
+    connection.putrequest("POST", TARGET)
+    for _ in range(2):
+        connection.putheader(PROOF_HEADER, proof(session))
+    connection.putheader("Content-Type", JSON)
+    connection.putheader("Content-Length", str(len(BODY)))
+    connection.endheaders(BODY)
+    response = connection.getresponse()
+    assert response.status == 400 and json.loads(response.read())["error"]["code"] == "request.malformed"
+    connection.close()
+
+
+def test_counters_may_come_out_of_order_within_the_window_only(session: SessionClient) -> None:
+    for cseq in (5, 3, 4, 0):
+        assert post(session, proof(session, cseq=cseq)).status == 200
+    for cseq in (3, 5):
+        assert post(session, proof(session, cseq=cseq)).code == "proof.replayed"
+    assert post(session, proof(session, cseq=100)).status == 200
+    assert post(session, proof(session, cseq=100 - 64)).code == "proof.replayed"
+
+
+@pytest.mark.parametrize("target", ["/v1/receipts/" + "A" * 22, "/v1/models"])
+def test_reads_need_a_proof_without_a_counter(session: SessionClient, target: str) -> None:
+    assert session.gateway.ask("GET", target).code == "proof.missing"
+    counted = session.proof("GET", target, counted=True)
+    assert session.gateway.ask("GET", target, headers={PROOF_HEADER: counted}).code == "proof.mismatch"
+
+
+def test_another_sessions_path_looks_like_none(
+    gateway: Gateway, platform: PlatformClient, session: SessionClient
+) -> None:
+    other = SessionClient.start(gateway, platform)
+    for method, tail in (("GET", "bundle"), ("POST", "close"), ("POST", "records")):
+        answer = other.ask(method, f"/v1/sessions/{session.id}/{tail}")
+        assert (answer.status, answer.code) == (404, "not_found")
+    mine = session.say("hi").headers["affiant-receipt-id"]
+    assert session.receipt(mine).status == 200
+    assert (other.receipt(mine).status, other.receipt(mine).code) == (404, "not_found")
