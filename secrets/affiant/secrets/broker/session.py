@@ -7,6 +7,7 @@ import os
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.secrets.broker.messages import Configuration, Grant, Limits
@@ -27,10 +28,10 @@ from affiant.secrets.tls import client_context
 from affiant.secrets.value import SecretValue
 from affiant.secrets.vault import VaultJWT, VaultSource, VaultToken
 
-__all__ = ["BrokerSession", "LocalSource", "open_session"]
+__all__ = ["BrokerSession", "LocalSource", "OpenedSession", "open_session"]
 
-_MAX_KEY_BYTES = 1024
-_MAX_CREDENTIAL_BYTES = 16_384
+_MAX_KEY_BYTES: Final = 1024
+_MAX_CREDENTIAL_BYTES: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True, repr=False)
