@@ -99,7 +99,7 @@ async def launched(
         td = await asyncio.to_thread(
             services.provisioner.create_td, image=Image.SESSION, mrconfigid=mrconfigid(bindings.manifest)
         )
-        link = start_supervisor(home, plan, td=td, echo=echo)
+        link = start_supervisor(home, plan, td=td, membership=services.membership, echo=echo)
         stack.push_async_callback(link.stop)
         launch.add(home, link.pid)
         await _provision(link, home, plan, services, bindings)

@@ -69,14 +69,16 @@ class Services:
     """Reference values that the gateway's quote, and this session's, are appraised against."""
     started: tuple[str, ...]
     """What was not running and was started: ``platform``, ``gateway``."""
-    _membership: int = field(repr=False)
+    membership: int = field(repr=False)
+    """Holds the launchers' lock. Whoever inherits it keeps the services too: the supervisor does, so that it can
+    still close its session when its launcher is gone."""
     _keeper: ServiceProcess | None = field(repr=False, default=None)
 
     async def leave(self) -> None:
         """Stop using them. The last to leave waits until what was started has stopped. Idempotent."""
-        if self._membership >= 0:
-            os.close(self._membership)
-            self._membership = -1
+        if self.membership >= 0:
+            os.close(self.membership)
+            self.membership = -1
         if self._keeper is not None and not live_launches(self.home):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._keeper.wait(), _KEEPER_STOPS_WITHIN_S)
@@ -119,7 +121,7 @@ async def ensure_services(
             gateway_config=config,
             reference=_reference_for(config, reference, trust, now),
             started=missing,
-            _membership=membership,
+            membership=membership,
             _keeper=keeper,
         )
     except BaseException:  # left whatever happened, and raised again

@@ -128,7 +128,7 @@ class Session:
                 with suppress(AffiantError):  # what happened first is what the caller must hear
                     await session._close("killed")
                 raise
-            await session._close("done")
+            await session._close(session._why)
 
     @property
     def id(self) -> str:

@@ -32,11 +32,16 @@ Progress = Callable[[str, Mapping[str, object]], None]
 _LEAVES_WITHIN_S: Final = 5.0
 
 
-def start_supervisor(home: Home, plan: SessionPlan, *, td: int, echo: bool) -> SupervisorLink:
+def start_supervisor(
+    home: Home, plan: SessionPlan, *, td: int, membership: int, echo: bool
+) -> SupervisorLink:
     """Start the supervisor of ``plan`` with its TD's descriptor; ours is closed.
 
     It stays root, where we are, until it has started its runner and its broker. It may see the session's folder,
     the runtime and the root file system that were asked for, its code, and nothing else of closed folders.
+
+    Args:
+        membership: what keeps the services running; inherited, so that they outlive us if they must.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)  # both close on exec
     folder = home.session(plan.session)
@@ -58,7 +63,7 @@ def start_supervisor(home: Home, plan: SessionPlan, *, td: int, echo: bool) -> S
                         Need(str(folder), writable=True),
                         *(Need(str(path.resolve())) for path in asked if path is not None),
                     ),
-                    fds=(theirs.fileno(), td),
+                    fds=(theirs.fileno(), td, membership),
                 ),
                 echo=echo,
             )

@@ -1,0 +1,152 @@
+"""``affiant run`` from outside: streams, exit codes, files, receipts, refusals, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from affiant.attestation.bundle import parse_bundle
+from affiant.attestation.receipt import parse_receipt
+
+
+def test_a_session_from_profile_to_verified_bundle(machine, tmp_path):
+    done = machine.run(
+        *("sh", "-c", "cat file.txt - && echo later >new.txt && echo loud >&2 && exit 7"),
+        options=(
+            *("--input", str(machine.folder / "in"), "--output", str(tmp_path / "out")),
+            *("--bundle", str(tmp_path / "run.affiant.json"), "--json", str(tmp_path / "summary.json")),
+        ),
+        stdin=b"typed\n",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"content\ntyped\n", b"loud\n")
+    assert (tmp_path / "out" / "new.txt").read_text() == "later\n"
+    assert not (tmp_path / "out" / "file.txt").exists(), "only what changed is copied out"
+    assert not (machine.folder / "in" / "new.txt").exists(), "the input itself is never touched"
+    facts = json.loads((tmp_path / "summary.json").read_bytes())
+    assert (facts["exit_code"], facts["simulated"], facts["changes"]["added"]) == (7, True, ["new.txt"])
+    assert (tmp_path / "run.affiant.json").stat().st_mode & 0o777 == 0o600
+    verdict = machine.verdict(tmp_path / "run.affiant.json")
+    assert "1 started, 1 closed, 0 lost, 0 open" in verdict
+    assert "verified" not in verdict.lower().split("\n\n")[-1]
+    assert machine.quiet_within(5), machine.processes()
+    session = machine.home / "sessions" / facts["session"]
+    assert not (session / "files").exists(), "the agent's copies go with the session"
+    assert not list(machine.home.glob("launches/*"))
+
+
+def test_the_bundle_holds_what_receipts_hide_for_its_owner(warm, tmp_path):
+    assert warm.run("true", options=("--bundle", str(tmp_path / "b.json"))).returncode == 0
+    bundle = parse_bundle((tmp_path / "b.json").read_bytes())
+    assert len(bundle.receipts) == 7, "two boots, start, exec intent and outcome, end, close"
+    assert sum(bool(parse_receipt(text).disclosures) for text in bundle.receipts) >= 4
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("true",), 0),
+        (("sh", "-c", "exit 42"), 42),
+        (("sh", "-c", "kill -TERM $$"), 143),
+        (("no-such-command",), 127),
+        (("/etc/passwd",), 126),
+    ],
+)
+def test_the_exit_code_is_the_commands_own(warm, tmp_path, command, code):
+    done = warm.run(*command, options=("--bundle", str(tmp_path / "b.json")))
+    assert done.returncode == code, done.stderr
+    warm.verdict(tmp_path / "b.json")
+
+
+BAD = [
+    (("--agent", "wrtier"), 125, "policy.unknown_agent", "Did you mean"),
+    (("--profile", "BROKEN"), 125, "policy.", "broken.yaml:3:"),
+    (("--input", "/nowhere"), 125, "session.input", "/nowhere"),
+    (("--input", "IN:/etc"), 125, "isolation.plan", "/etc"),
+    (("--agent", "thinker", "--input", "IN"), 125, "session.input", "List a path"),
+    (("--agent", "reader", "--output", "OUT"), 125, "session.input", "read-write"),
+    (("--bundle", "/nowhere/b.json"), 125, "session.bundle_path", "/nowhere"),
+    (("--gateway", "https://127.0.0.1:1"), 125, "session.gateway_pin", "--gateway-config"),
+    (
+        ("--gateway", "http://127.0.0.1:1", "--gateway-config", "sha256:" + "0" * 64),
+        125,
+        "session.gateway_address",
+        "https",
+    ),
+    (
+        ("--gateway", "https://127.0.0.1:1", "--gateway-config", "sha256:" + "0" * 64),
+        125,
+        "gateway.unreachable",
+        "127.0.0.1:1",
+    ),
+    (("--extra-ca", "IN/file.txt"), 125, "session.extra_ca", "PEM"),
+    (("--host", "db"), 2, "", "NAME=ADDRESS"),
+    (("--host", "db=nowhere"), 125, "session.host", "nowhere"),
+    (("--env", "HTTP_PROXY=http://elsewhere"), 125, "session.environment", "HTTP_PROXY"),
+    (("--min-isolation", "none"), 2, "", "namespace"),
+    (("--nonsense",), 2, "", "--nonsense"),
+]
+
+
+@pytest.mark.parametrize(("options", "exit_code", "code", "text"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_input_is_one_clear_line_with_a_code(warm, options, exit_code, code, text):
+    (warm.folder / "broken.yaml").write_text("agent_configs:\n  writer:\n    tols: []\n")
+    places = {"BROKEN": "broken.yaml", "IN": "in", "OUT": "out"}
+    given = []
+    for option in options:
+        name = next((name for name in places if option.startswith(name)), None)
+        given.append(option if name is None else f"{warm.folder / places[name]}{option.removeprefix(name)}")
+    done = warm.run("true", options=given)
+    error = done.stderr.decode()
+    assert done.returncode == exit_code, error
+    assert code in error
+    assert text in error
+    assert "Traceback" not in error
+    assert done.stdout == b""
+    if exit_code == 125:
+        assert error.startswith("affiant: refused: ")
+        assert error.count("\n") == 1
+    assert warm.quiet_within(5), warm.processes()
+
+
+def test_no_command_is_a_usage_error(warm):
+    done = subprocess.run(warm.argv(), capture_output=True, check=False, cwd="/")
+    assert done.returncode == 2
+
+
+def test_a_session_that_is_refused_says_so_in_its_summary(warm, tmp_path):
+    done = warm.run("true", agent="nobody", options=("--json", str(tmp_path / "summary.json")))
+    facts = json.loads((tmp_path / "summary.json").read_bytes())
+    assert (done.returncode, facts["exit_code"], facts["refused"]["code"]) == (
+        125,
+        125,
+        "policy.unknown_agent",
+    )
+
+
+def test_large_output_arrives_whole_and_unchanged(warm):
+    done = warm.run("python3", "-c", "import sys; sys.stdout.buffer.write(bytes(range(256)) * 20000)")
+    assert done.returncode == 0
+    assert done.stdout == bytes(range(256)) * 20000
+
+
+def test_two_sessions_at_once_share_the_services_which_outlive_the_first_launcher(machine):
+    first = machine.start("sh", "-c", "echo started; touch mine; read line", stdin=subprocess.PIPE)
+    assert first.stdout is not None
+    assert first.stdout.readline() == b"started\n"
+    second = machine.start("sh", "-c", "echo started; read line; echo $line; ls -A", stdin=subprocess.PIPE)
+    assert second.stdout is not None
+    assert second.stdout.readline() == b"started\n"
+    first.communicate(b"\n", timeout=30)
+    assert first.returncode == 0
+    out, error = second.communicate(b"goodbye\n", timeout=30)
+    assert (second.returncode, out) == (0, b"goodbye\n"), error
+    assert len(list(machine.home.glob("sessions/*/bundle.affiant.json"))) == 2
+    assert machine.quiet_within(5), machine.processes()
+
+
+def test_a_command_that_takes_too_long_is_ended(warm, tmp_path):
+    done = warm.run("sleep", "60", options=("--timeout", "1", "--bundle", str(tmp_path / "b.json")))
+    assert done.returncode == 143
+    assert "1 closed" in warm.verdict(tmp_path / "b.json")

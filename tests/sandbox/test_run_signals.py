@@ -1,0 +1,98 @@
+"""Ctrl-C and its kin: the first is the agent's, the second kills it, and the receipts are written either way."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import pty
+import signal
+import subprocess
+import termios
+import time
+
+import pytest
+
+from affiant.attestation.bundle import parse_bundle
+from affiant.attestation.receipt import parse_receipt
+
+POLITE = "trap 'echo interrupted; exit 3' INT; echo started; while :; do sleep 0.1; done"
+STUBBORN = "trap '' INT TERM HUP; echo started; while :; do sleep 0.1; done"
+
+
+def close_reason(path) -> str:
+    """``why`` of the session's close record, read without judging it."""
+    for text in parse_bundle(path.read_bytes()).receipts:
+        body = parse_receipt(text).jws.split(".")[1]
+        payload = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        if payload["kind"] == "session-close":
+            return payload["why"]
+    return "no close"
+
+
+def until_started(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"started\n"
+
+
+def test_ctrl_c_on_a_terminal_is_the_agents(warm, tmp_path):
+    """Through a real terminal: the key reaches the launcher's process group only, and the agent through it."""
+    bundle = tmp_path / "b.json"
+    terminal, line = pty.openpty()
+    try:
+        process = warm.start(
+            *("sh", "-c", POLITE),
+            options=("--bundle", str(bundle)),
+            stdin=line,
+            stdout=line,
+            stderr=line,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(line)
+        seen = b""
+        while b"started" not in seen:
+            seen += os.read(terminal, 4096)
+        os.write(terminal, b"\x03")
+        until = time.monotonic() + 20
+        while b"interrupted" not in seen and time.monotonic() < until:
+            seen += os.read(terminal, 4096)
+        assert process.wait(20) == 3
+        assert b"affiant: session" in seen, "a terminal is told what happens"
+    finally:
+        os.close(terminal)
+    assert close_reason(bundle) == "done"
+    assert "1 closed" in warm.verdict(bundle)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_ending_signals_are_the_agents_too(warm, tmp_path, number):
+    process = warm.start("sh", "-c", "echo started; sleep 60", options=("--bundle", str(tmp_path / "b.json")))
+    until_started(process)
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
+    assert close_reason(tmp_path / "b.json") == "done"
+
+
+def test_a_second_ctrl_c_kills_a_command_that_does_not_listen(warm, tmp_path):
+    process = warm.start("sh", "-c", STUBBORN, options=("--bundle", str(tmp_path / "b.json")))
+    until_started(process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 137
+    assert close_reason(tmp_path / "b.json") == "killed"
+    assert "1 closed" in warm.verdict(tmp_path / "b.json")
+
+
+def test_a_signal_before_the_command_runs_undoes_everything(machine):
+    process = machine.start("sh", "-c", "echo started")
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=20)
+    assert process.returncode == 130, error
+    assert out == b""
+    assert b"Traceback" not in error
+    assert machine.quiet_within(5), machine.processes()
