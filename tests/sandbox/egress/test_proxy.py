@@ -531,8 +531,9 @@ def test_reads_take_no_counter(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/v1/sessions"), ("GET", "/v1/sessions/x/bundle"), ("POST", "/v1/sessions/x/close"), ("DELETE", "/v1/models"),
-     ("GET", "/healthz"), ("POST", "/.well-known/affiant/attest"), ("GET", "/v1/chat/completions"),
+    [("POST", "/v1/sessions"), ("GET", "/v1/sessions/x/bundle"), ("POST", "/v1/sessions/x/close"),
+     ("DELETE", "/v1/models"), ("GET", "/healthz"),
+     ("POST", "/.well-known/affiant/attest"), ("GET", "/v1/chat/completions"),
      ("GET", "/v1/receipts/short")],
 )  # fmt: skip
 def test_nothing_else_of_the_gateway_is_reachable(world: World, method: str, path: str) -> None:

@@ -14,7 +14,11 @@ agent_configs:
       - {host: api.example.com, port: 443}
     secrets_access:
       - TOKEN
-      - {name: GH, ref: "local:OTHER", hosts: [api.example.com], shape: "ghp_{36}", inject: {header: X-Key, format: "Key {}"}}
+      - name: GH
+        ref: "local:OTHER"
+        hosts: [api.example.com]
+        shape: "ghp_{36}"
+        inject: {header: X-Key, format: "Key {}"}
 """
 
 

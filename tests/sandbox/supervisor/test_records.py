@@ -226,7 +226,7 @@ def test_beyond_the_bound_the_chain_stops(tmp_path: Path) -> None:
             await refusal(records)
         return reason.code
 
-    code = run(scenario, folder=tmp_path, wait_s=0.5)
+    code = run(scenario, folder=tmp_path, wait_s=2.0)
     assert code in {"session.records_stopped", "unreachable"}
     assert len(read_unacknowledged((tmp_path / "records.ndjson").read_bytes())) == BOUND
 

@@ -36,6 +36,8 @@ class Ending:
 
     why: str
     refusal: AffiantError | None = None
+    orphaned: bool = False
+    """Whether there is no launcher any more to wait for the end."""
 
 
 class Serving:
@@ -80,15 +82,17 @@ class Serving:
                     return Ending(why if isinstance(why, str) and why in _WHY else "killed")
                 case other:
                     message.close()
-                    raise ControlRefused("unknown operation", found=ascii(str(other)[:40]))
-        return Ending("killed")
+                    refusal = ControlRefused("unknown operation", found=ascii(str(other)[:40]))
+                    return Ending("killed", refusal)
+        return Ending("killed", orphaned=True)
 
     async def _received(self) -> Message | None:
         try:
             return await self._channel.receive()
-        except AffiantError as error:
+        except AffiantError as error:  # what comes next on this socket is not known any more
             self._fail(Ending("killed", error))
-            return None
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError("nobody resolves that future") from error
 
     def _start(self, message: Message) -> None:
         descriptors = message.descriptors

@@ -24,7 +24,7 @@ _ORPHANED_S: Final = 2.5
 """For the chain, when the launcher is gone: with the agent's end it stays below the five seconds of the wire
 specification."""
 
-_CLOSE_S: Final = 20.0
+_CLOSE_S: Final = 15.0
 
 
 class _NotClosedInTime(UnreachableError):
@@ -70,8 +70,8 @@ async def _session(
         finally:
             lifecycle.to(State.STOPPING)
             await end_agent(session, serving.running)
-        orphaned = ending.refusal is None and ending.why == "killed"
-        await _close(channel, session, ending, within_s=_ORPHANED_S if orphaned else _CLOSE_S)
+        within_s = _ORPHANED_S if ending.orphaned else _CLOSE_S
+        await _close(channel, session, ending, within_s=within_s)
         lifecycle.to(State.TERMINATED)
     return 0
 

@@ -1,0 +1,421 @@
+"""Whole sessions: real platform, gateway, supervisor, broker and sandbox; and each way in which they are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+from tests.gateway.conftest import serving_gateway
+from tests.sandbox.supervisor.conftest import FOUND
+from tests.sandbox.supervisor.launcher import Launcher, Refused
+from tests.secrets.certificates import Authority
+from tests.secrets.upstream_server import UpstreamServer, answer
+
+from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.receipt import parse_receipt
+from affiant.policy.load import load_profiles
+from affiant.sandbox.isolation.backend import BackendName
+from affiant.sandbox.supervisor.spool import read_unacknowledged
+from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
+from affiant.secrets.value import SecretValue
+
+DENIED = "filesystem_access: read-write:/workspace\nnetwork_egress: denied"
+HOST = "api.example.test"
+VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
+
+CHAT = """
+import json, os, urllib.request
+body = json.dumps({"model": "affiant-dev-echo", "messages": [{"role": "user", "content": "hello"}]}).encode()
+request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", data=body,
+    headers={"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
+for _ in range(int(os.environ.get("TIMES", "1"))):
+    try:
+        with urllib.request.urlopen(request) as reply:
+            print(json.load(reply)["choices"][0]["message"]["content"], flush=True)
+    except urllib.error.HTTPError as error:
+        print(error.code, json.load(error)["error"]["code"], flush=True)
+"""
+
+FETCH = """
+import os, ssl, sys, urllib.request
+headers = {"Authorization": "Bearer " + os.environ["TOKEN"]} if "TOKEN" in os.environ else {}
+request = urllib.request.Request(sys.argv[1], headers=headers)
+try:
+    with urllib.request.urlopen(request) as reply:
+        print(reply.status, reply.read().decode())
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
+
+
+def run(scenario) -> object:
+    async def whole() -> object:
+        async with asyncio.timeout(60):
+            return await scenario
+
+    return asyncio.run(whole())
+
+
+async def one(launcher: Launcher, argv, profile: str = DENIED, **more):
+    """A session of one command, from provision to bundle."""
+    env = more.pop("env", None)
+    stdin = more.pop("stdin", None)
+    async with launcher.session(profile, **more) as link:
+        await link.expect("ready")
+        output = await link.run(argv, env=env, stdin=stdin)
+        return output, await link.finish(), link
+
+
+def test_an_agent_asks_the_gateway_and_everything_is_in_the_chains(launcher: Launcher) -> None:
+    output, story, link = run(one(launcher, ["python3", "-c", CHAT], env={"TIMES": "2"}))
+    assert (output.code, output.stdout, output.stderr) == (0, b"echo: hello\necho: hello\n", b"")
+    assert story.kinds == ["boot", "exec.intent", "exec.outcome", "end"]
+    assert story.own[-1].member("cseq") == 1
+    inferences = [record for record in story.records if record.kind == "inference"]
+    assert [record.member("agt", "cseq") for record in inferences] == [0, 1]
+    assert story.close.member("why") == "done"
+    assert story.close.member("sup", "rh") == story.own[-1].rh
+    assert {"provisioned", "attested-gateway", "attested", "admitted", "sandbox-prepared"} <= set(
+        link.progress
+    )
+    outcome = story.own[2]
+    assert outcome.disclosed.text("act.name") == "python3"
+    assert outcome.disclosed.text("act.tgt") == "exit 0"
+    assert outcome.disclosed.text("agt.id") == "dev"
+
+
+@pytest.mark.gvisor
+@pytest.mark.root
+def test_the_same_under_gvisor(launcher: Launcher) -> None:
+    if FOUND[BackendName.GVISOR].reasons:
+        pytest.skip(f"gvisor: {'; '.join(FOUND[BackendName.GVISOR].reasons)}")
+    launcher.backend = BackendName.GVISOR
+    output, story, _ = run(one(launcher, ["python3", "-c", CHAT]))
+    assert (output.code, output.stdout) == (0, b"echo: hello\n")
+    assert {record.member("agt", "iso") for record in story.own if record.member("agt")} == {"gvisor"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["sh", "-c", "exit 7"], 7),
+        pytest.param(["sh", "-c", "kill -TERM $$"], 143, marks=pytest.mark.slow),
+        (["no-such-program"], 127),
+        pytest.param(["/etc/passwd"], 126, marks=pytest.mark.slow),
+    ],
+)
+def test_the_exit_code_is_the_commands_own(launcher: Launcher, argv: list[str], code: int) -> None:
+    output, story, _ = run(one(launcher, argv))
+    assert output.code == code
+    assert story.own[2].disclosed.text("act.tgt") == f"exit {code}"
+
+
+def test_input_reaches_the_command_and_both_outputs_come_back(launcher: Launcher) -> None:
+    output, _, _ = run(one(launcher, ["sh", "-c", "cat; echo err >&2"], stdin=b"line\n" * 1000))
+    assert (output.stdout, output.stderr) == (b"line\n" * 1000, b"err\n")
+
+
+def test_output_comes_live(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            stdout, stderr = await link.start(["sh", "-c", "echo first; sleep 30"])
+            await link.expect("started")
+            first = await asyncio.wait_for(asyncio.to_thread(os.read, stdout, 100), 5)
+            os.close(stdout)
+            os.close(stderr)
+            await link.signal(signal.SIGKILL)
+            exited = await link.expect("exited")
+            return first, exited["code"]
+
+    assert run(scenario()) == (b"first\n", 137)
+
+
+def test_a_denied_host_is_a_refusal_in_the_chain(launcher: Launcher) -> None:
+    output, story, _ = run(one(launcher, ["python3", "-c", FETCH, "http://unlisted.example.com/"]))
+    assert output.stdout.startswith(b"403 ")
+    assert b"host_not_listed" in output.stdout
+    assert story.kinds == ["boot", "exec.intent", "refusal.host_not_listed", "exec.outcome", "end"]
+    assert story.own[2].disclosed.text("act.tgt") == "GET http://unlisted.example.com/"
+
+
+@pytest.fixture
+def upstream(tmp_path: Path):
+    authority = Authority()
+
+    def echo(received):
+        return answer(b"seen: " + (received.header("authorization") or b"nothing"))
+
+    with UpstreamServer(echo, certificate=authority.leaf(tmp_path, HOST)) as server:
+        server.root = ssl.PEM_cert_to_DER_cert(authority.pem)
+        yield server
+
+
+def test_a_secret_is_used_without_the_agent_ever_seeing_it(
+    launcher: Launcher, upstream, tmp_path: Path
+) -> None:
+    store = LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom)
+    store.set("TOKEN", SecretValue(VALUE))
+    files = [open_private_file(path) for path in (store.path, store.key_path)]
+    profile = f"network_egress: 'allowed:{HOST}:{upstream.port}'\nsecrets_access: [TOKEN]"
+    command = ["python3", "-c", FETCH, f"https://{HOST}:{upstream.port}/v1"]
+    more = {"hosts": {HOST: ["127.0.0.1"]}, "roots": [upstream.root], "secrets": files}
+    output, story, link = run(one(launcher, command, profile, **more))
+    for descriptor in files:
+        os.close(descriptor)
+    assert upstream.received[0].header("authorization") == b"Bearer " + VALUE
+    assert output.stdout.startswith(b"200 seen: Bearer affiant-ph-")
+    assert VALUE not in output.stdout
+    assert story.kinds == ["boot", "exec.intent", "secret", "egress.outcome", "exec.outcome", "end"]
+    everything = b"".join(path.read_bytes() for path in link.folder.rglob("*") if path.is_file())
+    assert VALUE not in everything
+
+
+def test_an_allowed_request_has_its_outcome(launcher: Launcher, upstream) -> None:
+    profile = f"network_egress: 'allowed:{HOST}:{upstream.port}'"
+    command = ["python3", "-c", FETCH, f"https://{HOST}:{upstream.port}/v1"]
+    output, story, _ = run(
+        one(launcher, command, profile, hosts={HOST: ["127.0.0.1"]}, roots=[upstream.root])
+    )
+    assert output.stdout == b"200 seen: nothing\n"
+    assert story.kinds == ["boot", "exec.intent", "egress.outcome", "exec.outcome", "end"]
+
+
+def other_policy(message: dict) -> None:
+    text = b"agent_configs: {dev: {network_egress: 'allowed:evil.example.com'}}"
+    message["policy"] = b64u(load_profiles(text).profile("dev").normal_form)
+
+
+def changed(name: str, member: str, value: object):
+    def tamper(message: dict) -> None:
+        document = json.loads(from_b64u(message[name]))
+        document[member] = value
+        message[name] = b64u(canonical(document))
+
+    return tamper
+
+
+TAMPERED = {
+    "a swapped profile": (other_policy, "session.profile_mismatch"),
+    "another gateway configuration": (changed("gateway_config", "epoch_s", 61), "session.provision_mismatch"),
+    "collateral of nobody": (lambda message: message.update(collateral=b64u(b"{}")), "collateral.malformed"),
+    "no provision at all": (lambda message: message.update(op="run"), "session.control"),
+}
+
+
+@pytest.mark.parametrize(("tamper", "code"), TAMPERED.values(), ids=TAMPERED.keys())
+def test_what_was_not_launched_does_not_start(launcher: Launcher, tamper, code: str) -> None:
+    async def scenario():
+        async with launcher.session(DENIED, tamper=tamper) as link:
+            await link.expect("ready")
+
+    with pytest.raises(Refused) as refused:
+        run(scenario())
+    assert refused.value.code == code
+
+
+def test_a_td_that_was_launched_for_something_else_is_refused(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(DENIED, mrconfig=b"\1" * 48) as link:
+            await link.expect("ready")
+
+    with pytest.raises(Refused) as refused:
+        run(scenario())
+    assert refused.value.code == "session.mrconfigid_mismatch"
+
+
+def test_a_gateway_that_is_another_is_refused(launcher: Launcher, tmp_path: Path) -> None:
+    """The manifest names one configuration, the gateway that answers runs another."""
+    arguments = ("--upstream", "http://127.0.0.1:9/v1")
+    with serving_gateway(tmp_path / "other", launcher.platform_home, *arguments) as other:
+
+        async def scenario():
+            async with launcher.session(
+                DENIED, tamper=lambda m: m.update(gateway_url=other.gateway.url)
+            ) as link:
+                await link.expect("ready")
+
+        with pytest.raises(Refused) as refused:
+            run(scenario())
+    assert refused.value.code == "session.gateway_mismatch"
+
+
+def test_a_gateway_that_is_not_there_is_refused(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(
+            DENIED, tamper=lambda m: m.update(gateway_url="https://127.0.0.1:9")
+        ) as link:
+            await link.expect("ready")
+
+    with pytest.raises(Refused) as refused:
+        run(scenario())
+    assert refused.value.code == "gateway.unreachable"
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def descendants(pid: int) -> set[int]:
+    found, new = set(), {pid}
+    while new:
+        found |= new
+        new = {child for parent in new for child in children_of(parent)} - found
+    return found - {pid}
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+async def gone(pids: set[int], within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while any(alive(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+def command_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_kill_9_of_the_supervisor_ends_everything_and_leaves_a_contiguous_chain(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            stdout, stderr = await link.start(["sleep", "60"])
+            await link.expect("started")
+            below = descendants(link.service.pid)
+            assert len(below) >= 3
+            os.kill(link.service.pid, signal.SIGKILL)
+            assert await gone(below, 5)
+            os.close(stdout)
+            os.close(stderr)
+            return (link.folder / "records.ndjson").read_bytes()
+
+    data = run(scenario())
+    signed = [json.loads(line) for line in data.splitlines()]
+    records = [parse_receipt(line["jws"] + "~") for line in signed if "jws" in line]
+    payloads = [json.loads(record.split.payload) for record in records]
+    assert [payload["seq"] for payload in payloads] == list(range(len(payloads)))
+    assert [payload["kind"] for payload in payloads] == ["boot", "exec"]
+
+
+def test_kill_9_of_the_broker_ends_the_session_with_its_reason(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            stdout, stderr = await link.start(["sleep", "60"])
+            await link.expect("started")
+            (broker,) = (pid for pid in children_of(link.service.pid) if b"secrets.broker" in command_of(pid))
+            os.kill(broker, signal.SIGKILL)
+            try:
+                await link.expect("exited")
+                await link.expect("finished")
+            finally:
+                os.close(stdout)
+                os.close(stderr)
+                story.append(link.story())
+
+    story = []
+    with pytest.raises(Refused) as refused:
+        run(scenario())
+    assert refused.value.code == "session.broker_lost"
+    assert story[0].kinds[-2:] == ["exec.outcome", "end"]
+    assert story[0].close.member("why") == "killed"
+
+
+def test_a_launcher_that_goes_away_ends_the_agent_and_closes_the_session(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            stdout, stderr = await link.start(["sleep", "60"])
+            await link.expect("started")
+            below = descendants(link.service.pid) | {link.service.pid}
+            link.channel.close()
+            assert await gone(below, 5)
+            os.close(stdout)
+            os.close(stderr)
+            return link.story()
+
+    story = run(scenario())
+    assert story.close.member("why") == "killed"
+    assert story.kinds == ["boot", "exec.intent", "exec.outcome", "end"]
+
+
+def test_kill_9_of_the_gateway_loses_nothing_that_was_signed(launcher: Launcher, tmp_path: Path) -> None:
+    with serving_gateway(tmp_path / "own", launcher.platform_home) as own:
+        launcher.gateway = own.gateway
+
+        async def scenario():
+            async with launcher.session(DENIED) as link:
+                await link.expect("ready")
+                stdout, stderr = await link.start(
+                    ["sh", "-c", 'read x; exec python3 -c "$0"', CHAT], stdin=b"go\n"
+                )
+                await link.expect("started")
+                own.kill()
+                output = await asyncio.to_thread(read_some, stdout)
+                os.close(stderr)
+                link.channel.close()
+                assert await gone({link.service.pid}, 6)
+                left = read_unacknowledged((link.folder / "records.ndjson").read_bytes())
+                return output, [json.loads(parse_receipt(e.jws + "~").split.payload) for e in left]
+
+        output, left = run(scenario())
+    assert b"502 gateway.unreachable" in output
+    refusals = [record for record in left if record["kind"] == "refusal"]
+    assert [(record["rsn"], record["agt"]["cseq"]) for record in refusals] == [("gateway.unreachable", 0)]
+    assert [record["seq"] for record in left] == list(range(left[0]["seq"], left[0]["seq"] + len(left)))
+
+
+def read_some(descriptor: int) -> bytes:
+    with open(descriptor, "rb") as file:
+        return file.readline()
+
+
+@pytest.mark.root
+def test_as_root_each_part_has_its_own_user(launcher: Launcher) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not root: everything runs as one user")
+
+    async def scenario():
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            users = {}
+            for pid in [link.service.pid, *children_of(link.service.pid)]:
+                status = Path(f"/proc/{pid}/status").read_text()
+                users[part_of(pid, link.service.pid)] = int(status.partition("Uid:")[2].split()[0])
+            await link.finish()
+            return users
+
+    users = run(scenario())
+    assert users["supervisor"] == 61783
+    assert users["broker"] == 61784
+    assert users["runner"] == 0
+
+
+def part_of(pid: int, supervisor: int) -> str:
+    if pid == supervisor:
+        return "supervisor"
+    return "broker" if b"secrets.broker" in command_of(pid) else "runner"
