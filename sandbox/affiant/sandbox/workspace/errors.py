@@ -7,15 +7,17 @@
     +-- TreeTooLarge     workspace.too_large      more files, bytes or levels than the limits allow
     +-- NameRefused      workspace.name           a name that is no printable Unicode
     +-- OutputConflict   workspace.output         the output's own files stand in the way
+    MalformedError
+    +-- ImageRefused     workspace.image          an archive or OCI layout that is not what it claims to be
     UnreachableError
     +-- TreeUnreadable   workspace.unreadable     the machine did not let us read or write the tree
 """
 
 from __future__ import annotations
 
-from affiant.errors import NotAllowedError, UnreachableError
+from affiant.errors import MalformedError, NotAllowedError, UnreachableError
 
-__all__ = ["NameRefused", "OutputConflict", "SpecialFile", "TreeTooLarge", "TreeUnreadable"]
+__all__ = ["ImageRefused", "NameRefused", "OutputConflict", "SpecialFile", "TreeTooLarge", "TreeUnreadable"]
 
 
 class SpecialFile(NotAllowedError):
@@ -46,3 +48,9 @@ class TreeUnreadable(UnreachableError):
     """The machine did not let us read or write the tree."""
 
     code = "workspace.unreadable"
+
+
+class ImageRefused(MalformedError):
+    """An archive or OCI layout that is not what it claims to be."""
+
+    code = "workspace.image"

@@ -1,0 +1,254 @@
+"""Unpacks a root file system for ``--rootfs``: a tar archive, or an OCI image layout, into an empty directory.
+
+OCI image-spec 1.1: image-layout.md (``oci-layout``, ``index.json``, ``blobs/sha256``), layer.md (whiteouts).
+Every blob is checked against the digest that names it before a byte of it is unpacked. What is unpacked is
+files, directories and links, owned by us and without special bits; devices and pipes are left out, the sandbox
+has its own. An entry is reached directory by directory without following a link, so an archive can put a link
+wherever it likes and still never write through it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import platform
+import shutil
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from affiant.attestation.canonical import JSONError, parse_object
+from affiant.attestation.encoding import is_sha256_name
+from affiant.sandbox.workspace.errors import ImageRefused, TreeTooLarge, TreeUnreadable
+from affiant.sandbox.workspace.tree import tree_digest
+from affiant.sandbox.workspace.walk import Limits, escaped, open_directory, read_tree
+
+__all__ = ["IMAGE_LIMITS", "unpack_image"]
+
+IMAGE_LIMITS: Final = Limits(files=1_000_000, total_bytes=32 << 30, depth=128)
+"""How much an image may unpack to."""
+
+_WHITEOUT: Final = ".wh."
+_OPAQUE: Final = ".wh..wh..opq"
+_DOCUMENT_BYTES: Final = 4 << 20
+_LAYERS: Final = ("application/vnd.oci.image.layer.v1.tar", "application/vnd.docker.image.rootfs.diff.tar")
+_ARCHITECTURE: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def unpack_image(source: Path, target: Path, *, limits: Limits = IMAGE_LIMITS) -> str:
+    """Unpack ``source`` into the empty directory ``target`` (made if missing); return its tree digest.
+
+    Args:
+        source: a directory with an ``oci-layout``, or a tar archive (plain, gzip, bzip2 or xz).
+
+    Raises:
+        ImageRefused: it is neither, a digest does not hold, or an entry leads elsewhere.
+        TreeTooLarge: more files or bytes than the limits.
+        TreeUnreadable: the machine did not let us read or write.
+    """
+    try:
+        target.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if any(target.iterdir()):
+            raise ImageRefused("the image's directory is not empty", where=escaped(target.name))
+        with open_directory(target) as root:
+            unpacking = _Unpacking(root, limits)
+            for layer in _oci_layers(source) if source.is_dir() else (source,):
+                unpacking.apply(layer)
+    except OSError as error:
+        raise TreeUnreadable("the image cannot be unpacked", found=error.strerror) from error
+    return tree_digest(read_tree(target, limits=limits, skipped=[]))
+
+
+def _oci_layers(layout: Path) -> Iterator[Path]:
+    """The layers of the one image for this machine, lowest first, each checked against its digest."""
+    if not (layout / "oci-layout").is_file():
+        raise ImageRefused("neither an archive nor an OCI layout", expected="a file named oci-layout")
+    manifest = _document((layout / "index.json").read_bytes())
+    for _ in range(3):  # an index may name an index; ours never nest deeper
+        if "layers" in manifest:
+            break
+        manifest = _document(_blob(layout, _for_this_machine(_objects(manifest, "manifests"))).read_bytes())
+    for layer in _objects(manifest, "layers"):
+        kind = str(layer.get("mediaType"))
+        if kind.removesuffix("+gzip").removesuffix(".gzip") not in _LAYERS:
+            raise ImageRefused(
+                "a layer of a kind that is not read here",
+                expected="tar, or tar with gzip",
+                found=escaped(kind),
+            )
+        yield _blob(layout, layer)
+
+
+def _document(data: bytes) -> Mapping[str, object]:
+    try:
+        return parse_object(data, limit=_DOCUMENT_BYTES, strict_form=False)
+    except JSONError as error:
+        raise ImageRefused("a document of the OCI layout is not JSON") from error
+
+
+def _objects(document: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
+    found = document.get(name)
+    if not isinstance(found, list) or not found or not all(isinstance(item, dict) for item in found):
+        raise ImageRefused("a document of the OCI layout lacks a list", where=name)
+    return found
+
+
+def _for_this_machine(manifests: list[Mapping[str, object]]) -> Mapping[str, object]:
+    """The only manifest, or the one for this machine's architecture."""
+    if len(manifests) == 1:
+        return manifests[0]
+    wanted = _ARCHITECTURE.get(platform.machine(), platform.machine())
+    for manifest in manifests:
+        about = manifest.get("platform")
+        if isinstance(about, dict) and (about.get("os"), about.get("architecture")) == ("linux", wanted):
+            return manifest
+    raise ImageRefused("the OCI layout has no image for this machine", expected=f"linux/{wanted}")
+
+
+def _blob(layout: Path, descriptor: Mapping[str, object]) -> Path:
+    """The blob's path, once its content has the digest that names it."""
+    name = str(descriptor.get("digest"))
+    if not is_sha256_name(name):
+        raise ImageRefused("a blob without a SHA-256 digest", found=escaped(name))
+    path = layout / "blobs" / "sha256" / name.removeprefix("sha256:")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if f"sha256:{found}" != name:
+        raise ImageRefused(
+            "a blob has another content than its name says", expected=name, found=f"sha256:{found}"
+        )
+    return path
+
+
+@dataclass(slots=True)
+class _Unpacking:
+    """One image on its way into the directory behind ``root``."""
+
+    root: int
+    limits: Limits
+    files: int = 0
+    total: int = 0
+
+    def apply(self, layer: Path) -> None:
+        """Unpack one layer over what is there."""
+        try:
+            with tarfile.open(layer, "r:*") as archive:
+                for member in archive:
+                    self._count(member.size if member.isreg() else 0)
+                    self._member(archive, member)
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise ImageRefused("not a tar archive, or a broken one", where=escaped(layer.name)) from error
+
+    def _count(self, size: int) -> None:
+        self.files, self.total = self.files + 1, self.total + size
+        if self.files > self.limits.files or self.total > self.limits.total_bytes:
+            raise TreeTooLarge("the image unpacks to more than its limits")
+
+    def _member(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        segments = _segments(member.name)
+        if not segments:
+            return
+        name = segments[-1]
+        with self._directory(segments[:-1]) as parent:
+            if name == _OPAQUE:
+                for below in os.listdir(parent):
+                    _remove(below, parent)
+            elif name.startswith(_WHITEOUT):
+                _remove(_whited_out(name), parent)
+            elif member.isdir():
+                os.close(_enter(name, parent))
+            elif member.issym():
+                _remove(name, parent)
+                os.symlink(member.linkname, name, dir_fd=parent)
+            elif member.islnk():
+                self._hard_link(_segments(member.linkname), name, parent)
+            elif member.isreg():
+                _remove(name, parent)
+                _write(archive.extractfile(member), name, parent, executable=bool(member.mode & stat.S_IXUSR))
+
+    def _hard_link(self, to: list[str], name: str, parent: int) -> None:
+        if not to:
+            raise ImageRefused("a hard link to nothing", where=escaped(name))
+        with self._directory(to[:-1]) as there:
+            if not stat.S_ISREG(os.stat(to[-1], dir_fd=there, follow_symlinks=False).st_mode):
+                raise ImageRefused("a hard link to something else than a file", where=escaped(name))
+            if (there, to[-1]) != (parent, name):
+                _remove(name, parent)
+                os.link(to[-1], name, src_dir_fd=there, dst_dir_fd=parent, follow_symlinks=False)
+
+    @contextmanager
+    def _directory(self, segments: list[str]) -> Iterator[int]:
+        """The directory ``segments`` of the image, made where it is missing, reached without following a link."""
+        fd = os.dup(self.root)
+        try:
+            for segment in segments:
+                below = _enter(segment, fd)
+                os.close(fd)
+                fd = below
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _segments(path: str) -> list[str]:
+    """The names in an entry's path.
+
+    Raises:
+        ImageRefused: it climbs, or holds a NUL.
+    """
+    segments = [segment for segment in path.split("/") if segment not in {"", "."}]
+    if ".." in segments or "\0" in path or len(segments) > IMAGE_LIMITS.depth:
+        raise ImageRefused("an entry of the image leads elsewhere", found=escaped(path))
+    return segments
+
+
+def _whited_out(name: str) -> str:
+    """The name that a whiteout removes.
+
+    Raises:
+        ImageRefused: none, or the directory itself or the one above.
+    """
+    removed = name.removeprefix(_WHITEOUT)
+    if removed in {"", ".", ".."}:
+        raise ImageRefused("a whiteout of nothing", found=escaped(name))
+    return removed
+
+
+def _enter(name: str, parent: int) -> int:
+    """The directory ``name``; a file in its place gives way, a link refuses: nothing is written through one."""
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=parent)
+    mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode):
+        raise ImageRefused("an entry of the image lies below a link", where=escaped(name))
+    if not stat.S_ISDIR(mode):
+        os.unlink(name, dir_fd=parent)
+        os.mkdir(name, 0o755, dir_fd=parent)
+    return os.open(name, _DIRECTORY, dir_fd=parent)
+
+
+def _remove(name: str, parent: int) -> None:
+    """What an earlier layer left at ``name``, whatever it is; links are removed, not followed."""
+    try:
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        shutil.rmtree(name, dir_fd=parent)
+    else:
+        os.unlink(name, dir_fd=parent)
+
+
+def _write(content: IO[bytes] | None, name: str, parent: int, *, executable: bool) -> None:
+    fd = os.open(name, _NEW_FILE, 0o755 if executable else 0o644, dir_fd=parent)
+    with os.fdopen(fd, "wb") as file:
+        if content is not None:
+            shutil.copyfileobj(content, file, 1 << 20)
