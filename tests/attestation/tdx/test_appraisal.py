@@ -37,6 +37,7 @@ from affiant.attestation.tdx.errors import (
 from affiant.attestation.tdx.eventlog import Event, EventLog, LoggedEvent
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import INTEL_SGX_ROOT_CA_SPKI, EvidenceClass
+from affiant.attestation.tdx.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify import verify_quote
 
 from .conftest import (
@@ -143,8 +144,6 @@ def test_hardware_that_is_up_to_date_affirms(v4: Any) -> None:
 
 def test_an_accepted_lesser_status_or_an_unchecked_payload_only_warns(v4: Any) -> None:
     verified, reference = genuine(v4)
-    from affiant.attestation.tdx.tcb_status import TCBStatus
-
     old = replace(verified, statuses=replace(verified.statuses, merged=TCBStatus.OUT_OF_DATE))
     assert hardware_appraisal(old, reference).tier is Tier.WARNING
     assert hardware_appraisal(old, reference).vector["hardware"] == 32
@@ -159,6 +158,15 @@ def test_class_and_root_must_agree_both_ways(v4: Any) -> None:
         hardware_appraisal(verified, reference_of(PLATFORM))
     with pytest.raises(EvidenceClassMismatch):
         appraise_session(PLATFORM, reference=reference)
+
+
+def test_the_class_is_compared_even_where_everything_else_agrees() -> None:
+    hardware = replace(VERIFIED, evidence_class=EvidenceClass.HARDWARE)
+    with pytest.raises(EvidenceClassMismatch):
+        hardware_appraisal(hardware, reference_of(PLATFORM))
+    pinned = changed_reference(cls="hardware", roots=[sha256_name(INTEL_SGX_ROOT_CA_SPKI)])
+    with pytest.raises(EvidenceClassMismatch):
+        hardware_appraisal(VERIFIED, pinned)
 
 
 def test_another_root_than_the_pinned_one_is_refused(other_platform: SimulatedPlatform) -> None:

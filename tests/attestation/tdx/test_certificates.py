@@ -184,6 +184,11 @@ def test_a_chain_is_certificates_and_white_space_alone(pem: bytes) -> None:
         parse_chain(pem)
 
 
+def test_the_size_is_bounded_before_anything_is_read() -> None:
+    with pytest.raises(CertificateMalformed, match="too large"):
+        parse_chain(PEM + b" " * (16 * 1024))
+
+
 @pytest.mark.parametrize("tail", [b"", b"\0", b"\n\0\0", b"\r\n \t"])
 def test_white_space_and_final_nul_bytes_are_usual(tail: bytes) -> None:
     assert parse_chain(PEM + tail) == parse_chain(PEM)

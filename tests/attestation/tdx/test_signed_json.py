@@ -78,6 +78,11 @@ def test_another_shape_is_refused(body: bytes) -> None:
         cut(body)
 
 
+def test_the_size_is_bounded_before_anything_is_read() -> None:
+    with pytest.raises(TCBInfoMalformed, match="too large"):
+        cut(bytes(600 * 1024))
+
+
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_only_refused(data: bytes) -> None:
     with pytest.raises(TCBInfoMalformed):
