@@ -209,6 +209,7 @@ class Story:
             session=self.session,
             agent=agent_commitment(bytes(16), "code_implementer"),
             input_digest=None,
+            isolation=self.iso,
             challenge=link("challenge"),
             expires=int((NOW + self.expires).timestamp()),
             starter={"iss": "local", "method": "uid", "sub": link("uid")},

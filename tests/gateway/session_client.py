@@ -210,6 +210,7 @@ def draft(
         session=b64u(secrets.token_bytes(16)),
         agent=agent_commitment(secrets.token_bytes(16), agent),
         input_digest=None,
+        isolation="bwrap-landlock",
         challenge=b64u(secrets.token_bytes(32)),
         expires=int(time.time()) + 3600,
         starter={"iss": "local", "method": "uid", "sub": b64u(secrets.token_bytes(32))},

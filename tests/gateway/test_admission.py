@@ -98,6 +98,7 @@ def activation_like(made: Draft, **changes: object) -> Draft:
             "session": activation.session,
             "agent": activation.agent,
             "input_digest": None,
+            "isolation": activation.isolation,
             "challenge": activation.challenge,
             "expires": activation.expires,
             "starter": activation.starter,
@@ -146,6 +147,10 @@ WRONG: dict[str, tuple[Callable[[Draft], Draft], str]] = {
     "an expired activation": (
         lambda d: activation_like(d, expires=int(time.time()) - 1),
         "admission.expired",
+    ),
+    "an isolation below the manifest's floor": (
+        lambda d: activation_like(d, isolation="none"),
+        "admission.isolation",
     ),
     "hardware claimed in the statement": (lambda d: replace(d, cls="hardware"), "admission.mismatch"),
     "hardware claimed in the manifest": (

@@ -20,6 +20,7 @@ from typing import Final
 
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import b64u_sha256
+from affiant.attestation.records import ISOLATIONS
 from affiant.attestation.shapes import (
     Array,
     Const,
@@ -44,6 +45,7 @@ __all__ = [
     "mrconfigid",
     "parse_activation",
     "parse_manifest",
+    "reaches_floor",
     "session_events",
 ]
 
@@ -52,6 +54,10 @@ _LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
 _SHA256: Final = Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name")
 _SHA384: Final = Pattern("sha384:[0-9a-f]{96}", "a SHA-384 name")
 _HOST: Final = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+
+
+_STRENGTH: Final[Mapping[str, int]] = {"none": 0, "bwrap-landlock": 1, "gvisor": 2, "vm": 3}
+_FLOORS: Final[Mapping[str, int]] = {"namespace": 1, "userspace-kernel": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ _ACTIVATION: Final = Obj(
         "ses": _ID,
         "agent": _LINK,
         "inp": _Nullable(_SHA256),
+        "iso": Enum(ISOLATIONS),
         "challenge": _LINK,
         "exp": Int(),
         "starter": Obj({"iss": Text(), "method": Text(32), "sub": _LINK}),
@@ -158,6 +165,8 @@ class Activation:
     agent: str
     """Salted commitment to the agent's name: :func:`agent_commitment`."""
     input_digest: str | None
+    isolation: str
+    """What isolates the agent inside, as receipts name it: the supervisor starts nothing else."""
     challenge: str
     expires: int
     """Seconds since 1970, UTC."""
@@ -216,6 +225,7 @@ def make_activation(
     session: str,
     agent: str,
     input_digest: str | None,
+    isolation: str,
     challenge: str,
     expires: int,
     starter: Mapping[str, str],
@@ -229,6 +239,7 @@ def make_activation(
                 "ses": session,
                 "agent": agent,
                 "inp": input_digest,
+                "iso": isolation,
                 "challenge": challenge,
                 "exp": expires,
                 "starter": starter,
@@ -236,6 +247,11 @@ def make_activation(
             }
         )
     )
+
+
+def reaches_floor(isolation: str, floor: str) -> bool:
+    """Whether an isolation (a receipt's ``iso``) is a manifest's ``isolation_floor`` or better."""
+    return _STRENGTH[isolation] >= _FLOORS[floor]
 
 
 def agent_commitment(salt: bytes, name: str) -> str:
@@ -289,6 +305,7 @@ def parse_activation(raw: bytes) -> Activation:
         session=value["ses"],
         agent=value["agent"],
         input_digest=value["inp"],
+        isolation=value["iso"],
         challenge=value["challenge"],
         expires=value["exp"],
         starter=value["starter"],

@@ -30,6 +30,7 @@ from affiant.attestation.manifest import (
     mrconfigid,
     parse_activation,
     parse_manifest,
+    reaches_floor,
     session_events,
 )
 from affiant.attestation.openings import seal
@@ -47,7 +48,7 @@ from affiant.attestation.tdx import (
     verify_quote,
 )
 from affiant.errors import MalformedError
-from affiant.gateway.errors import AdmissionExpired, AdmissionMismatch
+from affiant.gateway.errors import AdmissionExpired, AdmissionMismatch, IsolationBelowFloor
 from affiant.gateway.sessions import Admitted
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
 
@@ -153,6 +154,12 @@ class Appraiser:
         _same("activation", request.statement.act, request.activation.digest)
         _same("manifest's class", request.manifest.cls, self.config.cls)
         _require_after("activation", request.activation.expires, now)
+        if not reaches_floor(request.activation.isolation, request.manifest.isolation_floor):
+            raise IsolationBelowFloor(
+                "the session's isolation is below its manifest's floor",
+                expected=request.manifest.isolation_floor,
+                found=request.activation.isolation,
+            )
 
     def _check_gateway(self, manifest: Manifest) -> None:
         _same("gateway configuration", manifest.gateway.config, self.config.digest)  # 4

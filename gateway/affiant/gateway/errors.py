@@ -159,6 +159,12 @@ class AdmissionExpired(NotFreshError):
     code = "admission.expired"
 
 
+class IsolationBelowFloor(NotAllowedError):
+    """A session's activation names a weaker isolation than its manifest demands."""
+
+    code = "admission.isolation"
+
+
 class ModelNotAllowed(NotAllowedError):
     """The profile does not allow this model."""
 

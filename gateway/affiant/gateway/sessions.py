@@ -34,9 +34,6 @@ _KEPT_RECEIPTS: Final = 4096
 _KEPT_CLOSED: Final = 256
 """Closed sessions whose supervisor may still ask for its bundle."""
 
-_ISOLATIONS: Final[Mapping[str, str]] = {"userspace-kernel": "gvisor", "namespace": "bwrap-landlock"}
-"""Isolation floor of the manifest -> what a record may say without claiming more than is bound."""
-
 
 class SessionState(enum.Enum):
     """Where a session stands."""
@@ -71,8 +68,8 @@ class Admitted:
 
     @property
     def isolation(self) -> str:
-        """The inner isolation that is bound to at least hold."""
-        return _ISOLATIONS[self.manifest.isolation_floor]
+        """The inner isolation that the activation names, and with it RTMR3."""
+        return self.activation.isolation
 
 
 @dataclass(slots=True)

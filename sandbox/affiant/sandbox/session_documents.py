@@ -80,6 +80,7 @@ def session_activation(
         session=plan.session,
         agent=agent_commitment(salt, plan.request.agent),
         input_digest=input_digest,
+        isolation=plan.backend.value,
         challenge=b64u(random_bytes(32)),
         expires=expires,
         starter={"iss": "local", "method": "uid", "sub": agent_commitment(random_bytes(16), starter)},

@@ -217,6 +217,7 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
         {"changes": {"isolation_floor": "userspace-kernel"}},
     ),
     ("iso.floor", "iso.too_weak", lambda: Story(alter=at("inference", agt__iso="vm")).bytes(), {}),
+    ("iso.floor", "iso.too_weak", lambda: Story(alter=at("start", iso="vm")).bytes(), {}),
     (
         "rfs.accepted",
         "rfs.not_accepted",

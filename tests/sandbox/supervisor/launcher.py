@@ -211,6 +211,7 @@ class Launcher:
             session=session,
             agent=agent_commitment(salt, "dev"),
             input_digest=None,
+            isolation=self.backend.value,
             challenge=b64u(os.urandom(32)),
             expires=int(datetime.now(UTC).timestamp()) + expires_in,
             starter={"iss": "local", "method": "uid", "sub": agent_commitment(salt, "0")},

@@ -55,7 +55,7 @@ def manifest(**changes):
 
 def activation(**changes):
     parts = {
-        "session": b64u(bytes(16)), "agent": agent_commitment(SALT, "dev"), "input_digest": None,
+        "session": b64u(bytes(16)), "agent": agent_commitment(SALT, "dev"), "input_digest": None, "isolation": "gvisor",
         "challenge": b64u(bytes(32)), "expires": int(NOW.timestamp()) + 60,
         "starter": {"iss": "local", "method": "uid", "sub": b64u(bytes(32))}, "openings": None,
     }  # fmt: skip
@@ -120,7 +120,12 @@ MISMATCHES = {
     "a trust root less": {"given": provision(roots=())},
     "another root file system": {"given": provision(rootfs=DirectoryRoot("/image"))},
     "a runtime that the manifest does not name": {"given": provision(runtime="/runtime")},
-    "isolation below the floor": {"given": provision(backend=BackendName.BUBBLEWRAP)},
+    "isolation below the floor": {
+        "given": provision(
+            backend=BackendName.BUBBLEWRAP, activation=activation(isolation="bwrap-landlock").raw
+        )
+    },
+    "another isolation than activated": {"given": provision(backend=BackendName.BUBBLEWRAP)},
     "another agent": {"given": provision(agent=Agent("root", SALT, None))},
     "another salt": {"given": provision(agent=Agent("dev", b"\1" * 16, None))},
     "a TD that was activated before": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from affiant.attestation.manifest import mrconfigid
+from affiant.attestation.manifest import mrconfigid, reaches_floor
 from affiant.attestation.tdx import parse_quote
 from affiant.attestation.trust_file import Entry, accepted_at
 from affiant.attestation.verifier.case import Case
@@ -24,9 +24,6 @@ __all__ = [
 
 POLICY_DOMAIN: Final = b"affiant.policy/1\n"
 """A profile's digest is SHA-384 over this and its normal form (policy specification, "Canonical digest")."""
-
-_STRENGTH: Final = {"none": 0, "bwrap-landlock": 1, "gvisor": 2, "vm": 3}
-_FLOOR: Final = {"namespace": 1, "userspace-kernel": 2}
 
 
 class ConfigUnbound(EvidenceUnbound):
@@ -166,7 +163,7 @@ def _pinned(
 def check_isolation(case: Case) -> Finding:
     """``iso.floor``: every session's isolation is its manifest's floor or better, and the trust file's."""
     case.need("pol.bound")
-    weakest = "vm"
+    kinds = set()
     for session in case.sessions:
         assert session.manifest is not None
         start = session.the("session-start")
@@ -179,13 +176,15 @@ def check_isolation(case: Case) -> Finding:
             if found != start.member("iso"):
                 raise IsolationTooWeak("a record names another isolation than the start", where=record.jti)
         found = str(start.member("iso"))
-        if _STRENGTH[found] < max(_FLOOR[floor] for floor in floors):
+        if session.activation is None or found != session.activation.isolation:
+            raise IsolationTooWeak("the start names another isolation than the activation", where=start.jti)
+        if not all(reaches_floor(found, floor) for floor in floors):
             raise IsolationTooWeak(
                 "isolated less than demanded", expected=" and ".join(floors), found=found, where=start.jti
             )
-        weakest = min(weakest, found, key=lambda name: _STRENGTH[name])
-    tier = Tier.WARNING if weakest == "bwrap-landlock" else Tier.AFFIRMING
-    return Finding(f"agent isolated by {weakest}", tier)
+        kinds.add(found)
+    tier = Tier.WARNING if "bwrap-landlock" in kinds else Tier.AFFIRMING
+    return Finding(f"agent isolated by {', '.join(sorted(kinds))}", tier)
 
 
 def check_rootfs(case: Case) -> Finding:

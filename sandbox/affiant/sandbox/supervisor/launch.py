@@ -111,6 +111,12 @@ def _check_activation(provision: Provision, activation: Activation, now: datetim
     """Step 3, what is this session's own."""
     if agent_commitment(provision.agent.salt, provision.agent.name) != activation.agent:
         raise ProvisionMismatch("the agent is not the one that the activation names")
+    if provision.backend.value != activation.isolation:
+        raise ProvisionMismatch(
+            "the isolation is not the one that the activation names",
+            expected=activation.isolation,
+            found=provision.backend.value,
+        )
     if now.timestamp() >= activation.expires:
         raise SessionExpired("the activation's time is over", expected=f"before {activation.expires}")
 
