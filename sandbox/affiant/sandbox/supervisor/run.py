@@ -196,7 +196,7 @@ class _Output:
 
     async def copy(self) -> None:
         """Pass on until the command's end is closed everywhere."""
-        async with self._broker.redactor() as redactor:
+        async with self._broker.redactor(live=True) as redactor:
             async for data in self._pieces():
                 await self._pass_on(await redactor.feed(data))
             rest, _ = await redactor.flush()
