@@ -114,7 +114,7 @@ class UnreachableError(AffiantError):
     """Something that is needed did not answer."""
 
     code = "unreachable"
-    retryable = True
+    retryable: ClassVar[bool | None] = True
 
 
 class ConfigurationError(AffiantError):
