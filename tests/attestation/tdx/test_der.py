@@ -51,6 +51,26 @@ def test_any_other_spelling_is_refused(text: str) -> None:
         read_single(bytes.fromhex(text), SEQUENCE)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("04", "cut short"),
+        ("0405 616263", "cut short"),
+        ("0481", "length"),
+        ("0480 0000", "length"),
+        ("048400000001 61", "length"),
+        ("048101 61", "minimal"),
+        ("1f0100", "tag"),
+    ],
+)
+def test_an_element_never_reaches_beyond_its_container(text: str, reason: str) -> None:
+    data = bytes.fromhex(text)
+    with pytest.raises(DERError, match=reason):
+        read_element(data)
+    with pytest.raises(DERError, match=reason):
+        list(children(data))
+
+
 @given(st.binary(max_size=64))
 def test_arbitrary_bytes_are_only_refused(data: bytes) -> None:
     try:

@@ -102,6 +102,29 @@ def test_every_cut_is_refused(raw: bytes) -> None:
             parse_quote(raw[:length])
 
 
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (V4[:47], "within its header"),
+        (V5[:53], "within its header"),
+        (V4[:635], "within its body"),
+        (V4[:632] + struct.pack("<I", 583) + V4[636:], "authentication data is cut"),
+        (patched(V4, AUTH + 582, b"\xff\xff"), "quoting enclave reaches beyond"),
+        (patched(V4, AUTH + 582, struct.pack("<H", len(V4) - AUTH - 584)), "quoting enclave reaches beyond"),
+        (patched(V5, 48, struct.pack("<HI", 9, 648)), "unknown body type"),
+    ],
+)
+def test_each_bound_is_named(raw: bytes, reason: str) -> None:
+    with pytest.raises(QuoteMalformed, match=reason):
+        parse_quote(raw)
+
+
+@pytest.mark.parametrize("tee", [1, 0x80, 0x82, 0x8100])
+def test_an_unknown_tee_is_refused(tee: int) -> None:
+    with pytest.raises(NotTDXQuote, match="another TEE"):
+        parse_quote(patched(V4, 4, struct.pack("<I", tee)))
+
+
 @given(st.binary(max_size=3000))
 def test_unsigned_padding_is_ignored_and_never_read(padding: bytes) -> None:
     quote = parse_quote(V4 + padding)
