@@ -41,6 +41,7 @@ __all__ = [
     "runsc_program",
     "runsc_release",
     "signal_command",
+    "write_bundle",
 ]
 
 OLDEST_RELEASE: Final = 2024

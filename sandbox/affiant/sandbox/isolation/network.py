@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -122,8 +122,3 @@ def _listener(address: str) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def interfaces() -> Sequence[str]:
-    """The interfaces of the present network namespace."""
-    return tuple(name for _, name in socket.if_nameindex())

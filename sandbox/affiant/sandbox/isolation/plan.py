@@ -20,12 +20,19 @@ from __future__ import annotations
 
 import enum
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.sandbox.isolation.errors import PlanRefused
+from affiant.sandbox.isolation.paths import (
+    RUNTIME_AT,
+    checked_path,
+    covers,
+    listed_path,
+    outer_first,
+    outermost,
+)
 
 __all__ = [
     "AGENT_GID",
@@ -50,17 +57,10 @@ AGENT_UID: Final = 1000
 AGENT_GID: Final = 1000
 """Who the agent is inside; it has no capability and can gain none."""
 
-RUNTIME_AT: Final = "/opt/runtime"
-"""Where ``--runtime DIR`` is mounted, read-only: ``bin/`` for PATH, ``lib/pythonX.Y/site-packages``."""
-
 _MIB: Final = 1 << 20
 _MAX_ENTRIES: Final = 256
 _SESSION: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _HOSTNAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
-_RESERVED: Final = (
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run/affiant", "/sbin",
-    "/sys", "/usr", RUNTIME_AT,
-)  # fmt: skip
 
 
 class Access(enum.Enum):
@@ -153,7 +153,7 @@ class Command:
             if not name or "=" in name:
                 raise PlanRefused("not a name for an environment variable", found=repr(name[:40]))
         if self.cwd != "/":
-            _checked_path(self.cwd)
+            checked_path(self.cwd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class SandboxPlan:
         Raises:
             PlanRefused: no entry covers the path, or a carve-out does.
         """
-        wanted = _checked_path(path)
+        wanted = checked_path(path)
         if any(covers(mask.target, wanted) for mask in self.masks):
             raise PlanRefused("the path is carved out of the profile", where=path)
         for bind in self.workspaces:
@@ -199,11 +199,6 @@ class SandboxPlan:
             for mask in self.masks
             if covers(path, mask.target) and path != mask.target
         )
-
-
-def covers(above: str, path: str) -> bool:
-    """Whether ``path`` is ``above`` or lies below it, by segment (``/a`` does not cover ``/ab``)."""
-    return path == above or path.startswith(above + "/")
 
 
 def plan_sandbox(
@@ -230,13 +225,13 @@ def plan_sandbox(
     grants = tuple(files)
     if len(grants) > _MAX_ENTRIES:
         raise PlanRefused("too many file entries", expected=f"at most {_MAX_ENTRIES}", found=str(len(grants)))
-    carved = _outermost(_listed(grant.path) for grant in grants if grant.access is Access.NONE)
+    carved = outermost(listed_path(grant.path) for grant in grants if grant.access is Access.NONE)
     listed = _effective(grants, carved)
     binds = _binds(listed)
     anchors = _anchors(binds, carved)
     return SandboxPlan(
         session=session,
-        binds=tuple(sorted((*binds, *anchors), key=lambda bind: _depth_first(bind.target))),
+        binds=tuple(sorted((*binds, *anchors), key=lambda bind: outer_first(bind.target))),
         masks=tuple(Mask(path) for path in carved),
         scratch=() if "/tmp" in listed else (Scratch("/tmp", limits.tmp_bytes),),  # noqa: S108 - inside
         rootfs=rootfs,
@@ -265,61 +260,15 @@ def _check_scalars(session: str, hostname: str, limits: Limits) -> None:
             )
 
 
-def _checked_path(path: str) -> str:
-    """``path``, which must be absolute and canonical.
-
-    Raises:
-        PlanRefused: relative, the root itself, ``.``, ``..`` or empty segments, controls, or not NFC.
-    """
-    segments = path.split("/")
-    if not path.startswith("/") or len(path) > 1024:
-        raise PlanRefused("not an absolute path of at most 1024 characters", found=repr(path[:80]))
-    if any(segment in {"", ".", ".."} or len(segment.encode()) > 255 for segment in segments[1:]):
-        raise PlanRefused("not a canonical path below the root", found=repr(path[:80]))
-    if any(not char.isprintable() for char in path) or unicodedata.normalize("NFC", path) != path:
-        raise PlanRefused("a path with invisible characters, or not in Unicode NFC", found=ascii(path[:80]))
-    return path
-
-
-def _listed(path: str) -> str:
-    """A path that a profile may list.
-
-    Raises:
-        PlanRefused: not canonical, or the system's own, or above what is the system's own.
-    """
-    _checked_path(path)
-    for reserved in _RESERVED:
-        if covers(reserved, path) or covers(path, reserved):
-            raise PlanRefused(
-                "the path belongs to the sandbox's own system",
-                where=path,
-                hint=f"{reserved} cannot be listed in filesystem_access; the root is readable as it is",
-            )
-    return path
-
-
-def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """``paths`` without those below another of them, sorted."""
-    kept: list[str] = []
-    for path in sorted(set(paths), key=_depth_first):
-        if not any(covers(above, path) for above in kept):
-            kept.append(path)
-    return tuple(kept)
-
-
-def _depth_first(path: str) -> tuple[int, str]:
-    return path.count("/"), path
-
-
 def _effective(grants: Sequence[FileGrant], carved: Sequence[str]) -> dict[str, bool]:
     """Listed path -> writable, without entries that change nothing (rule 2), outer ones first."""
     writable: dict[str, bool] = {}
     for grant in grants:
         if grant.access is not Access.NONE:
-            path = _listed(grant.path)
+            path = listed_path(grant.path)
             writable[path] = writable.get(path, False) or grant.access is Access.READ_WRITE
     kept: dict[str, bool] = {}
-    for path in sorted(writable, key=_depth_first):
+    for path in sorted(writable, key=outer_first):
         above = [kept[outer] for outer in kept if covers(outer, path)]
         adds = not above or (writable[path] and not any(above))
         if adds and not any(covers(hole, path) for hole in carved):
@@ -329,7 +278,7 @@ def _effective(grants: Sequence[FileGrant], carved: Sequence[str]) -> dict[str, 
 
 def _binds(listed: Mapping[str, bool]) -> tuple[Bind, ...]:
     """A directory of the session for each outermost entry; inner ones lie in their outer one's directory."""
-    outer = _outermost(listed)
+    outer = outermost(listed)
     binds = []
     for path, writable in listed.items():
         number, above = next((n, top) for n, top in enumerate(outer) if covers(top, path))
