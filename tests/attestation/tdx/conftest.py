@@ -48,17 +48,17 @@ class Vectors:
     def expected(self) -> Any:
         return json.loads((self.root / "expected.json").read_text())
 
-    def bytes(self, name: str) -> bytes:
+    def read(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
 
     def quote(self, name: str) -> bytes:
-        return self.bytes(f"quotes/{name}.bin")
+        return self.read(f"quotes/{name}.bin")
 
     def trust(self, root: str) -> TrustRoots:
-        return TrustRoots.intel() if root == "intel" else TrustRoots.pinned((self.bytes(root),))
+        return TrustRoots.intel() if root == "intel" else TrustRoots.pinned((self.read(root),))
 
     def members(self, name: str) -> dict[str, str]:
-        members: dict[str, str] = json.loads(self.bytes(name))
+        members: dict[str, str] = json.loads(self.read(name))
         return members
 
     def collateral(self, name: str) -> Collateral:

@@ -119,7 +119,8 @@ def test_the_lower_evaluation_number_counts() -> None:
 @pytest.mark.parametrize("document", ["tcb_info_signer", "qe_identity_signer"])
 def test_no_other_role_signs_collateral(signer: CertificateRole, document: str) -> None:
     """A PCK key chains to the root too, and may have been extracted from a machine."""
-    platform = replace(PLATFORM, **{document: signer})
+    changes: dict[str, Any] = {document: signer}
+    platform = replace(PLATFORM, **changes)
     with pytest.raises(CollateralIssuerInvalid):
         judged(platform.collateral(NOW))
 

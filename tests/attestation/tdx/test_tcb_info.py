@@ -174,8 +174,8 @@ def test_genuine_responses_are_read(vectors: Any) -> None:
         "2026-01/tcb_info_00a06d080000",
         "2026-01/tcb_info_90c06f000000",
     ):
-        info = parse_tcb_info(vectors.bytes(f"pcs/{name}.json"))
+        info = parse_tcb_info(vectors.read(f"pcs/{name}.json"))
         assert info.fmspc.hex() == name[-12:]
         assert info.levels
     for year in ("2023-06", "2026-01"):
-        assert parse_qe_identity(vectors.bytes(f"pcs/{year}/qe_identity.json")).levels
+        assert parse_qe_identity(vectors.read(f"pcs/{year}/qe_identity.json")).levels

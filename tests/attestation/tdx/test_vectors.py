@@ -55,7 +55,7 @@ CODES = {
 
 def judge(vectors: Any, case: Any) -> VerifiedQuote:
     now = datetime.fromtimestamp(case["now"], UTC)
-    quote = parse_quote(vectors.bytes(case["quote"]))
+    quote = parse_quote(vectors.read(case["quote"]))
     collateral = verify_collateral(
         vectors.collateral(case["collateral"]), now=now, trust=vectors.trust(case["root"])
     )
@@ -106,13 +106,13 @@ def test_a_second_implementation_agrees(vectors: Any) -> None:
 
 
 def second_opinion(vectors: Any, case: Any) -> tuple[str, frozenset[str]] | None:
-    collateral = vectors.bytes(case["collateral"]).decode()
+    collateral = vectors.read(case["collateral"]).decode()
     root = "root/intel_sgx_root_ca.der" if case["root"] == "intel" else case["root"]
     try:
         report = dcap_qvl.verify_with_root_ca(
-            vectors.bytes(case["quote"]),
+            vectors.read(case["quote"]),
             dcap_qvl.QuoteCollateralV3.from_json(collateral),
-            vectors.bytes(root),
+            vectors.read(root),
             case["now"],
         )
     except ValueError:

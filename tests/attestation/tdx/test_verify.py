@@ -107,7 +107,7 @@ def test_a_genuine_quote_is_hardware(v4: Any) -> None:
 
 
 def test_pinning_the_compiled_in_root_is_the_same_as_trusting_it(v4: Any, vectors: Any) -> None:
-    root = vectors.bytes("root/intel_sgx_root_ca.der")
+    root = vectors.read("root/intel_sgx_root_ca.der")
     again = verify_collateral(v4.collateral, now=v4.now, trust=TrustRoots.pinned((root,)))
     assert again.evidence_class is EvidenceClass.HARDWARE
 
