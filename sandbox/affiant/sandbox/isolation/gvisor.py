@@ -190,20 +190,27 @@ def run_command(program: str, folder: Path) -> tuple[str, ...]:
 
 def signal_command(program: str, folder: Path, number: int) -> tuple[str, ...]:
     """Send a signal to the container's first process."""
-    return (*_global_flags(program, folder), "kill", CONTAINER_ID, str(number))
+    return (*_global_flags(program, folder, log="control.log"), "kill", CONTAINER_ID, str(number))
 
 
 def checkpoint_command(program: str, folder: Path, image: Path, *, leave_running: bool) -> tuple[str, ...]:
     """Write the memory image of the whole sandbox into the folder ``image``."""
     flags = ("--leave-running",) if leave_running else ()
-    return (*_global_flags(program, folder), "checkpoint", f"--image-path={image}", *flags, CONTAINER_ID)
+    return (
+        *_global_flags(program, folder, log="control.log"),
+        "checkpoint",
+        f"--image-path={image}",
+        *flags,
+        CONTAINER_ID,
+    )
 
 
-def _global_flags(program: str, folder: Path) -> tuple[str, ...]:
+def _global_flags(program: str, folder: Path, *, log: str = "runsc.log") -> tuple[str, ...]:
+    """``log``: the start has one of its own, because its errors decide how the end is judged."""
     return (
         program,
         f"--root={folder / 'state'}",
-        f"--log={folder / 'runsc.log'}",
+        f"--log={folder / log}",
         "--log-format=json",
         "--platform=systrap",
         "--network=sandbox",
@@ -240,8 +247,11 @@ def runsc_program() -> str | None:
 
 
 def runsc_release(program: str) -> str:
-    """The first line of ``runsc --version``: what a receipt can name."""
-    done = subprocess.run([program, "--version"], capture_output=True, check=False, env={}, timeout=10)
+    """The first line of ``runsc --version``: what a receipt can name; empty: the program does not run."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, check=False, env={}, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
     return done.stdout.decode("utf-8", "replace").partition("\n")[0].strip()[:120]
 
 

@@ -58,16 +58,19 @@ class GVisorDriver:
         return child.pid
 
     def signal(self, number: int) -> None:
-        done = subprocess.run(
-            signal_command(self.program, self.folder, number),
-            capture_output=True,
-            check=False,
-            env={},
-            preexec_fn=self.enclosure.enter,
-            timeout=_SIGNAL_SECONDS,
-        )
-        if done.returncode != 0:
-            raise StepRefused("the signal found no process", expected="a command that has started")
+        try:
+            subprocess.run(
+                signal_command(self.program, self.folder, number),
+                capture_output=True,
+                check=True,
+                env={},
+                preexec_fn=self.enclosure.enter,
+                timeout=_SIGNAL_SECONDS,
+            )
+        except subprocess.SubprocessError as error:
+            raise StepRefused(
+                "the signal found no process", expected="a command that has started and still runs"
+            ) from error
 
     def judge(self, status: int) -> Exit:
         if status < 0:
