@@ -253,6 +253,8 @@ class World:
     limits: ProxyLimits = field(default_factory=lambda: ProxyLimits(16, Timeouts(idle=1, head=1, body=1)))
     lookups: list[str] = field(default_factory=list)
     own_process: bool = False
+    expected_defects: tuple[str, ...] = ()
+    """Texts of exceptions that a test puts in; any other that nobody handles fails it."""
 
     def keep(self, name: str, value: bytes) -> None:
         LocalStoreFile(self.folder / "secrets", random_bytes=os.urandom).set(name, SecretValue(value))
@@ -262,11 +264,18 @@ class World:
         text = "agent_configs:\n  dev:\n" + "".join(f"    {line}\n" for line in profile.strip().splitlines())
         policy = parse_normal_form(load_profiles(text.encode()).profile("dev").normal_form)
 
+        defects: list[str] = []
+
         async def whole() -> object:
+            asyncio.get_running_loop().set_exception_handler(
+                lambda _, context: defects.append(str(context.get("exception", context["message"])))
+            )
             async with asyncio.timeout(30), self.sandbox(policy) as sandbox:
                 return await scenario(sandbox)
 
-        return asyncio.run(whole())
+        result = asyncio.run(whole())
+        assert tuple(defects) == self.expected_defects
+        return result
 
     async def _lookup(self, host: str, port: int) -> tuple[str, ...]:
         self.lookups.append(host)

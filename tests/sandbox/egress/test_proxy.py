@@ -653,3 +653,112 @@ def test_head_answers_have_no_body(world: World, serve) -> None:
 
     first, second = world.run(listed(server.port), scenario)
     assert (first.status, second.status) == (200, 200)
+
+
+def test_a_denied_head_request_has_no_body_to_desynchronise_the_agent(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        async with box.tunnel(server.port) as (reader, writer):
+            writer.write(get("/b", port=server.port, method="HEAD"))
+            denied = await answered(reader, bodiless=True)
+            return denied, await asked(reader, writer, get("/a", port=server.port))
+
+    denied, allowed = world.run(listed(server.port, "paths: ['/a']"), scenario)
+    assert (denied.status, allowed.status, allowed.body) == (403, 200, b"hello")
+
+
+UNPROVABLE = {
+    "a content type beyond the proof's bound": chat(b"X: 1").replace(b"application/json", b"a/" + b"x" * 300),
+    "two content types": chat(b"Content-Type: text/plain"),
+    "two nonces": chat(b"Affiant-Nonce: " + b"n" * 43, b"Affiant-Nonce: " + b"m" * 43),
+    "a target beyond the proof's bound": chat().replace(
+        b"completions ", b"completions?x=" + b"y" * 3000 + b" "
+    ),
+}
+
+
+@pytest.mark.parametrize("data", UNPROVABLE.values(), ids=UNPROVABLE.keys())
+def test_what_no_proof_could_cover_takes_no_counter(world: World, data: bytes) -> None:
+    reply = world.run("network_egress: denied", lambda box: box.plain(data))
+    assert reply.status in (400, 413)
+    assert (world.gateway.counter, world.gateway.seen) == (0, [])
+    assert len(world.chain.records) == 1
+
+
+def test_a_counter_ends_in_a_record_whatever_goes_wrong(world: World) -> None:
+    async def broken(*args, **more):
+        raise RuntimeError("a defect")
+
+    world.gateway.send = broken
+
+    async def scenario(box):
+        with pytest.raises(asyncio.IncompleteReadError):
+            await box.plain(chat())
+
+    world.expected_defects = ("a defect",)
+    world.run("network_egress: denied", scenario)
+    assert world.chain.kinds == ["refusal.gateway.unreachable"]
+    assert world.chain.records[0].member("agt", "cseq") == 0
+
+
+def test_large_prompts_share_a_bounded_memory(world: World) -> None:
+    async def scenario(box):
+        body = b"x" * (7 << 20)
+        head = (
+            chat(body=b"")[:-2].replace(b"Content-Length: 0", b"Content-Length: %d" % (len(body) + 1))
+            + b"\r\n"
+        )
+        held = []
+        for _ in range(9):
+            reader, writer = await asyncio.open_connection(*box.address)
+            writer.write(head + body)
+            await writer.drain()
+            held.append((reader, writer))
+        await asyncio.sleep(0.3)
+        reply = await box.plain(chat(body=b"y" * (6 << 20)))
+        for _, writer in held:
+            await closed(writer)
+        return reply
+
+    reply = world.run("network_egress: denied", scenario)
+    assert (reply.status, code(reply)) == (413, "egress.too_large")
+
+
+def test_an_agent_that_leaves_a_stream_ends_it_at_once(world: World) -> None:
+    ended = asyncio.Event()
+
+    async def endless():
+        yield b"data: one\n\n"
+        await asyncio.sleep(60)
+
+    async def close() -> None:
+        ended.set()
+
+    world.gateway.chunks, world.gateway.close = endless, close
+
+    async def scenario(box):
+        reader, writer = await asyncio.open_connection(*box.address)
+        writer.write(chat())
+        await reader.readuntil(b"data: one\n\n")
+        await closed(writer)
+        await asyncio.wait_for(ended.wait(), 2)
+
+    world.run("network_egress: denied", scenario)
+
+
+def test_a_request_sent_ahead_of_an_answer_is_served_after_it(world: World) -> None:
+    async def slow():
+        await asyncio.sleep(0.2)
+        yield b"data: [DONE]\n\n"
+
+    world.gateway.chunks = slow
+
+    async def scenario(box):
+        reader, writer = await asyncio.open_connection(*box.address)
+        writer.write(chat() + chat())
+        replies = [await answered(reader), await answered(reader)]
+        await closed(writer)
+        return [reply.body for reply in replies]
+
+    assert world.run("network_egress: denied", scenario) == [b"data: [DONE]\n\n"] * 2

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from affiant.sandbox.egress.errors import AddressForbidden, NameUnresolved
+from affiant.sandbox.egress.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
 from affiant.sandbox.egress.resolver import Resolver, system_lookup
 
 PUBLIC = "93.184.216.34"
@@ -73,3 +73,22 @@ def test_the_manifest_speaks_for_its_own_hosts_only() -> None:
 
 def test_the_systems_resolver_answers_in_canonical_spelling() -> None:
     assert set(asyncio.run(system_lookup("localhost", 443))) <= {"127.0.0.1", "::1"}
+
+
+def test_E20_a_wildcards_labels_are_no_channel() -> None:
+    asked = []
+
+    async def lookup(name: str, port: int):
+        asked.append(name)
+        return (PUBLIC,)
+
+    async def scenario() -> None:
+        resolver = Resolver({}, lookup=lookup)
+        for number in range(256):
+            await resolver.resolve(f"h{number}.example.com", 443, within=None)
+        await resolver.resolve("h0.example.com", 443, within=None)
+        with pytest.raises(NameBudgetSpent):
+            await resolver.resolve("one-more.example.com", 443, within=None)
+
+    asyncio.run(scenario())
+    assert "one-more.example.com" not in asked

@@ -17,6 +17,7 @@ from affiant.errors import AffiantError
 from affiant.sandbox.egress.denial import Denial
 from affiant.sandbox.egress.errors import PeerSilent, RequestMalformed, RequestTooLarge
 from affiant.sandbox.egress.request import (
+    MAX_HEAD,
     BodyData,
     EndOfRequest,
     HeaderField,
@@ -27,7 +28,7 @@ from affiant.sandbox.egress.request import (
 )
 from affiant.sandbox.egress.streams import ByteStream
 
-__all__ = ["AgentHTTP", "Answer", "Timeouts"]
+__all__ = ["AgentHTTP", "Answer", "Memory", "Timeouts"]
 
 _HOP_BY_HOP: Final = frozenset(
     {
@@ -52,6 +53,29 @@ class Timeouts:
     body: float = 60.0
 
 
+class Memory:
+    """Bytes that the bodies of all connections together may hold at a time."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def take(self, size: int) -> None:
+        """Take ``size`` bytes.
+
+        Raises:
+            RequestTooLarge: so many are not left.
+        """
+        if size > self._left:
+            raise RequestTooLarge("too many large requests at once", hint="Send fewer at the same time")
+        self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """Give ``size`` bytes back."""
+        self._left += size
+
+
 class AgentHTTP:
     """The requests and answers of one connection, one at a time."""
 
@@ -61,6 +85,7 @@ class AgentHTTP:
         self._reader = RequestReader()
         self._body_done = True
         self._continue_owed = False
+        self._bodiless = False
 
     async def next_head(self) -> RequestHead | None:
         """The next request's head; None: the agent has ended the connection, or keeps it idle.
@@ -83,6 +108,7 @@ class AgentHTTP:
             raise RequestMalformed("not a request's head")
         self._body_done = False
         self._continue_owed = event.expects_continue
+        self._bodiless = event.method == "HEAD"
         return event
 
     async def body(self) -> AsyncIterator[bytes]:
@@ -103,17 +129,22 @@ class AgentHTTP:
             else:
                 raise RequestMalformed("the body ends before its announced end")
 
-    async def whole_body(self, limit: int) -> bytes:
-        """The body of the request at hand, all of it.
+    async def whole_body(self, limit: int, memory: Memory) -> bytes:
+        """The body of the request at hand, all of it. Its bytes stay taken from ``memory``: give them back.
 
         Raises:
-            RequestTooLarge: more than ``limit`` bytes.
+            RequestTooLarge: more than ``limit`` bytes, or no memory is left for it; nothing stays taken.
         """
         data = bytearray()
-        async for piece in self.body():
-            data += piece
-            if len(data) > limit:
-                raise RequestTooLarge("request body too large", expected=f"at most {limit} bytes")
+        try:
+            async for piece in self.body():
+                memory.take(len(piece))
+                data += piece
+                if len(data) > limit:
+                    raise RequestTooLarge("request body too large", expected=f"at most {limit} bytes")
+        except BaseException:  # given back whatever happened, and raised again
+            memory.give_back(len(data))
+            raise
         return bytes(data)
 
     @property
@@ -124,10 +155,24 @@ class AgentHTTP:
     async def deny(self, denial: Denial, *, keep_alive: bool) -> bool:
         """Send ``denial``; returns whether the connection can carry another request."""
         reusable = keep_alive and not self._continue_owed and await self._skip_body()
-        await self.stream.write(denial.to_bytes(keep_alive=reusable))
+        await self.stream.write(denial.to_bytes(keep_alive=reusable, with_body=not self._bodiless))
         if not reusable:
             await self._linger()
         return reusable
+
+    async def gone(self) -> None:
+        """Return when the agent ends the connection. What it sends ahead meanwhile is kept for later, in bounds.
+
+        Only while nobody reads a body.
+        """
+        ahead = 0
+        while ahead <= MAX_HEAD:
+            data = await self.stream.read()
+            if not data:
+                return
+            self._reader.feed(data)
+            ahead += len(data)
+        await asyncio.get_running_loop().create_future()
 
     def take_rest(self) -> bytes:
         """Bytes that the agent sent ahead, after a CONNECT head."""

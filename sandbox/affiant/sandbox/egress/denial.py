@@ -38,8 +38,8 @@ class Denial:
     status: int
     body: bytes
 
-    def to_bytes(self, *, keep_alive: bool) -> bytes:
-        """The answer as HTTP/1.1."""
+    def to_bytes(self, *, keep_alive: bool, with_body: bool = True) -> bytes:
+        """The answer as HTTP/1.1; one to a HEAD request has no body (RFC 9110, section 9.3.2)."""
         return b"HTTP/1.1 %d %s\r\n%s\r\n%s" % (
             self.status,
             _REASONS[self.status],
@@ -52,7 +52,7 @@ class Denial:
                     (b"Connection", b"keep-alive" if keep_alive else b"close"),
                 )
             ),
-            self.body,
+            self.body if with_body else b"",
         )
 
 

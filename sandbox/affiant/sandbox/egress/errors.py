@@ -14,6 +14,7 @@
     +-- ServerNameMissing      egress.sni_missing      no SNI, or one that is hidden (ECH)
     +-- EgressDenied           egress.denied           the profile says no; carries its reason and rules
     +-- AddressForbidden       egress.address          a name leads to an address that is never dialled
+    +-- NameBudgetSpent        egress.name_budget      too many different names were asked for
     UnreachableError
     +-- NameUnresolved         egress.name_unresolved  an allowed name has no address
     +-- PeerSilent             egress.timeout          the agent sent nothing for too long
@@ -33,6 +34,7 @@ __all__ = [
     "EgressDenied",
     "HostMismatch",
     "MethodRefused",
+    "NameBudgetSpent",
     "NameUnresolved",
     "PeerSilent",
     "RecordsUnavailable",
@@ -114,6 +116,12 @@ class AddressForbidden(NotAllowedError):
     """An allowed name leads to an address that must not be dialled; one such answer refuses all."""
 
     code = "egress.address"
+
+
+class NameBudgetSpent(NotAllowedError):
+    """The session has asked for too many different names: under a wildcard they could carry data out."""
+
+    code = "egress.name_budget"
 
 
 class NameUnresolved(UnreachableError):

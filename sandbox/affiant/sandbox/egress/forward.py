@@ -7,9 +7,8 @@ the last byte of the answer go. Whatever fails on the way fails closed, and is i
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
@@ -17,7 +16,7 @@ from typing import Final
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
-from affiant.sandbox.egress.decision import AllowedRequest, judge_request
+from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, judge_request
 from affiant.sandbox.egress.denial import denial_of
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.origin import Origin
@@ -108,13 +107,18 @@ class _Body:
 
 @dataclass(frozen=True, slots=True)
 class Forwarder:
-    """Everything that a request needs on its way; one for a session."""
+    """Everything that a request needs on its way; one for a session. ``versions``: of the secrets, by name."""
 
     policy: CompiledPolicy
     table: PlaceholderTable
     resolver: Resolver
     upstream: Upstream
     records: EgressRecords
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def version(self, granted: GrantedUse) -> str:
+        """Which version of a secret the broker holds, as records name it."""
+        return self.versions.get(granted.use.name, "unknown")[:64]
 
     async def serve(self, http: AgentHTTP, head: RequestHead, origin: Origin, target: str) -> bool:
         """Serve one request; returns whether the connection can carry another.
@@ -153,7 +157,11 @@ class Forwarder:
             return tuple(
                 [
                     await self.records.secret(
-                        action, name=granted.use.name, rule=granted.rule, ref=granted.ref
+                        action,
+                        name=granted.use.name,
+                        rule=granted.rule,
+                        ref=granted.ref,
+                        version=self.version(granted),
                     )
                     for granted in allowed.uses
                 ]
@@ -174,21 +182,25 @@ class _Exchange:
     allowed: AllowedRequest
     intents: tuple[str, ...]
     sent: Sent = _NOTHING_SENT
+    recorded: bool = False
     received: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     async def run(self, address: str, body: _Body) -> bool:
+        """Send it, pass the answer on, record the outcome; whether the connection can carry another request."""
         try:
             await self._pass(address, body)
+            await self._record("complete")
+            await self.answer.finish()
+        except RecordsUnavailable:  # the answer stays cut off: without its record it did not end well
+            return False
         except AffiantError as error:
             return await self._failed(body.refusal or error)
         except OSError:  # the agent is gone: nobody to answer
             await self._record("aborted")
             return False
-        except asyncio.CancelledError:
+        except BaseException:  # the session ends, or a defect: there is an outcome all the same; raised again
             await self._record("aborted")
             raise
-        await self._record("complete")
-        await self.answer.finish()
         return self.answer.keep_alive and self.http.request_done
 
     async def _pass(self, address: str, body: _Body) -> None:
@@ -214,13 +226,17 @@ class _Exchange:
         return await self.http.deny(denial_of(error, record=None), keep_alive=self.answer.keep_alive)
 
     async def _record(self, end: str) -> None:
+        if self.recorded:
+            return
+        self.recorded = True
         outcome = Outcome(
             end=end,
             sent=self.sent.request,
             received=f"sha256:{self.received.hexdigest()}" if self.answer.started else None,
             spki=self.sent.spki,
             uses=tuple(
-                {"ref": granted.ref, "rule": granted.rule, "ver": "current"} for granted in self.allowed.uses
+                {"ref": granted.ref, "rule": granted.rule, "ver": self.forwarder.version(granted)}
+                for granted in self.allowed.uses
             ),
         )
         await self.forwarder.records.outcome(self.action, self.allowed.rules, outcome, intents=self.intents)

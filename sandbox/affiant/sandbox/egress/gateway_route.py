@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from affiant.errors import AffiantError, NotAllowedError, UnreachableError
-from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
+from affiant.sandbox.egress.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.denial import denial_of
-from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable
+from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable, RequestTooLarge
 from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import Action, EgressRecords
@@ -40,6 +40,13 @@ GATEWAY_ORIGINS: Final = frozenset({Origin("http", GATEWAY_HOST, 80), Origin("ht
 
 BODY_LIMIT: Final = 8 << 20
 """Bytes; the gateway's own default bound."""
+
+_MEMORY: Final = 64 << 20
+_MAX_TARGET: Final = 2048
+_MAX_CONTENT_TYPE: Final = 256
+"""Characters; both bounds are the proof's own."""
+
+_PROOF_REFUSED: Final = 401
 
 _COUNTED: Final = ("POST", "/v1/chat/completions")
 _READABLE: Final = re.compile(
@@ -113,67 +120,95 @@ class GatewayRoute:
 
     gateway: InferenceGateway
     records: EgressRecords
+    memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
 
     async def serve(self, http: AgentHTTP, head: RequestHead, origin: Origin, target: str) -> bool:
         """Serve one request; returns whether the connection can carry another."""
         action = action_of(head, origin, target)
         try:
             counted = _admitted(head, target)
-            body = await http.whole_body(BODY_LIMIT)
+            headers = _forwarded(head)
+            body = await http.whole_body(BODY_LIMIT, self.memory)
         except AffiantError as refusal:
             return await refuse(
                 http, self.records, refusal, action, keep_alive=head.keep_alive, typ="inference"
             )
         cseq = self.gateway.take_counter() if counted else None
         try:
-            reply = await self.gateway.send(head.method, target, _forwarded(head), body, cseq=cseq)
-        except UnreachableError as error:
+            reply = await self.gateway.send(head.method, target, headers, body, cseq=cseq)
+        except AffiantError as error:
             return await self._unanswered(http, head, error, action, cseq)
-        except asyncio.CancelledError:
-            if cseq is not None:
-                await self._record(
-                    UnansweredAtEnd("the session ended before the gateway answered"), action, cseq
-                )
+        except BaseException:  # the counter is taken: it ends in a record whatever happened; raised again
+            await self._record(
+                _UnansweredAtEnd("the session ended before the gateway answered"), action, cseq
+            )
             raise
+        finally:
+            self.memory.give_back(len(body))
         try:
-            if reply.status == 401 and cseq is not None:
+            if reply.status == _PROOF_REFUSED:
                 await self._record(ProofRefused("the gateway did not accept the proof"), action, cseq)
             return await self._answer(http, head, reply)
         finally:
             await reply.close()
 
     async def _answer(self, http: AgentHTTP, head: RequestHead, reply: GatewayAnswer) -> bool:
-        answer = Answer(http, head)
+        """Pass the answer on; an agent that goes away meanwhile ends it, and the gateway hears of it at once."""
+        passing = asyncio.ensure_future(_pass_on(Answer(http, head), reply))
+        leaving = asyncio.ensure_future(http.gone())
         try:
-            await answer.start(reply.status, reason_phrase(reply.status), reply.headers)
-            async for chunk in reply.chunks():
-                await answer.data(chunk)
-            await answer.finish()
-        except (UnreachableError, OSError):  # cut off by either side: the gateway's record says which
-            return False
-        return answer.keep_alive
+            await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return passing.done() and passing.result()
+        finally:
+            passing.cancel()
+            leaving.cancel()
+            await asyncio.gather(passing, leaving, return_exceptions=True)
 
     async def _unanswered(
         self, http: AgentHTTP, head: RequestHead, error: AffiantError, action: Action, cseq: int | None
     ) -> bool:
-        record = None if cseq is None else await self._record(error, action, cseq)
-        return await http.deny(denial_of(error, record=record), keep_alive=head.keep_alive)
+        unanswered = error if isinstance(error, UnreachableError) else _NotSent(str(error))
+        record = await self._record(unanswered, action, cseq)
+        return await http.deny(denial_of(unanswered, record=record), keep_alive=head.keep_alive)
 
-    async def _record(self, refusal: AffiantError, action: Action, cseq: int) -> str | None:
+    async def _record(self, refusal: AffiantError, action: Action, cseq: int | None) -> str | None:
+        if cseq is None:
+            return None
         try:
             return await self.records.refusal(refusal, action, typ="inference", cseq=cseq)
         except RecordsUnavailable:  # the chain has stopped, and the session with it
             return None
 
 
-class UnansweredAtEnd(UnreachableError):
+class _UnansweredAtEnd(UnreachableError):
     """The session ended while the gateway had not answered."""
 
     code = "gateway.unreachable"
 
 
+class _NotSent(UnreachableError):
+    """The request could not be sent to the gateway that was appraised: not by this proof, or not to this peer."""
+
+    code = "gateway.unreachable"
+
+
+async def _pass_on(answer: Answer, reply: GatewayAnswer) -> bool:
+    """Whether the answer came to its end and the connection can carry another request."""
+    try:
+        await answer.start(reply.status, reason_phrase(reply.status), reply.headers)
+        async for chunk in reply.chunks():
+            await answer.data(chunk)
+        await answer.finish()
+    except (UnreachableError, OSError):  # cut off by either side: the gateway's record says which
+        return False
+    return answer.keep_alive
+
+
 def _admitted(head: RequestHead, target: str) -> bool:
-    """Whether the request takes a counter, if it may be made at all."""
+    """Whether the request takes a counter, if it may be made at all: what no proof could cover is refused here."""
+    if len(target) > _MAX_TARGET or len(head.value(b"content-type") or b"") > _MAX_CONTENT_TYPE:
+        raise RequestTooLarge("a target or content type that the gateway does not take")
+    head.value(b"affiant-nonce")
     path = target.partition("?")[0]
     if (head.method, path) == _COUNTED:
         return True

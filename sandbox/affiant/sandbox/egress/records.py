@@ -128,9 +128,9 @@ class EgressRecords:
         self._sink = sink
         self._facts = facts
 
-    async def secret(self, action: Action, *, name: str, rule: str, ref: str) -> str:
+    async def secret(self, action: Action, *, name: str, rule: str, ref: str, version: str) -> str:
         """One secret use, acknowledged: only now may it be substituted."""
-        members = {"act": {"typ": "secret"}, "pol": self._pol("allow"), "sec": [{"ver": "current"}]}
+        members = {"act": {"typ": "secret"}, "pol": self._pol("allow"), "sec": [{"ver": version}]}
         hidden = {
             **_trace(action),
             "act": {"name": name, "tgt": action.line},

@@ -22,7 +22,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from affiant.policy.addresses import CIDR, is_forbidden_address, parse_cidr
-from affiant.sandbox.egress.errors import AddressForbidden, NameUnresolved
+from affiant.sandbox.egress.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
 
 __all__ = ["Lookup", "Resolver", "system_lookup"]
 
@@ -31,6 +31,8 @@ Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _TIMEOUT_S: Final = 10.0
 _MAX_ANSWERS: Final = 64
+_MAX_NAMES: Final = 256
+"""Distinct names that one session may have looked up: a wildcard's labels must not become a channel (E20)."""
 
 
 async def system_lookup(host: str, port: int) -> Sequence[str]:
@@ -61,6 +63,7 @@ class Resolver:
             for host, networks in self._networks.items()
         }
         self._lookup = lookup
+        self._asked: set[str] = set()
 
     async def resolve(self, host: str, port: int, *, within: Sequence[CIDR] | None) -> str:
         """The address to dial for ``host``, checked.
@@ -70,6 +73,7 @@ class Resolver:
 
         Raises:
             NameUnresolved: no address. AddressForbidden: any of the answers must not be dialled.
+            NameBudgetSpent: too many different names in this session.
         """
         answers = self._fixed.get(host) or await self._looked_up(host, port)
         allowed = tuple(within or self._networks.get(host, ()))
@@ -84,6 +88,11 @@ class Resolver:
         return answers[0]
 
     async def _looked_up(self, host: str, port: int) -> Sequence[str]:
+        if host not in self._asked and len(self._asked) >= _MAX_NAMES:
+            raise NameBudgetSpent(
+                "the session has asked for too many different names", expected=f"at most {_MAX_NAMES}"
+            )
+        self._asked.add(host)
         try:
             answers = await asyncio.wait_for(self._lookup(host, port), _TIMEOUT_S)
         except (OSError, UnicodeError, TimeoutError) as error:

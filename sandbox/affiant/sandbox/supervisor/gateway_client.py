@@ -65,9 +65,16 @@ class GatewayConnection:
         )
 
     async def send(self, method: str, target: str, headers: Sequence[HeaderField], body: bytes) -> None:
-        """Send a whole request."""
+        """Send a whole request.
+
+        Raises:
+            GatewayUnreachable: it cannot stand in HTTP/1.1; nothing was sent.
+        """
         fields = [(b"Host", self._host.encode("ascii")), (b"Content-Length", str(len(body)).encode("ascii"))]
-        request = h11.Request(method=method, target=target, headers=[*fields, *headers])
+        try:
+            request = h11.Request(method=method, target=target, headers=[*fields, *headers])
+        except h11.LocalProtocolError as error:
+            raise GatewayUnreachable("a request that HTTP/1.1 cannot carry") from error
         for event in (request, h11.Data(data=body), h11.EndOfMessage()):
             self._writer.write(self._http.send(event) or b"")
         await self._writer.drain()

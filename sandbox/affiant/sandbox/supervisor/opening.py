@@ -13,14 +13,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from affiant.attestation.chain import ChainSigner
 from affiant.attestation.encoding import b64u
 from affiant.attestation.evidence_source import QuoteSource
+from affiant.errors import AffiantError
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
 from affiant.sandbox.egress.proxy import EgressProxy
@@ -58,6 +60,8 @@ from affiant.secrets.broker.messages import Configuration
 from affiant.secrets.placeholder import PlaceholderTable
 
 __all__ = ["OpenSession", "Progress", "Surroundings", "open_session"]
+
+_ABANDON_S: Final = 3.0
 
 Progress = Callable[[str, Mapping[str, object]], Awaitable[None]]
 """Told each step that was taken, and what is known about it."""
@@ -155,6 +159,7 @@ async def open_session(
     records = _records(
         provision, around, launch=started.launch, identity=identity, gateway=session_gateway, stack=stack
     )
+    stack.push_async_callback(_abandon, lifecycle, records, session_gateway)
     await records.record(
         "boot",
         {"ks": identity.statement.keyset_digest, "gks": gateway.keyset_digest, "bld": around.build},
@@ -171,6 +176,15 @@ async def open_session(
         stack=stack,
         progress=progress,
     )
+
+
+async def _abandon(lifecycle: Lifecycle, records: SessionRecords, gateway: SessionGateway) -> None:
+    """End the chain and close the session if it was admitted and never came to run; as well as can be."""
+    if lifecycle.state is State.ACTIVATING:
+        with suppress(AffiantError, TimeoutError):
+            async with asyncio.timeout(_ABANDON_S):
+                await records.record("end", {"why": "shutdown", "cseq": -1}, {}, acknowledged=True)
+                await gateway.close("killed")
 
 
 def _start(provision: Provision, around: Surroundings, stack: AsyncExitStack) -> _Started:
@@ -270,7 +284,7 @@ async def _activate(
     progress: Progress,
 ) -> OpenSession:
     launch = started.launch
-    table = await _configured_broker(provision, around, started, progress)
+    table, versions = await _configured_broker(provision, around, started, progress)
     certificates = SessionCA(
         session=launch.activation.session,
         not_after=datetime.fromtimestamp(launch.activation.expires, UTC),
@@ -285,8 +299,22 @@ async def _activate(
     bundle = sandbox_bundle(certificates.certificate_pem, provision.roots, system_roots())
     socket = await started.runner.prepare(sandbox, ca_bundle=bundle)
     await progress("sandbox-prepared", {"isolation": socket.backend})
-    proxy = _proxy(
-        around, started=started, records=records, gateway=gateway, table=table, certificates=certificates
+    written = EgressRecords(records, launch.facts)
+    resolver = Resolver(launch.manifest.hosts)
+    forwarder = Forwarder(
+        policy=launch.policy,
+        table=table,
+        resolver=resolver,
+        upstream=BrokerUpstream(started.broker, random_bytes=around.random_bytes),
+        records=written,
+        versions=versions,
+    )
+    proxy = EgressProxy(
+        forwarder=forwarder,
+        gateway=GatewayRoute(gateway, written),
+        records=written,
+        resolver=resolver,
+        certificates=certificates,
     )
     await proxy.start(socket.listener)
     stack.push_async_callback(proxy.stop)
@@ -308,8 +336,8 @@ async def _activate(
 
 async def _configured_broker(
     provision: Provision, around: Surroundings, started: _Started, progress: Progress
-) -> PlaceholderTable:
-    """The placeholders of the secrets that the broker holds; the others get none."""
+) -> tuple[PlaceholderTable, Mapping[str, str]]:
+    """The placeholders of the secrets that the broker holds, and their versions; the others get none."""
     grants = session_grants(started.launch.policy, random_bytes=around.random_bytes)
     configuration = Configuration(
         grants=grants,
@@ -323,31 +351,4 @@ async def _configured_broker(
     held = PlaceholderTable(grant.binding for grant in grants).restricted_to(resolution.resolved)
     missing = {name: refusal.code for name, refusal in resolution.refused.items()}
     await progress("secrets", {"held": [binding.name for binding in held], "missing": missing})
-    return held
-
-
-def _proxy(
-    around: Surroundings,
-    *,
-    started: _Started,
-    records: SessionRecords,
-    gateway: SessionGateway,
-    table: PlaceholderTable,
-    certificates: SessionCA,
-) -> EgressProxy:
-    written = EgressRecords(records, started.launch.facts)
-    resolver = Resolver(started.launch.manifest.hosts)
-    forwarder = Forwarder(
-        policy=started.launch.policy,
-        table=table,
-        resolver=resolver,
-        upstream=BrokerUpstream(started.broker, random_bytes=around.random_bytes),
-        records=written,
-    )
-    return EgressProxy(
-        forwarder=forwarder,
-        gateway=GatewayRoute(gateway, written),
-        records=written,
-        resolver=resolver,
-        certificates=certificates,
-    )
+    return held, resolution.resolved

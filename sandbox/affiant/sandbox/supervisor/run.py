@@ -34,7 +34,6 @@ _ATOMIC: Final = 4096
 """What poll(2) promises that a pipe takes at once (PIPE_BUF)."""
 
 _POLL_MS: Final = 200
-_DRAIN_S: Final = 5.0
 _LIMIT_EXIT: Final = 137
 
 
@@ -138,7 +137,7 @@ class AgentRun:
             copies = [asyncio.create_task(output.copy()) for output in outputs]
             stack.push_async_callback(_end_all, copies)
             ended = await self.services.runner.wait()
-            await asyncio.wait(copies, timeout=_DRAIN_S)
+            await asyncio.gather(*copies)  # all writers are dead, so this takes as long as the user does
             names = ("stdout", "stderr")
             return ended.code, {name: output.digest for name, output in zip(names, outputs, strict=True)}
 
