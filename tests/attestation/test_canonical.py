@@ -99,3 +99,18 @@ def test_no_input_causes_anything_but_a_typed_refusal(data: bytes) -> None:
         parse_canonical(data)
     except JSONError:
         pass
+
+
+@given(st.integers(1, 40), st.sampled_from([b"[", b'{"a":']), st.integers(0, 60))
+def test_the_bound_is_the_same_for_short_and_long_documents(
+    depth: int, opening: bytes, siblings: int
+) -> None:
+    closing = b"]" if opening == b"[" else b"}"
+    text = (
+        b"[" + b",".join([b"[]"] * siblings + [opening * (depth - 1) + b"0" + closing * (depth - 1)]) + b"]"
+    )
+    if depth <= 32:
+        parse_strict(text)
+    else:
+        with pytest.raises(JSONError, match="nested too deep"):
+            parse_strict(text)

@@ -34,6 +34,9 @@ MAX_INTEGER: Final = 2**53 - 1
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """Strings as a whole (so that brackets in them do not count), and brackets."""
 
+_STRING: Final = re.compile(rb'"[^"]*"')
+_NO_BRACKET: Final = bytes(set(range(256)) - set(b"[]{}"))
+
 _ASTRAL: Final = frozenset(range(0xF0, 0x100))
 
 _MAX_DEPTH: Final = 32
@@ -156,7 +159,7 @@ def parse_object(data: bytes, *, limit: int = 1 << 20, strict_form: bool = True)
 
 def _bound_depth(data: bytes) -> None:
     """Refuse deep nesting before the recursive reader sees it (CWE-674), in linear time."""
-    if data.count(b"[") + data.count(b"{") <= _MAX_DEPTH:
+    if data.count(b"[") + data.count(b"{") <= _MAX_DEPTH or _shallow(data):
         return
     depth = 0
     for match in _STRUCTURE.finditer(data):
@@ -167,6 +170,21 @@ def _bound_depth(data: bytes) -> None:
                 raise JSONError("nested too deep", expected=f"at most {_MAX_DEPTH} levels")
         elif mark in (0x5D, 0x7D):
             depth -= 1
+
+
+def _shallow(data: bytes) -> bool:
+    """Whether at most ``_MAX_DEPTH`` rounds of cancelling pairs leave nothing: the fast answer for honest text.
+
+    False says nothing; it sends the text the long way.
+    """
+    if b"\\" in data:
+        return False
+    marks = _STRING.sub(b"", data).translate(None, _NO_BRACKET)
+    for _ in range(_MAX_DEPTH):
+        if not marks:
+            return True
+        marks = marks.replace(b"[]", b"").replace(b"{}", b"")
+    return not marks
 
 
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
