@@ -46,6 +46,7 @@ from affiant.sandbox.supervisor.epoch import keep_epochs
 from affiant.sandbox.supervisor.errors import ProvisionMismatch
 from affiant.sandbox.supervisor.gateway_client import GatewayClient
 from affiant.sandbox.supervisor.grants import session_grants
+from affiant.sandbox.supervisor.input_tree import check_input
 from affiant.sandbox.supervisor.launch import Launch, check_launch, extend_session_events
 from affiant.sandbox.supervisor.lifecycle import Lifecycle, State
 from affiant.sandbox.supervisor.provision import Provision
@@ -192,6 +193,7 @@ def _start(provision: Provision, around: Surroundings, stack: AsyncExitStack) ->
     launch = check_launch(provision, around.td.report(), build=around.build, now=around.clock())
     pins = pinned_gateway(launch.manifest, config=provision.gateway_config, reference=provision.reference)
     _check_trees(provision, launch)
+    check_input(provision.session_dir, launch.activation.input_digest)
     children = spawn_children(provision)
     stack.callback(children.reap)
     drop_privileges(SUPERVISOR_USER)
