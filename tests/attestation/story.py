@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from affiant.attestation.bundle import Bundle, objects_by_digest
 from affiant.attestation.canonical import canonical
 from affiant.attestation.chain import ChainSigner
@@ -134,14 +136,22 @@ class Story:
     session_mrtd: bytes = MRTD
     events: Callable[[list[tuple[str, Mapping[str, object]]]], list[tuple[str, Mapping[str, object]]]] = list
     gks: str | None = None
+    random_bytes: Callable[[int], bytes] = os.urandom
     config: GatewayConfig | None = None
     extra_session_key: bool = False
     clock: Clock = field(default_factory=Clock)
     gateway_records: list[Issued] = field(default_factory=list)
     session_records: list[Issued] = field(default_factory=list)
 
+    def _id(self) -> str:
+        return b64u(self.random_bytes(16))
+
+    def _key(self) -> Signer:
+        """A key of this story's own randomness, so that a seeded story is the same to the byte."""
+        return Signer(ec.derive_private_key(int.from_bytes(self.random_bytes(31), "big") + 1, ec.SECP256R1()))
+
     def __post_init__(self) -> None:
-        self.session = new_id()
+        self.session = self._id()
         self.reference = reference_bytes()
         if self.config is None:
             self.config = local_gateway_config(sha256_name(self.reference))
@@ -153,7 +163,9 @@ class Story:
     def _quote(
         self, image: str, config: bytes, report: bytes, events: list[Event], mrtd: bytes
     ) -> tuple[bytes, bytes]:
-        registers = self.platform.launch(Image(image), mrconfigid=config, mrtd=mrtd, td_id=os.urandom(32))
+        registers = self.platform.launch(
+            Image(image), mrconfigid=config, mrtd=mrtd, td_id=self.random_bytes(32)
+        )
         rtmr3 = bytes(48)
         for event in events:
             rtmr3 = extend(rtmr3, event_digest(event))
@@ -165,8 +177,8 @@ class Story:
         return self.platform.quote(registers, report), EventLog(tuple(entries)).to_bytes()
 
     def make_gateway(self) -> None:
-        self.gateway_signer, self.ear_signer = Signer.generate(), Signer.generate()
-        chn = new_id()
+        self.gateway_signer, self.ear_signer = self._key(), self._key()
+        chn = self._id()
         raw = gateway_statement(
             iss=self.config.iss,
             cls=self.cls,
@@ -188,7 +200,7 @@ class Story:
             statement=self.gateway_statement,
             chn=chn,
             evd=b64u_sha256(self.gateway_evidence),
-            random_bytes=os.urandom,
+            random_bytes=self.random_bytes,
             clock=self.clock,
         )
 
@@ -215,8 +227,8 @@ class Story:
             starter={"iss": "local", "method": "uid", "sub": link("uid")},
             openings=None,
         )
-        self.session_signer = Signer.generate()
-        chn = new_id()
+        self.session_signer = self._key()
+        chn = self._id()
         raw = session_statement(
             session=self.session,
             cls=self.cls,
@@ -241,7 +253,7 @@ class Story:
             statement=self.session_statement,
             chn=chn,
             evd=b64u_sha256(self.session_evidence),
-            random_bytes=os.urandom,
+            random_bytes=self.random_bytes,
             clock=self.clock,
         )
         self.ear = issue_ear(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -225,3 +227,14 @@ def test_the_published_table_is_the_code() -> None:
 
 def test_leaf_codes_are_unique_and_never_change() -> None:
     assert [row.leaf for row in records.KINDS.values()] == list(range(1, 20))
+
+
+def test_the_published_examples_are_what_the_code_makes() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "format_examples.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
