@@ -1,0 +1,142 @@
+"""The public face: fresh evidence, documents as exact bytes, health, and errors in one form."""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+import pytest
+from tests.gateway.conftest import Running
+from tests.gateway.in_process import settings_for
+from tests.gateway.session_client import Gateway, SessionClient, WrongKey
+
+from affiant.attestation.encoding import b64u, from_b64u, sha256_name
+from affiant.attestation.evidence import parse_evidence
+from affiant.attestation.gateway_config import parse_gateway_config
+from affiant.attestation.simulated.boot import Image
+from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.statement import parse_statement, report_data
+from affiant.attestation.tdx import (
+    appraise,
+    parse_event_log,
+    parse_quote,
+    parse_reference_values,
+    verify_collateral,
+    verify_quote,
+)
+
+JSON = {"Content-Type": "application/json"}
+
+
+def attest(gateway: Gateway, nonce: str) -> bytes:
+    body = json.dumps({"nonce": nonce}).encode()
+    answer = gateway.ask("POST", "/.well-known/affiant/attest", body, JSON)
+    assert answer.status == 200, answer.body
+    return from_b64u(answer.json()["evidence"])
+
+
+def test_fresh_evidence_is_appraised_like_any(
+    running: Running, platform: PlatformClient, tmp_path: object
+) -> None:
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    gateway, nonce, now = running.gateway, b64u(secrets.token_bytes(32)), datetime.now(UTC)
+    evidence = parse_evidence(attest(gateway, nonce))
+    statement = parse_statement(evidence.statement)
+    config = parse_gateway_config(gateway.config)
+    reference = parse_reference_values(settings_for(platform, Path("unused")).reference.raw)
+    collateral = verify_collateral(platform.collateral(), now=now, trust=reference.trust_roots())
+    appraisal = appraise(
+        verify_quote(parse_quote(evidence.quote), collateral, now=now),
+        reference,
+        image="gateway",
+        mrconfigid=config.mrconfigid,
+        report_data=report_data(evidence.statement),
+        log=parse_event_log(evidence.eventlog),
+    )
+    assert appraisal.tier.value == "none" and Image(appraisal.image) is Image.GATEWAY
+    assert (statement.nonce, statement.policy) == (nonce, config.digest)
+    assert statement.tls_spki == gateway.spki == running.ready["spki"]
+    assert statement.keyset_digest == parse_statement(gateway.keyset).keyset_digest == running.ready["keyset"]
+
+
+def test_documents_are_served_as_exact_bytes(running: Running) -> None:
+    assert sha256_name(running.gateway.config) == running.ready["config"]
+    assert parse_statement(running.gateway.keyset).nonce is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{}", 422),
+        (b"", 422),
+        (b'{"nonce": 7}', 422),
+        (b'{"nonce": "hunter2-secret", "more": 1}', 422),
+        (b'{"nonce": "hunter2-secret"}', 400),
+        (b"not json hunter2-secret", 422),
+    ],
+)
+def test_a_refused_form_is_not_repeated(gateway: Gateway, body: bytes, status: int) -> None:
+    answer = gateway.ask("POST", "/.well-known/affiant/attest", body, JSON)
+    assert answer.status == status
+    assert set(answer.json()["error"]) == {"message", "type", "code", "param"}
+    assert b"hunter2" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/v1/sessions", 405),
+        ("DELETE", "/v1/sessions/nonce", 405),
+        ("GET", "/v1/chat/completions", 404),
+        ("POST", "/v1/chat/completions/", 404),
+        ("GET", "/v1/receipts/..%2f..%2fetc", 404),
+        ("GET", "/v1/receipts/short", 422),
+        ("GET", "/docs", 404),
+    ],
+)
+def test_other_paths_have_errors_of_the_same_form(
+    gateway: Gateway, method: str, target: str, status: int
+) -> None:
+    answer = gateway.ask(method, target)
+    assert answer.status == status
+    assert set(answer.json()["error"]) == {"message", "type", "code", "param"}
+
+
+def test_health(gateway: Gateway) -> None:
+    assert gateway.ask("GET", "/healthz").json() == {"status": "ok"}
+    assert gateway.ask("GET", "/readyz").json() == {"ready": True}
+
+
+def test_the_openapi_document_lists_every_route(gateway: Gateway) -> None:
+    paths = gateway.ask("GET", "/openapi.json").json()["paths"]
+    assert set(paths) >= {
+        "/.well-known/affiant/attest",
+        "/.well-known/affiant/keyset",
+        "/.well-known/affiant/config",
+        "/v1/chat/completions",
+        "/v1/models",
+        "/v1/sessions",
+        "/v1/sessions/nonce",
+        "/v1/sessions/{session}/records",
+        "/v1/sessions/{session}/close",
+        "/v1/sessions/{session}/bundle",
+        "/v1/receipts/{receipt}",
+        "/v1/receipts/{receipt}/bundle",
+    }
+
+
+def test_a_client_that_pins_another_key_notices(gateway: Gateway) -> None:
+    with pytest.raises(WrongKey):
+        Gateway(gateway.url, "A" * 43).ask("GET", "/healthz")
+
+
+def test_a_receipts_bundle_introduces_its_signer(session: SessionClient) -> None:
+    from affiant.attestation.bundle import parse_bundle
+
+    jti = session.say("hi").headers["affiant-receipt-id"]
+    bundle = parse_bundle(session.ask("GET", f"/v1/receipts/{jti}/bundle").body)
+    assert len(bundle.receipts) == 3
+    assert len(bundle.keysets) == len(bundle.evidence) == 2 and bundle.results and bundle.endorsements
