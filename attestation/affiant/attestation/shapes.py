@@ -39,9 +39,11 @@ class Shape(Protocol):
 
     def check(self, value: object, where: str) -> None:
         """Return if ``value`` has this shape, else raise :class:`ShapeMismatch` naming ``where``."""
+        ...
 
     def describe(self) -> str:
         """The shape in a few words, for the published table."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
