@@ -92,3 +92,24 @@ def test_E20_a_wildcards_labels_are_no_channel() -> None:
 
     asyncio.run(scenario())
     assert "one-more.example.com" not in asked
+
+
+def test_E8_a_checked_address_is_kept_and_a_refusal_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [("127.0.0.1",), (PUBLIC,), ("93.184.216.35",), ("127.0.0.1",)]
+
+    async def lookup(name: str, port: int):
+        return answers.pop(0)
+
+    async def scenario() -> None:
+        resolver = Resolver({}, lookup=lookup)
+        with pytest.raises(AddressForbidden):
+            await resolver.resolve("api.example.com", 443, within=None)
+        for _ in range(3):
+            assert await resolver.resolve("api.example.com", 443, within=None) == PUBLIC
+        assert await resolver.resolve("api.example.com", 8443, within=None) == "93.184.216.35"
+        monkeypatch.setattr("affiant.sandbox.egress.resolver._KEPT_S", 0.0)
+        resolver._kept.clear()
+        with pytest.raises(AddressForbidden):
+            await resolver.resolve("api.example.com", 443, within=None)
+
+    asyncio.run(scenario())

@@ -96,6 +96,9 @@ class EgressProxy:
         self._server = None
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        if connection.family in {socket.AF_INET, socket.AF_INET6}:  # asyncio does it for some sockets only
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = asyncio.get_running_loop().create_task(self._serve(PlainStream(reader, writer)))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)

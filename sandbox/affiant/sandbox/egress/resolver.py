@@ -30,6 +30,9 @@ Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses in canonical spelling, in the order to try them."""
 
 _TIMEOUT_S: Final = 10.0
+_KEPT_S: Final = 30.0
+"""How long a checked address is dialled again without asking: a tunnel's requests go to one address."""
+
 _MAX_ANSWERS: Final = 64
 _MAX_NAMES: Final = 256
 """Distinct names that one session may have looked up: a wildcard's labels must not become a channel (E20)."""
@@ -64,17 +67,22 @@ class Resolver:
         }
         self._lookup = lookup
         self._asked: set[str] = set()
+        self._kept: dict[tuple[str, int], tuple[float, str]] = {}
 
     async def resolve(self, host: str, port: int, *, within: Sequence[CIDR] | None) -> str:
         """The address to dial for ``host``, checked.
 
         Args:
-            within: the profile's ``address`` for the host, if it gives one.
+            within: the profile's ``address`` for the host, if it gives one; the same in every call for a host.
 
         Raises:
             NameUnresolved: no address. AddressForbidden: any of the answers must not be dialled.
             NameBudgetSpent: too many different names in this session.
         """
+        now = asyncio.get_running_loop().time()
+        until, address = self._kept.get((host, port), (now, ""))
+        if until > now:
+            return address
         answers = self._fixed.get(host) or await self._looked_up(host, port)
         allowed = tuple(within or self._networks.get(host, ()))
         for answer in answers:
@@ -85,6 +93,7 @@ class Resolver:
                     expected="an address that the profile allows for it" if allowed else "a public address",
                     hint="For a private host, give its addresses as 'address: CIDR' in the profile",
                 )
+        self._kept[host, port] = (now + _KEPT_S, answers[0])
         return answers[0]
 
     async def _looked_up(self, host: str, port: int) -> Sequence[str]:
