@@ -53,7 +53,7 @@ def plan(tmp_path: Path):
 
     def make(agent: str, probe=both, **members) -> SessionPlan:
         request = SessionRequest(**{"profile": tmp_path / "profiles.yaml", "agent": agent, **members})
-        return plan_session(request, session="A" * 22, probe=probe)
+        return plan_session(request, session="A" * 22, folder=tmp_path / "session", probe=probe)
 
     return make
 
@@ -125,6 +125,17 @@ def test_a_named_place_below_a_listed_path_takes_the_input(plan, tmp_path):
 def test_an_output_below_a_writable_path_is_accepted(plan, tmp_path):
     assert plan("writer", output=tmp_path / "out").place == "/workspace"
     assert plan("two_places", input=tmp_path / "in", input_at="/out", output=tmp_path / "o").place == "/out"
+
+
+def test_an_image_is_unpacked_into_the_sessions_folder_and_a_folder_is_used_where_it_is(plan, tmp_path):
+    (tmp_path / "image.tar").touch()
+    (tmp_path / "layout").mkdir()
+    (tmp_path / "layout" / "oci-layout").touch()
+    for image in ("image.tar", "layout"):
+        found = plan("reader", rootfs=tmp_path / image)
+        assert (found.rootfs, found.image) == (tmp_path / "session" / "rootfs", tmp_path / image)
+    found = plan("reader", rootfs=tmp_path / "in")
+    assert (found.rootfs, found.image) == (tmp_path / "in", None)
 
 
 def test_hosts_are_canonical_names_with_canonical_addresses(plan):

@@ -67,7 +67,11 @@ def _input(value: str | None) -> tuple[Path | None, str | None]:
     help="Copy what the agent changed to this folder.",
 )
 @click.option("--runtime", type=_FOLDER, help="A prepared environment, shown read-only at /opt/runtime.")
-@click.option("--rootfs", type=_FOLDER, help="An unpacked image to run in, in place of this machine's /usr.")
+@click.option(
+    "--rootfs",
+    type=click.Path(exists=True, path_type=Path),
+    help="An image to run in, in place of this machine's /usr: a folder, an OCI layout or a tar archive.",
+)
 @click.option(
     "--bundle",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -2,7 +2,7 @@
 
 1. a launch record, so that whatever follows can be ended by somebody else;
 2. platform and gateway, those that run or new ones;
-3. the session's folder, with a copy of the input, given to the supervisor's user;
+3. the session's folder, with copies of the input and the image, given to the supervisor's user;
 4. manifest, activation, and a TD whose MRCONFIGID is the manifest's;
 5. the supervisor, which is told everything else and answers when the gateway has admitted it.
 
@@ -40,6 +40,7 @@ from affiant.sandbox.session_documents import session_activation, session_manife
 from affiant.sandbox.session_plan import SessionPlan
 from affiant.sandbox.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
+from affiant.sandbox.workspace.image import unpack_image
 from affiant.sandbox.workspace.walk import runtime_digest
 from affiant.secrets.local_store_file import open_private_file
 
@@ -174,7 +175,7 @@ def _provision_message(
     home: Home, plan: SessionPlan, services: Services, bindings: _Bindings
 ) -> Mapping[str, object]:
     folder = home.session(plan.session)
-    rootfs, runtime = plan.request.rootfs, plan.request.runtime
+    runtime = plan.request.runtime
     return {
         "op": "provision",
         "manifest": b64u(bindings.manifest.raw),
@@ -196,7 +197,7 @@ def _provision_message(
             {"path": bind.target, "host_dir": str(folder / bind.source)} for bind in plan.sandbox.workspaces
         ],
         "runtime": None if runtime is None else str(runtime.resolve()),
-        "rootfs": "host-usr" if rootfs is None else str(rootfs.resolve()),
+        "rootfs": "host-usr" if plan.rootfs is None else str(plan.rootfs),
         "isolation": _ISOLATION[plan.backend],
         "openings": None,
     }
@@ -216,7 +217,7 @@ def _secret_files(home: Home, stack: ExitStack) -> Mapping[str, int]:
 
 def _digests(plan: SessionPlan) -> tuple[str | None, str | None]:
     """The digests of root file system and runtime, as the manifest names them."""
-    rootfs, runtime = plan.request.rootfs, plan.request.runtime
+    rootfs, runtime = plan.rootfs, plan.request.runtime
     return (
         None if rootfs is None else runtime_digest(rootfs),
         None if runtime is None else runtime_digest(runtime),
@@ -236,6 +237,9 @@ def _fill_folder(home: Home, plan: SessionPlan, progress: Progress) -> Copied | 
             owner=file_owner(plan.backend, plan.session) if is_root() else None,
         )
         progress("input", {"digest": copied.digest, "entries": len(copied.entries)})
+    if plan.image is not None and plan.rootfs is not None:
+        digest = unpack_image(plan.image, plan.rootfs)
+        progress("rootfs", {"digest": digest})
     if is_root():
         os.chown(folder, SUPERVISOR_USER, SUPERVISOR_USER)
     return copied
@@ -248,10 +252,12 @@ def reclaim_folder(folder: Path) -> None:
 
 
 def _remove_files(home: Home, session: str) -> None:
-    """Remove the copies that the agent worked on; a link in them is removed, never followed."""
+    """Remove the copies that the agent worked on and in; a link in them is removed, never followed."""
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
-        shutil.rmtree(home.session(session) / "files")
+    for name in ("files", "rootfs"):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(home.session(session) / name)
 
 
 def _user_name() -> str:

@@ -116,8 +116,9 @@ class Session:
         place = open_home(default_home(os.environ) if home is None else home)
         for reaped in await asyncio.to_thread(reap_leftovers, place):
             progress("reaped", {"session": reaped})
+        name = new_session_id(secrets.token_bytes)
         plan = await asyncio.to_thread(
-            plan_session, request, session=new_session_id(secrets.token_bytes), probe=probe
+            plan_session, request, session=name, folder=place.session(name), probe=probe
         )
         progress("planned", {"session": plan.session, "isolation": plan.backend.value})
         async with launched(place, plan, progress, random_bytes=secrets.token_bytes, echo=echo) as opened:

@@ -56,7 +56,8 @@ class SessionRequest:
         profile: the profile file; agent: which profile in it.
         input: a folder to copy in; input_at: where (default: the profile's only listed path).
         output: a folder to copy changes out to.
-        runtime: a prepared environment, shown read-only. rootfs: an unpacked image in place of the machine's /usr.
+        runtime: a prepared environment, shown read-only.
+        rootfs: an image in place of the machine's /usr: an unpacked folder, an OCI layout, or a tar archive.
         min_isolation: the floor; it stands in the manifest.
         gateway: which gateway.
         hosts: private hosts, name -> the only addresses at which they may be dialled.
@@ -82,7 +83,8 @@ class SessionRequest:
 class SessionPlan:
     """What the session will be made of, decided and checked.
 
-    ``place`` is the path inside at which the input lies and from which the output is taken.
+    ``place`` is the path inside at which the input lies and from which the output is taken. ``rootfs`` is where
+    the root file system is, or where ``image`` must be unpacked first.
     """
 
     request: SessionRequest
@@ -92,18 +94,25 @@ class SessionPlan:
     backend: BackendName
     sandbox: SandboxPlan
     place: str | None
+    rootfs: Path | None
+    image: Path | None
     roots: tuple[bytes, ...]
     """DER certificates."""
     hosts: Mapping[str, tuple[str, ...]]
 
 
 def plan_session(
-    request: SessionRequest, *, session: str, probe: Callable[[], Mapping[BackendName, Availability]]
+    request: SessionRequest,
+    *,
+    session: str,
+    folder: Path,
+    probe: Callable[[], Mapping[BackendName, Availability]],
 ) -> SessionPlan:
     """Decide everything that ``request`` leaves open.
 
     Args:
         session: the session's id.
+        folder: the session's folder, which does not exist yet.
         probe: what isolation this machine has; asked last, since it takes the longest.
 
     Raises:
@@ -112,12 +121,13 @@ def plan_session(
     profile, file_digest = _read_profile(request)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
-    for path, what in ((request.input, "input"), (request.runtime, "runtime"), (request.rootfs, "rootfs")):
+    for path, what in ((request.input, "input"), (request.runtime, "runtime")):
         _check_folder(path, what)
+    rootfs, image = _rootfs(request.rootfs, folder)
     sandbox = session_sandbox(
         profile.compiled,
         session=session,
-        rootfs=HostUsr() if request.rootfs is None else DirectoryRoot(str(request.rootfs.resolve())),
+        rootfs=HostUsr() if rootfs is None else DirectoryRoot(str(rootfs)),
         runtime=None if request.runtime is None else str(request.runtime.resolve()),
     )
     place = _place(request, sandbox)
@@ -129,6 +139,8 @@ def plan_session(
         backend=choose(request.min_isolation, probe()).backend,
         sandbox=sandbox,
         place=place,
+        rootfs=rootfs,
+        image=image,
         roots=roots,
         hosts=hosts,
     )
@@ -193,6 +205,18 @@ def _check_folder(path: Path | None, what: str) -> None:
         raise InputRefused(f"the {what} cannot be read", where=str(path), found=error.strerror) from error
     if not stat.S_ISDIR(mode):
         raise InputRefused(f"the {what} is no folder", where=str(path))
+
+
+def _rootfs(given: Path | None, folder: Path) -> tuple[Path | None, Path | None]:
+    """Where the root file system is or will be, and the image to unpack there, if it is one."""
+    if given is None:
+        return None, None
+    if given.is_file():
+        return folder / "rootfs", given.resolve()
+    _check_folder(given, "rootfs")
+    if (given / "oci-layout").is_file():
+        return folder / "rootfs", given.resolve()
+    return given.resolve(), None
 
 
 def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:

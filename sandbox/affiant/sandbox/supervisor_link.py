@@ -45,7 +45,7 @@ def start_supervisor(
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)  # both close on exec
     folder = home.session(plan.session)
-    asked = (plan.request.runtime, plan.request.rootfs)
+    asked = (plan.request.runtime, plan.rootfs)
     try:
         with theirs:
             service = start_service(

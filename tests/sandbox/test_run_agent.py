@@ -1,0 +1,103 @@
+"""What an agent finds and can do in a session: inference, its prepared environment, placeholders, and no way out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ASK = """
+import json, os, urllib.request
+request = urllib.request.Request(
+    os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+    json.dumps({"model": "affiant-dev-echo", "messages": [{"role": "user", "content": "hello from inside"}]}).encode(),
+    {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]},
+)
+answer = urllib.request.urlopen(request, timeout=20)
+print(json.load(answer)["choices"][0]["message"]["content"])
+"""
+
+ESCAPE = """
+import socket, urllib.request
+def attempt(what):
+    try:
+        what()
+    except OSError as error:
+        return "no"
+    return "YES"
+print(attempt(lambda: socket.create_connection(("1.1.1.1", 443), 2)))
+print(attempt(lambda: urllib.request.urlopen("http://example.com/", timeout=5)))
+print(attempt(lambda: socket.getaddrinfo("example.com", 443)))
+print(attempt(lambda: open("/etc/shadow").read()))
+print(attempt(lambda: open("/workspace/../root/.bashrc").read()))
+"""
+
+
+def test_an_agent_asks_a_model_and_every_request_has_its_receipt(warm, tmp_path):
+    bundle = tmp_path / "b.json"
+    done = warm.run("python3", "-c", ASK, options=("--bundle", str(bundle)))
+    assert done.returncode == 0, done.stderr
+    assert b"hello from inside" in done.stdout
+    assert "1 inference" in warm.verdict(bundle)
+
+
+def test_an_agent_without_egress_reaches_nothing(warm, tmp_path):
+    done = warm.run("python3", "-c", ESCAPE, options=("--bundle", str(tmp_path / "b.json")))
+    assert done.stdout.split() == [b"no"] * 5, done.stderr
+    assert "refusal" in warm.verdict(tmp_path / "b.json")
+
+
+def test_a_prepared_environment_is_shown_read_only_from_a_closed_folder(warm):
+    runtime = warm.folder / "runtime"
+    (runtime / "bin").mkdir(parents=True, exist_ok=True)
+    (runtime / "bin" / "prepared").write_text(
+        "#!/bin/sh\ntouch /opt/runtime/x 2>/dev/null || echo read-only\n"
+    )
+    (runtime / "bin" / "prepared").chmod(0o755)
+    done = warm.run("prepared", options=("--runtime", str(runtime)))
+    assert (done.returncode, done.stdout) == (0, b"read-only\n"), done.stderr
+
+
+def test_a_read_only_input_cannot_be_changed_by_the_agent(warm):
+    done = warm.run(
+        *("sh", "-c", "pwd; cat file.txt; touch file.txt new || echo refused"),
+        agent="reader",
+        options=("--input", str(warm.folder / "in")),
+    )
+    assert done.stdout == b"/var/log\ncontent\nrefused\n"
+
+
+def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tmp_path):
+    value = "ghp_" + os.urandom(18).hex()
+    kept = subprocess.run(
+        [sys.executable, "-m", "affiant", "secret", "set", "GITHUB_TOKEN"],
+        input=value.encode(),
+        capture_output=True,
+        check=False,
+        cwd="/",
+        env={**os.environ, "AFFIANT_HOME": str(warm.home)},
+    )
+    assert kept.returncode == 0, kept.stderr
+    try:
+        done = warm.run("sh", "-c", "echo $GITHUB_TOKEN; env", options=("--bundle", str(tmp_path / "b.json")))
+    finally:
+        for path in warm.home.glob("secrets/*"):
+            path.unlink()
+    assert done.stdout.startswith(b"affiant-ph-"), done.stdout + done.stderr
+    assert value.encode() not in done.stdout + done.stderr
+    for path in [tmp_path / "b.json", *Path(warm.home).glob("sessions/*/*")]:
+        assert not path.is_file() or value.encode() not in path.read_bytes(), path
+
+
+def test_without_the_secret_there_is_no_placeholder(warm):
+    done = warm.run("sh", "-c", 'echo "[$GITHUB_TOKEN]"')
+    assert done.stdout == b"[]\n"
+
+
+def test_a_summary_names_the_session(warm, tmp_path):
+    out = tmp_path / "summary.json"
+    assert warm.run("true", options=("--json", str(out))).returncode == 0
+    facts = json.loads(out.read_bytes())
+    assert (warm.home / "sessions" / facts["session"] / "bundle.affiant.json").exists()
