@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from affiant.errors import AffiantError, NotAllowedError, UnreachableError
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer, Memory
@@ -103,9 +103,9 @@ class InferenceGateway(Protocol):
         """The next ``cseq``."""
         ...
 
-    async def send(
+    def send(
         self, method: str, target: str, headers: Sequence[HeaderField], body: bytes, *, cseq: int | None
-    ) -> GatewayAnswer:
+    ) -> Coroutine[Any, Any, GatewayAnswer]:
         """Send one request with the session's proof.
 
         Raises:
@@ -121,6 +121,12 @@ class GatewayRoute:
     gateway: InferenceGateway
     records: EgressRecords
     memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
+    _waiting: set[asyncio.Task[GatewayAnswer]] = field(default_factory=set)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait, within bounds, for the gateway's word on what was sent: then one side has its record, not both."""
+        if self._waiting:
+            await asyncio.wait(self._waiting, timeout=timeout_s)
 
     async def serve(self, http: AgentHTTP, head: RequestHead, origin: Origin, target: str) -> bool:
         """Serve one request; returns whether the connection can carry another."""
@@ -135,7 +141,7 @@ class GatewayRoute:
             )
         cseq = self.gateway.take_counter() if counted else None
         try:
-            reply = await self.gateway.send(head.method, target, headers, body, cseq=cseq)
+            reply = await self._sent(head.method, target, headers, body, cseq)
         except AffiantError as error:
             return await self._unanswered(http, head, error, action, cseq)
         except BaseException:  # the counter is taken: it ends in a record whatever happened; raised again
@@ -151,6 +157,16 @@ class GatewayRoute:
             return await self._answer(http, head, reply)
         finally:
             await reply.close()
+
+    async def _sent(
+        self, method: str, target: str, headers: Sequence[HeaderField], body: bytes, cseq: int | None
+    ) -> GatewayAnswer:
+        sending = asyncio.create_task(self.gateway.send(method, target, headers, body, cseq=cseq))
+        self._waiting.add(sending)
+        try:
+            return await sending
+        finally:
+            self._waiting.discard(sending)
 
     async def _answer(self, http: AgentHTTP, head: RequestHead, reply: GatewayAnswer) -> bool:
         """Pass the answer on; an agent that goes away meanwhile ends it, and the gateway hears of it at once."""

@@ -30,6 +30,7 @@ from affiant.sandbox.egress.tunnel import Tunnels
 __all__ = ["EgressProxy", "ProxyLimits"]
 
 _STOP_S: Final = 3.0
+_GATEWAY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class EgressProxy:
         if self._server is None:
             return
         self._server.close()
+        await self._gateway.settled(_GATEWAY_S)
         for task in self._connections:
             task.cancel()
         if self._connections:
