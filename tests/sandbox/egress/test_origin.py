@@ -14,7 +14,7 @@ from affiant.sandbox.egress.origin import (
     inner_target,
     proxied_target,
 )
-from affiant.sandbox.egress.request import RequestHead, parse_head
+from affiant.sandbox.egress.request_head import RequestHead, parse_head
 
 HTTPS = Origin("https", "api.example.com", 443)
 

@@ -15,14 +15,8 @@ from affiant.sandbox.egress.errors import (
     RequestTooLarge,
     UpgradeRefused,
 )
-from affiant.sandbox.egress.request import (
-    MAX_HEAD,
-    BodyData,
-    EndOfRequest,
-    NeedData,
-    RequestHead,
-    RequestReader,
-)
+from affiant.sandbox.egress.request import BodyData, EndOfRequest, NeedData, RequestReader
+from affiant.sandbox.egress.request_head import MAX_HEAD, RequestHead
 
 HOST = b"Host: api.example.com\r\n"
 

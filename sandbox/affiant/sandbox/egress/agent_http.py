@@ -16,16 +16,8 @@ from typing import Final
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.denial import Denial
 from affiant.sandbox.egress.errors import PeerSilent, RequestMalformed, RequestTooLarge
-from affiant.sandbox.egress.request import (
-    MAX_HEAD,
-    BodyData,
-    EndOfRequest,
-    HeaderField,
-    NeedData,
-    RequestEvent,
-    RequestHead,
-    RequestReader,
-)
+from affiant.sandbox.egress.request import BodyData, EndOfRequest, NeedData, RequestEvent, RequestReader
+from affiant.sandbox.egress.request_head import MAX_HEAD, HeaderField, RequestHead
 from affiant.sandbox.egress.streams import ByteStream
 
 __all__ = ["AgentHTTP", "Answer", "Memory", "Timeouts"]

@@ -14,7 +14,7 @@ from affiant.policy.decide import Decision
 from affiant.policy.profile import SecretGrant, TLSMode
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
-from affiant.sandbox.egress.request import HeaderField, RequestHead
+from affiant.sandbox.egress.request_head import HeaderField, RequestHead
 from affiant.secrets.detection import SecretUse, judge_head
 from affiant.secrets.placeholder import PlaceholderTable
 

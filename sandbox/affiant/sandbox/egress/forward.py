@@ -21,7 +21,7 @@ from affiant.sandbox.egress.denial import denial_of
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome, trace_of
-from affiant.sandbox.egress.request import RequestHead
+from affiant.sandbox.egress.request_head import RequestHead
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Sent, Upstream
 from affiant.secrets.detection import PlaceholderDetector

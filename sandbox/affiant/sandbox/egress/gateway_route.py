@@ -24,7 +24,7 @@ from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable, Requ
 from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import Action, EgressRecords
-from affiant.sandbox.egress.request import HeaderField, RequestHead
+from affiant.sandbox.egress.request_head import HeaderField, RequestHead
 
 __all__ = [
     "GATEWAY_HOST",

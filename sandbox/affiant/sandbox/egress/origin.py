@@ -18,7 +18,7 @@ from affiant.policy.hosts import canonical_host
 from affiant.policy.targets import canonical_target
 from affiant.sandbox.egress.client_hello import ClientHello
 from affiant.sandbox.egress.errors import HostMismatch, RequestMalformed, ServerNameMissing, excerpt
-from affiant.sandbox.egress.request import RequestHead
+from affiant.sandbox.egress.request_head import RequestHead
 
 __all__ = ["Origin", "check_server_name", "connect_origin", "inner_target", "proxied_target"]
 

@@ -21,7 +21,7 @@ from affiant.sandbox.egress.forward import Forwarder, action_of, refuse
 from affiant.sandbox.egress.gateway_route import GATEWAY_ORIGINS, GatewayRoute
 from affiant.sandbox.egress.origin import Origin, inner_target, proxied_target
 from affiant.sandbox.egress.records import Action, EgressRecords
-from affiant.sandbox.egress.request import RequestHead
+from affiant.sandbox.egress.request_head import RequestHead
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.session_ca import SessionCA
 from affiant.sandbox.egress.streams import PlainStream

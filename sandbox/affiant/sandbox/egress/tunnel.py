@@ -26,7 +26,7 @@ from affiant.sandbox.egress.errors import ClientHelloMalformed, PeerSilent, Serv
 from affiant.sandbox.egress.forward import action_of, refuse
 from affiant.sandbox.egress.origin import Origin, check_server_name, connect_origin
 from affiant.sandbox.egress.records import Action, EgressRecords, Outcome
-from affiant.sandbox.egress.request import RequestHead
+from affiant.sandbox.egress.request_head import RequestHead
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.session_ca import SessionCA
 from affiant.sandbox.egress.streams import PlainStream, TLSStream

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from affiant.sandbox.egress.decision import AllowedRequest
-from affiant.sandbox.egress.request import HeaderField
+from affiant.sandbox.egress.request_head import HeaderField
 
 __all__ = ["Sent", "Upstream", "UpstreamAnswer"]
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.sandbox.egress.decision import AllowedRequest
-from affiant.sandbox.egress.request import HeaderField
+from affiant.sandbox.egress.request_head import HeaderField
 from affiant.sandbox.egress.upstream import Sent, UpstreamAnswer
 from affiant.secrets.broker.client import BrokerClient, Exchange
 from affiant.secrets.broker.messages import ExchangeRequest, ResponseHead

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from affiant.attestation.encoding import b64u
 from affiant.errors import ConfigurationError
-from affiant.sandbox.egress.request import HeaderField
+from affiant.sandbox.egress.request_head import HeaderField
 from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable
 
 __all__ = ["GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]

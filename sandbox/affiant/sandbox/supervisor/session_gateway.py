@@ -14,7 +14,7 @@ from typing import Final
 from affiant.attestation.canonical import JSONError, canonical, parse_object
 from affiant.attestation.chain import Head
 from affiant.attestation.proof import PROOF_HEADER, Request, issue_proof
-from affiant.sandbox.egress.request import HeaderField
+from affiant.sandbox.egress.request_head import HeaderField
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.admission import SessionIdentity, gateway_refusal
 from affiant.sandbox.supervisor.gateway_client import GatewayClient, GatewayReply
