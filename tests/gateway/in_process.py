@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from tests.gateway.session_client import Answer, Gateway
 
 from affiant.attestation.gateway_config import DEV_ECHO, UpstreamConfig, local_gateway_config
-from affiant.attestation.release import load_release, reference_values
+from affiant.attestation.release import reference_values, write_release
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
 from affiant.attestation.tdx import parse_reference_values
@@ -51,7 +51,7 @@ def settings_for(
     upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
     **more: object,
 ) -> Settings:
-    release = load_release()
+    release = write_release()  # the tree as it is now: what the platform will measure
     reference = parse_reference_values(reference_values(release, platform.root()))
     return Settings(
         **{

@@ -128,7 +128,7 @@ def test_epochs_are_written_at_their_time_and_after_a_thousand_records(inside: I
 def test_a_close_gives_up_what_does_not_end_by_itself(platform: PlatformClient, tmp_path: Path) -> None:
     from affiant.gateway.launch import UpstreamChoice, upstream_configs
 
-    with scripted_upstream(lambda _: [20.0, *whole(completion())]) as upstream:
+    with scripted_upstream(lambda _: [4.0, *whole(completion())]) as upstream:
         configs = upstream_configs([UpstreamChoice(upstream.url)])
         with in_process(platform, tmp_path / "store", upstreams=configs, drain_s=1) as inside:
             session = SessionClient.start(inside, platform)

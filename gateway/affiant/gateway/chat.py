@@ -138,8 +138,18 @@ def without_tools(body: bytes, allowed: Callable[[str], bool]) -> bytes:
     """``body`` with only the tools whose names are ``allowed``; every other member keeps its bytes.
 
     What would then point at nothing goes too: ``tool_choice``, ``parallel_tool_calls``, ``function_call``.
+
+    Raises:
+        RequestMalformed: not one JSON object.
     """
-    members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    try:
+        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        return _assembled(_without(members, allowed))
+    except (msgspec.DecodeError, UnicodeError) as error:  # what one reader takes and the other does not
+        raise RequestMalformed("the body is not JSON") from error
+
+
+def _without(members: dict[str, msgspec.Raw], allowed: Callable[[str], bool]) -> Mapping[str, msgspec.Raw]:
     for name, name_of in (("tools", tool_name), ("functions", _function_name)):
         if name in members and bytes(members[name]) != b"null":
             entries = msgspec.json.decode(members[name], type=list[msgspec.Raw])
@@ -155,6 +165,10 @@ def without_tools(body: bytes, allowed: Callable[[str], bool]) -> bytes:
         del members["tool_choice"]
     if "functions" not in members or not _choice_stands(members.get("function_call"), allowed):
         members.pop("function_call", None)
+    return members
+
+
+def _assembled(members: Mapping[str, msgspec.Raw]) -> bytes:
     pairs = (msgspec.json.encode(name) + b":" + bytes(value) for name, value in members.items())
     return b"{" + b",".join(pairs) + b"}"
 

@@ -87,9 +87,11 @@ class Closing:
         """Close the sessions whose lease has ended."""
         now = self.clock().timestamp()
         expired = [s for s in self.sessions if s.state is SessionState.OPEN and now >= s.expires]
-        for session in expired:
-            silent = now - session.last_proof >= self.silent_s
-            await self.close(session, "lost" if silent and not session.supervisor.ended else "lease")
+        await asyncio.gather(*(self.close(session, self._why_expired(session, now)) for session in expired))
+
+    def _why_expired(self, session: Session, now: float) -> str:
+        silent = now - session.last_proof >= self.silent_s
+        return "lost" if silent and not session.supervisor.ended else "lease"
 
     def epoch_if_due(self, *, seconds: float) -> Recorded | None:
         """Write an epoch record if the last one is ``epoch_s`` or 1,000 records ago.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from affiant.attestation.simulated.socket_path import platform_socket
+from affiant.attestation.simulated.socket_path import platform_socket, reachable_address
 from affiant.command_line import EXIT_REFUSED, Group, print_json
 from affiant.errors import UnreachableError
 from affiant.gateway.launch import Launch, UpstreamChoice, launch_gateway
@@ -164,7 +164,8 @@ class _UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        with reachable_address(self._path) as address:
+            self.sock.connect(address)
 
 
 def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,)) -> bytes:

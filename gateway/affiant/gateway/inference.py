@@ -19,11 +19,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.attestation.shapes import ShapeMismatch
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.gateway.account import Account, Verdict
 from affiant.gateway.authentication import Authenticator, is_of_session
@@ -55,7 +56,7 @@ from affiant.gateway.http_request import (
 )
 from affiant.gateway.openai_upstream import read_whole
 from affiant.gateway.receipts import for_agent
-from affiant.gateway.recorder import Recorder
+from affiant.gateway.recorder import Recorded, Recorder
 from affiant.gateway.relay import Relay, Step, usage_of
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session
@@ -110,6 +111,7 @@ class _Exchange:
         self._account = account
         self._body: Body | None = None
         self._relay: Relay | None = None
+        self._inline = False
         self._started = False
         self._status = 0
 
@@ -180,6 +182,7 @@ class _Exchange:
         require_media_type(self._scope, _JSON)
         body = self._body.require(self._route.body_max)
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
+        self._inline = header(self._scope, "Affiant-Receipt") == "inline"
         request = parse_chat(body)
         policy = session.admitted.policy
         rules = self._decide_model(policy, request.model)
@@ -286,10 +289,6 @@ class _Exchange:
         policy = self._account.session.admitted.policy
         return _judge(policy) if policy.restricts_tools else None
 
-    @property
-    def _inline(self) -> bool:
-        return header(self._scope, "Affiant-Receipt") == "inline"
-
     # -- how it ends otherwise -----------------------------------------------------------------------------
 
     async def _fail(self, error: AffiantError) -> None:
@@ -305,12 +304,8 @@ class _Exchange:
                 await self._end_stream(error)
                 return
             body = error_body(error)
-            if account.opened:
-                hidden = {"dig": sha256_name(body), "len": len(body)}
-                recorded = account.inference(_end_of(error), status=status_of(error), hidden=hidden)
-            else:
-                recorded = account.refusal(error, body)
-            await recorded.durable
+            hidden = {"dig": sha256_name(body), "len": len(body)}
+            await self._record_failure(error, body, hidden, status=status_of(error)).durable
             await self._respond(status_of(error), body, error_headers(error))
         except JournalUnavailable as failure:
             await self._fail_unrecorded(failure)
@@ -321,9 +316,21 @@ class _Exchange:
         event = self._relay.error_event(error)
         self._relay.count(event)
         self._account.usage = self._relay.usage
-        recorded = self._account.inference(_end_of(error), status=self._status, hidden=self._relay.hidden)
-        await recorded.durable
+        await self._record_failure(error, event, self._relay.hidden, status=self._status).durable
         await self._send_body(event, more=False)
+
+    def _record_failure(
+        self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
+    ) -> Recorded:
+        """The record of a request that failed; if its own cannot be formed, one that says only that."""
+        account = self._account
+        if not account.opened:
+            return account.refusal(error, told)
+        try:
+            return account.inference(_end_of(error), status=status, hidden=hidden)
+        except ShapeMismatch:
+            _log.exception("a record could not be formed")
+            return account.refusal(GatewayFault("the record of the request could not be formed"), told)
 
     async def _fail_unrecorded(self, error: AffiantError) -> None:
         """Nothing durable says how this ended: the client gets an error, or a stream that is cut."""
@@ -337,11 +344,10 @@ class _Exchange:
         account = self._account
         if account.recorded is not None or not account.recorder.healthy:
             return
-        if account.opened:
+        if account.opened or account.number is not None:
             hidden = self._relay.hidden if self._relay is not None else _NOTHING
-            account.inference("client_abort", status=self._status, hidden=hidden)
-        elif account.number is not None:
-            account.refusal(RequestAbandoned("the client closed the connection"), b"")
+            gone = RequestAbandoned("the client closed the connection")
+            self._record_failure(gone, b"", hidden, status=self._status)
 
     # -- the client ----------------------------------------------------------------------------------------
 
@@ -388,6 +394,8 @@ def _end_of(error: AffiantError) -> str:
     """How a request that was opened ended, by what ended it."""
     if isinstance(error, NotAllowedError):
         return "policy_stop"
+    if isinstance(error, RequestAbandoned):
+        return "client_abort"
     return "upstream_abort" if error.code.startswith("upstream.") else "gateway_error"
 
 

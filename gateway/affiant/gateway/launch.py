@@ -179,10 +179,15 @@ def _start(td: int, document: int, ready: int | None) -> subprocess.Popen[bytes]
     if ready is not None:
         arguments += ["--ready-fd", str(ready)]
     try:
-        return subprocess.Popen(arguments, pass_fds=passed, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(arguments, pass_fds=passed, stdin=subprocess.DEVNULL, env=_environment())
     finally:
         if ready is not None:
             os.close(ready)
+
+
+def _environment() -> Mapping[str, str]:
+    """Nothing that changes what the server trusts (such as SSL_CERT_FILE) or runs reaches it."""
+    return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
 
 
 def _stay(server: subprocess.Popen[bytes], platform: PlatformClient, collateral: Path) -> int:

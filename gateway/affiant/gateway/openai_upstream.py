@@ -151,7 +151,8 @@ def make_upstream(config: UpstreamConfig, credentials: Credentials, *, timeouts:
             found=config.bind,
             where=config.id,
         )
-    if parts.hostname is None or parts.username is not None or parts.query or parts.fragment:
+    plain = parts.username is None and not parts.query and not parts.fragment
+    if parts.hostname is None or not plain or not parts.netloc.isascii() or len(parts.netloc) > 255:
         raise SettingsRefused(
             "not an upstream's address", expected="scheme://host[:port]/path", where=config.id
         )

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,7 @@ import uvicorn
 import uvloop
 
 from affiant.attestation.simulated.client import SimulatedTD
+from affiant.attestation.simulated.socket_path import reachable_address
 from affiant.command_line import EXIT_REFUSED, show_refusal
 from affiant.errors import AffiantError
 from affiant.gateway.asgi import Application, GatewayApp
@@ -80,7 +81,7 @@ async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -
                 asyncio.create_task(operator.serve([control])),
             ]
             stop = _stop_on_signals()
-            clockwork = asyncio.create_task(_clockwork(service))
+            clockwork = asyncio.gather(_every_second(service, _epochs), _every_second(service, _leases))
             try:
                 await _started(public, operator, tasks)
                 with _announced(settings, service, listener, tls, ready):
@@ -90,6 +91,8 @@ async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -
                 public.should_exit = operator.should_exit = True
                 await asyncio.gather(*tasks)
                 clockwork.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await clockwork
             await service.closing.end()
 
 
@@ -141,8 +144,8 @@ def _operator_socket(path: Path) -> Iterator[socket.socket]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.fchmod(listener.fileno(), 0o600)
-        listener.bind(str(path))
-        path.chmod(0o600)
+        with reachable_address(path) as address:
+            listener.bind(address)
         listener.listen(64)
         yield listener
     except OSError as error:
@@ -200,16 +203,23 @@ def _announced(
         path.unlink(missing_ok=True)
 
 
-async def _clockwork(service: Service) -> None:
-    """Epochs and leases, once a second, for as long as records can be made durable."""
+async def _every_second(service: Service, work: Callable[[Service], Awaitable[None]]) -> None:
+    """Do ``work`` once a second, for as long as records can be made durable."""
     while True:
         await asyncio.sleep(1.0)
         try:
-            service.closing.epoch_if_due(seconds=time.monotonic())
-            await service.closing.sweep()
+            await work(service)
         except JournalUnavailable as error:
             _log.error("no record can be made durable: %s", error)
             return
+
+
+async def _epochs(service: Service) -> None:
+    service.closing.epoch_if_due(seconds=time.monotonic())
+
+
+async def _leases(service: Service) -> None:
+    await service.closing.sweep()
 
 
 def _read_settings(descriptor: int) -> Settings:

@@ -106,7 +106,7 @@ class StreamFilter:
 
     def _read(self, event: bytes) -> None:
         """Take in what ``event`` says of tool calls, and which choices it finishes."""
-        if not (self._calls or _may_call(event) or b"finish_reason" in event):
+        if not (self._calls or _may_call(event) or _may_finish(event)):
             return
         data = event_data(event)
         if data is None or is_terminal(data):
@@ -128,6 +128,12 @@ class StreamFilter:
 def _may_call(event: bytes) -> bool:
     """Whether a JSON reader could find a tool call in ``event``; an escape could spell anything."""
     return b"tool_calls" in event or b"function_call" in event or b"\\u" in event
+
+
+def _may_finish(event: bytes) -> bool:
+    """Whether ``event`` may give a reason to finish; ``null``, in the two usual spellings, is none."""
+    unfinished = event.count(b'"finish_reason":null') + event.count(b'"finish_reason": null')
+    return event.count(b"finish_reason") != unfinished
 
 
 def _parsed(data: bytes) -> Mapping[str, object]:
