@@ -136,3 +136,14 @@ def test_giving_a_folder_away_follows_no_link(tmp_path: Path):
     assert folder.stat().st_uid == 12345
     assert (folder / "below" / "file").stat().st_uid == 12345
     assert (tmp_path / "outside").stat().st_uid == os.geteuid()
+
+
+@pytest.mark.root
+@needs_root
+def test_a_file_with_a_second_name_elsewhere_is_not_given_away(tmp_path: Path):
+    (tmp_path / "shadow").touch()
+    (tmp_path / "folder").mkdir()
+    os.link(tmp_path / "shadow", tmp_path / "folder" / "mine")
+    with pytest.raises(HomeRefused):
+        give_folder(tmp_path / "folder", 12345)
+    assert (tmp_path / "shadow").stat().st_uid == os.geteuid()

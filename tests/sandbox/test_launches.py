@@ -53,7 +53,19 @@ def test_a_record_is_read_as_it_was_written(home: Home):
     assert read_launches(home) == ()
 
 
+@pytest.mark.slow
 def test_what_a_dead_launcher_left_is_killed_within_five_seconds(home: Home):
+    assert_reaped(home)
+
+
+def test_what_a_dead_launcher_left_is_killed_once_its_time_is_over(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(launches, "_GRACE_S", 0.2)
+    assert_reaped(home)
+
+
+def assert_reaped(home: Home) -> None:
     child = sleeper()
     try:
         launch = Launch("session", gone_process())

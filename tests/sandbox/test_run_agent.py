@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ print(json.load(answer)["choices"][0]["message"]["content"])
 """
 
 ESCAPE = """
-import socket, urllib.request
+import os, socket, urllib.request
 def attempt(what):
     try:
         what()
@@ -32,6 +31,7 @@ print(attempt(lambda: urllib.request.urlopen("http://example.com/", timeout=5)))
 print(attempt(lambda: socket.getaddrinfo("example.com", 443)))
 print(attempt(lambda: open("/etc/shadow").read()))
 print(attempt(lambda: open("/workspace/../root/.bashrc").read()))
+print("YES" if "GITHUB_TOKEN" in os.environ else "no")
 """
 
 
@@ -43,9 +43,9 @@ def test_an_agent_asks_a_model_and_every_request_has_its_receipt(warm, tmp_path)
     assert "1 inference" in warm.verdict(bundle)
 
 
-def test_an_agent_without_egress_reaches_nothing(warm, tmp_path):
+def test_an_agent_without_egress_reaches_nothing_and_gets_no_placeholder_for_nothing(warm, tmp_path):
     done = warm.run("python3", "-c", ESCAPE, options=("--bundle", str(tmp_path / "b.json")))
-    assert done.stdout.split() == [b"no"] * 5, done.stderr
+    assert done.stdout.split() == [b"no"] * 6, done.stderr
     assert "refusal" in warm.verdict(tmp_path / "b.json")
 
 
@@ -89,15 +89,3 @@ def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tm
     assert value.encode() not in done.stdout + done.stderr
     for path in [tmp_path / "b.json", *Path(warm.home).glob("sessions/*/*")]:
         assert not path.is_file() or value.encode() not in path.read_bytes(), path
-
-
-def test_without_the_secret_there_is_no_placeholder(warm):
-    done = warm.run("sh", "-c", 'echo "[$GITHUB_TOKEN]"')
-    assert done.stdout == b"[]\n"
-
-
-def test_a_summary_names_the_session(warm, tmp_path):
-    out = tmp_path / "summary.json"
-    assert warm.run("true", options=("--json", str(out))).returncode == 0
-    facts = json.loads(out.read_bytes())
-    assert (warm.home / "sessions" / facts["session"] / "bundle.affiant.json").exists()

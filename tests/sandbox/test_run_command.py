@@ -46,8 +46,6 @@ def test_the_bundle_holds_what_receipts_hide_for_its_owner(warm, tmp_path):
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (("true",), 0),
-        (("sh", "-c", "exit 42"), 42),
         (("sh", "-c", "kill -TERM $$"), 143),
         (("no-such-command",), 127),
         (("/etc/passwd",), 126),
@@ -66,7 +64,9 @@ BAD = [
     (("--input", "IN:/etc"), 125, "isolation.plan", "/etc"),
     (("--agent", "thinker", "--input", "IN"), 125, "session.input", "List a path"),
     (("--agent", "reader", "--output", "OUT"), 125, "session.input", "read-write"),
-    (("--bundle", "/nowhere/b.json"), 125, "session.bundle_path", "/nowhere"),
+    (("--bundle", "/nowhere/b.json"), 125, "session.output_path", "/nowhere"),
+    (("--json", "/nowhere/s.json"), 125, "session.output_path", "/nowhere"),
+    (("--output", "/proc/nowhere"), 125, "session.input", "/proc/nowhere"),
     (("--gateway", "https://127.0.0.1:1"), 125, "session.gateway_pin", "--gateway-config"),
     (
         ("--gateway", "http://127.0.0.1:1", "--gateway-config", "sha256:" + "0" * 64),
@@ -108,6 +108,32 @@ def test_bad_input_is_one_clear_line_with_a_code(warm, options, exit_code, code,
         assert error.startswith("affiant: refused: ")
         assert error.count("\n") == 1
     assert warm.quiet_within(5), warm.processes()
+
+
+def test_closed_standard_streams_do_no_harm(warm, tmp_path):
+    options = ("--json", str(tmp_path / "s.json"))
+    argv = [
+        "sh",
+        "-c",
+        'exec "$@" <&- >&- 2>&-',
+        "sh",
+        *warm.argv("sh", "-c", "echo x; exit 6", options=options),
+    ]
+    assert subprocess.run(argv, check=False, timeout=60, cwd="/").returncode == 6
+
+
+def test_a_hostile_tree_can_neither_break_the_clean_up_nor_escape_it(warm, tmp_path):
+    """Folders nested deeper than Python recurses, a link out of the tree, and an output that is refused."""
+    deep = "import os\nos.symlink('/etc', 'out')\nfor _ in range(1500):\n os.mkdir('d'); os.chdir('d')\n"
+    done = warm.run("python3", "-c", deep, options=("--output", str(tmp_path / "out")))
+    assert done.returncode == 125, done.stderr
+    assert b"[workspace.too_large]" in done.stderr
+    (kept,) = (path for path in warm.home.glob("sessions/*/files.kept") if str(path).encode() in done.stderr)
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+    subprocess.run(["rm", "-rf", str(kept)], check=True)
+    done = warm.run("python3", "-c", deep)
+    assert done.returncode == 0, done.stderr
+    assert not list(warm.home.glob("sessions/*/files"))
 
 
 def test_no_command_is_a_usage_error(warm):

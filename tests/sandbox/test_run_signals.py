@@ -66,7 +66,7 @@ def test_ctrl_c_on_a_terminal_is_the_agents(warm, tmp_path):
     assert "1 closed" in warm.verdict(bundle)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_other_ending_signals_are_the_agents_too(warm, tmp_path, number):
     process = warm.start("sh", "-c", "echo started; sleep 60", options=("--bundle", str(tmp_path / "b.json")))
     until_started(process)

@@ -13,7 +13,7 @@ from affiant.attestation.simulated.commands import default_home
 from affiant.command_line import RefusalShown
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.backend import IsolationClass
-from affiant.sandbox.running import EXIT_OURS, RunOptions, run_once
+from affiant.sandbox.running import EXIT_OURS, RunOptions, open_standard_streams, run_once
 from affiant.sandbox.services import GatewayChoice
 from affiant.sandbox.session_plan import SessionRequest
 
@@ -27,7 +27,7 @@ def _split(option: str, values: tuple[str, ...], mark: str, form: str) -> list[t
     pairs = []
     for value in values:
         name, found, rest = value.partition(mark)
-        if not found or not name or not rest:
+        if not found or not name:
             raise click.BadParameter(f"expected {form}, found {value!r}", param_hint=option)
         pairs.append((name, rest))
     return pairs
@@ -154,6 +154,7 @@ def run(
       affiant run --profile profiles.yaml --agent log_analyzer --input logs:/var/log -- sh -c 'wc -l *'
       affiant run --profile p.yaml --agent dev --input src --output out --bundle run.affiant.json -- make test
     """
+    open_standard_streams()
     if gateway is not None and upstream:
         raise click.UsageError(
             "--upstream belongs to the gateway that is started; --gateway names a running one"
@@ -175,6 +176,7 @@ def run(
     options = RunOptions(
         home=home,
         bundle=bundle,
+        summary=json_path,
         env=dict(_split("--env", env, "=", "NAME=VALUE")),
         timeout_s=timeout,
         show_progress=not quiet and (verbose or sys.stderr.isatty()),
@@ -191,5 +193,5 @@ def run(
 
 
 def _summarise(path: Path | None, members: Mapping[str, object]) -> None:
-    if path is not None:
+    if path is not None and path.parent.is_dir():
         path.write_text(json.dumps(members, indent=2, sort_keys=True) + "\n", encoding="ascii")

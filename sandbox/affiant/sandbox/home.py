@@ -140,18 +140,46 @@ def open_home(path: Path) -> Home:
 
 
 def give_folder(path: Path, user: int) -> None:
-    """Make ``path`` and everything in it the property of ``user``. Root only.
+    """Make ``path`` and everything in it that is ours the property of ``user``. Root only.
 
-    No link is followed: every entry is reached through a descriptor of its folder.
+    Whoever had the folder before may have put anything there: no link is followed, and a file that has a second
+    name somewhere (link(2)) is refused, because it would be given away there too.
+
+    Raises:
+        HomeRefused: such a file, or one of a third user.
     """
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    waiting = [os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)]
     try:
-        for _, _, files, at in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
-            for name in files:
-                os.chown(name, user, user, dir_fd=at, follow_symlinks=False)
-            os.fchown(at, user, user)
+        while waiting:
+            folder = waiting.pop()
+            try:
+                waiting += _give_entries(folder, user, str(path))
+                os.fchown(folder, user, user)
+            finally:
+                os.close(folder)
     finally:
-        os.close(folder)
+        for folder in waiting:
+            os.close(folder)
+
+
+def _give_entries(folder: int, user: int, where: str) -> list[int]:
+    """Give the files in ``folder``; descriptors of the folders in it."""
+    below = []
+    for name in os.listdir(folder):
+        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            facts = os.fstat(entry)
+            if stat.S_ISDIR(facts.st_mode):
+                below.append(
+                    os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                )
+            elif facts.st_uid not in {os.geteuid(), user} or facts.st_nlink > 1:
+                raise HomeRefused("a file that cannot be given to a service", where=where, found=ascii(name))
+            elif facts.st_uid != user and not stat.S_ISLNK(facts.st_mode):
+                os.chown(f"/proc/self/fd/{entry}", user, user)
+        finally:
+            os.close(entry)
+    return below
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-import shutil
+import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from affiant.attestation.encoding import b64u
 from affiant.attestation.manifest import Activation, Manifest, mrconfigid
 from affiant.attestation.openings import recipient
 from affiant.attestation.release import load_release
-from affiant.sandbox.errors import ServiceSilent
+from affiant.sandbox.errors import InputRefused, ServiceSilent
 from affiant.sandbox.home import Home
 from affiant.sandbox.isolation.backend import BackendName, file_owner
 from affiant.sandbox.isolation.reconcile import reap_leftovers as reap_isolation
@@ -44,7 +44,7 @@ from affiant.sandbox.workspace.image import unpack_image
 from affiant.sandbox.workspace.walk import runtime_digest
 from affiant.secrets.local_store_file import open_private_file
 
-__all__ = ["LaunchedSession", "launched", "reclaim_folder"]
+__all__ = ["LaunchedSession", "keep_files", "launched", "reclaim_folder"]
 
 _ADMITTED_WITHIN_S: Final = 60.0
 _ISOLATION: Final = {BackendName.GVISOR: "gvisor", BackendName.BUBBLEWRAP: "bwrap"}
@@ -83,8 +83,9 @@ async def launched(
         AffiantError: the step that could not be made; everything before it has been undone.
     """
     async with AsyncExitStack() as stack:
+        _make_output(plan.request.output)
         launch = _record_launch(home, plan, stack)
-        progress("services", {})
+        progress("services" if is_root() else "services-one-user", {})
         services = await ensure_services(
             home, plan.request.gateway, now=datetime.now(UTC), random_bytes=random_bytes, echo=echo
         )
@@ -111,6 +112,15 @@ async def launched(
             raise ServiceSilent(f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s") from error
         progress("ready", facts)
         yield LaunchedSession(home, plan, copied, link, facts)
+
+
+def _make_output(path: Path | None) -> None:
+    """Make the output's folder now: what could not be written should not be found out after the work is done."""
+    if path is not None:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputRefused("the output cannot be made", where=str(path), found=error.strerror) from error
 
 
 def _record_launch(home: Home, plan: SessionPlan, stack: AsyncExitStack) -> Launch:
@@ -251,13 +261,23 @@ def reclaim_folder(folder: Path) -> None:
         os.chown(folder, os.getuid(), os.getgid(), follow_symlinks=False)
 
 
+def keep_files(home: Home, session: str) -> Path:
+    """Keep what the agent left, because it could not be copied out; where it is now."""
+    kept = home.session(session) / "files.kept"
+    (home.session(session) / "files").rename(kept)
+    return kept
+
+
 def _remove_files(home: Home, session: str) -> None:
-    """Remove the copies that the agent worked on and in; a link in them is removed, never followed."""
+    """Remove the copies that the agent worked on and in.
+
+    By rm(1): it follows no link and has no limit of depth, and the agent may have nested folders as deep as it
+    liked.
+    """
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
-    for name in ("files", "rootfs"):
-        with suppress(FileNotFoundError):
-            shutil.rmtree(home.session(session) / name)
+    copies = [str(home.session(session) / name) for name in ("files", "rootfs")]
+    subprocess.run(["rm", "-rf", "--one-file-system", "--", *copies], check=False, stderr=subprocess.DEVNULL)
 
 
 def _user_name() -> str:

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,7 @@ from affiant.sandbox.bundle_out import write_bundle
 from affiant.sandbox.session import Session
 from affiant.sandbox.session_plan import SessionRequest
 
-__all__ = ["EXIT_OURS", "RunOptions", "RunOutcome", "run_once"]
+__all__ = ["EXIT_OURS", "RunOptions", "RunOutcome", "open_standard_streams", "run_once"]
 
 EXIT_OURS: Final = 125
 """Exit code of ``affiant run`` if affiant itself refused or failed."""
@@ -32,6 +33,8 @@ _FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STEPS: Final = {
     "reaped": "ended what an earlier session left behind: {session}",
     "planned": "session {session}, isolation {isolation}",
+    "services-one-user": "not root: all processes run as this user, the agent under bubblewrap",
+    "rootfs": "unpacked the root file system, {digest}",
     "services-ready": "SIMULATED platform; gateway at {gateway}",
     "input": "copied {entries} files and folders in",
     "ready": "admitted; the agent may start",
@@ -40,10 +43,10 @@ _STEPS: Final = {
 }
 
 
-class BundlePlaceRefused(ConfigurationError):
-    """The bundle could not be written where it is wanted."""
+class OutputPlaceRefused(ConfigurationError):
+    """A file could not be written where it is wanted."""
 
-    code = "session.bundle_path"
+    code = "session.output_path"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class RunOptions:
 
     Args:
         home: the state folder.
-        bundle: where else to write the bundle.
+        bundle: where else to write the bundle. summary: where to write the summary.
         env: variables for the command.
         timeout_s: until the command is ended.
         show_progress: lines on standard error.
@@ -61,6 +64,7 @@ class RunOptions:
 
     home: Path
     bundle: Path | None = None
+    summary: Path | None = None
     env: Mapping[str, str]
     timeout_s: float | None = None
     show_progress: bool = False
@@ -138,9 +142,21 @@ def run_once(request: SessionRequest, command: Sequence[str], options: RunOption
     Raises:
         AffiantError: affiant itself refused or failed.
     """
-    if options.bundle is not None and not os.access(options.bundle.absolute().parent, os.W_OK):
-        raise BundlePlaceRefused("the bundle cannot be written there", where=str(options.bundle))
+    for path in (options.bundle, options.summary):
+        if path is not None and not os.access(path.absolute().parent, os.W_OK):
+            raise OutputPlaceRefused("no file can be written there", where=str(path))
     return asyncio.run(_run(request, command, options))
+
+
+def open_standard_streams() -> None:
+    """Have something at descriptors 0 to 2: else the next file opened would become the command's output."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    if sys.stderr is None:  # the interpreter was started without one
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it stays open as long as the process
 
 
 async def _run(request: SessionRequest, command: Sequence[str], options: RunOptions) -> RunOutcome:
@@ -159,7 +175,9 @@ async def _in_session(
 ) -> RunOutcome:
     def progress(step: str, detail: Mapping[str, object]) -> None:
         if options.show_progress and (line := _line(step, detail)) is not None:
-            sys.stderr.write(f"affiant: {line}\n")
+            with suppress(OSError):  # nobody reads our own lines any more: the session goes on
+                sys.stderr.write(f"affiant: {line}\n")
+                sys.stderr.flush()
 
     opening = Session.open(request, home=options.home, progress=progress, echo=options.show_services)
     async with opening as session:

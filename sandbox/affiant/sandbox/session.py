@@ -40,7 +40,7 @@ from affiant.sandbox.errors import ServiceSilent, SessionNotOpen
 from affiant.sandbox.home import default_home, open_home
 from affiant.sandbox.isolation.backend import probe
 from affiant.sandbox.launches import reap_leftovers
-from affiant.sandbox.launching import LaunchedSession, launched, reclaim_folder
+from affiant.sandbox.launching import LaunchedSession, keep_files, launched, reclaim_folder
 from affiant.sandbox.operator_socket import fetch_session_bundle, operator_socket
 from affiant.sandbox.session_documents import new_session_id
 from affiant.sandbox.session_plan import SessionRequest, plan_session
@@ -296,12 +296,17 @@ class Session:
         if output is None or opened.plan.place is None:
             return
         source = opened.home.session(self.id) / opened.plan.sandbox.source_of(opened.plan.place)
-        self.output = copy_out(
-            source,
-            output,
-            before=() if opened.copied is None else opened.copied.entries,
-            exclude=frozenset(opened.plan.sandbox.carved_out(opened.plan.place)),
-        )
+        try:
+            self.output = copy_out(
+                source,
+                output,
+                before=() if opened.copied is None else opened.copied.entries,
+                exclude=frozenset(opened.plan.sandbox.carved_out(opened.plan.place)),
+            )
+        except AffiantError as error:
+            if source.exists():
+                error.hint = f"What the agent left is kept in {keep_files(opened.home, self.id)}"
+            raise
         self._progress("output", {"path": str(output), "added": len(self.output.changes.added)})
 
 
