@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 
 from affiant.attestation.release import load_release
 from affiant.attestation.simulated.client import SimulatedTD
+from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel
-from affiant.sandbox.supervisor.opening import Surroundings
 from affiant.sandbox.supervisor.supervise import supervise
 
 __all__ = ["main"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.sandbox.supervisor.opening import OpenSession
+from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.serving import Ending
 
 __all__ = ["BUNDLE", "close_session", "end_agent"]

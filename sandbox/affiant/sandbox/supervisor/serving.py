@@ -17,10 +17,11 @@ from typing import Final
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused
 from affiant.sandbox.isolation.plan import Command
+from affiant.sandbox.supervisor.activating import OpenSession
+from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel, Message
 from affiant.sandbox.supervisor.environment import agent_environment
 from affiant.sandbox.supervisor.errors import BrokerLost, SessionExpired
-from affiant.sandbox.supervisor.opening import OpenSession, Surroundings
 from affiant.sandbox.supervisor.run import AgentRun, RunServices, UserStreams
 
 __all__ = ["Ending", "Serving"]

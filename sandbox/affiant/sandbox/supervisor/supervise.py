@@ -11,10 +11,12 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from affiant.errors import AffiantError, UnreachableError
+from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.closing import close_session, end_agent
+from affiant.sandbox.supervisor.context import Opening, Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel, Message
 from affiant.sandbox.supervisor.lifecycle import Lifecycle, State
-from affiant.sandbox.supervisor.opening import OpenSession, Surroundings, open_session
+from affiant.sandbox.supervisor.opening import open_session
 from affiant.sandbox.supervisor.provision import parse_provision
 from affiant.sandbox.supervisor.serving import Ending, Serving
 
@@ -59,9 +61,7 @@ async def _session(
         await _tell(channel, {"event": "progress", "step": step, "detail": detail})
 
     async with AsyncExitStack() as stack:
-        session = await open_session(
-            parse_provision(first), around, lifecycle=lifecycle, stack=stack, progress=progress
-        )
+        session = await open_session(Opening(parse_provision(first), around, lifecycle, stack, progress))
         lifecycle.to(State.RUNNING)
         serving = Serving(session, channel, around)
         await _tell(channel, _ready(session))

@@ -1,0 +1,193 @@
+"""The third step of opening a session: the chain begins, the broker is configured, sandbox and proxy are made.
+
+The ``boot`` record is acknowledged before anything else happens; a session that fails after it is ended and closed
+as well as can be, so that the gateway does not hold it open until its lease ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from affiant.attestation.chain import ChainSigner
+from affiant.errors import AffiantError
+from affiant.sandbox.egress.forward import Forwarder
+from affiant.sandbox.egress.gateway_route import GatewayRoute
+from affiant.sandbox.egress.proxy import EgressProxy
+from affiant.sandbox.egress.records import EgressRecords
+from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.session_ca import SessionCA
+from affiant.sandbox.isolation.client import ProxySocket, RunnerClient
+from affiant.sandbox.supervisor.admission import EPOCH_S
+from affiant.sandbox.supervisor.attesting import Admitted
+from affiant.sandbox.supervisor.broker_upstream import BrokerUpstream
+from affiant.sandbox.supervisor.context import Opening
+from affiant.sandbox.supervisor.epoch import keep_epochs
+from affiant.sandbox.supervisor.grants import session_grants
+from affiant.sandbox.supervisor.launch import Launch
+from affiant.sandbox.supervisor.lifecycle import State
+from affiant.sandbox.supervisor.provision import Provision
+from affiant.sandbox.supervisor.records import AgentFacts, SessionRecords
+from affiant.sandbox.supervisor.sandbox_plan import session_sandbox
+from affiant.sandbox.supervisor.session_gateway import SessionGateway
+from affiant.sandbox.supervisor.spool import Spool
+from affiant.sandbox.supervisor.starting import Started
+from affiant.sandbox.supervisor.trust_bundle import pem_of, sandbox_bundle, system_roots
+from affiant.secrets.broker.client import BrokerClient
+from affiant.secrets.broker.messages import Configuration
+from affiant.secrets.placeholder import PlaceholderTable
+
+__all__ = ["OpenSession", "activate"]
+
+_ABANDON_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session that was admitted, with its proxy open and its sandbox prepared."""
+
+    launch: Launch
+    provision: Provision
+    gateway: SessionGateway
+    keyset_digest: str
+    records: SessionRecords
+    broker: BrokerClient
+    runner: RunnerClient
+    proxy: EgressProxy
+    proxy_url: str
+    placeholders: Mapping[str, str]
+
+    @property
+    def expires(self) -> datetime:
+        """When the activation's time is over."""
+        return datetime.fromtimestamp(self.launch.activation.expires, UTC)
+
+
+async def activate(opening: Opening, started: Started, admitted: Admitted) -> OpenSession:
+    """Begin the chain and open everything that the agent will use.
+
+    Raises:
+        AffiantError: the record was not taken, the secrets are contradictory, or there is no sandbox.
+    """
+    records = _records(opening, started.launch, admitted)
+    opening.stack.push_async_callback(_abandon, opening, records, admitted.gateway)
+    keysets = {"ks": admitted.identity.statement.keyset_digest, "gks": admitted.keyset_digest}
+    await records.record("boot", {**keysets, "bld": opening.around.build}, {}, acknowledged=True)
+    table, versions = await _configured_broker(opening, started)
+    certificates = SessionCA(
+        session=started.launch.activation.session,
+        not_after=datetime.fromtimestamp(started.launch.activation.expires, UTC),
+        clock=opening.around.clock,
+    )
+    socket = await _sandbox(opening, started, certificates)
+    written = EgressRecords(records, started.launch.facts)
+    resolver = Resolver(started.launch.manifest.hosts)
+    proxy = EgressProxy(
+        forwarder=Forwarder(
+            policy=started.launch.policy,
+            table=table,
+            resolver=resolver,
+            upstream=BrokerUpstream(started.broker, random_bytes=opening.around.random_bytes),
+            records=written,
+            versions=versions,
+        ),
+        gateway=GatewayRoute(admitted.gateway, written),
+        records=written,
+        resolver=resolver,
+        certificates=certificates,
+    )
+    await proxy.start(socket.listener)
+    opening.stack.push_async_callback(proxy.stop)
+    epochs = asyncio.create_task(keep_epochs(records, every_s=EPOCH_S, in_flight=lambda: proxy.in_flight))
+    opening.stack.callback(epochs.cancel)
+    return OpenSession(
+        launch=started.launch,
+        provision=opening.provision,
+        gateway=admitted.gateway,
+        keyset_digest=admitted.keyset_digest,
+        records=records,
+        broker=started.broker,
+        runner=started.runner,
+        proxy=proxy,
+        proxy_url=socket.endpoint.url,
+        placeholders={binding.name: binding.placeholder for binding in table},
+    )
+
+
+async def _abandon(opening: Opening, records: SessionRecords, gateway: SessionGateway) -> None:
+    """End the chain and close the session if it never came to run."""
+    if opening.lifecycle.state is State.ACTIVATING:
+        with suppress(AffiantError, TimeoutError):
+            async with asyncio.timeout(_ABANDON_S):
+                await records.record("end", {"why": "shutdown", "cseq": -1}, {}, acknowledged=True)
+                await gateway.close("killed")
+
+
+def _records(opening: Opening, launch: Launch, admitted: Admitted) -> SessionRecords:
+    place, identity = opening.provision.session_dir / "records.ndjson", admitted.identity
+    spool = Spool(os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    opening.stack.callback(spool.close)
+    records = SessionRecords(
+        chain=ChainSigner(
+            signer=identity.signer,
+            statement=identity.statement,
+            chn=identity.chn,
+            evd=identity.evd,
+            random_bytes=opening.around.random_bytes,
+            clock=opening.around.clock,
+        ),
+        spool=spool,
+        submit=admitted.gateway.submit,
+        agent=AgentFacts(
+            session=launch.activation.session,
+            evidence=identity.evd,
+            key=identity.signer.kid,
+            isolation=opening.provision.backend.value,
+            name=opening.provision.agent.name,
+            user=opening.provision.agent.user,
+        ),
+        openings_to=launch.activation.openings,
+    )
+    opening.stack.push_async_callback(records.stop)
+    records.start()
+    return records
+
+
+async def _configured_broker(
+    opening: Opening, started: Started
+) -> tuple[PlaceholderTable, Mapping[str, str]]:
+    """The placeholders of the secrets that the broker holds, and their versions; the others get none."""
+    secrets = opening.provision.secrets
+    grants = session_grants(started.launch.policy, random_bytes=opening.around.random_bytes)
+    configuration = Configuration(
+        grants=grants,
+        roots=tuple(pem_of(root) for root in opening.provision.roots),
+        system_roots=True,
+        local=secrets is not None,
+    )
+    resolution = await started.broker.configure(configuration, local_store=secrets)
+    for descriptor in secrets or ():
+        os.close(descriptor)
+    held = PlaceholderTable(grant.binding for grant in grants).restricted_to(resolution.resolved)
+    missing = {name: refusal.code for name, refusal in resolution.refused.items()}
+    await opening.progress("secrets", {"held": [binding.name for binding in held], "missing": missing})
+    return held, resolution.resolved
+
+
+async def _sandbox(opening: Opening, started: Started, certificates: SessionCA) -> ProxySocket:
+    """The sandbox, made but empty, and the socket that is its only way out."""
+    plan = session_sandbox(
+        started.launch.policy,
+        session=started.launch.activation.session,
+        rootfs=opening.provision.rootfs,
+        runtime=opening.provision.runtime,
+    )
+    bundle = sandbox_bundle(certificates.certificate_pem, opening.provision.roots, system_roots())
+    socket = await started.runner.prepare(plan, ca_bundle=bundle)
+    await opening.progress("sandbox-prepared", {"isolation": socket.backend})
+    return socket

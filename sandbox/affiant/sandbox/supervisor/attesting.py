@@ -1,0 +1,86 @@
+"""The second step of opening a session: both sides prove themselves, and the gateway admits.
+
+First the gateway, over a nonce of ours (:mod:`.appraise_gateway`); only then RTMR3 is extended and the session key
+made, so that a session that never trusts its gateway never looks activated. Then this session, over a nonce of the
+gateway's (:mod:`.admission`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from affiant.attestation.encoding import b64u
+from affiant.sandbox.supervisor.admission import SessionIdentity, admit, fetch_nonce, make_identity
+from affiant.sandbox.supervisor.appraise_gateway import (
+    AppraisedGateway,
+    GatewayPins,
+    appraise_gateway,
+    fetch_gateway_evidence,
+)
+from affiant.sandbox.supervisor.context import Opening
+from affiant.sandbox.supervisor.gateway_client import GatewayClient
+from affiant.sandbox.supervisor.launch import extend_session_events
+from affiant.sandbox.supervisor.lifecycle import State
+from affiant.sandbox.supervisor.session_gateway import SessionGateway
+from affiant.sandbox.supervisor.starting import Started
+
+__all__ = ["Admitted", "attest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A session that its gateway has admitted."""
+
+    identity: SessionIdentity
+    gateway: SessionGateway
+    keyset_digest: str
+    """Of the gateway: ``gks`` and ``ksd``."""
+
+
+async def attest(opening: Opening, started: Started) -> Admitted:
+    """Appraise the gateway, make this session's evidence, be admitted.
+
+    Raises:
+        AffiantError: either side does not accept the other.
+    """
+    around, launch = opening.around, started.launch
+    gateway = await _appraised_gateway(opening, started.pins)
+    await opening.progress(
+        "attested-gateway", {"ksd": gateway.keyset_digest, "tier": gateway.appraisal.tier.value}
+    )
+    client = GatewayClient(opening.provision.gateway_url, spki=gateway.spki)
+    opening.stack.push_async_callback(client.close)
+    log = await asyncio.to_thread(extend_session_events, around.td, launch)
+    nonce, chn = await fetch_nonce(client), b64u(around.random_bytes(16))
+    identity = await asyncio.to_thread(make_identity, around.td, launch, log, gateway, chn=chn, nonce=nonce)
+    await opening.progress("attested", {"evd": identity.evd})
+    opening.lifecycle.to(State.ACTIVATING)
+    await admit(client, launch, identity, gateway)
+    await opening.progress("admitted", {"session": launch.activation.session})
+    session_gateway = SessionGateway(
+        client,
+        identity,
+        session=launch.activation.session,
+        keyset_digest=gateway.keyset_digest,
+        clock=around.clock,
+    )
+    return Admitted(identity, session_gateway, gateway.keyset_digest)
+
+
+async def _appraised_gateway(opening: Opening, pins: GatewayPins) -> AppraisedGateway:
+    client = GatewayClient(opening.provision.gateway_url, spki=None)
+    nonce = opening.around.random_bytes(32)
+    try:
+        evidence, spki = await fetch_gateway_evidence(client, nonce=nonce)
+    finally:
+        await client.close()
+    return await asyncio.to_thread(
+        appraise_gateway,
+        evidence,
+        pins,
+        collateral=opening.provision.collateral,
+        nonce=nonce,
+        peer_spki=spki,
+        now=opening.around.clock(),
+    )

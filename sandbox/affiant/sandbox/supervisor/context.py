@@ -1,0 +1,45 @@
+"""What every step of opening a session needs: the surroundings, what was provided, and where to put what it opens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime
+
+from affiant.attestation.evidence_source import QuoteSource
+from affiant.sandbox.supervisor.lifecycle import Lifecycle
+from affiant.sandbox.supervisor.provision import Provision
+
+__all__ = ["Opening", "Progress", "Surroundings"]
+
+Progress = Callable[[str, Mapping[str, object]], Awaitable[None]]
+"""Told each step that was taken, and what is known about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the rim reads once and passes down.
+
+    Args:
+        td: the TD that we run in.
+        build: ``sha256:`` of this installation's release manifest.
+        clock: the present time, UTC.
+        random_bytes: the operating system's generator.
+    """
+
+    td: QuoteSource
+    build: str
+    clock: Callable[[], datetime]
+    random_bytes: Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One session that is being opened. ``stack`` undoes what was opened, in reverse, whatever happens."""
+
+    provision: Provision
+    around: Surroundings
+    lifecycle: Lifecycle
+    stack: AsyncExitStack
+    progress: Progress
