@@ -221,18 +221,24 @@ class Machine:
         (found,) = self.home.glob("sessions/*/bundle.affiant.json")
         return found
 
+    def write_trust(self, path: Path) -> None:
+        """A trust file for this folder's simulated platform."""
+        affiant = [sys.executable, "-m", "affiant", "platform", "trust", "--home", str(self.home)]
+        path.write_bytes(subprocess.run(affiant, capture_output=True, check=True, cwd="/").stdout)
+
     def verdict(self, bundle: Path, *, code: int = 40) -> str:
         """The verifier's text; its exit code must be ``code`` (40: holds, but simulated)."""
-        affiant = [sys.executable, "-m", "affiant"]
-        trust = subprocess.run(
-            [*affiant, "platform", "trust", "--home", str(self.home)],
-            capture_output=True,
-            check=True,
-            cwd="/",
-        )
-        (self.folder / "trust.json").write_bytes(trust.stdout)
+        self.write_trust(self.folder / "trust.json")
         done = subprocess.run(
-            [*affiant, "verify", str(bundle), "--trust", str(self.folder / "trust.json")],
+            [
+                sys.executable,
+                "-m",
+                "affiant",
+                "verify",
+                str(bundle),
+                "--trust",
+                str(self.folder / "trust.json"),
+            ],
             capture_output=True,
             check=False,
             cwd="/",
