@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import ssl
+from random import Random
 
 import pytest
 from tests.sandbox.egress.conftest import HOST, VALUE, World, answered, asked, closed
@@ -762,3 +763,27 @@ def test_a_request_sent_ahead_of_an_answer_is_served_after_it(world: World) -> N
         return [reply.body for reply in replies]
 
     assert world.run("network_egress: denied", scenario) == [b"data: [DONE]\n\n"] * 2
+
+
+def test_no_bytes_break_the_proxy(world: World) -> None:
+    seeds = [chat(), get("http://unlisted.example.com/"), b"CONNECT a.b:443 HTTP/1.1\r\nHost: a.b\r\n\r\n"]
+    random = Random(20260501)
+
+    async def scenario(box):
+        for _ in range(150):
+            data = bytearray(random.choice(seeds))
+            for _ in range(random.randrange(4)):
+                data[random.randrange(len(data))] = random.randrange(256)
+            del data[random.randrange(len(data)) :]
+            data += random.randbytes(random.randrange(40))
+            reader, writer = await asyncio.open_connection(*box.address)
+            writer.write(bytes(data))
+            writer.write_eof()
+            try:
+                await asyncio.wait_for(reader.read(), 5)
+            except OSError:
+                pass
+            await closed(writer)
+        return await box.plain(chat())
+
+    assert world.run("network_egress: denied", scenario).status == 200

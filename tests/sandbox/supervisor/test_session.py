@@ -178,6 +178,92 @@ def test_a_secret_is_used_without_the_agent_ever_seeing_it(
     assert VALUE not in everything
 
 
+def test_a_secret_that_reaches_the_output_some_other_way_is_redacted(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    store = LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom)
+    store.set("TOKEN", SecretValue(VALUE))
+    files = [open_private_file(path) for path in (store.path, store.key_path)]
+    profile = f"network_egress: 'allowed:{HOST}'\nsecrets_access: [TOKEN]"
+    text = b"before " + VALUE + b" after\n"
+    output, _, _ = run(
+        one(launcher, ["sh", "-c", "cat; cat >&2 < /dev/null"], profile, secrets=files, stdin=text)
+    )
+    for descriptor in files:
+        os.close(descriptor)
+    assert output.stdout.startswith(b"before affiant-ph-")
+    assert output.stdout.endswith(b" after\n")
+
+
+@pytest.mark.root
+def test_S1_no_process_but_the_brokers_ever_holds_the_value(
+    launcher: Launcher, upstream, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not root: other processes' memory cannot be read")
+    store = LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom)
+    store.set("TOKEN", SecretValue(VALUE))
+    files = [open_private_file(path) for path in (store.path, store.key_path)]
+    profile = f"network_egress: 'allowed:{HOST}:{upstream.port}'\nsecrets_access: [TOKEN]"
+    code = FETCH + "\nsys.stdin.read()\nimport time; time.sleep(30)"
+
+    async def scenario():
+        more = {"hosts": {HOST: ["127.0.0.1"]}, "roots": [upstream.root], "secrets": files}
+        async with launcher.session(profile, **more) as link:
+            await link.expect("ready")
+            stdout, stderr = await link.start(["python3", "-uc", code, f"https://{HOST}:{upstream.port}/"])
+            first = await asyncio.to_thread(os.read, stdout, 100)
+            family = {link.service.pid} | descendants(link.service.pid)
+            holders = {pid: holds(pid, VALUE) for pid in family}
+            os.close(stdout)
+            os.close(stderr)
+            return first, {part_of(pid, link.service.pid) for pid, found in holders.items() if found}
+
+    first, holders = run(scenario())
+    for descriptor in files:
+        os.close(descriptor)
+    assert first.startswith(b"200 seen: Bearer affiant-ph-")
+    assert holders == {"broker"}
+
+
+def holds(pid: int, value: bytes) -> bool:
+    """Whether the process has ``value`` in its memory, its environment or its arguments."""
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            for line in maps:
+                ends, access = line.split()[:2]
+                if access.startswith("rw"):
+                    start, end = (int(part, 16) for part in ends.split("-"))
+                    memory.seek(start)
+                    try:
+                        if value in memory.read(end - start):
+                            return True
+                    except OSError:
+                        continue
+        return value in Path(f"/proc/{pid}/environ").read_bytes() + command_of(pid)
+    except OSError:
+        return False
+
+
+def test_sigterm_ends_the_session_as_its_launcher_would(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            stdout, stderr = await link.start(["sleep", "60"])
+            await link.expect("started")
+            below = descendants(link.service.pid) | {link.service.pid}
+            link.service.send_signal(signal.SIGTERM)
+            assert await gone(below, 5)
+            os.close(stdout)
+            os.close(stderr)
+            return link.story()
+
+    story = run(scenario())
+    assert story.close.member("why") == "killed"
+    assert story.kinds[-1] == "end"
+
+
 def test_an_allowed_request_has_its_outcome(launcher: Launcher, upstream) -> None:
     profile = f"network_egress: 'allowed:{HOST}:{upstream.port}'"
     command = ["python3", "-c", FETCH, f"https://{HOST}:{upstream.port}/v1"]

@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _run(control_fd: int, td_fd: int) -> int:
     channel = ControlChannel(socket.socket(fileno=control_fd))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, channel.stop_listening)
     try:
         with SimulatedTD(td_fd) as td:
             return await supervise(channel, lambda: _surroundings(td))

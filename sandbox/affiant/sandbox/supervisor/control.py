@@ -17,6 +17,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -174,6 +175,11 @@ class ControlChannel:
             await ready.wait()
         finally:
             loop.remove_reader(self._control)
+
+    def stop_listening(self) -> None:
+        """Take the other end for closed from now on; it can still be told things."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
         """Close the socket, and descriptors that nobody took."""
