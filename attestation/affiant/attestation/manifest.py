@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.canonical import canonical, parse_canonical
-from affiant.attestation.encoding import b64u_sha256
+from affiant.attestation.encoding import b64u_sha256, sha256_name
 from affiant.attestation.records import ISOLATIONS
 from affiant.attestation.shapes import (
     Array,
@@ -47,6 +47,7 @@ __all__ = [
     "parse_manifest",
     "reaches_floor",
     "session_events",
+    "vault_authority",
 ]
 
 _ID: Final = Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url")
@@ -247,6 +248,11 @@ def make_activation(
             }
         )
     )
+
+
+def vault_authority(roots: Sequence[bytes]) -> str:
+    """``vault.ca`` of a manifest: ``sha256:`` name over the DER certificates, concatenated in their order."""
+    return sha256_name(b"".join(roots))
 
 
 def reaches_floor(isolation: str, floor: str) -> bool:

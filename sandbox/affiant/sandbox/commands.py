@@ -15,7 +15,7 @@ from affiant.errors import AffiantError
 from affiant.sandbox.isolation.backend import IsolationClass
 from affiant.sandbox.running import EXIT_OURS, RunOptions, open_standard_streams, run_once
 from affiant.sandbox.services import GatewayChoice
-from affiant.sandbox.session_plan import SessionRequest
+from affiant.sandbox.session_plan import SessionRequest, VaultChoice
 
 __all__ = ["run"]
 
@@ -41,6 +41,14 @@ def _input(value: str | None) -> tuple[Path | None, str | None]:
     if mark and place.startswith("/") and not Path(value).exists():
         return Path(folder), place
     return Path(value), None
+
+
+def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> VaultChoice | None:
+    if address is None and ca is None and token_file is None:
+        return None
+    if address is None or ca is None or token_file is None:
+        raise click.UsageError("--vault, --vault-ca and --vault-token-file belong together")
+    return VaultChoice(address=address, ca=ca, token_file=token_file)
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -109,6 +117,9 @@ def _input(value: str | None) -> tuple[Path | None, str | None]:
     "--host", metavar="NAME=ADDRESS", multiple=True, help="A private host, and where it may be dialled."
 )
 @click.option("--extra-ca", type=_FILE, multiple=True, help="Certificate authorities of private hosts (PEM).")
+@click.option("--vault", metavar="URL", help="Where vault: references are resolved (https://host[:port]).")
+@click.option("--vault-ca", type=_FILE, help="Certificate authorities of --vault (PEM); no others count.")
+@click.option("--vault-token-file", type=_FILE, help="A private file (0600) that holds a token for --vault.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds until the command is ended."
@@ -135,6 +146,9 @@ def run(
     home: Path,
     host: tuple[str, ...],
     extra_ca: tuple[Path, ...],
+    vault: str | None,
+    vault_ca: Path | None,
+    vault_token_file: Path | None,
     env: tuple[str, ...],
     timeout: float | None,
     json_path: Path | None,
@@ -172,6 +186,7 @@ def run(
         gateway=GatewayChoice(url=gateway, config_digests=frozenset(gateway_config), upstreams=upstream),
         hosts={name: address.split(",") for name, address in _split("--host", host, "=", "NAME=ADDRESS")},
         extra_roots=extra_ca,
+        vault=_vault(vault, vault_ca, vault_token_file),
     )
     options = RunOptions(
         home=home,

@@ -176,7 +176,7 @@ async def _provision(
     link: SupervisorLink, home: Home, plan: SessionPlan, services: Services, bindings: _Bindings
 ) -> None:
     with ExitStack() as files:
-        descriptors = _secret_files(home, files)
+        descriptors = {**_secret_files(home, files), **_vault_token(plan, files)}
         message = _provision_message(home, plan, services, bindings)
         await link.tell({**message, "secret_fds": list(descriptors)}, descriptors)
 
@@ -209,6 +209,9 @@ def _provision_message(
         "runtime": None if runtime is None else str(runtime.resolve()),
         "rootfs": "host-usr" if plan.rootfs is None else str(plan.rootfs),
         "isolation": _ISOLATION[plan.backend],
+        "vault": None
+        if plan.request.vault is None
+        else {"address": plan.request.vault.address, "roots": [b64u(der) for der in plan.vault_roots]},
         "openings": None,
     }
 
@@ -223,6 +226,19 @@ def _secret_files(home: Home, stack: ExitStack) -> Mapping[str, int]:
             return {}
         stack.callback(os.close, found[name])
     return found
+
+
+def _vault_token(plan: SessionPlan, stack: ExitStack) -> Mapping[str, int]:
+    """Vault's token as a descriptor: it is in no argument, no variable and no message."""
+    vault = plan.request.vault
+    if vault is None:
+        return {}
+    try:
+        descriptor = open_private_file(vault.token_file)
+    except FileNotFoundError as error:
+        raise InputRefused("there is no such file of a Vault token", where=str(vault.token_file)) from error
+    stack.callback(os.close, descriptor)
+    return {"vault_token": descriptor}
 
 
 def _digests(plan: SessionPlan) -> tuple[str | None, str | None]:

@@ -13,6 +13,7 @@ from affiant.attestation.manifest import (
     agent_commitment,
     make_activation,
     make_manifest,
+    vault_authority,
 )
 from affiant.sandbox.isolation.plan import DirectoryRoot
 from affiant.sandbox.session_plan import SessionPlan
@@ -55,6 +56,9 @@ def session_manifest(
         gateway=GatewayIdentity(reference=gateway.reference, config=gateway.digest, cls=gateway.cls),
         hosts=plan.hosts,
         upstream_roots=[sha256_name(der) for der in plan.roots],
+        vault=None
+        if plan.request.vault is None
+        else {"address": plan.request.vault.address, "ca": vault_authority(plan.vault_roots)},
     )
 
 

@@ -30,7 +30,7 @@ from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr, SandboxPlan
 from affiant.sandbox.services import GatewayChoice
 from affiant.sandbox.supervisor.sandbox_plan import session_sandbox
 
-__all__ = ["SessionPlan", "SessionRequest", "plan_session"]
+__all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session"]
 
 _PROFILE_LIMIT: Final = 1 << 20
 _PEM_LIMIT: Final = 1 << 20
@@ -49,6 +49,16 @@ class HostRefusedHere(ConfigurationError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VaultChoice:
+    """Where the profile's ``vault:`` references are resolved: ``https://host[:port]``, the authorities of its
+    certificate (PEM), and a private file (0600) that holds a token. Nothing is taken from the environment."""
+
+    address: str
+    ca: Path
+    token_file: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
     """What a caller asks for.
 
@@ -62,6 +72,7 @@ class SessionRequest:
         gateway: which gateway.
         hosts: private hosts, name -> the only addresses at which they may be dialled.
         extra_roots: PEM files of certificate authorities that the proxy trusts beside the system's.
+        vault: where ``vault:`` references are resolved; None: they are not, and get no placeholder.
         lease_s: how long the session may last, seconds.
     """
 
@@ -76,6 +87,7 @@ class SessionRequest:
     gateway: GatewayChoice = field(default_factory=GatewayChoice)
     hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     extra_roots: tuple[Path, ...] = ()
+    vault: VaultChoice | None = None
     lease_s: int = 12 * 3600
 
 
@@ -98,6 +110,8 @@ class SessionPlan:
     image: Path | None
     roots: tuple[bytes, ...]
     """DER certificates."""
+    vault_roots: tuple[bytes, ...]
+    """DER certificates of Vault's authorities."""
     hosts: Mapping[str, tuple[str, ...]]
 
 
@@ -142,6 +156,7 @@ def plan_session(
         rootfs=rootfs,
         image=image,
         roots=roots,
+        vault_roots=() if request.vault is None else _read_roots(request.vault.ca),
         hosts=hosts,
     )
 

@@ -32,7 +32,7 @@ from affiant.sandbox.supervisor.errors import (
     SessionExpired,
 )
 from affiant.sandbox.supervisor.launch import check_launch, extend_session_events
-from affiant.sandbox.supervisor.provision import Agent, Provision
+from affiant.sandbox.supervisor.provision import Agent, Provision, Vault
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 BUILD = "sha256:" + "b" * 64
@@ -125,6 +125,7 @@ MISMATCHES = {
             backend=BackendName.BUBBLEWRAP, activation=activation(isolation="bwrap-landlock").raw
         )
     },
+    "a Vault that the manifest does not name": {"given": provision(vault=Vault("https://vault", (ROOT,), 3))},
     "another isolation than activated": {"given": provision(backend=BackendName.BUBBLEWRAP)},
     "another agent": {"given": provision(agent=Agent("root", SALT, None))},
     "another salt": {"given": provision(agent=Agent("dev", b"\1" * 16, None))},

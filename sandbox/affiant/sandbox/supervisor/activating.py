@@ -39,7 +39,7 @@ from affiant.sandbox.supervisor.spool import Spool
 from affiant.sandbox.supervisor.starting import Started
 from affiant.sandbox.supervisor.trust_bundle import pem_of, sandbox_bundle, system_roots
 from affiant.secrets.broker.client import BrokerClient
-from affiant.secrets.broker.messages import Configuration
+from affiant.secrets.broker.messages import Configuration, VaultSettings
 from affiant.secrets.placeholder import PlaceholderTable
 
 __all__ = ["OpenSession", "activate"]
@@ -162,16 +162,20 @@ async def _configured_broker(
     opening: Opening, started: Started
 ) -> tuple[PlaceholderTable, Mapping[str, str]]:
     """The placeholders of the secrets that the broker holds, and their versions; the others get none."""
-    secrets = opening.provision.secrets
+    secrets, vault = opening.provision.secrets, opening.provision.vault
     grants = session_grants(started.launch.policy, random_bytes=opening.around.random_bytes)
     configuration = Configuration(
         grants=grants,
         roots=tuple(pem_of(root) for root in opening.provision.roots),
         system_roots=True,
         local=secrets is not None,
+        vault=None
+        if vault is None
+        else VaultSettings(vault.address, tuple(pem_of(root) for root in vault.roots)),
     )
-    resolution = await started.broker.configure(configuration, local_store=secrets)
-    for descriptor in secrets or ():
+    token = None if vault is None else vault.token
+    resolution = await started.broker.configure(configuration, local_store=secrets, vault_credential=token)
+    for descriptor in (*(secrets or ()), *(() if token is None else (token,))):
         os.close(descriptor)
     held = PlaceholderTable(grant.binding for grant in grants).restricted_to(resolution.resolved)
     missing = {name: refusal.code for name, refusal in resolution.refused.items()}

@@ -26,6 +26,7 @@ from affiant.attestation.manifest import (
     parse_activation,
     parse_manifest,
     session_events,
+    vault_authority,
 )
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
@@ -95,6 +96,10 @@ def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> Non
     roots = tuple(sorted({sha256_name(root) for root in provision.roots}))
     if roots != manifest.upstream_roots:
         raise ProvisionMismatch("the trust roots are not those that the manifest names")
+    vault = provision.vault
+    found = None if vault is None else {"address": vault.address, "ca": vault_authority(vault.roots)}
+    if found != manifest.vault:
+        raise ProvisionMismatch("Vault is not the one that the manifest names")
     if isinstance(provision.rootfs, HostUsr) != (manifest.rootfs == "host-usr"):
         raise ProvisionMismatch("the root file system is not the one that the manifest names")
     if (provision.runtime is None) != (manifest.runtime is None):

@@ -17,7 +17,7 @@ from affiant.sandbox.isolation.backend import BackendName
 from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr, RootFS
 from affiant.sandbox.supervisor.control import Message
 
-__all__ = ["Agent", "Provision", "parse_provision"]
+__all__ = ["Agent", "Provision", "Vault", "parse_provision"]
 
 _BACKENDS: Final = {
     "gvisor": BackendName.GVISOR,
@@ -33,6 +33,15 @@ class Agent:
     name: str
     salt: bytes
     user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """Where Vault is, the DER certificates of its authorities, and the descriptor of a file with a token."""
+
+    address: str
+    roots: tuple[bytes, ...]
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class Provision:
     backend: BackendName
     secrets: tuple[int, int] | None
     """Descriptors of the local secret store and of its key."""
+    vault: Vault | None = None
 
 
 def parse_provision(message: Message) -> Provision:
@@ -81,6 +91,7 @@ def parse_provision(message: Message) -> Provision:
         rootfs=_rootfs(message.text("rootfs")),
         backend=_backend(message.text("isolation")),
         secrets=_secrets(message.descriptors),
+        vault=_vault(message.members.get("vault"), message.descriptors.get("vault_token")),
     )
 
 
@@ -109,6 +120,15 @@ def _secrets(descriptors: Mapping[str, int]) -> tuple[int, int] | None:
     if (store is None) != (key is None):
         raise ControlRefused("a secret store without its key, or a key without its store", where="fds")
     return None if store is None or key is None else (store, key)
+
+
+def _vault(value: object, token: int | None) -> Vault | None:
+    if value is None and token is None:
+        return None
+    if not isinstance(value, Mapping) or token is None:
+        raise ControlRefused("Vault's address without a token, or a token without an address", where="vault")
+    roots = tuple(from_b64u(_text(root, "vault.roots")) for root in _list(value.get("roots"), "vault.roots"))
+    return Vault(_text(value.get("address"), "vault.address"), roots, token)
 
 
 def _text(value: object, where: str) -> str:
