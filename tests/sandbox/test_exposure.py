@@ -24,12 +24,12 @@ def facts(*closed: str, links: dict[str, str] | None = None) -> Facts:
 
 
 def test_open_folders_need_no_step():
-    assert exposure_plan((Need("/usr"), Need("/work/src"), Need("/srv/state", writable=True)), facts()) == ()
+    assert exposure_plan((Need("/usr"), Need("/opt/src"), Need("/srv/state", writable=True)), facts()) == ()
 
 
 def test_only_the_needed_part_of_a_closed_folder_is_shown():
-    steps = exposure_plan((Need("/root/.pyenv/versions/3.11"), Need("/work")), facts("/root"))
-    assert steps == (Cover("/root"), Show("/root/.pyenv/versions/3.11", writable=False))
+    steps = exposure_plan((Need("/root/python"), Need("/opt/code")), facts("/root"))
+    assert steps == (Cover("/root"), Show("/root/python", writable=False))
 
 
 def test_the_outermost_closed_folder_is_covered_once_for_all_needs():

@@ -24,7 +24,7 @@ def inside(backend, tmp_path_factory):
     # entries are numbered in order: fewer segments first, then by name
     (session_dir / "files" / "1" / "input.txt").write_text("given\n")
     (session_dir / "files" / "0" / "data.txt").write_text("mine\n")
-    hidden = ["/root", "/home", "/work", "/srv", "/mnt", "/boot", "/etc/shadow", "/etc/apt", str(session_dir)]
+    hidden = ["/root", "/home", "/srv", "/mnt", "/boot", "/etc/shadow", "/etc/apt", str(session_dir)]
     hidden += [str(HERE), "/run/affiant/shown", "/run/dbus", "/proc/self/root/root", "/proc/1/root/root"]
     os.environ["AFFIANT_TEST_CANARY"] = "must-not-be-inherited"
     try:
