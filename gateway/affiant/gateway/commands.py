@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ import click
 from affiant.attestation.simulated.socket_path import platform_socket, reachable_address
 from affiant.command_line import EXIT_REFUSED, Group, print_json
 from affiant.errors import UnreachableError
-from affiant.gateway.launch import Launch, UpstreamChoice, launch_gateway
+from affiant.gateway.launch import Launch, UpstreamChoice, launch_gateway, planned_config
 
 __all__ = ["default_home", "gateway"]
 
@@ -39,6 +40,18 @@ _home = click.option(
     show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
     help="Folder that holds gateway/ and secrets/.",
 )
+_upstream = click.option(
+    "--upstream", multiple=True, metavar="URL", help="An OpenAI-compatible server, up to /v1."
+)
+_upstream_key_ref = click.option(
+    "--upstream-key-ref", multiple=True, metavar="local:NAME", help="API keys, in the order of --upstream."
+)
+_upstream_ca = click.option(
+    "--upstream-ca",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The only certificates to trust for the upstreams, PEM, in their order.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -51,16 +64,9 @@ def gateway() -> None:
 @_home
 @click.option("--listen", default="127.0.0.1:0", show_default=True, help="Address and port; port 0: any.")
 @click.option("--platform", type=click.Path(path_type=Path), help="Socket of the simulated TDX platform.")
-@click.option("--upstream", multiple=True, metavar="URL", help="An OpenAI-compatible server, up to /v1.")
-@click.option(
-    "--upstream-key-ref", multiple=True, metavar="local:NAME", help="API keys, in the order of --upstream."
-)
-@click.option(
-    "--upstream-ca",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The only certificates to trust for the upstreams, PEM, in their order.",
-)
+@_upstream
+@_upstream_key_ref
+@_upstream_ca
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
@@ -100,6 +106,42 @@ def serve(
         ready=ready_fd,
     )
     context.exit(launch_gateway(launch))
+
+
+@gateway.command()
+@_home
+@_upstream
+@_upstream_key_ref
+@_upstream_ca
+@_json
+def config(
+    *,
+    home: Path,
+    upstream: tuple[str, ...],
+    upstream_key_ref: tuple[str, ...],
+    upstream_ca: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Print the name and the bytes of the configuration that `serve` would run with; starts nothing.
+
+    The name is what trust files and manifests pin.
+
+    \b
+    Example:
+      affiant gateway config --upstream https://llm.example.com/v1
+      affiant platform trust --gateway-config "$(affiant gateway config --upstream URL | head -1)" > trust.json
+    """
+    made = planned_config(
+        home.absolute(),
+        _choices(upstream, upstream_key_ref, upstream_ca),
+        now=datetime.now(UTC),
+        random_bytes=os.urandom,
+    )
+    if as_json:
+        print_json({"digest": made.digest, "config": json.loads(made.raw)})
+        return
+    click.echo(made.digest)
+    click.echo(made.raw.decode("utf-8"))
 
 
 @gateway.command()

@@ -62,10 +62,8 @@ def stream(request: Mapping[str, object]) -> Iterator[bytes]:
         opening, rest = _tool_call(*call), call[1]
         opening["function"] = {"name": call[0], "arguments": ""}
         deltas.append({"tool_calls": [{"index": 0, **opening}]})
-        deltas += [
-            {"tool_calls": [{"index": 0, "function": {"arguments": rest[at : at + 16]}}]}
-            for at in range(0, len(rest), 16)
-        ]
+        pieces = (rest[at : at + 16] for at in range(0, len(rest), 16))
+        deltas.extend({"tool_calls": [{"index": 0, "function": {"arguments": p}}]} for p in pieces)
     else:
         deltas += [{"content": word} for word in re.findall(r"\s*\S+\s*?|\s+", content)]
     for delta in deltas:
@@ -241,7 +239,7 @@ async def _serve(port: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve on 127.0.0.1 until interrupted."""
     parser = argparse.ArgumentParser(
-        prog="python -m affiant.gateway.dev_echo", description=__doc__.partition("\n")[0]
+        prog="python -m affiant.gateway.dev_echo", description="The embedded upstream, alone."
     )
     parser.add_argument("--port", type=int, required=True)
     with contextlib.suppress(KeyboardInterrupt):

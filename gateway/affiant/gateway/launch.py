@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -29,6 +30,7 @@ from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, Upstream
 from affiant.attestation.release import load_release, reference_values
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import parse_reference_values
 from affiant.errors import AffiantError
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
@@ -39,7 +41,7 @@ from affiant.secrets.broker.session import LocalSource
 from affiant.secrets.local_store_file import LocalStoreFile
 from affiant.secrets.source import parse_reference
 
-__all__ = ["Launch", "UpstreamChoice", "launch_gateway", "upstream_configs"]
+__all__ = ["Launch", "UpstreamChoice", "launch_gateway", "planned_config", "upstream_configs"]
 
 RENEW_COLLATERAL_S: Final = 3600.0
 _STOP_GRACE_S: Final = 30.0
@@ -112,6 +114,22 @@ def _root(path: Path) -> bytes:
         return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
     except (OSError, ValueError) as error:
         raise SettingsRefused("not a certificate in PEM form", where=str(path)) from error
+
+
+def planned_config(
+    home: Path,
+    choices: Sequence[UpstreamChoice],
+    *,
+    now: datetime,
+    random_bytes: Callable[[int], bytes],
+) -> GatewayConfig:
+    """The configuration that a gateway of this state folder would serve with; nothing is started.
+
+    Raises:
+        AffiantError: there is no release manifest, or an upstream is refused.
+    """
+    _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
+    return local_gateway_config(sha256_name(reference), upstreams=upstream_configs(choices))
 
 
 def launch_gateway(launch: Launch) -> int:

@@ -237,7 +237,7 @@ def _now() -> datetime:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the server; the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m affiant.gateway.server", description=__doc__.partition("\n")[0]
+        prog="python -m affiant.gateway.server", description="The gateway's server process."
     )
     parser.add_argument("--td-fd", type=int, required=True, help="descriptor of the TD to run in")
     parser.add_argument("--settings-fd", type=int, required=True, help="descriptor of the settings document")
