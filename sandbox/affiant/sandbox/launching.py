@@ -27,6 +27,7 @@ from affiant.attestation.encoding import b64u
 from affiant.attestation.manifest import Activation, Manifest, mrconfigid
 from affiant.attestation.openings import recipient
 from affiant.attestation.release import load_release
+from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import InputRefused, ServiceSilent
 from affiant.sandbox.home import Home
 from affiant.sandbox.isolation.backend import BackendName, file_owner
@@ -93,13 +94,13 @@ async def launched(
         stack.callback(launch.remove, home)  # before leaving the services: the last launcher waits for them
         progress("services-ready", {"gateway": services.gateway_url, "started": list(services.started)})
         stack.callback(_remove_files, home, plan.session)
-        stack.callback(
-            reap_isolation, home.sessions
-        )  # if the supervisor was killed, its runner may have been
+        stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
         copied = await asyncio.to_thread(_fill_folder, home, plan, progress)
         bindings = await _bind(home, plan, services, copied, random_bytes=random_bytes)
-        td = await asyncio.to_thread(
-            services.provisioner.create_td, image=Image.SESSION, mrconfigid=mrconfigid(bindings.manifest)
+        td = await descriptor_from_thread(
+            lambda: services.provisioner.create_td(
+                image=Image.SESSION, mrconfigid=mrconfigid(bindings.manifest)
+            )
         )
         link = start_supervisor(home, plan, td=td, membership=services.membership, echo=echo)
         stack.push_async_callback(link.stop)
@@ -294,6 +295,8 @@ def _remove_files(home: Home, session: str) -> None:
         reclaim_folder(home.session(session))
     copies = [str(home.session(session) / name) for name in ("files", "rootfs")]
     subprocess.run(["rm", "-rf", "--one-file-system", "--", *copies], check=False, stderr=subprocess.DEVNULL)
+    with suppress(OSError):  # a session that never came to be leaves an empty folder
+        home.session(session).rmdir()
 
 
 def _user_name() -> str:

@@ -22,6 +22,7 @@ from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, local_ga
 from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.trust_file import TrustFile, accepted_at, parse_trust_file
 from affiant.errors import AffiantError, ConfigurationError
+from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import GatewayNotPinned, GatewayNotTheOne, SessionRefused
 from affiant.sandbox.gateway_probe import RunningGateway, fetch_config, read_gateway_file
 from affiant.sandbox.home import Home, lock
@@ -105,7 +106,7 @@ async def ensure_services(
     """
     trust = _trust(home)
     accepted = _accepted(choice, trust, now)
-    membership = await asyncio.to_thread(_join, home)
+    membership = await descriptor_from_thread(lambda: _join(home))
     keeper: ServiceProcess | None = None
     try:
         async with _starting(home):
