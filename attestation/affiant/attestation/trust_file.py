@@ -23,7 +23,8 @@ empty accepts nothing and is refused here, where its author can see it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -207,12 +208,21 @@ def _reference_entry(entry: Entry, raw: object) -> tuple[Entry, ReferenceValues]
     return entry, parse_reference_values(canonical(raw))
 
 
+_NAMES: Final = {
+    "gateway_configs": re.compile(r"sha256:[0-9a-f]{64}"),
+    "profiles": re.compile(r"sha384:[0-9a-f]{96}"),
+    "rootfs": re.compile(r"host-usr|sha256:[0-9a-f]{64}"),
+}
+
+
 def _named(lists: Mapping[str, list[tuple[Entry, object]]], name: str) -> tuple[Entry, ...] | None:
     if name not in lists:
         return None
     for entry, raw in lists[name]:
-        if not isinstance(raw, str) or not entry.value:
-            raise TrustFileMalformed("not a digest", where=name)
+        if not isinstance(raw, str) or _NAMES[name].fullmatch(raw) is None:
+            raise TrustFileMalformed(
+                "not a digest", expected=_NAMES[name].pattern, found=entry.value[:80], where=name
+            )
     return tuple(entry for entry, _ in lists[name])
 
 
@@ -242,20 +252,31 @@ def _require(value: object) -> frozenset[str] | None:
     return frozenset(value)
 
 
-def simulated_trust_file(reference_values: bytes, now: datetime) -> bytes:
+def simulated_trust_file(
+    reference_values: bytes,
+    now: datetime,
+    *,
+    gateway_configs: Sequence[str] = (),
+    profiles: Sequence[str] = (),
+) -> bytes:
     """A trust file for the SIMULATED platform: its root, its reference values, the embedded gateway's configuration.
 
     Args:
         reference_values: the document made at build time; its ``roots`` become ``tee_roots``.
+        gateway_configs: ``sha256:`` names of configurations accepted beside the embedded one.
+        profiles: ``sha384:`` digests of accepted profiles; none: no profile is pinned.
     """
     reference = parse_reference_values(reference_values)
     since = now.strftime("%Y-%m-%dT00:00:00Z")
-    document = {
+    configs = [local_gateway_config(reference.digest).digest, *gateway_configs]
+    document: dict[str, object] = {
         "typ": "affiant-trust/1",
         "tee_roots": [{"value": root, "from": since} for root in sorted(reference.roots)],
         "reference_values": [{"value": json.loads(reference_values), "from": since}],
-        "gateway_configs": [{"value": local_gateway_config(reference.digest).digest, "from": since}],
+        "gateway_configs": [{"value": digest, "from": since} for digest in configs],
         "rootfs": [{"value": "host-usr", "from": since}],
         "isolation_floor": "namespace",
     }
+    if profiles:
+        document["profiles"] = [{"value": digest, "from": since} for digest in profiles]
     return (json.dumps(document, indent=2) + "\n").encode("ascii")

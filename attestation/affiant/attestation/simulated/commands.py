@@ -96,7 +96,21 @@ def serve(
 
 @platform.command()
 @_home
-def trust(home: Path) -> None:
+@click.option(
+    "--gateway-config",
+    "gateway_configs",
+    multiple=True,
+    metavar="SHA256",
+    help="Accept this gateway configuration too (`affiant gateway config` prints its name).",
+)
+@click.option(
+    "--profile-digest",
+    "profiles",
+    multiple=True,
+    metavar="SHA384",
+    help="Accept this profile, and from then on no other (`affiant policy digest` prints it).",
+)
+def trust(home: Path, *, gateway_configs: tuple[str, ...], profiles: tuple[str, ...]) -> None:
     """Print a trust file that accepts this SIMULATED platform and this build.
 
     Works before any session exists, and whether or not the platform is being served. The values come from the
@@ -105,12 +119,18 @@ def trust(home: Path) -> None:
     \b
     Example:
       affiant platform trust > trust.json
+      affiant platform trust --gateway-config sha256:... --profile-digest sha384:... > trust.json
     """
-    from affiant.attestation.trust_file import simulated_trust_file  # noqa: PLC0415 - serve does not need it
+    from affiant.attestation.trust_file import (  # noqa: PLC0415 - serve does not need it
+        parse_trust_file,
+        simulated_trust_file,
+    )
 
     now = _now()
     _, reference = simulated_reference(home.absolute(), now=now, random_bytes=os.urandom)
-    click.echo(simulated_trust_file(reference, now).decode("utf-8"), nl=False)
+    made = simulated_trust_file(reference, now, gateway_configs=gateway_configs, profiles=profiles)
+    parse_trust_file(made)
+    click.echo(made.decode("utf-8"), nl=False)
 
 
 @platform.command()
