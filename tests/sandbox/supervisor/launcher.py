@@ -79,6 +79,12 @@ class Link:
                         return message.members
         raise AssertionError(f"the supervisor ended: {self.service.last_words}")
 
+    async def expect_progress(self, step: str) -> None:
+        while step not in self.progress:
+            message = await self.channel.receive()
+            assert message is not None
+            self.progress.append(str(message.members.get("step")))
+
     async def start(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: bytes | None = None
     ):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import ssl
 import time
 from pathlib import Path
@@ -343,6 +344,38 @@ def test_a_gateway_that_is_not_there_is_refused(launcher: Launcher) -> None:
     with pytest.raises(Refused) as refused:
         run(scenario())
     assert refused.value.code == "gateway.unreachable"
+
+
+def test_a_session_that_fails_after_admission_is_closed_at_the_gateway(launcher: Launcher, running) -> None:
+    async def scenario():
+        async with launcher.session(DENIED) as link:
+            ids.append(link.session)
+            await link.expect_progress("provisioned")
+            (runner,) = (
+                pid for pid in children_of(link.service.pid) if b"isolation.runner" in command_of(pid)
+            )
+            os.kill(runner, signal.SIGKILL)
+            await link.expect("ready")
+
+    ids = []
+    with pytest.raises(Refused) as refused:
+        run(scenario())
+    assert refused.value.code == "isolation.runner_lost"
+    bundle = asked_of_operator(running.home / "gateway" / "control.sock", f"/v1/sessions/{ids[0]}/bundle")
+    payloads = [
+        json.loads(parse_receipt(entry["sdjwt"]).split.payload) for entry in bundle["bundle"]["receipts"]
+    ]
+    own = [record["kind"] for record in payloads if record["role"] == "session"]
+    closes = [r["why"] for r in payloads if r["kind"] == "session-close" and r["agt"]["ses"] == ids[0]]
+    assert (own, closes) == (["boot", "end"], ["killed"])
+
+
+def asked_of_operator(path: Path, target: str) -> dict:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(f"GET {target} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+        with connection.makefile("rb") as file:
+            return json.loads(file.read().partition(b"\r\n\r\n")[2])
 
 
 def children_of(pid: int) -> list[int]:

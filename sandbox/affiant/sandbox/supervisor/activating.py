@@ -33,7 +33,6 @@ from affiant.sandbox.supervisor.launch import Launch
 from affiant.sandbox.supervisor.lifecycle import State
 from affiant.sandbox.supervisor.provision import Provision
 from affiant.sandbox.supervisor.records import AgentFacts, SessionRecords
-from affiant.sandbox.supervisor.sandbox_plan import session_sandbox
 from affiant.sandbox.supervisor.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.spool import Spool
 from affiant.sandbox.supervisor.starting import Started
@@ -185,13 +184,7 @@ async def _configured_broker(
 
 async def _sandbox(opening: Opening, started: Started, certificates: SessionCA) -> ProxySocket:
     """The sandbox, made but empty, and the socket that is its only way out."""
-    plan = session_sandbox(
-        started.launch.policy,
-        session=started.launch.activation.session,
-        rootfs=opening.provision.rootfs,
-        runtime=opening.provision.runtime,
-    )
     bundle = sandbox_bundle(certificates.certificate_pem, opening.provision.roots, system_roots())
-    socket = await started.runner.prepare(plan, ca_bundle=bundle)
+    socket = await started.runner.prepare(started.plan, ca_bundle=bundle)
     await opening.progress("sandbox-prepared", {"isolation": socket.backend})
     return socket

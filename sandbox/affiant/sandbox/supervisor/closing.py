@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.errors import AffiantError
+from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.serving import Ending
 
@@ -26,7 +27,6 @@ BUNDLE: Final = "bundle.json"
 """The gateway's answer as it came: the bundle, and the openings sealed to the session's starter."""
 
 _AGENT_S: Final = 2.0
-_CHAIN_S: Final = 10.0
 
 
 async def end_agent(session: OpenSession, running: asyncio.Task[None] | None) -> None:
@@ -42,19 +42,23 @@ async def end_agent(session: OpenSession, running: asyncio.Task[None] | None) ->
         await asyncio.wait_for(session.runner.cleanup(), _AGENT_S)
 
 
-async def close_session(session: OpenSession, ending: Ending, *, within_s: float = _CHAIN_S) -> Path:
+async def close_session(session: OpenSession, ending: Ending, *, chain_s: float, bundle_s: float) -> Path:
     """Steps 3 and 4; the path of the bundle.
+
+    Args:
+        chain_s: for the last records and the close; bundle_s: for the bundle, which may be large.
 
     Raises:
         AffiantError: the gateway does not close the session or give its bundle.
         TimeoutError: not in time.
     """
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(chain_s):
         if not session.records.stopped.done():
             last = {"why": "shutdown", "cseq": session.gateway.last_counter}
-            await session.records.record("end", last, {}, acknowledged=True)
-            await session.records.settled(within_s)
+            with suppress(RecordsUnavailable):  # the close then says that this chain has no end
+                await session.records.record("end", last, {}, acknowledged=True)
         await session.gateway.close(ending.why)
+    async with asyncio.timeout(bundle_s):
         data = await session.gateway.bundle()
     path = session.provision.session_dir / BUNDLE
     await asyncio.to_thread(_write_atomically, path, data)

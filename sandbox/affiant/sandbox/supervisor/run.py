@@ -2,8 +2,7 @@
 
 The sandbox never holds a descriptor of the user's: not even a terminal's, into which it could type. It gets pipes;
 what it writes goes through the broker's redactor to the user's own descriptors as it comes, what the user types
-goes in. The user's descriptors are shared with other programs, so their flags are left alone: threads wait on them
-with poll(2), and never write more than a pipe takes without blocking.
+goes in (:mod:`.user_streams`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import select
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -25,31 +23,13 @@ from affiant.sandbox.isolation.client import RunnerClient
 from affiant.sandbox.isolation.errors import CommandNotRun, LimitExceeded
 from affiant.sandbox.isolation.plan import Command
 from affiant.sandbox.supervisor.records import SessionRecords
+from affiant.sandbox.supervisor.user_streams import UserOutput, UserStreams, feed_input
 from affiant.secrets.broker.client import BrokerClient
 
-__all__ = ["AgentRun", "RunServices", "UserStreams"]
+__all__ = ["AgentRun", "RunServices"]
 
 _PIECE: Final = 64 * 1024
-_ATOMIC: Final = 4096
-"""What poll(2) promises that a pipe takes at once (PIPE_BUF)."""
-
-_POLL_MS: Final = 200
 _LIMIT_EXIT: Final = 137
-
-
-@dataclass(frozen=True, slots=True)
-class UserStreams:
-    """The user's own descriptors; owned here. ``stdin`` None: the command reads nothing."""
-
-    stdin: int | None
-    stdout: int
-    stderr: int
-
-    def close(self) -> None:
-        """Close them."""
-        for descriptor in (self.stdin, self.stdout, self.stderr):
-            if descriptor is not None:
-                os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +65,15 @@ class AgentRun:
             end = "complete"
         except CommandNotRun as refused:
             end, code = "refused", refused.exit_code
-            await _write_all(self.user.stderr, f"affiant: {refused}\n".encode(), self._over)
+            await self._say(str(refused))
         except LimitExceeded as ended:
-            await _write_all(self.user.stderr, f"affiant: {ended}\n".encode(), self._over)
+            await self._say(str(ended))
         except asyncio.CancelledError:
             end = "aborted"
             raise
         finally:
             self._over.set()
-            self.user.close()
+            await asyncio.to_thread(self.user.close)
             out = sha256_name(canonical({"exit": code, **digests}))
             await self._record("outcome", {"out": out, "tgt": f"exit {code}"}, par=intent, end=end)
         return code
@@ -103,6 +83,10 @@ class AgentRun:
         if self.started.is_set():
             with suppress(AffiantError):  # it has just ended
                 await self.services.runner.signal(number)
+
+    async def _say(self, text: str) -> None:
+        """A line of ours among the command's errors."""
+        await asyncio.to_thread(self.user.stderr.write, f"affiant: {text}\n".encode(), self._over)
 
     async def _record(
         self,
@@ -143,17 +127,15 @@ class AgentRun:
 
     def _stdin(self) -> int:
         """The command's end of its standard input, fed from the user's by a thread."""
-        if self.user.stdin is None:
+        source = self.user.take_stdin()
+        if source is None:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        source = os.dup(self.user.stdin)
-        thread = threading.Thread(
-            target=_feed, args=(source, write_end, self._over), name="stdin", daemon=True
-        )
-        thread.start()
+        feeding = (source, write_end, self._over)
+        threading.Thread(target=feed_input, args=feeding, name="stdin", daemon=True).start()
         return read_end
 
-    async def _output(self, stack: AsyncExitStack, user: int) -> _Output:
+    async def _output(self, stack: AsyncExitStack, user: UserOutput) -> _Output:
         output = _Output(self.services.broker, user, self._over)
         stack.push_async_callback(output.close)
         await output.open()
@@ -167,7 +149,7 @@ def _nothing() -> Mapping[str, str]:
 class _Output:
     """One of the command's outputs on its way to the user."""
 
-    def __init__(self, broker: BrokerClient, user: int, over: threading.Event) -> None:
+    def __init__(self, broker: BrokerClient, user: UserOutput, over: threading.Event) -> None:
         self._broker = broker
         self._user = user
         self._over = over
@@ -207,7 +189,7 @@ class _Output:
 
     async def _pass_on(self, data: bytes) -> None:
         self._hash.update(data)
-        await _write_all(self._user, data, self._over)
+        await asyncio.to_thread(self._user.write, data, self._over)
 
     async def close(self) -> None:
         self.close_write_end()
@@ -221,49 +203,6 @@ async def _end_all(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _write_all(descriptor: int, data: bytes, over: threading.Event) -> None:
-    """Write ``data`` as the user takes it; a user who has gone is not waited for."""
-    if data:
-        await asyncio.to_thread(_write, descriptor, data, over)
-
-
-def _write(descriptor: int, data: bytes, over: threading.Event) -> None:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    view = memoryview(data)
-    with suppress(OSError):  # the user has closed it: the command goes on
-        while view:
-            if poll.poll(_POLL_MS):
-                view = view[os.write(descriptor, view[:_ATOMIC]) :]
-            elif over.is_set():
-                return
-
-
-def _feed(source: int, sink: int, over: threading.Event) -> None:
-    """Copy the user's input into the command's pipe until either ends. Owns both."""
-    poll = select.poll()
-    poll.register(source, select.POLLIN)
-    try:
-        with suppress(OSError):  # the command has closed its input
-            while not over.is_set():
-                if poll.poll(_POLL_MS):
-                    data = os.read(source, _ATOMIC)
-                    if not data:
-                        return
-                    _push(sink, data, over)
-    finally:
-        os.close(source)
-        os.close(sink)
-
-
-def _push(sink: int, data: bytes, over: threading.Event) -> None:
-    poll = select.poll()
-    poll.register(sink, select.POLLOUT)
-    while data and not over.is_set():
-        if poll.poll(_POLL_MS):
-            data = data[os.write(sink, data) :]
 
 
 def _printable(text: str) -> str:

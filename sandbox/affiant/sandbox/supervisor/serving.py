@@ -22,7 +22,8 @@ from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel, Message
 from affiant.sandbox.supervisor.environment import agent_environment
 from affiant.sandbox.supervisor.errors import BrokerLost, SessionExpired
-from affiant.sandbox.supervisor.run import AgentRun, RunServices, UserStreams
+from affiant.sandbox.supervisor.run import AgentRun, RunServices
+from affiant.sandbox.supervisor.user_streams import UserStreams
 
 __all__ = ["Ending", "Serving"]
 
@@ -120,6 +121,7 @@ class Serving:
         try:
             code = await self._run.run()
         except AffiantError as error:
+            await asyncio.to_thread(user.close)
             self._fail(Ending("killed", error))
             return
         finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -35,7 +36,7 @@ class SpoolEntry:
 
 
 class Spool:
-    """Appends to an open file. Calls block on the disk: use them from a thread. Not thread-safe.
+    """Appends to an open file. Calls block on the disk: use them from threads.
 
     Args:
         descriptor: open for appending; the spool owns it.
@@ -44,6 +45,7 @@ class Spool:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
+        self._lock = threading.Lock()
 
     def append(self, entries: Sequence[SpoolEntry]) -> None:
         """Make ``entries`` durable, in order.
@@ -52,20 +54,24 @@ class Spool:
             OSError: some of them may be on the disk, but none counts; the spool is of no more use.
         """
         lines = [_line({"jws": entry.jws, "openings": entry.openings}) for entry in entries]
-        self._write(b"".join(lines))
-        os.fdatasync(self._descriptor)
+        with self._lock:
+            self._write(b"".join(lines))
+            os.fdatasync(self._descriptor)
 
     def acknowledge(self, rh: str, *, all_done: bool) -> None:
         """Note that the gateway holds the record ``rh``, and with ``all_done`` that it holds all."""
-        if all_done and self._size > _COMPACT_ABOVE:
-            os.ftruncate(self._descriptor, 0)
-            self._size = 0
-            return
-        self._write(_line({"ack": rh}))
+        with self._lock:
+            if all_done and self._size > _COMPACT_ABOVE:
+                os.ftruncate(self._descriptor, 0)
+                self._size = 0
+            else:
+                self._write(_line({"ack": rh}))
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        """Close the file, once nobody writes; whoever writes then is refused (EBADF), not led to another file."""
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from affiant.sandbox.isolation.client import RunnerClient
-from affiant.sandbox.isolation.plan import DirectoryRoot
+from affiant.sandbox.isolation.plan import DirectoryRoot, SandboxPlan
 from affiant.sandbox.privileges import SUPERVISOR_USER, drop_privileges
 from affiant.sandbox.supervisor.appraise_gateway import GatewayPins, pinned_gateway
 from affiant.sandbox.supervisor.children import spawn_children
@@ -19,6 +19,7 @@ from affiant.sandbox.supervisor.errors import ProvisionMismatch
 from affiant.sandbox.supervisor.input_tree import check_input
 from affiant.sandbox.supervisor.launch import Launch, check_launch
 from affiant.sandbox.supervisor.provision import Provision
+from affiant.sandbox.supervisor.sandbox_plan import session_sandbox
 from affiant.sandbox.workspace.walk import runtime_digest
 from affiant.secrets.broker.client import BrokerClient
 
@@ -27,10 +28,11 @@ __all__ = ["Started", "start"]
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Documents that agree with the TD, and the two children."""
+    """Documents that agree with the TD, the sandbox's plan, and the two children."""
 
     launch: Launch
     pins: GatewayPins
+    plan: SandboxPlan
     broker: BrokerClient
     runner: RunnerClient
 
@@ -44,6 +46,12 @@ def start(opening: Opening) -> Started:
     provision, around = opening.provision, opening.around
     launch = check_launch(provision, around.td.report(), build=around.build, now=around.clock())
     pins = pinned_gateway(launch.manifest, config=provision.gateway_config, reference=provision.reference)
+    plan = session_sandbox(
+        launch.policy,
+        session=launch.activation.session,
+        rootfs=provision.rootfs,
+        runtime=provision.runtime,
+    )
     _check_trees(provision, launch)
     check_input(provision.session_dir, launch.activation.input_digest)
     children = spawn_children(provision)
@@ -53,7 +61,7 @@ def start(opening: Opening) -> Started:
     opening.stack.push_async_callback(broker.close)
     runner = RunnerClient(children.runner_control)
     opening.stack.callback(runner.close)
-    return Started(launch, pins, broker, runner)
+    return Started(launch, pins, plan, broker, runner)
 
 
 def _check_trees(provision: Provision, launch: Launch) -> None:

@@ -22,11 +22,12 @@ from affiant.sandbox.supervisor.serving import Ending, Serving
 
 __all__ = ["supervise"]
 
-_ORPHANED_S: Final = 2.5
-"""For the chain, when the launcher is gone: with the agent's end it stays below the five seconds of the wire
-specification."""
+_CHAIN_S: Final = 15.0
+_BUNDLE_S: Final = 40.0
 
-_CLOSE_S: Final = 15.0
+_ORPHANED_CHAIN_S: Final = 2.0
+_ORPHANED_BUNDLE_S: Final = 1.0
+"""When the launcher is gone: with the agent's end they stay below the five seconds of the wire specification."""
 
 
 class _NotClosedInTime(UnreachableError):
@@ -70,16 +71,16 @@ async def _session(
         finally:
             lifecycle.to(State.STOPPING)
             await end_agent(session, serving.running)
-        within_s = _ORPHANED_S if ending.orphaned else _CLOSE_S
-        await _close(channel, session, ending, within_s=within_s)
+        await _close(channel, session, ending)
         lifecycle.to(State.TERMINATED)
     return 0
 
 
-async def _close(channel: ControlChannel, session: OpenSession, ending: Ending, *, within_s: float) -> None:
+async def _close(channel: ControlChannel, session: OpenSession, ending: Ending) -> None:
     """Close the chain and tell the launcher; a session that ended otherwise than asked is a refusal."""
+    chain_s, bundle_s = (_ORPHANED_CHAIN_S, _ORPHANED_BUNDLE_S) if ending.orphaned else (_CHAIN_S, _BUNDLE_S)
     try:
-        bundle = await close_session(session, ending, within_s=within_s)
+        bundle = await close_session(session, ending, chain_s=chain_s, bundle_s=bundle_s)
     except TimeoutError as error:
         raise ending.refusal or _NotClosedInTime("the gateway did not close the session in time") from error
     except AffiantError as error:

@@ -1,0 +1,100 @@
+"""The user's own descriptors: shared with other programs, so waited on by threads and never changed.
+
+Making them non-blocking would change them for the user's shell as well. So a thread waits with poll(2), and writes no
+more at a time than a pipe takes at once. A descriptor is closed only when no thread uses it any more: its number
+could otherwise be another file's by the time of the next write.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from contextlib import suppress
+from typing import Final
+
+__all__ = ["UserOutput", "UserStreams", "feed_input"]
+
+_ATOMIC: Final = 4096
+"""What poll(2) promises that a pipe takes at once (PIPE_BUF)."""
+
+_POLL_MS: Final = 100
+
+
+class UserOutput:
+    """Where one of the command's outputs goes. Owns the descriptor."""
+
+    __slots__ = ("_descriptor", "_lock")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def write(self, data: bytes, over: threading.Event) -> None:
+        """Write as the user takes it; blocks. A user who has closed it, or ``over``, ends the writing early."""
+        with self._lock:
+            if self._descriptor < 0 or not data:
+                return
+            poll = select.poll()
+            poll.register(self._descriptor, select.POLLOUT)
+            view = memoryview(data)
+            with suppress(OSError):  # the user has closed it: the command goes on
+                while view and not over.is_set():
+                    if poll.poll(_POLL_MS):
+                        view = view[os.write(self._descriptor, view[:_ATOMIC]) :]
+
+    def close(self) -> None:
+        """Close it, once nobody writes; blocks for a moment."""
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+
+class UserStreams:
+    """The user's three descriptors; owned here. ``stdin`` None: the command reads nothing."""
+
+    __slots__ = ("stderr", "stdin", "stdout")
+
+    def __init__(self, stdin: int | None, stdout: int, stderr: int) -> None:
+        self.stdin = stdin
+        self.stdout = UserOutput(stdout)
+        self.stderr = UserOutput(stderr)
+
+    def take_stdin(self) -> int | None:
+        """The input's descriptor, which is the caller's from now on."""
+        descriptor, self.stdin = self.stdin, None
+        return descriptor
+
+    def close(self) -> None:
+        """Close what is left of them; blocks for a moment."""
+        stdin = self.take_stdin()
+        if stdin is not None:
+            os.close(stdin)
+        self.stdout.close()
+        self.stderr.close()
+
+
+def feed_input(source: int, sink: int, over: threading.Event) -> None:
+    """Copy the user's input into the command's pipe until either ends, or ``over``. Blocks; owns both."""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    try:
+        with suppress(OSError):  # the command has closed its input
+            while not over.is_set():
+                if poll.poll(_POLL_MS):
+                    data = os.read(source, _ATOMIC)
+                    if not data:
+                        return
+                    _push(sink, data, over)
+    finally:
+        os.close(source)
+        os.close(sink)
+
+
+def _push(sink: int, data: bytes, over: threading.Event) -> None:
+    poll = select.poll()
+    poll.register(sink, select.POLLOUT)
+    while data and not over.is_set():
+        if poll.poll(_POLL_MS):
+            data = data[os.write(sink, data) :]
