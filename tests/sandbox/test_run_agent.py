@@ -83,9 +83,12 @@ def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tm
     try:
         done = warm.run("sh", "-c", "echo $GITHUB_TOKEN; env", options=("--bundle", str(tmp_path / "b.json")))
     finally:
-        for path in warm.home.glob("secrets/*"):
-            path.unlink()
+        (warm.home / "secrets").rename(warm.home / "elsewhere")
+        (warm.home / "secrets").mkdir(mode=0o700)
     assert done.stdout.startswith(b"affiant-ph-"), done.stdout + done.stderr
     assert value.encode() not in done.stdout + done.stderr
+    options = ("--secret-store", str(warm.home / "elsewhere"))
+    assert warm.run("sh", "-c", "echo $GITHUB_TOKEN", options=options).stdout.startswith(b"affiant-ph-")
+    assert warm.run("sh", "-c", 'echo "[$GITHUB_TOKEN]"').stdout == b"[]\n"
     for path in [tmp_path / "b.json", *Path(warm.home).glob("sessions/*/*")]:
         assert not path.is_file() or value.encode() not in path.read_bytes(), path

@@ -120,6 +120,9 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 @click.option("--vault", metavar="URL", help="Where vault: references are resolved (https://host[:port]).")
 @click.option("--vault-ca", type=_FILE, help="Certificate authorities of --vault (PEM); no others count.")
 @click.option("--vault-token-file", type=_FILE, help="A private file (0600) that holds a token for --vault.")
+@click.option(
+    "--secret-store", type=_FOLDER, help="Local secret store; default: secrets in the state folder."
+)
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds until the command is ended."
@@ -146,6 +149,7 @@ def run(
     home: Path,
     host: tuple[str, ...],
     extra_ca: tuple[Path, ...],
+    secret_store: Path | None,
     vault: str | None,
     vault_ca: Path | None,
     vault_token_file: Path | None,
@@ -185,6 +189,7 @@ def run(
         min_isolation=IsolationClass(min_isolation),
         gateway=GatewayChoice(url=gateway, config_digests=frozenset(gateway_config), upstreams=upstream),
         hosts={name: address.split(",") for name, address in _split("--host", host, "=", "NAME=ADDRESS")},
+        secret_store=secret_store,
         extra_roots=extra_ca,
         vault=_vault(vault, vault_ca, vault_token_file),
     )

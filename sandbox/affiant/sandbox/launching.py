@@ -177,7 +177,10 @@ async def _provision(
     link: SupervisorLink, home: Home, plan: SessionPlan, services: Services, bindings: _Bindings
 ) -> None:
     with ExitStack() as files:
-        descriptors = {**_secret_files(home, files), **_vault_token(plan, files)}
+        descriptors = {
+            **_secret_files(plan.request.secret_store or home.secrets, files),
+            **_vault_token(plan, files),
+        }
         message = _provision_message(home, plan, services, bindings)
         await link.tell({**message, "secret_fds": list(descriptors)}, descriptors)
 
@@ -217,12 +220,12 @@ def _provision_message(
     }
 
 
-def _secret_files(home: Home, stack: ExitStack) -> Mapping[str, int]:
+def _secret_files(folder: Path, stack: ExitStack) -> Mapping[str, int]:
     """The local store and its key as descriptors, because the broker's user cannot open them; none, or both."""
     found: dict[str, int] = {}
     for name, file in _SECRET_FILES.items():
         try:
-            found[name] = open_private_file(home.secrets / file)
+            found[name] = open_private_file(folder / file)
         except FileNotFoundError:
             return {}
         stack.callback(os.close, found[name])

@@ -71,6 +71,7 @@ class SessionRequest:
         min_isolation: the floor; it stands in the manifest.
         gateway: which gateway.
         hosts: private hosts, name -> the only addresses at which they may be dialled.
+        secret_store: the folder of the encrypted local store; None: the state folder's own.
         extra_roots: PEM files of certificate authorities that the proxy trusts beside the system's.
         vault: where ``vault:`` references are resolved; None: they are not, and get no placeholder.
         lease_s: how long the session may last, seconds.
@@ -86,6 +87,7 @@ class SessionRequest:
     min_isolation: IsolationClass = IsolationClass.USERSPACE_KERNEL
     gateway: GatewayChoice = field(default_factory=GatewayChoice)
     hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    secret_store: Path | None = None
     extra_roots: tuple[Path, ...] = ()
     vault: VaultChoice | None = None
     lease_s: int = 12 * 3600
@@ -135,7 +137,12 @@ def plan_session(
     profile, file_digest = _read_profile(request)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
-    for path, what in ((request.input, "input"), (request.runtime, "runtime")):
+    folders = (
+        (request.input, "input"),
+        (request.runtime, "runtime"),
+        (request.secret_store, "secret store"),
+    )
+    for path, what in folders:
         _check_folder(path, what)
     rootfs, image = _rootfs(request.rootfs, folder)
     sandbox = session_sandbox(
