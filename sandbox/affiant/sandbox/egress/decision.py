@@ -6,6 +6,7 @@ not come out of here. Substitution happens later and elsewhere, in the broker's 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,7 +61,8 @@ def judge_connection(policy: CompiledPolicy, origin: Origin) -> tuple[Decision, 
         EgressDenied: the profile says no.
     """
     decision = _demand(
-        policy.decide_egress(host=origin.host, port=origin.port, scheme=origin.scheme), origin.authority
+        lambda: policy.decide_egress(host=origin.host, port=origin.port, scheme=origin.scheme),
+        origin.authority,
     )
     return decision, policy.tls_mode(origin.host, origin.port)
 
@@ -78,7 +80,7 @@ def judge_request(
         SecretNotBound, PlaceholderMisplaced: a placeholder where it is not bound to.
     """
     decision = _demand(
-        policy.decide_egress(
+        lambda: policy.decide_egress(
             host=origin.host, port=origin.port, scheme=origin.scheme, method=head.method, target=target
         ),
         f"{head.method} {origin.authority}",
@@ -105,7 +107,7 @@ def judge_request(
 
 def _granted(policy: CompiledPolicy, origin: Origin, use: SecretUse) -> GrantedUse:
     decision = _demand(
-        policy.decide_secret(
+        lambda: policy.decide_secret(
             use.name, host=origin.host, port=origin.port, scheme=origin.scheme, surface=use.surface
         ),
         f"secret {use.name}",
@@ -119,7 +121,12 @@ def reference_of(grant: SecretGrant) -> str:
     return grant.ref or f"local:{grant.name}"
 
 
-def _demand(decision: Decision, what: str) -> Decision:
+def _demand(decide: Callable[[], Decision], what: str) -> Decision:
+    """The decision, if it allows; one that cannot be made denies (negative test L4)."""
+    try:
+        decision = decide()
+    except Exception as error:
+        raise EgressDenied(f"the decision failed ({what})", reason="policy_failed", rules=()) from error
     if not decision.allowed:
         raise EgressDenied(f"{decision.text} ({what})", reason=decision.reason, rules=decision.rules)
     return decision
