@@ -101,6 +101,7 @@ def test_a_launcher_killed_at_any_moment_leaves_nothing(machine, seed):
     assert_nothing_left(machine)
 
 
+@pytest.mark.slow
 def test_the_next_command_works_after_everything_was_killed(machine):
     process, members = running_session(machine)
     for each in members:

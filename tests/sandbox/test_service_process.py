@@ -314,6 +314,18 @@ def test_stopping_twice_and_waiting_after_is_harmless(probe):
     assert asyncio.run(run()) == [-signal.SIGTERM] * 3
 
 
+def test_two_may_wait_for_the_same_service(probe):
+    async def run() -> list[int]:
+        service = start_service(probe("wait"))
+        await service.ready()
+        waiting = [asyncio.create_task(service.wait()) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        service.send_signal(signal.SIGTERM)
+        return await asyncio.wait_for(asyncio.gather(*waiting), 5)
+
+    assert asyncio.run(run()) == [-signal.SIGTERM] * 2
+
+
 @pytest.mark.parametrize("user", [None, GATEWAY_USER])
 def test_a_service_dies_with_the_launcher(probe, tmp_path, user):
     """kill -9 of the launcher: the service gets its death signal, whatever user it runs as."""

@@ -265,13 +265,16 @@ class ServiceProcess:
 
 
 async def _readable(descriptor: int) -> None:
+    """Return when there is something to read. By a copy, because a loop has one watcher for each number."""
     loop = asyncio.get_running_loop()
     event = asyncio.Event()
-    loop.add_reader(descriptor, event.set)
+    own = os.dup(descriptor)
+    loop.add_reader(own, event.set)
     try:
         await event.wait()
     finally:
-        loop.remove_reader(descriptor)
+        loop.remove_reader(own)
+        os.close(own)
 
 
 async def _read_line(descriptor: int) -> bytes:
