@@ -84,6 +84,20 @@ def test_a_peer_that_the_gateway_never_signed_is_refused(session: SessionClient)
     assert session.submit(session.exec_record()).code == "record.out_of_place"
 
 
+def test_a_peer_that_goes_back_is_refused(session: SessionClient) -> None:
+    first = session.head
+    session.say("hi")
+    session.submit(session.exec_record())  # its answer names the later head
+    assert session.submit(session.exec_record("outcome")).status == 200
+    session.head = first
+    assert session.submit(session.exec_record()).code == "record.out_of_place"
+
+
+def test_a_peer_under_a_wrong_number_is_refused(session: SessionClient) -> None:
+    session.head = {**session.head, "seq": session.head["seq"] + 1}
+    assert session.submit(session.exec_record()).code == "record.out_of_place"
+
+
 def test_a_record_by_another_key_is_refused(
     session: SessionClient, gateway: Gateway, platform: PlatformClient
 ) -> None:

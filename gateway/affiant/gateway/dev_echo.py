@@ -225,8 +225,14 @@ class EchoConnector:
         near, far = socket.socketpair()
         near.setblocking(False)  # noqa: FBT003 - the standard library's signature
         far.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        await loop.connect_accepted_socket(EchoProtocol, far)
-        _, connection = await loop.connect_accepted_socket(factory, near)
+        served: asyncio.BaseTransport | None = None
+        try:
+            served, _ = await loop.connect_accepted_socket(EchoProtocol, far)
+            _, connection = await loop.connect_accepted_socket(factory, near)
+        except BaseException:  # given up half-way: nothing of the pair stays; raised again
+            near.close()
+            far.close() if served is None else served.close()
+            raise
         return connection
 
 

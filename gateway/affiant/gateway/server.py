@@ -194,9 +194,13 @@ def _announced(
     unfinished.write_text(line + "\n", "ascii")
     unfinished.chmod(0o644)
     unfinished.replace(path)
-    if ready is not None:
-        os.write(ready, line.encode("ascii") + b"\n")
-        os.close(ready)
+    if ready is None:
+        sys.stderr.write(
+            f"affiant gateway on https://{shown}:{port} ({service.config.cls.upper()} platform)\n"
+        )
+    else:
+        with contextlib.suppress(BrokenPipeError), open(ready, "wb") as file:  # whoever asked may have gone
+            file.write(line.encode("ascii") + b"\n")
     try:
         yield
     finally:

@@ -29,8 +29,8 @@ from affiant.policy.compiled import CompiledPolicy
 
 __all__ = ["TRANSITIONS", "Admitted", "Session", "SessionState", "SessionTable", "SupervisorChain"]
 
-_KEPT_RECEIPTS: Final = 4096
-"""Receipts with disclosures kept per session; older ones are found sealed, in the bundle."""
+_KEPT_RECEIPTS: Final = 1024
+"""Receipts with disclosures kept per open session; all others are found sealed, in the bundle."""
 _KEPT_CLOSED: Final = 256
 """Closed sessions whose supervisor may still ask for its bundle."""
 
@@ -83,6 +83,8 @@ class SupervisorChain:
     """What the next record must be numbered."""
     ended: bool = False
     hashes: set[str] = field(default_factory=set)
+    peer_seq: int = 0
+    """The highest number of a gateway record that one of its records named."""
 
     @property
     def head(self) -> Head | None:
@@ -114,7 +116,7 @@ class Session:
         self.closed = asyncio.Event()
         self._heads: list[Head | None] = []
         self._counts: Counter[str] = Counter()
-        self._known: set[str] = set()
+        self._known: dict[str, Head] = {}
         self._receipts: OrderedDict[str, Issued] = OrderedDict()
         self._under_way = 0
         self._tasks: set[asyncio.Task[object]] = set()
@@ -133,7 +135,7 @@ class Session:
         assert self._heads[number] is None, "one record for each number"
         self._heads[number] = head
         self._counts[outcome_of(str(issued.payload["kind"]), issued.payload)] += 1
-        self._known.add(issued.rh)
+        self._known[issued.rh] = head
         self.head = head
         self._receipts[str(issued.payload["jti"])] = issued
         while len(self._receipts) > _KEPT_RECEIPTS:
@@ -143,9 +145,9 @@ class Session:
         """A receipt of this session with its disclosures, if it is still kept."""
         return self._receipts.get(jti)
 
-    def knows(self, rh: str) -> bool:
-        """Whether ``rh`` is a record of this gateway about this session."""
-        return rh in self._known
+    def signed(self, rh: str) -> Head | None:
+        """The record of this gateway about this session whose hash is ``rh``, if there is one."""
+        return self._known.get(rh)
 
     def summary_before(self, number: int) -> Mapping[str, object]:
         """``out``, ``n``, ``head`` and ``root`` of the close record with this number, over all before it.
@@ -179,6 +181,8 @@ class Session:
         if state not in TRANSITIONS[self.state]:
             raise SessionClosed(f"a session that is {self.state.value} does not become {state.value}")
         self.state = state
+        if state is SessionState.CLOSED:
+            self._receipts.clear()
 
     def begin(self) -> None:
         """A request of this session is under way, in the current task."""

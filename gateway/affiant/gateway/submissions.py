@@ -61,9 +61,14 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
 
 
 def _check_peer(record: VerifiedReceipt, session: Session) -> None:
-    rh = record.member("peer", "rh")
-    if rh is not None and not (isinstance(rh, str) and session.knows(rh)):
+    peer = record.member("peer")
+    if peer is None:
+        return
+    head = session.signed(str(record.member("peer", "rh")))
+    if head is None or head.to_json() != peer:
         raise RecordOutOfPlace("the record names another that this gateway did not sign", where="peer")
+    if head.seq < session.supervisor.peer_seq:
+        raise RecordOutOfPlace("the record names an earlier one than the record before it", where="peer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +109,6 @@ def _advance(session: Session, record: VerifiedReceipt) -> None:
     chain.hashes.add(record.rh)
     chain.prev, chain.seq = record.rh, record.seq + 1
     chain.ended = record.kind == "end"
+    peer = record.member("peer", "seq")
+    if isinstance(peer, int):
+        chain.peer_seq = peer
