@@ -139,6 +139,20 @@ def test_output_comes_live(launcher: Launcher) -> None:
     assert run(scenario()) == (b"first\n", 137)
 
 
+def test_a_signal_that_comes_before_the_start_is_not_lost(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(DENIED) as link:
+            await link.expect("ready")
+            stdout, stderr = await link.start(["sleep", "60"])
+            await link.signal(signal.SIGTERM)
+            exited = await link.expect("exited", within_s=10)
+            os.close(stdout)
+            os.close(stderr)
+            return exited["code"]
+
+    assert run(scenario()) == 143
+
+
 def test_a_denied_host_is_a_refusal_in_the_chain(launcher: Launcher) -> None:
     output, story, _ = run(one(launcher, ["python3", "-c", FETCH, "http://unlisted.example.com/"]))
     assert output.stdout.startswith(b"403 ")

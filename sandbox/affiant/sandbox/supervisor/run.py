@@ -12,7 +12,7 @@ import hashlib
 import os
 import threading
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,7 @@ from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import sha256_name
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.client import RunnerClient
-from affiant.sandbox.isolation.errors import CommandNotRun, LimitExceeded
+from affiant.sandbox.isolation.errors import CommandNotRun, LimitExceeded, SandboxFailed, StepRefused
 from affiant.sandbox.isolation.plan import Command
 from affiant.sandbox.supervisor.records import SessionRecords
 from affiant.sandbox.supervisor.user_streams import UserOutput, UserStreams, feed_input
@@ -30,6 +30,8 @@ __all__ = ["AgentRun", "RunServices"]
 
 _PIECE: Final = 64 * 1024
 _LIMIT_EXIT: Final = 137
+_DELIVERY_TRIES: Final = 60
+_DELIVERY_STEP_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class AgentRun:
     user: UserStreams
     started: asyncio.Event = field(default_factory=asyncio.Event)
     _over: threading.Event = field(default_factory=threading.Event)
+    _delivered: int | None = None
+    _deliveries: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> int:
         """Run it to its end; the exit code (126 or 127 where it could not be executed).
@@ -68,21 +72,40 @@ class AgentRun:
             await self._say(str(refused))
         except LimitExceeded as ended:
             await self._say(str(ended))
+        except SandboxFailed:
+            if self._delivered is None:
+                raise
+            end, code = "complete", 128 + self._delivered  # a signal ended it before the command had begun
         except asyncio.CancelledError:
             end = "aborted"
             raise
         finally:
             self._over.set()
+            for delivery in self._deliveries:
+                delivery.cancel()
             await asyncio.to_thread(self.user.close)
             out = sha256_name(canonical({"exit": code, **digests}))
             await self._record("outcome", {"out": out, "tgt": f"exit {code}"}, par=intent, end=end)
         return code
 
-    async def signal(self, number: int) -> None:
-        """Send a signal to the command, if it runs."""
-        if self.started.is_set():
-            with suppress(AffiantError):  # it has just ended
+    def signal(self, number: int) -> None:
+        """Send a signal to the command; one that comes before its first process is there is sent then."""
+        delivery = asyncio.create_task(self._deliver(number))
+        self._deliveries.add(delivery)
+        delivery.add_done_callback(self._deliveries.discard)
+
+    async def _deliver(self, number: int) -> None:
+        await self.started.wait()
+        for _ in range(_DELIVERY_TRIES):
+            try:
                 await self.services.runner.signal(number)
+                self._delivered = number
+            except StepRefused:  # no process yet, or none any more
+                await asyncio.sleep(_DELIVERY_STEP_S)
+            except AffiantError:
+                return
+            else:
+                return
 
     async def _say(self, text: str) -> None:
         """A line of ours among the command's errors."""

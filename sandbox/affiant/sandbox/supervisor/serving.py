@@ -78,7 +78,7 @@ class Serving:
                 case "run":
                     self._start(message)
                 case "signal":
-                    await self._signal(message)
+                    self._signal(message)
                 case "finish":
                     why = message.members.get("why")
                     return Ending(why if isinstance(why, str) and why in _WHY else "killed")
@@ -103,25 +103,24 @@ class Serving:
             self._fail(Ending("killed", ControlRefused("a session runs one command, with its streams")))
             return
         user = UserStreams(descriptors.get("stdin"), descriptors["stdout"], descriptors["stderr"])
-        self._running = asyncio.create_task(self._run_command(message.members, user))
-
-    async def _run_command(self, members: Mapping[str, object], user: UserStreams) -> None:
         session = self._session
+        services = RunServices(
+            session.runner, session.broker, session.records, session.provision.backend.value
+        )
         try:
-            command = self._command(members)
-            services = RunServices(
-                session.runner, session.broker, session.records, session.provision.backend.value
-            )
-            self._run = AgentRun(services, command, user)
+            self._run = AgentRun(services, self._command(message.members), user)
         except AffiantError as error:
             user.close()
             self._fail(Ending("killed", error))
             return
-        telling = asyncio.create_task(self._tell_start(self._run))
+        self._running = asyncio.create_task(self._run_command(self._run))
+
+    async def _run_command(self, run: AgentRun) -> None:
+        telling = asyncio.create_task(self._tell_start(run))
         try:
-            code = await self._run.run()
+            code = await run.run()
         except AffiantError as error:
-            await asyncio.to_thread(user.close)
+            await asyncio.to_thread(run.user.close)
             self._fail(Ending("killed", error))
             return
         finally:
@@ -147,10 +146,10 @@ class Serving:
         await run.started.wait()
         await self._tell({"event": "started"})
 
-    async def _signal(self, message: Message) -> None:
+    def _signal(self, message: Message) -> None:
         number = message.members.get("number")
         if self._run is not None and isinstance(number, int):
-            await self._run.signal(number)
+            self._run.signal(number)
 
     async def _tell(self, event: Mapping[str, object]) -> None:
         with suppress(OSError):  # the launcher is gone: noticed by the one who reads
