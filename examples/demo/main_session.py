@@ -26,6 +26,8 @@ class Seen:
     looked_at: dict[str, str | None] = field(default_factory=dict)
     """Process (by what it is) -> where it held the secret's value, or None."""
     may_look: bool = True
+    processes: set[tuple[int, int]] = field(default_factory=set)
+    """Number and time of start of each process that was looked at."""
 
     @property
     def elsewhere(self) -> dict[str, str | None]:
@@ -41,7 +43,7 @@ def run_main_session(place: Place, stand_in: StandIn, value: bytes, *, isolation
         *("run", "--profile", str(PROFILES), "--agent", "demo_agent", "--quiet", *isolation),
         *("--input", str(place.work), "--output", str(place.output), "--runtime", str(place.runtime)),
         *("--bundle", str(place.bundle), "--extra-ca", str(authority)),
-        *("--host", f"{stand_in.name}={stand_in.address}/32"),
+        *(part for name in stand_in.names for part in ("--host", f"{name}={stand_in.address}/32")),
         *("--", "python3", "agent.py", str(place.canary)),
     ]
     process = subprocess.Popen(
@@ -80,6 +82,7 @@ def _read_until_waiting(process: subprocess.Popen[bytes]) -> bytes:
 def _look(root: int, value: bytes, seen: Seen) -> None:
     """Search every process below the launcher for the value. The broker is the control: it must be found there."""
     for process in descendants(root):
+        seen.processes.add((process.pid, process.started))
         try:
             seen.looked_at[_kind(process)] = holds(process.pid, value) or seen.looked_at.get(_kind(process))
         except PermissionError:

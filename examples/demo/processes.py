@@ -20,6 +20,8 @@ class Process:
     pid: int
     parent: int
     command: str
+    started: int
+    """Clock ticks since the machine's start: with the number, it names a process for good."""
 
 
 def all_processes() -> list[Process]:
@@ -33,7 +35,8 @@ def all_processes() -> list[Process]:
             )
         except OSError:
             continue
-        found.append(Process(int(folder.name), int(status.rpartition(")")[2].split()[1]), command))
+        fields = status.rpartition(")")[2].split()
+        found.append(Process(int(folder.name), int(fields[1]), command, int(fields[19])))
     return found
 
 

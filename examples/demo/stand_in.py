@@ -28,6 +28,7 @@ class Received:
     """One request as it arrived."""
 
     method: str
+    host: str
     target: str
     authorization: str | None
     body: bytes
@@ -35,11 +36,11 @@ class Received:
 
 @dataclass
 class StandIn:
-    """The host ``name`` on ``address:port``; use as a context manager."""
+    """The hosts ``names``, all on ``address`` and at each of ``ports``; use as a context manager."""
 
-    name: str
+    names: tuple[str, ...]
     address: str
-    port: int
+    ports: tuple[int, ...]
     received: list[Received] = field(default_factory=list)
     ca_pem: bytes = b""
 
@@ -50,24 +51,29 @@ class StandIn:
         file = Path(self._folder.name) / "server.pem"
         file.write_bytes(chain)
         context.load_cert_chain(file)
-        self._server = ThreadingHTTPServer((self.address, self.port), self._handler())
-        self._server.daemon_threads = True
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._servers = [self._serve(port, context) for port in self.ports]
         return self
 
+    def _serve(self, port: int, context: ssl.SSLContext) -> tuple[ThreadingHTTPServer, threading.Thread]:
+        server = ThreadingHTTPServer((self.address, port), self._handler())
+        server.daemon_threads = True
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        return server, thread
+
     def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        for server, thread in self._servers:
+            server.shutdown()
+            server.server_close()
+            thread.join(5)
         self._folder.cleanup()
 
     def _certificates(self) -> tuple[bytes, bytes]:
         now = datetime.now(UTC)
         authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
         issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "affiant demo stand-in CA")])
-        names = [x509.DNSName(self.name), x509.IPAddress(ip_address(self.address))]
+        names = [*map(x509.DNSName, self.names), x509.IPAddress(ip_address(self.address))]
 
         def build(subject: x509.Name, public: Any, *, ca: bool) -> x509.Certificate:
             builder = (
@@ -106,7 +112,7 @@ class StandIn:
 
         root = build(issuer, authority.public_key(), ca=True)
         leaf = build(
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)]), key.public_key(), ca=False
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.names[0])]), key.public_key(), ca=False
         )
         pem = serialization.Encoding.PEM
         private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -122,7 +128,7 @@ class StandIn:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length) if length else b""
                 credential = self.headers.get("Authorization")
-                log.append(Received(self.command, self.path, credential, body))
+                log.append(Received(self.command, self.headers.get("Host", ""), self.path, credential, body))
                 answer = json.dumps(
                     {"you": "authenticated" if credential else "nobody", "with": credential}
                 ).encode()
