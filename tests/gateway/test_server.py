@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.gateway.conftest import serving_gateway
 from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient
 
+from affiant.__main__ import cli
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.socket_path import platform_socket
 from affiant.gateway.errors import StoreLocked
@@ -135,6 +137,12 @@ def test_no_other_process_can_look_into_the_server(
         assert next(line for line in limits.splitlines() if "core file" in line).split()[4] == "0"
 
 
+def refused(home: Path, platform_home: Path, *arguments: str) -> Result:
+    """The same, where the launcher refuses before there is a server."""
+    command = ["gateway", "serve", "--home", str(home), "--platform", str(platform_socket(platform_home))]
+    return CliRunner().invoke(cli, [*command, *arguments])
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -143,25 +151,31 @@ def test_no_other_process_can_look_into_the_server(
         (["--upstream", "https://127.0.0.1/v1", "--upstream-ca", __file__], "[gateway.settings]"),
         (["--upstream", "http://127.0.0.1/v1", "--upstream-key-ref", "local:NOT_THERE"], "[secret."),
         (["--upstream", "http://127.0.0.1/v1", "--upstream-key-ref", "plainkey"], "[secret"),
-        (["--listen", "192.0.2.1:1"], "[gateway.settings]"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_served(
     platform: PlatformClient, platform_home: Path, tmp_path: Path, arguments: list[str], text: str
 ) -> None:
-    result = serve(tmp_path, platform_home, *arguments)
-    assert result.returncode == 1 and text in result.stderr.decode()
+    result = refused(tmp_path, platform_home, *arguments)
+    assert result.exit_code == 1 and text in result.stderr
+
+
+def test_an_address_that_is_not_here_is_refused(
+    platform: PlatformClient, platform_home: Path, tmp_path: Path
+) -> None:
+    result = serve(tmp_path, platform_home, "--listen", "192.0.2.1:1")
+    assert result.returncode == 1 and b"[gateway.settings]" in result.stderr
     assert b"Traceback" not in result.stderr
 
 
 def test_without_a_platform_it_says_what_to_start(tmp_path: Path, release: None) -> None:
-    result = serve(tmp_path, tmp_path)
-    assert result.returncode == 1 and b"affiant platform serve" in result.stderr
+    result = refused(tmp_path, tmp_path)
+    assert result.exit_code == 1 and "affiant platform serve" in result.stderr
 
 
 @pytest.mark.parametrize("listen", ["8080", ":", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999"])
 def test_a_wrong_address_is_a_usage_error(tmp_path: Path, listen: str, release: None) -> None:
-    assert serve(tmp_path, tmp_path, "--listen", listen).returncode == 2
+    assert refused(tmp_path, tmp_path, "--listen", listen).exit_code == 2
 
 
 @pytest.mark.root

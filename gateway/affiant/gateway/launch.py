@@ -99,9 +99,11 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
     if choice.url == DEV_ECHO.url:
         return DEV_ECHO
     parts = urlsplit(choice.url)
-    if parts.scheme not in ("http", "https") or parts.hostname is None:
-        raise SettingsRefused(
-            "not an upstream's address", expected="http(s)://host[:port]/v1", found=choice.url[:120]
+    if parts.scheme not in ("http", "https") or parts.hostname is None or "@" in parts.netloc:
+        raise SettingsRefused(  # the address is not repeated: somebody may have put a password into it
+            "not an upstream's address",
+            expected="http(s)://host[:port]/v1",
+            hint="A credential goes into the secret store, and its name into --upstream-key-ref",
         )
     name = re.sub("[^a-z0-9]+", "-", parts.netloc.lower()).strip("-")[:48] or "upstream"
     identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
