@@ -46,6 +46,14 @@ ServeInside = Callable[[AgentHTTP, Origin], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
+class _Passage:
+    """A connection that is passed through unread: where to, and the id of its intent."""
+
+    address: str
+    intent: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tunnels:
     """Everything that a CONNECT needs; one for a session. ``own_services``: hosts that the supervisor serves."""
 
@@ -65,9 +73,7 @@ class Tunnels:
             origin = connect_origin(head.target)
             action = action_of(head, origin, "")
             rules, mode = self._judge(origin)
-            if mode is TLSMode.PASSTHROUGH:
-                address = await self._resolve(origin)
-                intent = await self.records.intent(action, rules)
+            passage = await self._passage(origin, action, rules) if mode is TLSMode.PASSTHROUGH else None
         except AffiantError as refusal:
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
         stream.unread(http.take_rest())
@@ -75,13 +81,13 @@ class Tunnels:
             await self._shake_hands(stream, origin)
         except AffiantError as refusal:
             await self.records.refusal(refusal, action)
-            if mode is TLSMode.PASSTHROUGH:
-                await self.records.outcome(action, rules, _unread("refused"), intents=(intent,))
+            if passage is not None:
+                await self.records.outcome(action, rules, _unread("refused"), intents=(passage.intent,))
             return False
-        if mode is TLSMode.INSPECT:
+        if passage is None:
             await self._inspect(stream, origin, inside)
         else:
-            await self._splice(stream, address, action, rules, intent)
+            await self._splice(stream, passage, action, rules)
         return False
 
     def _judge(self, origin: Origin) -> tuple[tuple[str, ...], TLSMode]:
@@ -90,10 +96,11 @@ class Tunnels:
         decision, mode = judge_connection(self.policy, origin)
         return decision.rules, mode
 
-    async def _resolve(self, origin: Origin) -> str:
-        return await self.resolver.resolve(
-            origin.host, origin.port, within=self.policy.addresses_for(origin.host)
-        )
+    async def _passage(self, origin: Origin, action: Action, rules: tuple[str, ...]) -> _Passage:
+        """The checked address, and the intent that is acknowledged before the connection's first byte."""
+        within = self.policy.addresses_for(origin.host)
+        address = await self.resolver.resolve(origin.host, origin.port, within=within)
+        return _Passage(address, await self.records.intent(action, rules))
 
     async def _shake_hands(self, stream: PlainStream, origin: Origin) -> None:
         """Answer CONNECT and look at the ClientHello; a refused one is told so in TLS's own words."""
@@ -134,13 +141,13 @@ class Tunnels:
             await tls.close()
 
     async def _splice(
-        self, stream: PlainStream, address: str, action: Action, rules: tuple[str, ...], intent: str
+        self, stream: PlainStream, passage: _Passage, action: Action, rules: tuple[str, ...]
     ) -> None:
         end = "aborted"
         try:
-            end = await self._spliced(stream, address, action)
+            end = await self._spliced(stream, passage.address, action)
         finally:
-            await self.records.outcome(action, rules, _unread(end), intents=(intent,))
+            await self.records.outcome(action, rules, _unread(end), intents=(passage.intent,))
 
     async def _spliced(self, stream: PlainStream, address: str, action: Action) -> str:
         """Copy both ways until both have ended; how it went."""
