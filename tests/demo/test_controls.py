@@ -1,0 +1,199 @@
+"""The demo fails when any one control is off.
+
+Each case changes a copy of the product in one place (two, where a second layer would stop the same attack), and
+names every line of the demo that has to say NO for it, and no other line may. A patch that does not find its
+place exactly once fails: when code moves, these tests move with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from tests.demo.conftest import MakeCopy
+from tests.demo.source_copy import Patch, SourceCopy
+
+NOTHING_ARRIVED = "none of these arrived anywhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Sabotage:
+    """A control, the patches that switch it off, and the lines that must notice.
+
+    ``may_notice``: lines of which some may follow, because they look at the same bytes.
+    """
+
+    control: str
+    patches: tuple[Patch, ...]
+    lines: tuple[str, ...]
+    may_notice: tuple[str, ...] = ()
+
+
+REVOCATION = Sabotage(
+    "revocation list",
+    (
+        Patch(
+            "attestation/affiant/attestation/tdx/crl.py",
+            "if certificate.serial in self.revoked_serials:",
+            "if False:",
+        ),
+    ),
+    ("a session on a platform whose PCK is revoked was refused admission, and receipted",),
+)
+DURABLE_COMMIT = Sabotage(
+    "durable commit",
+    (
+        Patch(
+            "gateway/affiant/gateway/inference.py",
+            'recorded = self._account.inference("complete", status=self._status, hidden=relay.hidden)\n'
+            "        await recorded.durable\n",
+            'recorded = self._account.inference("complete", status=self._status, hidden=relay.hidden)\n',
+        ),
+    ),
+    ("a gateway whose journal cannot be written let no end of an answer out",),
+)
+MOUNTS = Sabotage(
+    "mounts",
+    (
+        Patch(
+            "sandbox/affiant/sandbox/isolation/rootfs.py",
+            '    return (Shown("/usr", "/usr"),)\n',
+            '    (at / "root").mkdir()\n    return (Shown("/usr", "/usr"), Shown("/root", "{place}/outside"))\n',
+        ),
+        # The supervisor and what it starts see nothing of closed folders; these tests run below one.
+        Patch(
+            "sandbox/affiant/sandbox/supervisor_link.py",
+            "Need(str(folder), writable=True),",
+            'Need(str(folder), writable=True), Need("{place}/outside"),',
+        ),
+    ),
+    ("reading outside its scope found nothing of the host",),
+)
+PORT = Sabotage(
+    "port",
+    (
+        Patch(
+            "policy/affiant/policy/egress.py",
+            "        if self.port != port:\n            return 0\n        if self.scheme",
+            "        if self.scheme",
+        ),
+        # How a connection is inspected is looked up by port as well; without it, nothing would be opened.
+        Patch(
+            "policy/affiant/policy/egress.py",
+            "if rule.port == port and rule.scheme is Scheme.HTTPS",
+            "if rule.scheme is Scheme.HTTPS",
+        ),
+    ),
+    ("a port that is not listed, at an allowed host, was refused and receipted", NOTHING_ARRIVED),
+)
+HOST_LIST = Sabotage(
+    "host list",
+    (
+        Patch(
+            "policy/affiant/policy/egress.py",
+            "                return self._NOT_LISTED\n",
+            '                return Decision(Effect.ALLOW, "allowed", ("egress/0",))\n',
+        ),
+        # How a connection is inspected is looked up by host as well.
+        Patch(
+            "policy/affiant/policy/egress.py",
+            "return None if found is None else found.tls_mode(port)",
+            "return TLSMode.INSPECT if found is None else found.tls_mode(port)",
+        ),
+    ),
+    ("a host that is not listed was refused and receipted", NOTHING_ARRIVED),
+)
+TOOLS_OFFERED = Sabotage(
+    "tool filter, requests",
+    (
+        Patch(
+            "gateway/affiant/gateway/inference.py",
+            'forwarded = without_tools(body, _judge(policy)) if verdict.decision == "redact" else body',
+            "forwarded = body",
+        ),
+    ),
+    ("a tool outside its profile was removed from the request",),
+)
+TOOLS_CALLED = Sabotage(
+    "tool filter, answers",
+    (
+        Patch(
+            "gateway/affiant/gateway/tool_filter.py",
+            "refused = call.nameless or not all(map(allowed, readings))",
+            "refused = False",
+        ),
+    ),
+    ("the model's call of it was stopped, whole and streaming",),
+)
+BINDING = Sabotage(
+    "placeholder binding",
+    (
+        Patch(
+            "secrets/affiant/secrets/detection.py",
+            "if not binding.covers(scheme=scheme, host=host, port=port):",
+            "if False:",
+        ),
+        # The profile is asked again, by name and place; alone it would stop the same request.
+        Patch(
+            "policy/affiant/policy/compiled.py",
+            "if (host, port) not in grant.hosts or mode is None:",
+            "if mode is None:",
+        ),
+    ),
+    ("its placeholder for an allowed host of no secret was refused and receipted", NOTHING_ARRIVED),
+    ("the secret's host received the real value",),
+)
+PLACEMENT = Sabotage(
+    "placeholder placement",
+    (
+        Patch(
+            "secrets/affiant/secrets/detection.py",
+            "for match in self._searcher.matches(data):",
+            "for match in ():",
+        ),
+    ),
+    ("its placeholder in a body and in a query was refused and receipted", NOTHING_ARRIVED),
+)
+REDACTION = Sabotage(
+    "redaction",
+    (
+        Patch(
+            "secrets/affiant/secrets/redaction.py",
+            "pieces += (data[done : match.start], self._replacements[match.key])",
+            "pieces += (data[done : match.start], data[match.start : match.end])",
+        ),
+    ),
+    ("the echo came back redacted", "neither output, files nor the agent's own /proc showed it"),
+    ("the value is in the memory of none of",),
+)
+
+FAST = (REVOCATION, TOOLS_OFFERED)
+SLOW = (DURABLE_COMMIT, MOUNTS, PORT, HOST_LIST, TOOLS_CALLED, BINDING, PLACEMENT, REDACTION)
+CASES = [
+    *(pytest.param(case, id=case.control) for case in FAST),
+    *(pytest.param(case, id=case.control, marks=pytest.mark.slow) for case in SLOW),
+]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("sabotage", CASES)
+def test_the_demo_fails_at_the_line_of_the_control_that_is_off(
+    sabotage: Sabotage, make_copy: MakeCopy
+) -> None:
+    copy = make_copy()
+    copy.apply(*(_placed(patch, copy) for patch in sabotage.patches))
+    told = copy.demo()
+    assert told.exit_code == 1, told.text
+    wrong = told.lines("NO")
+    assert set(sabotage.lines) <= set(wrong), told.text
+    expected = (*sabotage.lines, *sabotage.may_notice)
+    assert all(line.startswith(expected) for line in wrong), told.text
+
+
+def _placed(patch: Patch, copy: SourceCopy) -> Patch:
+    return Patch(patch.path, patch.old, patch.new.replace("{place}", str(copy.place)))
+
+
+def test_a_patch_that_finds_nothing_to_change_is_a_failure(make_copy: MakeCopy) -> None:
+    with pytest.raises(AssertionError, match="0 times"):
+        make_copy().apply(Patch("examples/agent.py", "no such line", ""))
