@@ -136,6 +136,7 @@ class Story:
     session_mrtd: bytes = MRTD
     events: Callable[[list[tuple[str, Mapping[str, object]]]], list[tuple[str, Mapping[str, object]]]] = list
     gks: str | None = None
+    hosts: Mapping[str, list[str]] = field(default_factory=dict)
     random_bytes: Callable[[int], bytes] = os.urandom
     config: GatewayConfig | None = None
     extra_session_key: bool = False
@@ -214,7 +215,7 @@ class Story:
             runtime=None,
             isolation_floor=self.floor,
             gateway=GatewayIdentity(self.config.reference, self.config.digest, self.cls),
-            hosts={},
+            hosts=self.hosts,
             upstream_roots=[],
         )
         self.activation: Activation = make_activation(

@@ -98,6 +98,12 @@ def test_openings_open_for_their_receipt_and_recipient_alone() -> None:
     assert open_sealed(seal([], to=recipient(key), rh=rh), key=key, rh=rh) == ()
 
 
+def test_the_length_of_what_is_sealed_tells_nothing() -> None:
+    key, rh = X25519PrivateKey.generate(), link("a")
+    lengths = {len(seal(texts, to=recipient(key), rh=rh)) for texts in ([], ["a"], ["a" * 500, "b" * 400])}
+    assert len(lengths) == 1
+
+
 # -- gateway configuration -------------------------------------------------------------------------------------
 
 
@@ -162,6 +168,7 @@ def test_a_bundle_of_another_form_is_refused(change: object) -> None:
         {"reference_values": ...},
         {"profiles": []},
         {"require": []},
+        {"require": ["no.such.check"]},
         {"log": {"origin": "x"}},
         {"witnesses": ["x"]},
         {"unheard": 1},

@@ -20,7 +20,7 @@ from affiant.errors import MalformedError
 __all__ = ["BUNDLE_TYPE", "MAX_BUNDLE", "Bundle", "BundleMalformed", "parse_bundle"]
 
 BUNDLE_TYPE: Final = "application/vnd.affiant.bundle.v1+json"
-MAX_BUNDLE: Final = 64 << 20
+MAX_BUNDLE: Final = 256 << 20
 """Bytes of a single bundle; more belongs into a period bundle."""
 
 _MAPS: Final = ("keysets", "evidence", "endorsements", "results", "policies")

@@ -58,6 +58,9 @@ class VerifiedEAR:
     col: str
     cls: str
     policy: str
+    tcb: str
+    until: int
+    """Seconds since 1970: the earliest expiry among everything that it relied on."""
     iat: int
 
 
@@ -127,5 +130,7 @@ def verify_ear(text: str, key: ec.EllipticCurvePublicKey) -> VerifiedEAR:
         col=body["affiant.col"],
         cls=body["affiant.cls"],
         policy=body["ear.appraisal-policy-id"],
+        tcb=body["affiant.tcb"],
+        until=body["affiant.until"],
         iat=iat,
     )

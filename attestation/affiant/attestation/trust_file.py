@@ -34,6 +34,7 @@ from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import TrustRoots
+from affiant.attestation.verifier.codes import CODES
 from affiant.errors import MalformedError
 
 __all__ = [
@@ -248,6 +249,10 @@ def _require(value: object) -> frozenset[str] | None:
     if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
         raise TrustFileMalformed(
             "an empty list requires nothing; leave it out to require all", where="require"
+        )
+    if unknown := sorted(set(value) - CODES):
+        raise TrustFileMalformed(
+            "no such check", expected="codes as `affiant verify` prints them", found=unknown[0][:60]
         )
     return frozenset(value)
 

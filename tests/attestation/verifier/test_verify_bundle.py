@@ -26,6 +26,7 @@ from affiant.attestation.bundle import objects_by_digest
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, make_gateway_config
 from affiant.attestation.simulated.pki import CertificateRole
+from affiant.attestation.verifier.codes import CODES
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import CHECKS, verify_bundle
@@ -54,6 +55,23 @@ def at(step: str, **changes: object) -> Callable[[str, dict[str, object]], dict[
         return members
 
     return alter
+
+
+def without(step: str, member: str) -> Callable[[str, dict[str, object]], dict[str, object]]:
+    """An ``alter`` that leaves one member of one step out."""
+
+    def alter(name: str, members: dict[str, object]) -> dict[str, object]:
+        return members if name != step else {k: v for k, v in members.items() if k != member}
+
+    return alter
+
+
+class Epochs(Story):
+    """An epoch record that counts other records than there are."""
+
+    def close(self) -> None:
+        self.by_gateway("epoch", "epoch", {"n": 999, "inf": 0}, of_session=False)
+        super().close()
 
 
 class SecondStart(Story):
@@ -96,6 +114,89 @@ class OtherEvidence(Story):
         super().close()
 
 
+class SameId(Story):
+    def make_gateway(self) -> None:
+        super().make_gateway()
+        self.gateway.new_id = lambda: "A" * 22
+
+
+class TwoZeros(Story):
+    """Two records with number 0 on the gateway's chain."""
+
+    def by_gateway(self, step: str, *arguments: object, **more: object):
+        if step == "start":
+            self.gateway._next = 0
+        return super().by_gateway(step, *arguments, **more)
+
+
+class MadeUp(Story):
+    """An inference of which no supervisor knows, after its end."""
+
+    def close(self) -> None:
+        told = next(r for r in self.gateway_records if r.payload["kind"] == "inference").payload
+        names = ("req", "res", "mdl", "use", "pol", "up", "att")
+        self.by_gateway("made-up", "inference", {name: told[name] for name in names}, cseq=self.made_up)
+        super().close()
+
+    made_up: int | None = None
+
+
+class MadeUpCounted(MadeUp):
+    made_up = 2
+
+
+class Elsewhere(Story):
+    """This session's key under another session's id, where nobody would look."""
+
+    def close(self) -> None:
+        super().close()
+        told = next(r for r in self.gateway_records if r.payload["kind"] == "inference").payload
+        names = ("req", "res", "mdl", "use", "pol", "up", "att", "agt")
+        members = {name: told[name] for name in names}
+        members["agt"] = {**told["agt"], "ses": "B" * 22, "seq": 0}
+        self.by_gateway("elsewhere", "inference", members, of_session=False)
+
+
+class Backwards(Story):
+    def close(self) -> None:
+        self.clock.step(-600)
+        super().close()
+
+
+class Erased(Story):
+    def close(self) -> None:
+        lost = {"chn": new_id(), "seq": 3, "rh": link("x"), "lvl": 2, "basis": "none"}
+        self.by_gateway("erasure", "erasure", {"del": [lost], "aut": "nobody"}, of_session=False)
+        super().close()
+
+
+class Unexplained(Story):
+    """An unsafe request without its intent."""
+
+    def close(self) -> None:
+        self.by_supervisor(
+            "late",
+            "egress",
+            {"act": {"typ": "egress", "end": "complete"}, "pol": self._pol(), "ph": "outcome"},
+            {"act": {"tgt": "POST https://api.example.com:443/"}},
+        )
+        self.by_supervisor("late-end", "end", {"why": "shutdown", "cseq": 1}, of_session=False)
+        super().close()
+
+    def by_supervisor(self, step: str, *arguments: object, **more: object):
+        if step == "session-end":
+            return None
+        return super().by_supervisor(step, *arguments, **more)
+
+
+def unlinked(role: str) -> bytes:
+    def alter(step: str, members: dict[str, object]) -> dict[str, object]:
+        mine = {"gateway": ("inference", "refusal", "close"), "session": ("exec-outcome",)}[role]
+        return {k: v for k, v in members.items() if k != "peer" or step not in mine}
+
+    return Story(alter=alter).bytes()
+
+
 def dropping(index: int, records: str = "gateway_records") -> bytes:
     story = Story().tell()
     del getattr(story, records)[index]
@@ -116,23 +217,33 @@ def hardware_claim() -> Story:
 
 
 OTHER = "sha256:" + "11" * 32
+LATE = {"at": NOW - timedelta(hours=20)}
 TIME = {"at": NOW + timedelta(days=60)}
 
 REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("fmt.keysets", "fmt.json", lambda: with_keyset(b'{"typ": "affiant-keyset/1"}'), {}),
     ("fmt.keysets", "fmt.profile", lambda: with_keyset(b'{"role":"gateway","typ":"affiant-keyset/1"}'), {}),
     ("sig.receipts", "sig.unknown_key", lambda: with_keyset(Story().tell().session_statement.raw), {}),
+    ("kinds.judged", "chain.gap", lambda: Erased().bytes(), {}),
+    ("chain.ids", "chain.repeated_id", lambda: SameId().bytes(), {}),
+    ("chain.time", "chain.time", lambda: Backwards().bytes(), {}),
+    ("chain.time", "chain.time", lambda: Story().bytes(), LATE),
     ("chain.boot", "chain.no_boot", lambda: Story(alter=at("gateway-boot", ks=link("other"))).bytes(), {}),
     ("chain.boot", "chain.no_boot", lambda: dropping(0), {}),
     ("chain.contiguous", "chain.gap", lambda: dropping(3), {}),
     ("chain.contiguous", "chain.gap", lambda: dropping(3, "session_records"), {}),
+    ("chain.contiguous", "chain.gap", lambda: TwoZeros().bytes(), {}),
     ("chain.end", "chain.after_end", lambda: AfterEnd().bytes(), {}),
     ("chain.epochs", "chain.missing_epoch", lambda: Silent().bytes(), {}),
+    ("chain.epochs", "chain.missing_epoch", lambda: Epochs().bytes(), {}),
     ("session.start", "session.start", lambda: SecondStart().bytes(), {}),
     ("session.order", "session.order", lambda: Story(alter=at("inference", agt__seq=7)).bytes(), {}),
     ("session.counter", "session.counter", lambda: Story(alter=at("inference", agt__cseq=1)).bytes(), {}),
     ("session.counter", "session.counter", lambda: Story(alter=at("refusal", agt__cseq=2)).bytes(), {}),
     ("session.counter", "session.counter", lambda: Story(alter=at("session-end", cseq=5)).bytes(), {}),
+    ("session.counter", "session.counter", lambda: MadeUp().bytes(), {}),
+    ("session.counter", "session.counter", lambda: MadeUpCounted().bytes(), {}),
+    ("session.counter", "session.counter", lambda: Story(alter=without("session-end", "cseq")).bytes(), {}),
     ("session.close", "session.close", lambda: Story(alter=at("close", n=9)).bytes(), {}),
     ("session.close", "session.close", lambda: Story(alter=at("close", root=link("other"))).bytes(), {}),
     ("session.close", "session.close", lambda: Story(alter=at("close", head__rh=link("other"))).bytes(), {}),
@@ -149,6 +260,18 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
         {},
     ),
     ("session.intents", "session.intent", lambda: Story(alter=at("egress", par=[new_id()])).bytes(), {}),
+    ("session.peer", "session.peer", lambda: unlinked("gateway"), {}),
+    ("session.peer", "session.peer", lambda: unlinked("session"), {}),
+    ("session.intents", "session.intent", lambda: Unexplained().bytes(), {}),
+    ("session.intents", "session.intent", lambda: Story(alter=at("egress", sec=[{"ver": "9"}])).bytes(), {}),
+    ("session.intents", "session.intent", lambda: Story(alter=without("egress", "sec")).bytes(), {}),
+    (
+        "session.decisions",
+        "session.decision",
+        lambda: Story(alter=at("inference", pol__dec="deny")).bytes(),
+        {},
+    ),
+    ("session.decisions", "session.decision", lambda: Story(alter=at("egress", pol__dec="ask")).bytes(), {}),
     ("key.evidence", "key.unbound", lambda: OtherEvidence().bytes(), {}),
     ("key.bound", "key.unbound", lambda: Story(session_report_data=lambda _: bytes(64)).bytes(), {}),
     ("key.bound", "key.unbound", lambda: Story(gateway_report_data=lambda _: b"x" * 64).bytes(), {}),
@@ -183,6 +306,20 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("inference", agt__bind="bearer")).bytes(), {}),
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", man__act=link("other"))).bytes(), {}),
     ("peer.bound", "peer.unbound", lambda: Story(gks=link("other")).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Elsewhere().bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", inp=OTHER)).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", ini__method="oidc")).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("session-boot", bld=OTHER)).bytes(), {}),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", att={})).bytes(), {}),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", up=[])).bytes(), {}),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", policy=OTHER)).bytes(), {}),
+    (
+        "peer.ear",
+        "peer.ear_mismatch",
+        lambda: Story(alter=at("ear", until=NOW - timedelta(days=1))).bytes(),
+        {},
+    ),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", tcb_status="OutOfDate")).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", tier="affirming")).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", evd=link("other"))).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", cls="hardware")).bytes(), {}),
@@ -218,6 +355,7 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ),
     ("iso.floor", "iso.too_weak", lambda: Story(alter=at("inference", agt__iso="vm")).bytes(), {}),
     ("iso.floor", "iso.too_weak", lambda: Story(alter=at("start", iso="vm")).bytes(), {}),
+    ("iso.floor", "iso.too_weak", lambda: Story(alter=at("exec-outcome", iso="vm")).bytes(), {}),
     (
         "rfs.accepted",
         "rfs.not_accepted",
@@ -246,7 +384,7 @@ def test_a_bundle_wrong_in_one_fact_is_refused_by_that_check(
 
 def test_every_check_that_can_hold_has_a_refused_bundle() -> None:
     refused = {code for code, *_ in REFUSED}
-    only_warns = {"chain.gaps", "session.supervisor"}
+    only_warns = {"chain.gaps", "session.supervisor", "pol.private"}
     assert {check.code for check in CHECKS} - refused == only_warns
 
 
@@ -272,6 +410,80 @@ def test_what_a_crash_disclosed_is_a_warning() -> None:
     verdict = judge(Crashed().bytes())
     assert row(verdict, "chain.gaps").tier is Tier.WARNING
     assert verdict.population.restarts == 1
+
+
+def test_a_gap_of_a_later_boot_makes_an_unclosed_session_lost() -> None:
+    class Lost(Story):
+        def close(self) -> None:
+            """The gateway died here."""
+
+    story = Lost().tell()
+    later = Story(platform=story.platform)
+    later.make_gateway()
+    keyset = later.gateway_statement.keyset_digest
+    last = story.gateway.head
+    later.next_seq = 0
+    later.by_gateway("boot", "boot", {"ks": keyset, "bld": OTHER, "col": later.col}, of_session=False)
+    later.by_gateway("gap", "gap", {"lst": dict(last.to_json()), "src": "untrusted-store"}, of_session=False)
+    both = story.bundle()
+    data = replace(
+        both,
+        receipts=(*both.receipts, *(r.sdjwt for r in later.gateway_records)),
+        keysets={**both.keysets, **objects_by_digest([later.gateway_statement.raw])},
+        evidence={**both.evidence, **objects_by_digest([later.gateway_evidence])},
+    ).to_bytes()
+    verdict = judge(data)
+    assert "lost" in row(verdict, "session.close").detail
+    assert (verdict.population.lost, verdict.population.open) == (1, 0)
+
+
+def test_an_own_gap_does_not_make_a_session_lost() -> None:
+    class Own(Story):
+        def close(self) -> None:
+            lost = {"chn": new_id(), "seq": 3, "rh": link("lost")}
+            self.by_gateway("gap", "gap", {"lst": lost, "src": "untrusted-store"}, of_session=False)
+
+    assert judge(Own().bytes()).population.open == 1
+
+
+def test_an_intent_without_outcome_is_a_warning() -> None:
+    class Open(Story):
+        def by_supervisor(self, step: str, *arguments: object, **more: object):
+            return None if step == "egress" else super().by_supervisor(step, *arguments, **more)
+
+    assert row(judge(Open().bytes()), "session.intents").tier is Tier.WARNING
+
+
+def test_what_was_not_inspected_is_a_warning() -> None:
+    found = row(judge(Story(alter=at("egress", lim=["tls-passthrough"])).bytes()), "session.decisions")
+    assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
+    assert len(found.where) == 1
+
+
+def test_private_hosts_and_added_authorities_are_a_warning() -> None:
+    found = row(judge(Story(hosts={"api.example.com": ["10.0.0.7"]}).bytes()), "pol.private")
+    assert found.tier is Tier.WARNING
+    assert "api.example.com" in found.detail
+
+
+def test_a_kind_that_is_not_judged_is_not_held() -> None:
+    class Narrowed(Story):
+        def close(self) -> None:
+            super().close()
+
+        def by_supervisor(self, step: str, *arguments: object, **more: object):
+            if step == "session-end":
+                super().by_supervisor(
+                    "policy", "policy", {"pol": self._pol(), "old": "sha384:" + "1" * 96, "dif": OTHER}
+                )
+            return super().by_supervisor(step, *arguments, **more)
+
+    assert row(judge(Narrowed().bytes()), "kinds.judged").state is State.NOT_MADE
+
+
+def test_the_codes_that_a_trust_file_may_name_are_those_of_the_checks() -> None:
+    verdict = judge(Story().bytes())
+    assert {check.code for check in verdict.checks} - {"chain.coverage"} == CODES
 
 
 def test_a_session_without_close_is_open_and_a_warning() -> None:

@@ -10,7 +10,15 @@ from affiant.attestation.verifier.case import Case, by_chain
 from affiant.attestation.verifier.refusals import ChainBroken
 from affiant.attestation.verifier.verdict import Finding, Tier
 
-__all__ = ["check_boot", "check_contiguous", "check_end", "check_epochs", "check_gaps"]
+__all__ = [
+    "check_boot",
+    "check_contiguous",
+    "check_end",
+    "check_epochs",
+    "check_gaps",
+    "check_ids",
+    "check_time",
+]
 
 
 class ChainGap(ChainBroken):
@@ -29,6 +37,18 @@ class AfterEnd(ChainBroken):
     """A record stands after the end of its chain."""
 
     code = "chain.after_end"
+
+
+class TimeBroken(ChainBroken):
+    """A record is dated before the one that it follows, or after the instant judged at."""
+
+    code = "chain.time"
+
+
+class RecordRepeated(ChainBroken):
+    """Two records have one id."""
+
+    code = "chain.repeated_id"
 
 
 class EpochMissing(ChainBroken):
@@ -72,7 +92,8 @@ def check_contiguous(case: Case) -> Finding:
 
 
 def _skipped_after_boot(chain: Sequence[VerifiedReceipt]) -> int:
-    return chain[1].seq - 1 if len(chain) > 1 else 0
+    """How many records after the boot record are left out; never negative, so that a double is compared."""
+    return max(0, chain[1].seq - 1) if len(chain) > 1 else 0
 
 
 def _contiguous(chain: Sequence[VerifiedReceipt]) -> None:
@@ -104,7 +125,8 @@ def check_end(case: Case) -> Finding:
 
 
 def check_epochs(case: Case) -> Finding:
-    """``chain.epochs``: between boot, epochs and end no more time than the keyset's cadence (and tolerance)."""
+    """``chain.epochs``: between boot, epochs and end no more time than the keyset's cadence (and tolerance);
+    each epoch record counts the records before it."""
     case.need("chain.contiguous")
     for party in case.parties:
         allowed = party.statement.epoch_s + case.trust.clock_tolerance_s
@@ -118,9 +140,47 @@ def check_epochs(case: Case) -> Finding:
                         expected=f"every {party.statement.epoch_s} s",
                         where=record.jti,
                     )
+                if record.kind == "epoch" and record.member("n") != record.seq:
+                    raise EpochMissing(
+                        "an epoch record counts other records than there are",
+                        expected=record.seq,
+                        found=record.member("n"),
+                        where=record.jti,
+                    )
                 if record.kind in ("boot", "epoch"):
                     last = record.iat
     return Finding("epoch records at their cadence")
+
+
+def check_time(case: Case) -> Finding:
+    """``chain.time``: self-asserted times do not go back within a chain, and none lies after the instant judged at."""
+    case.need("sig.receipts")
+    latest = case.at.timestamp() + case.trust.clock_tolerance_s
+    for chain in by_chain(case.records).values():
+        highest = chain[0].iat
+        for record in chain:
+            if record.iat < highest - case.trust.clock_tolerance_s:
+                raise TimeBroken("a record dated before the one it follows", where=record.jti)
+            if record.iat > latest:
+                raise TimeBroken(
+                    "a record dated after the instant judged at",
+                    found=record.iat,
+                    where=record.jti,
+                    hint="Judge at a later instant with --at, if that is what you mean.",
+                )
+            highest = max(highest, record.iat)
+    return Finding("self-asserted times in order")
+
+
+def check_ids(case: Case) -> Finding:
+    """``chain.ids``: no two records have one id."""
+    case.need("sig.receipts")
+    seen: set[str] = set()
+    for record in case.records:
+        if record.jti in seen:
+            raise RecordRepeated("one id in two records", where=record.jti)
+        seen.add(record.jti)
+    return Finding(f"{len(seen)} ids, each once")
 
 
 def check_gaps(case: Case) -> Finding:

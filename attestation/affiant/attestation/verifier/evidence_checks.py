@@ -268,7 +268,43 @@ def check_peer_bound(case: Case) -> Finding:
             raise PeerUnbound(
                 "the session appraised another gateway keyset", expected=keyset, where=session.id
             )
+        _start_bound(session, start, boot)
+    _keys_used_once(case)
     return Finding("gateway and session name each other's keys and evidence")
+
+
+def _start_bound(session: Session, start: VerifiedReceipt, boot: VerifiedReceipt) -> None:
+    """Input, starter and build are those of the activation and the manifest."""
+    assert session.activation is not None
+    assert session.manifest is not None
+    starter = session.activation.starter
+    facts = {
+        "input": (start.member("inp"), session.activation.input_digest),
+        "starter's issuer": (start.member("ini", "iss"), starter["iss"]),
+        "starter's method": (start.member("ini", "method"), starter["method"]),
+        "starter": (start.disclosed.get("ini.sub") or starter["sub"], starter["sub"]),
+        "supervisor's build": (boot.member("bld"), session.manifest.supervisor),
+    }
+    for what, (found, expected) in facts.items():
+        if found != expected:
+            raise PeerUnbound(f"the {what} is another than was activated", expected=expected, where=start.jti)
+
+
+def _keys_used_once(case: Case) -> None:
+    """No record anywhere uses the key or the evidence of a session in focus under another session's id."""
+    ours = {
+        name: session.id
+        for session in case.sessions
+        for name in (
+            session.supervisor.statement.receipt_kid,
+            str(session.supervisor.records[0].member("evd")),
+        )
+    }
+    for record in case.records:
+        for member in ("key", "evd"):
+            owner = ours.get(str(record.member("agt", member)))
+            if owner is not None and record.member("agt", "ses") != owner:
+                raise PeerUnbound("a session's key under another session's id", where=record.jti)
 
 
 def _agent_bound(record: VerifiedReceipt, supervisor: Party) -> None:
@@ -291,10 +327,13 @@ def check_results(case: Case) -> Finding:
     for session in case.sessions:
         gateway = _gateway_of(case, session)
         for record in session.gateway:
-            named = record.member("att", "ses")
-            if named is None:
+            if record.kind not in ("session-start", "inference"):
                 continue
-            assert isinstance(named, dict)
+            named = record.member("att", "ses")
+            if not isinstance(named, dict):
+                raise ResultMismatch("a record that rests on no attestation result", where=record.jti)
+            if record.member("res", "end") == "complete" and not record.member("up"):
+                raise ResultMismatch("an answer that came from no upstream", where=record.jti)
             _check_result(case, session, gateway, record, named)
             count += 1
     return Finding(f"{count} records rest on a result that this verifier reached too")
@@ -313,6 +352,8 @@ def _check_result(
         "evd": str(session.supervisor.records[0].member("evd")),
         "tier": session.supervisor.appraisal.tier.value,
         "cls": session.supervisor.appraisal.evidence_class.value,
+        "tcb": session.supervisor.appraisal.verified.statuses.merged.value,
+        "policy": config_of(case, gateway).reference,
     }
     for member, value in expected.items():
         if getattr(result, member) != value:
@@ -322,5 +363,7 @@ def _check_result(
                 found=getattr(result, member),
                 where=record.jti,
             )
+    if result.until < record.iat:
+        raise ResultMismatch("the attestation result had expired", found=result.until, where=record.jti)
     if named["tier"] != result.tier or ear_digest(raw) != named["ear"]:
         raise ResultMismatch("the record repeats another tier than its result", where=record.jti)

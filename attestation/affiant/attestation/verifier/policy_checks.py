@@ -19,6 +19,7 @@ __all__ = [
     "check_isolation",
     "check_policy_accepted",
     "check_policy_bound",
+    "check_private",
     "check_rootfs",
 ]
 
@@ -124,7 +125,8 @@ def check_config_accepted(case: Case) -> Finding:
             )
         for session in case.sessions:
             assert session.manifest is not None
-            if session.manifest.gateway.config != config.digest:
+            wanted = session.manifest.gateway
+            if (wanted.config, wanted.reference) != (config.digest, config.reference):
                 raise ConfigNotAccepted("the session was made for another gateway", where=session.id)
     return _pinned(
         case,
@@ -160,6 +162,18 @@ def _pinned(
     return Finding(f"{what} accepted by the trust file")
 
 
+def check_private(case: Case) -> Finding:
+    """``pol.private``: what a manifest adds to the world that its profile speaks of is a warning: names that mean
+    private addresses, and certificate authorities beside the system's."""
+    case.need("pol.bound")
+    names = sorted({name for s in case.sessions if s.manifest is not None for name in s.manifest.hosts})
+    roots = {root for s in case.sessions if s.manifest is not None for root in s.manifest.upstream_roots}
+    if names or roots:
+        shown = ", ".join(names[:8]) or "none"
+        return Finding(f"private hosts: {shown}; certificate authorities added: {len(roots)}", Tier.WARNING)
+    return Finding("no private host, no certificate authority added")
+
+
 def check_isolation(case: Case) -> Finding:
     """``iso.floor``: every session's isolation is its manifest's floor or better, and the trust file's."""
     case.need("pol.bound")
@@ -170,19 +184,19 @@ def check_isolation(case: Case) -> Finding:
         assert start is not None
         floors = [session.manifest.isolation_floor, case.trust.isolation_floor or "namespace"]
         for record in [*session.gateway, *session.supervisor.records]:
-            found = record.member("agt", "iso")
-            if found is None:
-                continue
-            if found != start.member("iso"):
+            found = [
+                value for value in (record.member("agt", "iso"), record.member("iso")) if value is not None
+            ]
+            if any(value != start.member("iso") for value in found):
                 raise IsolationTooWeak("a record names another isolation than the start", where=record.jti)
-        found = str(start.member("iso"))
-        if session.activation is None or found != session.activation.isolation:
+        isolation = str(start.member("iso"))
+        if session.activation is None or isolation != session.activation.isolation:
             raise IsolationTooWeak("the start names another isolation than the activation", where=start.jti)
-        if not all(reaches_floor(found, floor) for floor in floors):
+        if not all(reaches_floor(isolation, floor) for floor in floors):
             raise IsolationTooWeak(
-                "isolated less than demanded", expected=" and ".join(floors), found=found, where=start.jti
+                "isolated less than demanded", expected=" and ".join(floors), found=isolation, where=start.jti
             )
-        kinds.add(found)
+        kinds.add(isolation)
     tier = Tier.WARNING if "bwrap-landlock" in kinds else Tier.AFFIRMING
     return Finding(f"agent isolated by {', '.join(sorted(kinds))}", tier)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from affiant.attestation.receipt import ReceiptText, VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statement import parse_statement
 from affiant.attestation.verifier.case import Case, Party, Session
@@ -9,13 +11,23 @@ from affiant.attestation.verifier.refusals import ChainBroken, NotMade
 from affiant.attestation.verifier.verdict import Finding
 from affiant.errors import AffiantError, NotAuthenticError
 
-__all__ = ["check_keysets", "check_receipts"]
+__all__ = ["check_keysets", "check_kinds", "check_receipts"]
 
 
 class KeyUnknown(NotAuthenticError):
     """A receipt is signed by a key that no keyset in the bundle names."""
 
     code = "sig.unknown_key"
+
+
+class UnauthorizedErasure(NotAuthenticError):
+    """An erasure or a hold without the signature of an accepted authority."""
+
+    code = "chain.gap"
+
+
+_UNJUDGED: Final = frozenset({"approval", "snapshot", "fork", "handoff", "policy"})
+"""Kinds whose meaning (approvers' signatures, narrowing, lineage) is not checked yet."""
 
 
 def check_keysets(case: Case) -> Finding:
@@ -54,6 +66,24 @@ def check_receipts(case: Case) -> Finding:
         case.records.append(record)
     _find_sessions(case)
     return Finding(f"{len(case.records)} signatures hold, each in its closed form")
+
+
+def check_kinds(case: Case) -> Finding:
+    """``kinds.judged``: every record is of a kind that this verifier can judge.
+
+    An erasure or a hold without an authority that the trust file accepts is a gap (trust rules, 21), and no trust
+    file of this version can name one.
+    """
+    case.need("sig.receipts")
+    for record in case.records:
+        if record.kind in ("erasure", "hold"):
+            raise UnauthorizedErasure(
+                f"a record of kind {record.kind} without an accepted authority", where=record.jti
+            )
+    unjudged = sorted({record.kind for record in case.records} & _UNJUDGED)
+    if unjudged:
+        raise NotMade(f"records that this version does not judge: {', '.join(unjudged)}")
+    return Finding("every record is of a kind that is judged here")
 
 
 def _party(parties: dict[str, Party], receipt: ReceiptText) -> Party:

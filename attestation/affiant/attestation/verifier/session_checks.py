@@ -13,12 +13,14 @@ from affiant.attestation.verifier.verdict import Finding, Tier
 __all__ = [
     "check_close",
     "check_counter",
+    "check_decisions",
     "check_intents",
     "check_order",
     "check_peer",
     "check_sealed",
     "check_start",
     "check_supervisor",
+    "is_lost",
 ]
 
 
@@ -56,6 +58,12 @@ class PeerMismatch(SessionBroken):
     """A link to the other signer names a record that it did not make, or goes back in time."""
 
     code = "session.peer"
+
+
+class DecisionMismatch(SessionBroken):
+    """What was denied was done all the same."""
+
+    code = "session.decision"
 
 
 class IntentMismatch(SessionBroken):
@@ -131,6 +139,9 @@ def check_counter(case: Case) -> Finding:
 
     def examine(session: Session) -> Finding | None:
         seen: dict[int, VerifiedReceipt] = {}
+        for record in session.gateway:
+            if record.kind == "inference" and not isinstance(record.member("agt", "cseq"), int):
+                raise CounterBroken("an inference that no supervisor signed for", where=record.jti)
         for number, record in _counters(session.gateway):
             if number in seen:
                 raise CounterBroken("one counter in two gateway records", found=number, where=record.jti)
@@ -155,7 +166,9 @@ def _last_counter(session: Session) -> int | None:
     for record in session.supervisor.records:
         if record.kind == "end":
             value = record.member("cseq")
-            return value if isinstance(value, int) else None
+            if not isinstance(value, int):
+                raise CounterBroken("the supervisor's end names no last counter", where=record.jti)
+            return value
     return None
 
 
@@ -166,7 +179,7 @@ def check_close(case: Case) -> Finding:
     def examine(session: Session) -> Finding | None:
         close = session.the("session-close")
         if close is None:
-            state = "lost" if any(record.kind == "gap" for record in case.records) else "open"
+            state = "lost" if is_lost(case, session) else "open"
             return Finding(
                 f"session {session.id} has no close: {state}", Tier.WARNING, (session.gateway[0].jti,)
             )
@@ -194,6 +207,15 @@ def check_close(case: Case) -> Finding:
     return _joined(_each(case, examine), "counts, root and heads equal the records")
 
 
+def is_lost(case: Case, session: Session) -> bool:
+    """Whether a gap record of another chain names the chain of the gateway that had this session (trust rules, 1)."""
+    chains = {record.chn for record in session.gateway}
+    return any(
+        record.kind == "gap" and record.member("lst", "chn") in chains and record.chn not in chains
+        for record in case.records
+    )
+
+
 def check_sealed(case: Case) -> Finding:
     """``session.sealed``: no record after the close, and none after the session's expiry."""
     case.need("session.order", "pol.bound")
@@ -217,11 +239,16 @@ def check_peer(case: Case) -> Finding:
 
     def examine(session: Session) -> None:
         both = {record.rh: record for record in [*session.gateway, *session.supervisor.records]}
+        known = {
+            "gateway": _known_before(session.gateway),
+            "session": _known_before(session.supervisor.records),
+        }
         for records in (session.gateway, session.supervisor.records):
             highest: dict[str, int] = {}
             for record in sorted(records, key=lambda item: item.seq):
                 peer = record.member("peer")
                 if peer is None:
+                    _may_lack_peer(record, session, after_one=bool(highest))
                     continue
                 assert isinstance(peer, dict)
                 named = both.get(peer["rh"])
@@ -236,18 +263,31 @@ def check_peer(case: Case) -> Finding:
                 if peer["seq"] < highest.get(peer["chn"], -1):
                     raise PeerMismatch("a link that goes back", where=record.jti)
                 highest[peer["chn"]] = peer["seq"]
-                _no_circle(record, named, both)
+                if known[named.role].get(named.seq, -1) >= record.seq:
+                    raise PeerMismatch("two records that each claim to follow the other", where=record.jti)
 
     _each(case, examine)
-    return Finding("links between the two chains agree")
+    return Finding("links between the two chains agree, in both directions")
 
 
-def _no_circle(record: VerifiedReceipt, named: VerifiedReceipt, both: dict[str, VerifiedReceipt]) -> None:
-    """What ``record`` had received must itself have been made before ``record``."""
-    back = named.member("peer", "rh")
-    other = both.get(back) if isinstance(back, str) else None
-    if other is not None and other.chn == record.chn and other.seq >= record.seq:
-        raise PeerMismatch("two records that each claim to follow the other", where=record.jti)
+def _may_lack_peer(record: VerifiedReceipt, session: Session, *, after_one: bool) -> None:
+    """A link is left out only before the other side was heard: by the gateway, until the supervisor's first record."""
+    if record.member("agt") is None:
+        return
+    closing = record.kind == "session-close" and session.supervisor.records
+    if record.role == "session" or after_one or closing:
+        raise PeerMismatch("a record without a link to the other side", where=record.jti)
+
+
+def _known_before(records: Sequence[VerifiedReceipt]) -> dict[int, int]:
+    """``seq`` -> the highest ``seq`` of the other side that its signer had received by then."""
+    known: dict[int, int] = {}
+    highest = -1
+    for record in sorted(records, key=lambda item: item.seq):
+        peer = record.member("peer", "seq")
+        highest = max(highest, peer if isinstance(peer, int) else -1)
+        known[record.seq] = highest
+    return known
 
 
 def check_intents(case: Case) -> Finding:
@@ -263,9 +303,7 @@ def check_intents(case: Case) -> Finding:
                 intents[record.jti] = record
             if phase == "outcome":
                 done |= _intents_of(record, intents, done)
-        open_ones = tuple(
-            jti for jti, record in intents.items() if jti not in done and record.kind != "secret"
-        )
+        open_ones = tuple(jti for jti in intents if jti not in done)
         if open_ones:
             return Finding(f"{len(open_ones)} intents without outcome", Tier.WARNING, open_ones)
         return None
@@ -281,12 +319,53 @@ def _intents_of(record: VerifiedReceipt, intents: dict[str, VerifiedReceipt], do
             raise IntentMismatch("an outcome that names no intent before it", where=record.jti)
         if jti in done:
             raise IntentMismatch("a second outcome of one intent", where=record.jti)
-    if record.kind in ("exec", "tool") and not any(intents[jti].kind == record.kind for jti in named):
+    kinds = {intents[jti].kind for jti in named}
+    if record.kind in ("exec", "tool") and record.kind not in kinds:
         raise IntentMismatch("an outcome without its intent", where=record.jti)
-    used_secret = record.kind == "egress" and record.member("sec") is not None
-    if used_secret and not any(intents[jti].kind == "secret" for jti in named):
-        raise IntentMismatch("a secret was used without its intent", where=record.jti)
+    uses = [intents[jti] for jti in named if intents[jti].kind == "secret"]
+    if _versions([record]) != _versions(uses):
+        raise IntentMismatch("the secrets that were used are not those of its intents", where=record.jti)
+    if _is_unsafe(record) and not kinds & {"egress", "secret"}:
+        raise IntentMismatch("an unsafe request without its intent", where=record.jti)
     return named
+
+
+def _versions(records: Sequence[VerifiedReceipt]) -> list[str]:
+    """The ``ver`` of every secret that these records name, sorted."""
+    found = []
+    for record in records:
+        uses = record.member("sec")
+        found += [str(use["ver"]) for use in uses] if isinstance(uses, list) else []
+    return sorted(found)
+
+
+def _is_unsafe(record: VerifiedReceipt) -> bool:
+    """Whether an egress outcome is of a method that changes things (RFC 9110, section 9.2.1), where it is opened."""
+    target = record.disclosed.text("act.tgt")
+    if record.kind != "egress" or target is None or " " not in target:
+        return False
+    return target.partition(" ")[0] not in ("GET", "HEAD", "OPTIONS")
+
+
+def check_decisions(case: Case) -> Finding:
+    """``session.decisions``: nothing that was denied was done; what was not inspected is a warning."""
+    case.need("session.start")
+
+    def examine(session: Session) -> Finding | None:
+        opaque = []
+        for record in [*session.gateway, *session.supervisor.records]:
+            denied = record.member("pol", "dec") in ("deny", "ask")
+            done = "complete" in (record.member("act", "end"), record.member("res", "end"))
+            if denied and done and record.kind != "refusal":
+                raise DecisionMismatch("done although it was denied", where=record.jti)
+            limits = record.member("lim")
+            if isinstance(limits, list) and "tls-passthrough" in limits:
+                opaque.append(record.jti)
+        if opaque:
+            return Finding("connections whose content was not inspected", Tier.WARNING, tuple(opaque))
+        return None
+
+    return _joined(_each(case, examine), "nothing denied was done")
 
 
 def check_supervisor(case: Case) -> Finding:

@@ -40,6 +40,9 @@ class _Row:
 CHECKS: Final[Sequence[_Row]] = (
     _Row("fmt.keysets", "L0", receipt_checks.check_keysets),
     _Row("sig.receipts", "L0", receipt_checks.check_receipts),
+    _Row("kinds.judged", "L1", receipt_checks.check_kinds),
+    _Row("chain.ids", "L1", chain_checks.check_ids),
+    _Row("chain.time", "L1", chain_checks.check_time),
     _Row("chain.boot", "L1", chain_checks.check_boot),
     _Row("chain.contiguous", "L1", chain_checks.check_contiguous),
     _Row("chain.end", "L1", chain_checks.check_end),
@@ -51,6 +54,7 @@ CHECKS: Final[Sequence[_Row]] = (
     _Row("session.close", "L1", session_checks.check_close),
     _Row("session.peer", "L1", session_checks.check_peer),
     _Row("session.intents", "L1", session_checks.check_intents),
+    _Row("session.decisions", "L1", session_checks.check_decisions),
     _Row("session.supervisor", "L1", session_checks.check_supervisor),
     _Row("key.evidence", "L4", evidence_checks.check_evidence),
     _Row("key.bound", "L4", evidence_checks.check_key_bound),
@@ -64,6 +68,7 @@ CHECKS: Final[Sequence[_Row]] = (
     _Row("peer.ear", "L4", evidence_checks.check_results),
     _Row("conf.accepted", "L4", policy_checks.check_config_accepted),
     _Row("pol.accepted", "L4", policy_checks.check_policy_accepted),
+    _Row("pol.private", "L4", policy_checks.check_private),
     _Row("iso.floor", "L4", policy_checks.check_isolation),
     _Row("rfs.accepted", "L4", policy_checks.check_rootfs),
 )
@@ -211,14 +216,16 @@ def _population(case: Case | None) -> Population:
         kinds[record.kind] = kinds.get(record.kind, 0) + 1
     closes = [close for session in case.sessions if (close := session.the("session-close")) is not None]
     lost = sum(1 for close in closes if close.member("why") == "lost")
+    without_close = [session for session in case.sessions if session.the("session-close") is None]
+    gone = sum(1 for session in without_close if session_checks.is_lost(case, session))
     return Population(
         receipts=len(case.records),
         chains=len(by_chain(case.records)),
         restarts=kinds.get("gap", 0),
         started=len(case.sessions),
         closed=len(closes) - lost,
-        lost=lost,
-        open=len(case.sessions) - len(closes),
+        lost=lost + gone,
+        open=len(without_close) - gone,
         foreign=len(case.foreign),
         refusals=kinds.get("refusal", 0),
         kinds=kinds,
