@@ -36,6 +36,7 @@ from affiant.sandbox.egress.session_ca import SessionCA
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.broker_upstream import BrokerUpstream
 from affiant.sandbox.supervisor.grants import session_grants
+from affiant.sandbox.supervisor.record_budget import RecordBudget, RecordLimits
 from affiant.secrets.broker.client import BrokerClient, broker_command
 from affiant.secrets.broker.messages import BrokerStatus, Configuration
 from affiant.secrets.broker.process import serve_control
@@ -160,6 +161,7 @@ class Sandbox:
     authority: SessionCA
     table: PlaceholderTable
     proxy: EgressProxy
+    budget: RecordBudget
     broker: subprocess.Popen[bytes] | None
 
     def placeholder(self, name: str) -> bytes:
@@ -252,6 +254,7 @@ class World:
     hosts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {HOST: ("127.0.0.1",)})
     limits: ProxyLimits = field(default_factory=lambda: ProxyLimits(16, Timeouts(idle=1, head=1, body=1)))
     lookups: list[str] = field(default_factory=list)
+    record_limits: RecordLimits = field(default_factory=RecordLimits)
     own_process: bool = False
     expected_defects: tuple[str, ...] = ()
     """Texts of exceptions that a test puts in; any other that nobody handles fails it."""
@@ -326,7 +329,8 @@ class World:
             clock=lambda: datetime.now(UTC),
         )
         async with self.broker(policy) as (client, table, process):
-            records = EgressRecords(self.chain, PolicyFacts("dev", policy.digest, "sha256:" + "0" * 64))
+            budget = RecordBudget(self.chain, self.record_limits)
+            records = EgressRecords(budget, PolicyFacts("dev", policy.digest, "sha256:" + "0" * 64))
             resolver = Resolver(self.hosts, lookup=self._lookup)
             proxy = EgressProxy(
                 forwarder=Forwarder(
@@ -336,7 +340,7 @@ class World:
                     upstream=BrokerUpstream(client, random_bytes=os.urandom),
                     records=records,
                 ),
-                gateway=GatewayRoute(self.gateway, records),
+                gateway=GatewayRoute(self.gateway, records, budget),
                 records=records,
                 resolver=resolver,
                 certificates=authority,
@@ -345,7 +349,7 @@ class World:
             listener = socket.create_server(("127.0.0.1", 0))
             await proxy.start(listener)
             try:
-                yield Sandbox(listener.getsockname(), authority, table, proxy, process)
+                yield Sandbox(listener.getsockname(), authority, table, proxy, budget, process)
             finally:
                 await proxy.stop()
 

@@ -14,6 +14,10 @@ import pytest
 from tests.sandbox.egress.conftest import HOST, VALUE, World, answered, asked, closed
 from tests.secrets.upstream_server import answer, chunked
 
+from affiant.sandbox.egress.agent_http import Timeouts
+from affiant.sandbox.egress.proxy import ProxyLimits
+from affiant.sandbox.supervisor.record_budget import RecordLimits
+
 
 def ok(received):
     return answer(b"hello", b"Content-Type: text/plain")
@@ -565,6 +569,78 @@ def test_a_refused_proof_leaves_a_refusal_with_the_counter(world: World) -> None
     assert world.chain.records[0].member("agt", "cseq") == 0
 
 
+@pytest.mark.parametrize("status", [200, 400, 409, 413, 429, 500, 503])
+@pytest.mark.parametrize("named", [(), ((b"Affiant-Receipt-Id", b"short"),)])
+def test_an_answer_without_a_receipt_leaves_a_refusal_with_the_counter(
+    world: World, status: int, named: tuple[tuple[bytes, bytes], ...]
+) -> None:
+    world.gateway.status, world.gateway.headers = status, named
+
+    async def scenario(box):
+        return await box.plain(chat()), await box.plain(get(f"http://{GATEWAY}/v1/models", host=GATEWAY))
+
+    replies = world.run("network_egress: denied", scenario)
+    assert [reply.status for reply in replies] == [status, status]
+    assert world.chain.kinds == ["refusal.gateway.no_receipt"]
+    assert world.chain.records[0].member("agt", "cseq") == 0
+
+
+def test_a_receipted_refusal_is_left_to_the_gateways_record(world: World) -> None:
+    world.gateway.status = 429
+    assert world.run("network_egress: denied", lambda box: box.plain(chat())).status == 429
+    assert world.chain.kinds == []
+
+
+def spent(world: World, request: bytes, times: int = 30) -> tuple[list[int], str]:
+    """What ``request`` is answered each time, and why the budget was spent."""
+
+    async def scenario(box):
+        statuses = [(await box.plain(request)).status for _ in range(times)]
+        return statuses, box.budget.spent.result().code
+
+    return world.run("network_egress: denied", scenario)
+
+
+def test_a_flood_of_denied_requests_leaves_a_bounded_number_of_records(world: World) -> None:
+    world.record_limits = RecordLimits(refusals=10)
+    statuses, code = spent(world, b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\n\r\n")
+    assert statuses == [403] * 10 + [503] * 20
+    assert world.chain.kinds == ["refusal.host_not_listed"] * 10
+    assert code == "session.budget"
+
+
+def test_a_flood_of_requests_that_the_gateway_refuses_takes_a_bounded_number_of_counters(
+    world: World,
+) -> None:
+    world.gateway.status = 400
+    world.record_limits = RecordLimits(refusals=10)
+    statuses, _ = spent(world, chat())
+    assert statuses == [400] * 10 + [503] * 20
+    assert world.gateway.counter == 10
+
+
+def test_a_flood_of_allowed_inference_is_bounded_by_all_records(world: World) -> None:
+    world.record_limits = RecordLimits(records=10)
+    statuses, _ = spent(world, chat())
+    assert statuses == [200] * 10 + [503] * 20
+
+
+def test_what_was_begun_has_its_outcome_when_the_budget_is_spent(world: World, serve) -> None:
+    world.record_limits = RecordLimits(refusals=1)
+    server = serve(lambda received: [0.5, *answer(b"late")])
+
+    async def scenario(box):
+        post = get("/x", b"Content-Length: 0", port=server.port, method="POST")
+        begun = asyncio.create_task(box.https(server.port, post))
+        while not world.chain.records:
+            await asyncio.sleep(0.01)
+        await box.plain(get("http://unlisted.test/", host="unlisted.test"))
+        return (await begun).body, (await box.https(server.port, post)).status
+
+    assert world.run(listed(server.port), scenario) == (b"late", 503)
+    assert world.chain.kinds == ["egress.intent", "refusal.host_not_listed", "egress.outcome.complete"]
+
+
 def test_a_body_beyond_the_bound_takes_no_counter(world: World) -> None:
     async def scenario(box):
         return await box.plain(chat(body=b"x" * ((8 << 20) + 1)))
@@ -704,6 +780,8 @@ def test_a_counter_ends_in_a_record_whatever_goes_wrong(world: World) -> None:
 
 
 def test_large_prompts_share_a_bounded_memory(world: World) -> None:
+    world.limits = ProxyLimits(16, Timeouts(idle=10, head=10, body=10))
+
     async def scenario(box):
         body = b"x" * (7 << 20)
         head = (
@@ -716,7 +794,8 @@ def test_large_prompts_share_a_bounded_memory(world: World) -> None:
             writer.write(head + body)
             await writer.drain()
             held.append((reader, writer))
-        await asyncio.sleep(0.3)
+        while box.proxy._gateway.memory._left > 6 << 20:
+            await asyncio.sleep(0.02)
         reply = await box.plain(chat(body=b"y" * (6 << 20)))
         for _, writer in held:
             await closed(writer)

@@ -186,12 +186,14 @@ class Launcher:
         manifest_of: Callable[[dict], None] | None = None,
         mrconfig: bytes | None = None,
         secrets: Sequence[int] | None = None,
+        arguments: Sequence[str] = (),
     ) -> AsyncIterator[Link]:
         """A provisioned supervisor.
 
         Args:
             tamper: changes the provision message. manifest_of: changes what the manifest is made of.
             mrconfig: what the TD is launched with, if not the manifest's.
+            arguments: more of the supervisor's.
         """
         text = "agent_configs:\n  dev:\n" + "".join(f"    {line}\n" for line in profile.strip().splitlines())
         loaded = load_profiles(text.encode()).profile("dev")
@@ -248,7 +250,7 @@ class Launcher:
         if tamper is not None:
             tamper(message)
         td = self.platform.create_td(image=Image.SESSION, mrconfigid=mrconfig or mrconfigid(manifest))
-        link = self._start(folder, session, td)
+        link = self._start(folder, session, td, arguments)
         try:
             await link.channel.send(
                 message, dict(zip(("secret_store", "secret_key"), secrets or (), strict=False))
@@ -261,7 +263,7 @@ class Launcher:
             finally:
                 await link.service.stop(grace_s=0)
 
-    def _start(self, folder: Path, session: str, td: int) -> Link:
+    def _start(self, folder: Path, session: str, td: int, arguments: Sequence[str]) -> Link:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             service = start_service(
@@ -273,6 +275,7 @@ class Launcher:
                         str(theirs.fileno()),
                         "--td-fd",
                         str(td),
+                        *arguments,
                     ),
                     home=folder,
                     needs=(Need(str(folder), writable=True),),

@@ -69,6 +69,11 @@ def test_a_stream_comes_byte_for_byte(leaf: Path) -> None:
     assert body == b"data: a\n\ndata: b\n\n"
 
 
+def test_a_longer_answer_than_is_taken_whole_is_a_refusal(leaf: Path) -> None:
+    with pytest.raises(GatewayUnreachable):
+        ask(lambda received: answer(b"x" * ((1 << 20) + 1)), leaf)
+
+
 def test_another_key_gets_no_byte_of_a_request(leaf: Path) -> None:
     with UpstreamServer(lambda received: answer(b""), certificate=leaf) as server:
 

@@ -289,6 +289,45 @@ def test_an_allowed_request_has_its_outcome(launcher: Launcher, upstream) -> Non
     assert story.kinds == ["boot", "exec.intent", "egress.outcome", "exec.outcome", "end"]
 
 
+FLOOD = """
+import os, socket, threading
+from urllib.parse import urlsplit
+proxy = urlsplit(os.environ["HTTP_PROXY"])
+def flood():
+    while True:
+        with socket.create_connection((proxy.hostname, proxy.port)) as connection:
+            connection.sendall(b"GET http://a.test/" + b"x" * 3000 + b" HTTP/1.1\\r\\nHost: a.test\\r\\n\\r\\n")
+            connection.recv(1000)
+for _ in range(20):
+    threading.Thread(target=flood).start()
+"""
+
+
+def test_a_flood_of_denied_requests_ends_the_agent_and_leaves_whole_evidence(launcher: Launcher) -> None:
+    async def scenario():
+        async with launcher.session(DENIED, arguments=("--refusals", "50")) as link:
+            await link.expect("ready")
+            for descriptor in await link.start(["python3", "-c", FLOOD]):
+                descriptors.append(descriptor)
+            try:
+                await link.expect("finished", within_s=20)
+            finally:
+                stories.append(link.story())
+
+    descriptors, stories = [], []
+    with pytest.raises(Refused) as refused:
+        run(scenario())
+    for descriptor in descriptors:
+        os.close(descriptor)
+    assert refused.value.code == "session.budget"
+    (story,) = stories
+    assert story.close.member("why") == "policy"
+    assert story.close.member("sup", "end") == 1
+    assert story.kinds.count("refusal.host_not_listed") == 50
+    assert story.kinds[-3:] == ["exec.outcome", "refusal.session.budget", "end"]
+    assert len(story.kinds) == 2 + 50 + 3
+
+
 def other_policy(message: dict) -> None:
     text = b"agent_configs: {dev: {network_egress: 'allowed:evil.example.com'}}"
     message["policy"] = b64u(load_profiles(text).profile("dev").normal_form)

@@ -6,7 +6,8 @@ answer goes back byte for byte as it comes. Reachable are inference, the list of
 receipts; everything else is refused, and recorded. Placeholders may stand in prompts: they are nothing but that.
 
 An inference request takes the next counter. Each counter ends in one record of the gateway's or, where the
-gateway did not take the request, in one ``refusal`` of ours that carries it; no counter is used twice.
+gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries it; no
+counter is used twice. What the gateway records counts in the session's budget of records, as ours does.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from affiant.sandbox.egress.request_head import HeaderField, RequestHead
 __all__ = [
     "GATEWAY_HOST",
     "GATEWAY_ORIGINS",
+    "CountedRequests",
     "GatewayAnswer",
     "GatewayRoute",
     "InferenceGateway",
+    "NotReceipted",
     "ProofRefused",
 ]
 
@@ -47,6 +50,10 @@ _MAX_CONTENT_TYPE: Final = 256
 """Characters; both bounds are the proof's own."""
 
 _PROOF_REFUSED: Final = 401
+_REFUSED: Final = 400
+"""The least status by which the gateway refuses."""
+
+_RECEIPT_ID: Final = re.compile(rb"[A-Za-z0-9_-]{22}\Z")
 
 _COUNTED: Final = ("POST", "/v1/chat/completions")
 _READABLE: Final = re.compile(
@@ -68,6 +75,28 @@ class ProofRefused(NotAllowedError):
     """The gateway did not accept the session's proof, so the counter has no record there."""
 
     code = "gateway.proof_refused"
+
+
+class NotReceipted(NotAllowedError):
+    """The gateway answered without a receipt, so the counter may have no record there."""
+
+    code = "gateway.no_receipt"
+
+
+class CountedRequests(Protocol):
+    """The session's budget, for records that the gateway writes."""
+
+    def begin_counted(self) -> None:
+        """One more request will have a record there, or here.
+
+        Raises:
+            RecordsUnavailable: the budget is spent, so it is not sent.
+        """
+        ...
+
+    def refused_by_gateway(self) -> None:
+        """The gateway refused a request, and perhaps recorded that."""
+        ...
 
 
 class GatewayAnswer(Protocol):
@@ -120,6 +149,7 @@ class GatewayRoute:
 
     gateway: InferenceGateway
     records: EgressRecords
+    budget: CountedRequests
     memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
     _waiting: set[asyncio.Task[GatewayAnswer]] = field(default_factory=set)
 
@@ -133,6 +163,8 @@ class GatewayRoute:
         action = action_of(head, origin, target)
         try:
             counted = _admitted(head, target)
+            if counted:
+                self.budget.begin_counted()
             headers = _forwarded(head)
             body = await http.whole_body(BODY_LIMIT, self.memory)
         except AffiantError as refusal:
@@ -152,11 +184,22 @@ class GatewayRoute:
         finally:
             self.memory.give_back(len(body))
         try:
-            if reply.status == _PROOF_REFUSED:
-                await self._record(ProofRefused("the gateway did not accept the proof"), action, cseq)
+            await self._account(reply, action, cseq)
             return await self._answer(http, head, reply)
         finally:
             await reply.close()
+
+    async def _account(self, reply: GatewayAnswer, action: Action, cseq: int | None) -> None:
+        """Count a refusal; where the answer shows no record of the counter, write ours.
+
+        A refused proof is not this session's for the gateway, so its receipt there carries no counter.
+        """
+        if reply.status >= _REFUSED:
+            self.budget.refused_by_gateway()
+        if reply.status == _PROOF_REFUSED:
+            await self._record(ProofRefused("the gateway did not accept the proof"), action, cseq)
+        elif not _receipted(reply):
+            await self._record(NotReceipted("the gateway's answer names no receipt"), action, cseq)
 
     async def _sent(
         self, method: str, target: str, headers: Sequence[HeaderField], body: bytes, cseq: int | None
@@ -218,6 +261,11 @@ async def _pass_on(answer: Answer, reply: GatewayAnswer) -> bool:
     except (UnreachableError, OSError):  # cut off by either side: the gateway's record says which
         return False
     return answer.keep_alive
+
+
+def _receipted(reply: GatewayAnswer) -> bool:
+    named = [value for name, value in reply.headers if name.lower() == b"affiant-receipt-id"]
+    return len(named) == 1 and _RECEIPT_ID.match(named[0]) is not None
 
 
 def _admitted(head: RequestHead, target: str) -> bool:

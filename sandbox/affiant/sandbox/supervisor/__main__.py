@@ -20,6 +20,7 @@ from affiant.attestation.release import load_release
 from affiant.attestation.simulated.client import SimulatedTD
 from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel
+from affiant.sandbox.supervisor.record_budget import RecordLimits
 from affiant.sandbox.supervisor.supervise import supervise
 
 __all__ = ["main"]
@@ -30,30 +31,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="affiant-supervisor", allow_abbrev=False)
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--td-fd", type=int, required=True)
+    parser.add_argument("--refusals", type=int, help="stop the agent after so many, if that is earlier")
     given = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGHUP):  # the launcher decides, by its socket
         signal.signal(number, signal.SIG_IGN)
     for descriptor in (given.control_fd, given.td_fd):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - the os module's own signature
-    return asyncio.run(_run(given.control_fd, given.td_fd))
+    limits = RecordLimits().lowered(given.refusals)
+    return asyncio.run(_run(given.control_fd, given.td_fd, limits))
 
 
-async def _run(control_fd: int, td_fd: int) -> int:
+async def _run(control_fd: int, td_fd: int, limits: RecordLimits) -> int:
     channel = ControlChannel(socket.socket(fileno=control_fd))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, channel.stop_listening)
     try:
         with SimulatedTD(td_fd) as td:
-            return await supervise(channel, lambda: _surroundings(td))
+            return await supervise(channel, lambda: _surroundings(td, limits))
     finally:
         channel.close()
 
 
-def _surroundings(td: SimulatedTD) -> Surroundings:
+def _surroundings(td: SimulatedTD, limits: RecordLimits) -> Surroundings:
     return Surroundings(
         td=td,
         build=load_release().build_digest,
         clock=lambda: datetime.now(UTC),
         random_bytes=secrets.token_bytes,
+        limits=limits,
     )
 
 

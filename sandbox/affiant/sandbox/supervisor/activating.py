@@ -32,6 +32,7 @@ from affiant.sandbox.supervisor.grants import session_grants
 from affiant.sandbox.supervisor.launch import Launch
 from affiant.sandbox.supervisor.lifecycle import State
 from affiant.sandbox.supervisor.provision import Provision
+from affiant.sandbox.supervisor.record_budget import RecordBudget
 from affiant.sandbox.supervisor.records import AgentFacts, SessionRecords
 from affiant.sandbox.supervisor.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.spool import Spool
@@ -55,6 +56,7 @@ class OpenSession:
     gateway: SessionGateway
     keyset_digest: str
     records: SessionRecords
+    budget: RecordBudget
     broker: BrokerClient
     runner: RunnerClient
     proxy: EgressProxy
@@ -84,7 +86,8 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         clock=opening.around.clock,
     )
     socket = await _sandbox(opening, started, certificates)
-    written = EgressRecords(records, started.launch.facts)
+    budget = RecordBudget(records, opening.around.limits)
+    written = EgressRecords(budget, started.launch.facts)
     resolver = Resolver(started.launch.manifest.hosts)
     proxy = EgressProxy(
         forwarder=Forwarder(
@@ -95,7 +98,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
             records=written,
             versions=versions,
         ),
-        gateway=GatewayRoute(admitted.gateway, written),
+        gateway=GatewayRoute(admitted.gateway, written, budget),
         records=written,
         resolver=resolver,
         certificates=certificates,
@@ -110,6 +113,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         gateway=admitted.gateway,
         keyset_digest=admitted.keyset_digest,
         records=records,
+        budget=budget,
         broker=started.broker,
         runner=started.runner,
         proxy=proxy,

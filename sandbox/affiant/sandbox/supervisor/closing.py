@@ -2,8 +2,9 @@
 
 1. end the sandbox, and with it every process of the agent's; wait for the run's outcome record;
 2. stop the proxy: what is under way gets its outcome record;
-3. write ``end`` with the last counter, and have every record acknowledged;
-4. close the session at the gateway, and fetch its bundle into the session's folder.
+3. write ``end`` with the last counter, after a last ``refusal`` if the agent has spent its budget of records, and
+   have every record acknowledged;
+4. close the session at the gateway, and fetch its bundle into the session's folder, piece by piece.
 
 What cannot be done in time is left, in this order of importance: the chain then has no end, and a verifier says so.
 """
@@ -12,14 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.activating import OpenSession
+from affiant.sandbox.supervisor.errors import RecordBudgetSpent
 from affiant.sandbox.supervisor.serving import Ending
+from affiant.sandbox.supervisor.session_gateway import SessionGateway
 
 __all__ = ["BUNDLE", "close_session", "end_agent"]
 
@@ -56,20 +59,27 @@ async def close_session(session: OpenSession, ending: Ending, *, chain_s: float,
         if not session.records.stopped.done():
             last = {"why": "shutdown", "cseq": session.gateway.last_counter}
             with suppress(RecordsUnavailable):  # the close then says that this chain has no end
+                if isinstance(ending.refusal, RecordBudgetSpent):
+                    await session.records.record("refusal", {"rsn": ending.refusal.code}, {})
                 await session.records.record("end", last, {}, acknowledged=True)
         await session.gateway.close(ending.why)
     async with asyncio.timeout(bundle_s):
-        data = await session.gateway.bundle()
-    path = session.provision.session_dir / BUNDLE
-    await asyncio.to_thread(_write_atomically, path, data)
+        return await _fetch_bundle(session.gateway, session.provision.session_dir / BUNDLE)
+
+
+async def _fetch_bundle(gateway: SessionGateway, path: Path) -> Path:
+    """The bundle, at its place once it is whole and durable; returns ``path``."""
+    draft = path.with_suffix(".draft")
+    with _opened(draft) as file:
+        async with aclosing(gateway.bundle()) as pieces:
+            async for piece in pieces:
+                await asyncio.to_thread(file.write, piece)
+        file.flush()
+        await asyncio.to_thread(os.fsync, file.fileno())
+    os.rename(draft, path)
     return path
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
-    draft = path.with_suffix(".draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    os.rename(draft, path)
+def _opened(draft: Path) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(draft, flags, 0o600), "wb")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from affiant.attestation.evidence_source import QuoteSource
 from affiant.sandbox.supervisor.lifecycle import Lifecycle
 from affiant.sandbox.supervisor.provision import Provision
+from affiant.sandbox.supervisor.record_budget import RecordLimits
 
 __all__ = ["Opening", "Progress", "Surroundings"]
 
@@ -26,12 +27,14 @@ class Surroundings:
         build: ``sha256:`` of this installation's release manifest.
         clock: the present time, UTC.
         random_bytes: the operating system's generator.
+        limits: of the records that the agent may cause.
     """
 
     td: QuoteSource
     build: str
     clock: Callable[[], datetime]
     random_bytes: Callable[[int], bytes]
+    limits: RecordLimits = field(default_factory=RecordLimits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@
     +-- SessionExpired         session.expired              the activation's time is over
     StateError
     +-- TransitionRefused      session.transition           a step that the life cycle does not have
+    +-- RecordBudgetSpent      session.budget               the agent caused too many records, and is stopped
     +-- RecordsStopped         session.records_stopped      the chain cannot go on; the agent is stopped
     UnreachableError
     +-- BrokerLost             session.broker_lost          the secret broker is gone
@@ -32,6 +33,7 @@ __all__ = [
     "MRCONFIGIDMismatch",
     "ProfileMismatch",
     "ProvisionMismatch",
+    "RecordBudgetSpent",
     "RecordsStopped",
     "SandboxLost",
     "SessionExpired",
@@ -87,6 +89,12 @@ class TransitionRefused(StateError):
     """A step that the life cycle does not have from its present state."""
 
     code = "session.transition"
+
+
+class RecordBudgetSpent(StateError):
+    """The agent has caused so many records that its session is closed, while its evidence can still be carried."""
+
+    code = "session.budget"
 
 
 class RecordsStopped(StateError):

@@ -31,8 +31,8 @@ from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable
 __all__ = ["GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]
 
 _PIECE: Final = 64 * 1024
-_MAX_JSON: Final = 64 << 20
-"""Bytes of an answer that is taken whole: a session's bundle."""
+_MAX_WHOLE: Final = 1 << 20
+"""Bytes of an answer that is taken whole; a bundle comes in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class GatewayReply:
                 self._connection.end_of_answer()
                 self._ended = True
 
-    async def body(self, limit: int = _MAX_JSON) -> bytes:
+    async def body(self, limit: int = _MAX_WHOLE) -> bytes:
         """The whole body.
 
         Raises:

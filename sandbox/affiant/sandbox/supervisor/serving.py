@@ -1,9 +1,9 @@
 """An open session at the launcher's service, and everything whose loss ends it.
 
 The launcher runs a command, sends signals, and says finish. The session ends too when the launcher's socket
-closes, when records can no longer be kept, when the broker is gone, when the sandbox is lost, and when the
-activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent
-and closing the chain are :mod:`.closing`'s.
+closes, when records can no longer be kept, when the agent has caused too many of them, when the broker is gone,
+when the sandbox is lost, and when the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns
+an :class:`Ending`; ending the agent and closing the chain are :mod:`.closing`'s.
 """
 
 from __future__ import annotations
@@ -62,7 +62,14 @@ class Serving:
         """Serve until the session is to end."""
         watchers = [
             asyncio.ensure_future(watcher)
-            for watcher in (self._launcher(), self._records(), self._broker(), self._expiry(), self._failed)
+            for watcher in (
+                self._launcher(),
+                self._records(),
+                self._budget(),
+                self._broker(),
+                self._expiry(),
+                self._failed,
+            )
         ]
         try:
             done, _ = await asyncio.wait(watchers, return_when=asyncio.FIRST_COMPLETED)
@@ -161,6 +168,9 @@ class Serving:
 
     async def _records(self) -> Ending:
         return Ending("policy", await asyncio.shield(self._session.records.stopped))
+
+    async def _budget(self) -> Ending:
+        return Ending("policy", await asyncio.shield(self._session.budget.spent))
 
     async def _broker(self) -> Ending:
         await self._session.broker.gone()

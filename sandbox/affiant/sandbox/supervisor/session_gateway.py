@@ -7,7 +7,7 @@ never used twice; nothing that carries one is ever sent again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -23,6 +23,9 @@ from affiant.sandbox.supervisor.records import Submission
 __all__ = ["SessionGateway"]
 
 _MAX_ANSWER: Final = 64 * 1024
+_MAX_BUNDLE: Final = 256 << 20
+"""Bytes of a session's bundle with its sealed openings; the record budget keeps an agent below it."""
+
 _TRY_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 """Answers after which the same record may be submitted once more."""
 
@@ -112,20 +115,26 @@ class SessionGateway:
             raise GatewayUnreachable("the gateway's answer has no close record")
         return record
 
-    async def bundle(self) -> bytes:
-        """The session's bundle with its sealed openings, as the gateway gives it.
+    async def bundle(self) -> AsyncGenerator[bytes]:
+        """The session's bundle with its sealed openings, as the gateway gives it, piece by piece.
 
         Raises:
-            GatewayUnreachable: no answer. AdmissionRefused: refused.
+            GatewayUnreachable: no answer, or a larger one than any bundle. AdmissionRefused: refused.
         """
         reply = await self.send("GET", f"/v1/sessions/{self._session}/bundle", (), b"", cseq=None)
+        size = 0
         try:
-            data = await reply.body()
+            if reply.status != 200:
+                raise gateway_refusal(_members(await reply.body(_MAX_ANSWER)), reply.status)
+            async for piece in reply.chunks():
+                size += len(piece)
+                if size > _MAX_BUNDLE:
+                    raise GatewayUnreachable(
+                        "the bundle is too large", expected=f"at most {_MAX_BUNDLE} bytes"
+                    )
+                yield piece
         finally:
             await reply.close()
-        if reply.status != 200:
-            raise gateway_refusal(_members(data), reply.status)
-        return data
 
     async def _asked(self, what: str, headers: Sequence[HeaderField], body: bytes) -> Mapping[str, object]:
         target = f"/v1/sessions/{self._session}/{what}"
