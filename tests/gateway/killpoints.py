@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient
-from affiant.gateway import http1, server
+from affiant.gateway import http1_connection, server
 from affiant.gateway.config import Settings, encode_settings
 
 
@@ -94,21 +94,21 @@ def arm(points: Points) -> None:
         points.reached()
         fsync(descriptor)
 
-    to_client, to_upstream = RequestResponseCycle.send, http1.Connection.write
+    to_client, to_upstream = RequestResponseCycle.send, http1_connection.Connection.write
 
     async def counted_send(self: RequestResponseCycle, message: dict) -> None:
         points.reached()
         await to_client(self, message)
         points.reached()
 
-    def counted_upstream(self: http1.Connection, data: bytes) -> None:
+    def counted_upstream(self: http1_connection.Connection, data: bytes) -> None:
         points.reached()
         to_upstream(self, data)
         points.reached()
 
     os.write, os.fdatasync, os.fsync = counted_write, counted_sync, counted_fsync
     RequestResponseCycle.send = counted_send  # type: ignore[method-assign]
-    http1.Connection.write = counted_upstream  # type: ignore[method-assign]
+    http1_connection.Connection.write = counted_upstream  # type: ignore[method-assign]
 
 
 def zygote(control: socket.socket) -> None:

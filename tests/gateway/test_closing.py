@@ -190,3 +190,17 @@ def test_a_client_that_is_cancelled_before_the_open_has_its_refusal(
     counters = [p["agt"]["cseq"] for p in mine if "cseq" in p["agt"]]
     assert len(counters) == len(set(counters))
     assert close["n"] == len(mine) - 1
+
+
+def test_a_session_that_cannot_be_closed_keeps_no_other_open(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    stuck, other = (SessionClient.start(inside, platform) for _ in range(2))
+    found = inside.service.sessions.by_id(stuck.id)
+    assert found is not None
+    found.next_number()  # a number that never gets its record
+    inside.run(inside.service.closing.end())
+    (close,) = [p for p in payloads(other) if p["kind"] == "session-close"]
+    assert close["agt"]["ses"] == other.id
+    assert inside.service.recorder.head is not None
+    assert [p for p in payloads(stuck) if p["kind"] == "end"]

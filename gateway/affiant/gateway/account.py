@@ -7,8 +7,9 @@ awaited elsewhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from affiant.attestation.encoding import sha256_name
 from affiant.errors import AffiantError, NotAllowedError
@@ -22,6 +23,11 @@ from affiant.gateway.tool_filter import ToolCall
 from affiant.gateway.upstream import Attempt
 
 __all__ = ["Account", "Verdict"]
+
+_MAX_RULES: Final = 256
+"""Rules that a record can name (its table's bound for ``pol.rules``)."""
+_MAX_RULES_SIZE: Final = 12 << 10
+"""Characters of them: what is disclosed must be readable, and a disclosure has at most 16 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +99,22 @@ class Account:
             return self._keep(self.recorder.record("refusal", members, hidden, jti=self.jti))
         if self.verdict is not None:
             members["pol"] = policy_members(self.session, self.verdict.decision)
-            hidden["pol"] = {"rules": list(self.verdict.rules)}
+            hidden["pol"] = {"rules": _bounded(self.verdict.rules)}
         return self._of_session("refusal", members, hidden)
+
+    def last_refusal(self, error: AffiantError, body: bytes) -> Recorded:
+        """As :meth:`refusal`, with nothing in it that the agent, its profile or the upstream has a say in."""
+        members = {"rsn": error.code, "res": {"st": status_of(error), "end": "gateway_error"}}
+        hidden = {"res": {"dig": sha256_name(body), "len": len(body)}}
+        return self._of_session("refusal", members, hidden)
+
+    def require_formable(self) -> None:
+        """Return if the request's record can be formed; asked before anything goes upstream.
+
+        Raises:
+            ShapeMismatch: it would not be a record.
+        """
+        self.recorder.require_formable("inference", *self._inference("complete", status=200, hidden={}))
 
     def inference(self, end: str, *, status: int, hidden: Mapping[str, object]) -> Recorded:
         """Sign how the request ended.
@@ -103,6 +123,12 @@ class Account:
             end: complete, client_abort, upstream_abort, policy_stop or gateway_error.
             hidden: ``dig``, ``len``, and of a stream ``evs`` and ``evr``, of the bytes handed to the client.
         """
+        return self._of_session("inference", *self._inference(end, status=status, hidden=hidden))
+
+    def _inference(
+        self, end: str, *, status: int, hidden: Mapping[str, object]
+    ) -> tuple[Mapping[str, object], Mapping[str, Mapping[str, object]]]:
+        """The clear and the hidden members of :meth:`inference`."""
         assert self.session is not None
         assert self.request is not None
         assert self.verdict is not None
@@ -118,17 +144,13 @@ class Account:
             **self._nonce(),
         }
         counts = {"in": self.usage.prompt, "out": self.usage.completion}
-        return self._of_session(
-            "inference",
-            members,
-            {
-                "req": self._hidden_req(),
-                "res": hidden,
-                "mdl": {"prm": dict(self.request.parameters)},
-                "use": {name: value for name, value in counts.items() if value is not None},
-                "pol": {"rules": list(self.verdict.rules)},
-            },
-        )
+        return members, {
+            "req": self._hidden_req(),
+            "res": hidden,
+            "mdl": {"prm": dict(self.request.parameters)},
+            "use": {name: value for name, value in counts.items() if value is not None},
+            "pol": {"rules": _bounded(self.verdict.rules)},
+        }
 
     def tool(self, call: ToolCall, rules: tuple[str, ...]) -> Recorded:
         """Sign that one tool call is let through, before it is."""
@@ -141,8 +163,8 @@ class Account:
                 "pol": policy_members(self.session, "allow"),
                 "par": [self.jti],
             },
-            {"act": {"name": call.name, "arg": call.arguments_digest}, "pol": {"rules": list(rules)}},
-            number=self.session.next_number(),
+            {"act": {"name": call.name, "arg": call.arguments_digest}, "pol": {"rules": _bounded(rules)}},
+            number=None,
         )
 
     def _of_session(
@@ -178,3 +200,14 @@ class Account:
 
     def _nonce(self) -> Mapping[str, object]:
         return {} if self.nonce is None else {"eat_nonce": self.nonce}
+
+
+def _bounded(rules: Sequence[str]) -> list[str]:
+    """The first rules that fired, as many as a record can name."""
+    named, size = [], 0
+    for rule in rules[:_MAX_RULES]:
+        size += len(rule) + len('"",')
+        if size > _MAX_RULES_SIZE:
+            break
+        named.append(rule)
+    return named

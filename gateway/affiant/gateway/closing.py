@@ -9,6 +9,7 @@ this gateway itself is stopped.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,7 @@ from affiant.gateway.sessions import Session, SessionState, SessionTable
 
 __all__ = ["Closing"]
 
+_log = logging.getLogger("affiant.gateway")
 GRACE_S: Final = 5.0
 """Seconds that requests under way get to end by themselves once their session is being closed."""
 EPOCH_RECORDS: Final = 1000
@@ -87,7 +89,15 @@ class Closing:
         """Close the sessions whose lease has ended."""
         now = self.clock().timestamp()
         expired = [s for s in self.sessions if s.state is SessionState.OPEN and now >= s.expires]
-        await asyncio.gather(*(self.close(session, self._why_expired(session, now)) for session in expired))
+        await self._close_all({session: self._why_expired(session, now) for session in expired})
+
+    async def _close_all(self, reasons: Mapping[Session, str]) -> None:
+        """Close each by itself: one that cannot be closed keeps no other from it."""
+        closing = (self.close(session, why) for session, why in reasons.items())
+        for result in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(result, Exception):
+                code = getattr(result, "code", "")
+                _log.error("a session could not be closed: %s %s", type(result).__name__, code)
 
     def _why_expired(self, session: Session, now: float) -> str:
         silent = now - session.last_proof >= self.silent_s
@@ -116,7 +126,5 @@ class Closing:
         Raises:
             JournalUnavailable: what is left will be disclosed by a gap at the next start.
         """
-        await asyncio.gather(
-            *(self.close(s, "lost") for s in self.sessions if s.state is not SessionState.CLOSED)
-        )
+        await self._close_all({s: "lost" for s in self.sessions if s.state is not SessionState.CLOSED})
         await self.recorder.record("end", {"why": "shutdown"}).durable

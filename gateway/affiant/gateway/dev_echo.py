@@ -26,7 +26,7 @@ from typing import Final, cast
 
 import httptools
 
-from affiant.gateway.http1 import Connection
+from affiant.gateway.http1_connection import Connection
 
 __all__ = ["MODEL", "EchoConnector", "EchoProtocol", "complete", "stream"]
 

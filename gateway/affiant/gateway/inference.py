@@ -25,20 +25,18 @@ from typing import Final
 
 from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.shapes import ShapeMismatch
-from affiant.errors import AffiantError, NotAllowedError
+from affiant.errors import AffiantError
 from affiant.gateway.account import Account, Verdict
+from affiant.gateway.answers import end_of, media_type, require_plain
 from affiant.gateway.authentication import Authenticator, is_of_session
 from affiant.gateway.chat import ChatRequest, parse_chat, without_tools
+from affiant.gateway.client_response import ClientResponse
 from affiant.gateway.errors import (
     Draining,
     GatewayFault,
     JournalUnavailable,
-    ModelNotAllowed,
     RequestAbandoned,
     ToolNotAllowed,
-    UpstreamAnswerRefused,
-    UpstreamNotAttested,
-    UpstreamUnauthorized,
 )
 from affiant.gateway.errors_http import error_body, error_headers, status_of
 from affiant.gateway.http_request import (
@@ -55,6 +53,7 @@ from affiant.gateway.http_request import (
     require_proof,
 )
 from affiant.gateway.openai_upstream import read_whole
+from affiant.gateway.policy_gate import decide_model, judge_of, tools_verdict
 from affiant.gateway.receipts import for_agent
 from affiant.gateway.recorder import Recorded, Recorder
 from affiant.gateway.relay import Relay, Step, usage_of
@@ -62,7 +61,6 @@ from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer
 from affiant.gateway.upstream import UpstreamAnswer
-from affiant.policy.compiled import CompiledPolicy
 
 __all__ = ["ChatCompletions"]
 
@@ -107,13 +105,11 @@ class _Exchange:
         self._route = route
         self._scope = scope
         self._receive = receive
-        self._send = send
+        self._client = ClientResponse(send, keyset=route.keyset_digest, receipt=account.jti)
         self._account = account
         self._body: Body | None = None
         self._relay: Relay | None = None
         self._inline = False
-        self._started = False
-        self._status = 0
 
     async def run(self) -> None:
         """Serve the request; whatever happens, it ends in a record if one can be made."""
@@ -137,6 +133,7 @@ class _Exchange:
         session = await self._authenticate()
         request, forwarded = self._decide(session)
         upstream = await self._route.upstreams.choose(request.model)
+        self._account.require_formable()
         await self._account.open()
         accept = _EVENTS if request.stream else _JSON
         await self._unless_gone(
@@ -185,21 +182,12 @@ class _Exchange:
         self._inline = header(self._scope, "Affiant-Receipt") == "inline"
         request = parse_chat(body)
         policy = session.admitted.policy
-        rules = self._decide_model(policy, request.model)
-        verdict = _tools_verdict(policy, request.tools, rules)
-        forwarded = without_tools(body, _judge(policy)) if verdict.decision == "redact" else body
+        rules = decide_model(policy, request.model, self._account)
+        verdict = tools_verdict(policy, request.tools, rules)
+        forwarded = without_tools(body, judge_of(policy)) if verdict.decision == "redact" else body
         self._account.request, self._account.verdict = request, verdict
         self._account.forwarded = sha256_name(forwarded)
         return request, forwarded
-
-    def _decide_model(self, policy: CompiledPolicy, model: str) -> tuple[str, ...]:
-        decision = policy.decide_model(model, attested=False)
-        if decision.allowed:
-            return decision.rules
-        self._account.verdict = Verdict("deny", decision.rules)
-        if decision.reason == "model_upstream_unattested":
-            raise UpstreamNotAttested(decision.text, hint="Configure an upstream that can be attested")
-        raise ModelNotAllowed(decision.text, found=model[:64])
 
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
 
@@ -225,11 +213,7 @@ class _Exchange:
     async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
         answer = await asked
         try:
-            if answer.status in (401, 403, 407):
-                raise UpstreamUnauthorized(
-                    "the upstream refused this gateway's credential", found=answer.status
-                )
-            if _media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
+            if media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
                 await self._relay_stream(answer)
             else:
                 await self._pass_whole(answer)
@@ -241,7 +225,7 @@ class _Exchange:
         return self._account.request is not None and self._account.request.stream
 
     async def _pass_whole(self, answer: UpstreamAnswer) -> None:
-        _require_plain(answer, _JSON)
+        require_plain(answer, _JSON)
         body = await read_whole(answer)
         if answer.status == 200:
             await self._record_calls(judge_answer(body, self._judge()))
@@ -251,12 +235,12 @@ class _Exchange:
         )
         await recorded.durable
         inline = [(b"affiant-receipt", for_agent(recorded.issued).encode("ascii"))] if self._inline else []
-        await self._respond(answer.status, body, inline)
+        await self._client.whole(answer.status, body, inline)
 
     async def _relay_stream(self, answer: UpstreamAnswer) -> None:
-        _require_plain(answer, _EVENTS)
+        require_plain(answer, _EVENTS)
         self._relay = relay = Relay(self._judge())
-        await self._start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
+        await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
         terminal = b""
         while not terminal:
             chunk = await answer.read()
@@ -265,16 +249,16 @@ class _Exchange:
             terminal = step.terminal
         relay.count(terminal)
         self._account.usage = relay.usage
-        recorded = self._account.inference("complete", status=self._status, hidden=relay.hidden)
+        recorded = self._account.inference("complete", status=self._client.status, hidden=relay.hidden)
         await recorded.durable
         comment = f": affiant-receipt {for_agent(recorded.issued)}\n" if self._inline else ""
-        await self._send_body(comment.encode("ascii") + terminal, more=False)
+        await self._client.body(comment.encode("ascii") + terminal, more=False)
 
     async def _release(self, relay: Relay, step: Step) -> None:
         await self._record_calls(step.calls)
         if step.events:
             relay.count(*step.events)
-            await self._send_body(b"".join(step.events), more=True)
+            await self._client.body(b"".join(step.events), more=True)
 
     async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
         """One durable record for each call, before any of them goes on."""
@@ -287,7 +271,7 @@ class _Exchange:
     def _judge(self) -> Judge | None:
         assert self._account.session is not None
         policy = self._account.session.admitted.policy
-        return _judge(policy) if policy.restricts_tools else None
+        return judge_of(policy) if policy.restricts_tools else None
 
     # -- how it ends otherwise -----------------------------------------------------------------------------
 
@@ -300,13 +284,13 @@ class _Exchange:
         if isinstance(error, ToolNotAllowed) and account.verdict is not None:
             account.verdict = Verdict("deny", account.verdict.rules)
         try:
-            if self._started:
+            if self._client.started:
                 await self._end_stream(error)
                 return
             body = error_body(error)
             hidden = {"dig": sha256_name(body), "len": len(body)}
             await self._record_failure(error, body, hidden, status=status_of(error)).durable
-            await self._respond(status_of(error), body, error_headers(error))
+            await self._client.whole(status_of(error), body, error_headers(error))
         except JournalUnavailable as failure:
             await self._fail_unrecorded(failure)
 
@@ -316,28 +300,28 @@ class _Exchange:
         event = self._relay.error_event(error)
         self._relay.count(event)
         self._account.usage = self._relay.usage
-        await self._record_failure(error, event, self._relay.hidden, status=self._status).durable
-        await self._send_body(event, more=False)
+        await self._record_failure(error, event, self._relay.hidden, status=self._client.status).durable
+        await self._client.body(event, more=False)
 
     def _record_failure(
         self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
     ) -> Recorded:
         """The record of a request that failed; if its own cannot be formed, one that says only that."""
         account = self._account
-        if not account.opened:
-            return account.refusal(error, told)
         try:
-            return account.inference(_end_of(error), status=status, hidden=hidden)
-        except ShapeMismatch:
-            _log.exception("a record could not be formed")
-            return account.refusal(GatewayFault("the record of the request could not be formed"), told)
+            if not account.opened:
+                return account.refusal(error, told)
+            return account.inference(end_of(error), status=status, hidden=hidden)
+        except ShapeMismatch as failure:
+            _log.error("a record could not be formed: %s", failure.where)  # noqa: TRY400 - no value in a log
+            return account.last_refusal(GatewayFault("the record could not be formed"), told)
 
     async def _fail_unrecorded(self, error: AffiantError) -> None:
         """Nothing durable says how this ended: the client gets an error, or a stream that is cut."""
-        if self._started:
+        if self._client.started:
             raise ConnectionAbortedError("no record, no answer")
         told = error if isinstance(error, JournalUnavailable) else GatewayFault("the gateway failed")
-        await self._respond(status_of(told), error_body(told), error_headers(told), receipt=False)
+        await self._client.whole(status_of(told), error_body(told), error_headers(told), receipt=False)
 
     def _abandon(self) -> None:
         """The client is gone, or the server ends: the record says what it was handed."""
@@ -347,97 +331,13 @@ class _Exchange:
         if account.opened or account.number is not None:
             hidden = self._relay.hidden if self._relay is not None else _NOTHING
             gone = RequestAbandoned("the client closed the connection")
-            self._record_failure(gone, b"", hidden, status=self._status)
-
-    # -- the client ----------------------------------------------------------------------------------------
-
-    async def _respond(
-        self,
-        status: int,
-        body: bytes,
-        headers: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        receipt: bool = True,
-    ) -> None:
-        length = (b"content-length", str(len(body)).encode("ascii"))
-        await self._start(status, _JSON, [length, *headers], receipt=receipt)
-        await self._send_body(body, more=False)
-
-    async def _start(
-        self,
-        status: int,
-        media_type: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        *,
-        receipt: bool = True,
-    ) -> None:
-        ours = [(b"affiant-keyset", self._route.keyset_digest.encode("ascii"))]
-        if receipt:
-            ours.append((b"affiant-receipt-id", self._account.jti.encode("ascii")))
-        self._started, self._status = True, status
-        await self._send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [(b"content-type", media_type.encode("ascii")), *headers, *ours],
-            }
-        )
-
-    async def _send_body(self, data: bytes, *, more: bool) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            self._record_failure(gone, b"", hidden, status=self._client.status)
 
 
 _NOTHING: Final = {"dig": sha256_name(b""), "len": 0}
-
-
-def _end_of(error: AffiantError) -> str:
-    """How a request that was opened ended, by what ended it."""
-    if isinstance(error, NotAllowedError):
-        return "policy_stop"
-    if isinstance(error, RequestAbandoned):
-        return "client_abort"
-    return "upstream_abort" if error.code.startswith("upstream.") else "gateway_error"
 
 
 def _nonce(text: str | None) -> str | None:
     if text is not None:
         from_b64u(text, size=32)
     return text
-
-
-def _judge(policy: CompiledPolicy) -> Judge:
-    return lambda name: policy.decide_tool(name).allowed
-
-
-def _tools_verdict(policy: CompiledPolicy, tools: Sequence[str | None], rules: tuple[str, ...]) -> Verdict:
-    """Whether the offered tools stand (``allow``) or some must go (``redact``)."""
-    if not policy.restricts_tools:
-        return Verdict("allow", rules)
-    decisions = [policy.decide_tool(name or "") for name in tools]
-    fired = sorted({rule for decision in decisions if decision.allowed for rule in decision.rules})
-    redacted = not all(decision.allowed for decision in decisions)
-    return Verdict("redact" if redacted else "allow", (*rules, *fired))
-
-
-def _media_type(answer: UpstreamAnswer) -> str:
-    value = answer.header(b"content-type") or b""
-    return value.partition(b";")[0].strip().lower().decode("latin-1")
-
-
-def _require_plain(answer: UpstreamAnswer, expected: str) -> None:
-    """Return if the answer can be passed on as it is.
-
-    Raises:
-        UpstreamAnswerRefused: encoded, redirected, or of another media type.
-    """
-    encoding = (answer.header(b"content-encoding") or b"identity").strip().lower()
-    if encoding != b"identity":
-        raise UpstreamAnswerRefused(
-            "the upstream encoded its answer", expected="identity", found=encoding[:40].decode("latin-1")
-        )
-    if 300 <= answer.status < 400:
-        raise UpstreamAnswerRefused("the upstream redirects", expected="an answer", found=answer.status)
-    if _media_type(answer) != expected:
-        raise UpstreamAnswerRefused(
-            "the upstream answered with another media type", expected=expected, found=_media_type(answer)[:80]
-        )

@@ -20,7 +20,8 @@ from affiant.attestation.gateway_config import DEV_ECHO, UpstreamConfig
 from affiant.gateway.chat import parse_json
 from affiant.gateway.dev_echo import EchoConnector
 from affiant.gateway.errors import RequestMalformed, SettingsRefused, UpstreamAnswerRefused
-from affiant.gateway.http1 import Answer, Connector, HTTPClient, TCPConnector, Timeouts, request_head
+from affiant.gateway.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
+from affiant.gateway.http1_connection import Answer
 from affiant.gateway.upstream import Attempt, Upstream, UpstreamAnswer
 from affiant.secrets.value import SecretValue
 

@@ -16,6 +16,8 @@ from affiant.attestation.chain import ChainSigner, Head
 from affiant.attestation.encoding import b64u
 from affiant.attestation.openings import seal
 from affiant.attestation.receipt import Issued
+from affiant.attestation.records import shape_of
+from affiant.attestation.shapes import Obj, ShapeMismatch
 from affiant.gateway.entries import ObjectEntry, OpenEntry, PeerEntry, RecordEntry, encode_entry
 from affiant.gateway.journal import Journal, Place
 from affiant.gateway.sessions import Session
@@ -116,6 +118,17 @@ class Recorder:
         issued = self._chain.issue(kind, members, hidden, jti=jti)
         return self._append(issued, kind, session=None)
 
+    def require_formable(
+        self, kind: str, members: Mapping[str, object], hidden: Mapping[str, Mapping[str, object]]
+    ) -> None:
+        """Return if what is given of a record of this gateway is of its kind's form; nothing is signed.
+
+        Raises:
+            ShapeMismatch: a member is not.
+        """
+        statement = self._chain.statement
+        _check_given(shape_of(kind, role=statement.role, cls=statement.cls), members, hidden)
+
     def session_record(
         self,
         session: Session,
@@ -123,30 +136,35 @@ class Recorder:
         members: Mapping[str, object],
         hidden: Mapping[str, Mapping[str, object]] | None = None,
         *,
-        number: int,
+        number: int | None,
         cseq: int | None = None,
         jti: str | None = None,
     ) -> Recorded:
         """Sign a record of ``session``.
 
         Args:
-            number: its ``agt.seq``, from :meth:`~.sessions.Session.next_number`.
+            number: its ``agt.seq``, from :meth:`~.sessions.Session.next_number`; None: the next one, which is
+                not used up if there is no record.
+
+        Raises:
+            JournalUnavailable: nothing is signed. ShapeMismatch: not such a record; nothing is signed.
         """
         self._journal.require()
+        seq = session.upcoming if number is None else number
         activation = session.admitted.activation
         peer = session.supervisor.head
         issued = self._chain.issue(
             kind,
             {
                 **members,
-                "agt": agent_members(session, number=number, cseq=cseq),
+                "agt": agent_members(session, number=seq, cseq=cseq),
                 **({} if peer is None else {"peer": peer.to_json()}),
             },
             {**(hidden or {}), "agt": {"id": activation.agent, "user": activation.starter["sub"]}},
             jti=jti,
         )
         recorded = self._append(issued, kind, session=session)
-        session.recorded(number, issued, recorded.head)
+        session.recorded(session.next_number() if number is None else number, issued, recorded.head)
         return recorded
 
     def keep_peer(self, session: Session, jws: str, *, seq: int, sealed: str) -> asyncio.Future[Place]:
@@ -171,6 +189,22 @@ class Recorder:
             sealed=_sealed(issued, session),
         )
         return Recorded(issued, head, self._journal.append(encode_entry(entry), note=entry))
+
+
+def _check_given(
+    shape: Obj, members: Mapping[str, object], hidden: Mapping[str, Mapping[str, object]]
+) -> None:
+    for name, value in members.items():
+        inner = shape.required.get(name) or shape.optional.get(name)
+        if inner is None:
+            raise ShapeMismatch("a member that the kind does not have", found=name)
+        if isinstance(inner, Obj) and inner.sd:
+            assert isinstance(value, Mapping)
+            _check_given(inner, value, {})
+            for hidden_name, hidden_value in hidden.get(name, {}).items():
+                inner.hidden[hidden_name].check(hidden_value, f"{name}.{hidden_name}")
+        else:
+            inner.check(value, name)
 
 
 def _sealed(issued: Issued, session: Session | None) -> str:

@@ -216,6 +216,9 @@ async def _every_second(service: Service, work: Callable[[Service], Awaitable[No
         except JournalUnavailable as error:
             _log.error("no record can be made durable: %s", error)
             return
+        except Exception as error:  # noqa: BLE001 - leases and epochs go on after a mistake of ours
+            code = getattr(error, "code", "")
+            _log.error("%s failed: %s %s", work.__name__, type(error).__name__, code)  # noqa: TRY400
 
 
 async def _epochs(service: Service) -> None:

@@ -130,6 +130,11 @@ class Session:
         self._heads.append(None)
         return len(self._heads) - 1
 
+    @property
+    def upcoming(self) -> int:
+        """What :meth:`next_number` would give."""
+        return len(self._heads)
+
     def recorded(self, number: int, issued: Issued, head: Head) -> None:
         """Keep what was signed for ``number``; the record becomes the session's head."""
         assert self._heads[number] is None, "one record for each number"
