@@ -313,7 +313,7 @@ class _Exchange:
                 return account.refusal(error, told)
             return account.inference(end_of(error), status=status, hidden=hidden)
         except ShapeMismatch as failure:
-            _log.error("a record could not be formed: %s", failure.where)  # noqa: TRY400 - no value in a log
+            _log.error("a record could not be formed: %s", failure.where)
             return account.last_refusal(GatewayFault("the record could not be formed"), told)
 
     async def _fail_unrecorded(self, error: AffiantError) -> None:

@@ -218,7 +218,7 @@ async def _every_second(service: Service, work: Callable[[Service], Awaitable[No
             return
         except Exception as error:  # noqa: BLE001 - leases and epochs go on after a mistake of ours
             code = getattr(error, "code", "")
-            _log.error("%s failed: %s %s", work.__name__, type(error).__name__, code)  # noqa: TRY400
+            _log.error("%s failed: %s %s", work.__name__, type(error).__name__, code)
 
 
 async def _epochs(service: Service) -> None:
