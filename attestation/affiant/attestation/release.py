@@ -253,7 +253,7 @@ def _manifest_file() -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command ``python -m affiant.attestation.release``: its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m affiant.attestation.release", description=__doc__.partition("\n")[0]
+        prog="python -m affiant.attestation.release", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("action", choices=("write", "check"))
     action = write_release if parser.parse_args(arguments).action == "write" else check_release
