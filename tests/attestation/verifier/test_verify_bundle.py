@@ -25,6 +25,7 @@ from story import (
 from affiant.attestation.bundle import objects_by_digest
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, make_gateway_config
+from affiant.attestation.session_summary import session_root
 from affiant.attestation.simulated.pki import CertificateRole
 from affiant.attestation.verifier.codes import CODES
 from affiant.attestation.verifier.report_text import render
@@ -435,6 +436,52 @@ def test_a_gap_of_a_later_boot_makes_an_unclosed_session_lost() -> None:
     verdict = judge(data)
     assert "lost" in row(verdict, "session.close").detail
     assert (verdict.population.lost, verdict.population.open) == (1, 0)
+
+
+def test_a_supervisor_that_died_before_its_first_record_is_a_warning() -> None:
+    class Died(Story):
+        def by_supervisor(self, step: str, *arguments: object, **more: object):
+            return None
+
+        def by_gateway(self, step: str, kind: str, *arguments: object, **more: object):
+            return (
+                None
+                if kind in ("inference", "refusal")
+                else super().by_gateway(step, kind, *arguments, **more)
+            )
+
+        def tell(self) -> Story:
+            self.next_seq = 0
+            self.make_gateway()
+            keyset = self.gateway_statement.keyset_digest
+            self.by_gateway("boot", "boot", {"ks": keyset, "bld": OTHER, "col": self.col}, of_session=False)
+            self.make_session()
+            told = Story().tell()
+            start = next(r for r in told.gateway_records if r.payload["kind"] == "session-start").payload
+            members = {name: start[name] for name in ("ini", "iso", "rfs")}
+            members |= {"pol": self._pol(), "att": {"ses": {"ear": link("ear"), "tier": "none"}}}
+            members["man"] = {"man": self.manifest.digest, "act": self.activation.digest}
+            self.by_gateway("start", "session-start", members)
+            last, statement = self.gateway_records[-1], self.session_statement
+            self.by_gateway(
+                "close",
+                "session-close",
+                {
+                    "out": {"session-start": 1},
+                    "n": 1,
+                    "head": dict(self.gateway.head.to_json()),
+                    "root": session_root({0: last.rh}),
+                    "sup": {"chn": min(statement.chn), "seq": 0, "rh": statement.keyset_digest, "end": 0},
+                    "why": "lost",
+                },
+            )
+            return self
+
+    verdict = judge(Died().bytes())
+    assert row(verdict, "session.close").tier is Tier.WARNING
+    assert row(verdict, "session.supervisor").tier is Tier.WARNING
+    assert all(check.state is not State.REFUSED for check in verdict.checks)
+    assert verdict.population.lost == 1
 
 
 def test_an_own_gap_does_not_make_a_session_lost() -> None:
