@@ -8,6 +8,7 @@ place exactly once fails: when code moves, these tests move with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from tests.demo.conftest import MakeCopy
@@ -45,9 +46,8 @@ DURABLE_COMMIT = Sabotage(
     (
         Patch(
             "gateway/affiant/gateway/inference.py",
-            'recorded = self._account.inference("complete", status=self._status, hidden=relay.hidden)\n'
-            "        await recorded.durable\n",
-            'recorded = self._account.inference("complete", status=self._status, hidden=relay.hidden)\n',
+            "hidden=relay.hidden)\n        await recorded.durable\n",
+            "hidden=relay.hidden)\n",
         ),
     ),
     ("a gateway whose journal cannot be written let no end of an answer out",),
@@ -108,8 +108,8 @@ TOOLS_OFFERED = Sabotage(
     (
         Patch(
             "gateway/affiant/gateway/inference.py",
-            'forwarded = without_tools(body, _judge(policy)) if verdict.decision == "redact" else body',
-            "forwarded = body",
+            'if verdict.decision == "redact" else body',
+            "if False else body",
         ),
     ),
     ("a tool outside its profile was removed from the request",),
@@ -194,6 +194,11 @@ def _placed(patch: Patch, copy: SourceCopy) -> Patch:
     return Patch(patch.path, patch.old, patch.new.replace("{place}", str(copy.place)))
 
 
-def test_a_patch_that_finds_nothing_to_change_is_a_failure(make_copy: MakeCopy) -> None:
-    with pytest.raises(AssertionError, match="0 times"):
-        make_copy().apply(Patch("examples/agent.py", "no such line", ""))
+@pytest.mark.parametrize(("text", "times"), [("other\n", "0 times"), ("line\nline\n", "2 times")])
+def test_a_patch_that_does_not_fit_exactly_once_is_a_failure(tmp_path: Path, text: str, times: str) -> None:
+    copy = SourceCopy(tmp_path)
+    copy.tree.mkdir()
+    (copy.tree / "agent.py").write_text(text)
+    with pytest.raises(AssertionError, match=times):
+        copy.apply(Patch("agent.py", "line\n", "changed\n"))
+    assert (copy.tree / "agent.py").read_text() == text
