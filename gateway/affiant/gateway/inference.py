@@ -52,6 +52,7 @@ from affiant.gateway.http_request import (
     require_media_type,
     require_proof,
 )
+from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.openai_upstream import read_whole
 from affiant.gateway.policy_gate import decide_model, judge_of, tools_verdict
 from affiant.gateway.receipts import for_agent
@@ -67,6 +68,8 @@ __all__ = ["ChatCompletions"]
 _PATH: Final = "/chat/completions"
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
+_TOLD_OF: Final = (b"content-type", b"content-encoding")
+"""Headers of an answer that a refusal may name."""
 _log = logging.getLogger("affiant.gateway")
 
 
@@ -109,6 +112,7 @@ class _Exchange:
         self._account = account
         self._body: Body | None = None
         self._relay: Relay | None = None
+        self._guard = KeyGuard(None)
         self._inline = False
 
     async def run(self) -> None:
@@ -133,6 +137,7 @@ class _Exchange:
         session = await self._authenticate()
         request, forwarded = self._decide(session)
         upstream = await self._route.upstreams.choose(request.model)
+        self._guard = upstream.guard
         self._account.require_formable()
         await self._account.open()
         accept = _EVENTS if request.stream else _JSON
@@ -213,6 +218,7 @@ class _Exchange:
     async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
         answer = await asked
         try:
+            self._guard.require_absent(*(answer.header(name) or b"" for name in _TOLD_OF))
             if media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
                 await self._relay_stream(answer)
             else:
@@ -227,6 +233,7 @@ class _Exchange:
     async def _pass_whole(self, answer: UpstreamAnswer) -> None:
         require_plain(answer, _JSON)
         body = await read_whole(answer)
+        self._guard.require_absent(body)
         if answer.status == 200:
             await self._record_calls(judge_answer(body, self._judge()))
         self._account.usage = usage_of(body)
@@ -245,6 +252,7 @@ class _Exchange:
         while not terminal:
             chunk = await answer.read()
             step = relay.feed(chunk) if chunk else relay.finish()
+            self._guard.require_absent(b"".join(step.events), step.terminal)
             await self._release(relay, step)
             terminal = step.terminal
         relay.count(terminal)

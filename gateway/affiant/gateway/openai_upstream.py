@@ -22,6 +22,7 @@ from affiant.gateway.dev_echo import EchoConnector
 from affiant.gateway.errors import RequestMalformed, SettingsRefused, UpstreamAnswerRefused
 from affiant.gateway.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
 from affiant.gateway.http1_connection import Answer
+from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.upstream import Attempt, Upstream, UpstreamAnswer
 from affiant.secrets.value import SecretValue
 
@@ -58,6 +59,8 @@ class OpenAIUpstream:
         parts = urlsplit(config.url)
         self._config = config
         self._key = key
+        self.guard = KeyGuard(key)
+        """Looks for its key in its answers."""
         self._authority = parts.netloc
         self._base = parts.path.rstrip("/")
         self._client = HTTPClient(connector, timeouts=timeouts)
@@ -88,6 +91,7 @@ class OpenAIUpstream:
         """The ids of the models that it lists."""
         answer = await self.request("GET", "/models", b"", attempts=[], accept=b"application/json")
         body = await read_whole(answer)
+        self.guard.require_absent(body)
         try:
             value = parse_json(body)
         except RequestMalformed as error:

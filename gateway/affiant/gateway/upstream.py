@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from affiant.gateway.key_guard import KeyGuard
+
 __all__ = ["Attempt", "Upstream", "UpstreamAnswer"]
 
 
@@ -69,6 +71,11 @@ class Upstream(Protocol):
     @property
     def bind(self) -> str:
         """``attested``, ``tls`` or ``none``."""
+        ...
+
+    @property
+    def guard(self) -> KeyGuard:
+        """Looks for the key that it is reached with in what it answers."""
         ...
 
     async def request(
