@@ -228,7 +228,7 @@ def parts_seen(isolation: str) -> list[str]:
     return sorted(PARTS.keys() - ({"agent"} if isolation == "userspace-kernel" else {"sentry"}))
 
 
-@pytest.mark.parametrize("part", ["gateway-server", "supervisor", "launcher", "inside"])
+@pytest.mark.parametrize("part", ["gateway-server", "launcher", "inside"])
 def test_whoever_was_answered_has_a_record_and_nothing_stays(worn, isolation, part):
     inside = "sentry" if isolation == "userspace-kernel" else "agent"
     kill_and_check(worn, inside if part == "inside" else part, delay=random.uniform(0, 0.5))
