@@ -204,3 +204,36 @@ def test_a_session_that_cannot_be_closed_keeps_no_other_open(
     assert close["agt"]["ses"] == other.id
     assert inside.service.recorder.head is not None
     assert [p for p in payloads(stuck) if p["kind"] == "end"]
+
+
+@pytest.mark.parametrize("why", ["draining", "expired", "closing"])
+def test_a_counter_that_is_refused_because_something_ends_has_its_record(
+    inside: InProcess, platform: PlatformClient, why: str
+) -> None:
+    session = SessionClient.start(inside, platform)
+    found = inside.service.sessions.by_id(session.id)
+    assert found is not None
+    if why == "draining":
+        inside.service.draining = True
+    elif why == "expired":
+        found.expires = int(inside.clock().timestamp())
+    else:
+        found.state = SessionState.CLOSING
+    code = session.say("hi").code
+    assert code == ("gateway.draining" if why == "draining" else "session.closed")
+    inside.service.draining, found.state = False, SessionState.OPEN
+    close = parse_object(from_b64u(session.close().json()["close"].split(".")[1]))
+    (refused,) = [p for p in payloads(session) if p["kind"] == "refusal"]
+    assert (refused["rsn"], refused["agt"]["cseq"], refused["agt"]["ses"]) == (code, 0, session.id)
+    assert close["out"] == {"refusal": 1, "session-start": 1}
+
+
+def test_nothing_takes_a_number_once_the_close_has_its_own(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    session.close()
+    answer = session.say("late")
+    assert answer.code == "session.closed" and answer.headers["affiant-receipt-id"]
+    mine = [p["kind"] for p in payloads(session) if p.get("agt", {}).get("ses") == session.id]
+    assert mine[-1] == "session-close"

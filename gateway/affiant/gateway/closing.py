@@ -80,10 +80,14 @@ class Closing:
         """Let the requests under way end, then give up what is left of them."""
         try:
             async with asyncio.timeout(self.grace_s):
-                await session.idle()
+                while session.under_way:  # between the event and this turn another may have begun
+                    await session.idle()
         except TimeoutError:
+            session.sealed = True
             session.give_up()
-            await session.idle()
+            while session.under_way:
+                await session.idle()
+        session.sealed = True
 
     async def sweep(self) -> None:
         """Close the sessions whose lease has ended."""

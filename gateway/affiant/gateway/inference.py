@@ -132,8 +132,6 @@ class _Exchange:
 
     async def _serve(self) -> None:
         self._route.recorder.require()
-        if self._route.draining():
-            raise Draining("the gateway is being stopped")
         session = await self._authenticate()
         request, forwarded = self._decide(session)
         upstream = await self._route.upstreams.choose(request.model)
@@ -162,19 +160,20 @@ class _Exchange:
         assert proof is not None
         self._body = body = await read_body(self._scope, self._receive, limit=route.body_max)
         account.digest, account.size = f"sha256:{body.sha256.hex()}", body.size
-        now = route.authenticator.clock().timestamp()
         try:
             verified = route.authenticator.verify(
                 session, proof, proof_request(self._scope, body.sha256), counted=True
             )
         except AffiantError as error:
-            if is_of_session(error):
-                session.require_open(now=now)
+            if is_of_session(error) and not session.sealed:
                 account.belongs_to(session)
             raise
-        session.require_open(now=now)
-        account.belongs_to(session)
-        account.cseq = verified.cseq
+        if not session.sealed:  # from here on the counter is the session's, and whatever follows is recorded
+            account.belongs_to(session)
+            account.cseq = verified.cseq
+        session.require_open(now=route.authenticator.clock().timestamp())
+        if route.draining():
+            raise Draining("the gateway is being stopped")
         return session
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ A session's states and what leads from one to the next::
 
     OPEN ----close, expiry, drain----> CLOSING ----last request recorded----> CLOSED
 
-While CLOSING nothing new is admitted; requests under way end first, so that the close record is the last.
+While CLOSING nothing new is admitted; requests under way end first, so that the close record is the last. What
+is refused meanwhile still has its record, until the session is sealed for that last one.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class Session:
         )
         self.submitting = asyncio.Lock()
         self.head: Head | None = None
+        self.sealed = False
+        """Whether the close record is next or was: no request takes a number any more."""
         self.close_jws: str | None = None
         self.closed = asyncio.Event()
         self._heads: list[Head | None] = []
