@@ -7,7 +7,9 @@ import base64
 import json
 import os
 import signal
+import socket
 import ssl
+import struct
 from random import Random
 
 import pytest
@@ -485,6 +487,87 @@ def test_passthrough_is_spliced_unread_and_says_so(world: World, serve, authorit
     assert world.chain.kinds == ["egress.intent", "egress.outcome.complete"]
     assert world.chain.records[1].member("lim") == ["tls-passthrough"]
     assert world.chain.records[1].member("par") == [world.chain.records[0].jti]
+
+
+@pytest.mark.parametrize("first", ["reset", "stop"])
+def test_a_passage_whose_agent_is_gone_before_its_tls_has_its_outcome(
+    world: World, serve, first: str
+) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        reader, writer = await asyncio.open_connection(*box.address)
+        writer.write(f"CONNECT {HOST}:{server.port} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        if first == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+        else:
+            await box.proxy.stop()
+            await closed(writer)
+        async with asyncio.timeout(5):
+            while len(world.chain.records) < 2:
+                await asyncio.sleep(0.02)
+
+    world.run(listed(server.port, "tls: passthrough"), scenario)
+    assert world.chain.kinds == ["egress.intent", "egress.outcome.aborted"]
+    assert server.connections == 0
+
+
+WILDCARD = f"network_egress: [{{host: '*.{HOST.partition('.')[2]}'}}, 'allowed:{HOST}']"
+
+
+def looked_up_after(world: World) -> list[list[str]]:
+    """What stood in the chain at each lookup."""
+    found: list[list[str]] = []
+
+    async def lookup(host: str, port: int):
+        found.append(world.chain.kinds)
+        raise OSError("no such name")
+
+    world.hosts, world._lookup = {}, lookup
+    return found
+
+
+def test_E20_a_name_of_the_agents_own_is_recorded_before_it_is_looked_up(world: World) -> None:
+    found = looked_up_after(world)
+    label = f"c2vjcmv0.{HOST.partition('.')[2]}"
+
+    async def scenario(box):
+        async with box.tunnel(443, host=label, sni=label) as (reader, writer):
+            return await asked(reader, writer, get(host=label))
+
+    reply = world.run(WILDCARD, scenario)
+    assert (reply.status, code(reply)) == (502, "egress.name_unresolved")
+    assert found == [["egress.intent"]]
+    assert world.chain.kinds == ["egress.intent", "egress.outcome.failed"]
+    assert world.chain.acknowledged == [world.chain.records[0].jti]
+    assert world.chain.records[0].disclosed.text("act.name") == label
+
+
+def test_a_name_that_a_rule_gives_in_full_has_no_intent(world: World) -> None:
+    found = looked_up_after(world)
+    world.run(WILDCARD, lambda box: box.https(443, get()))
+    assert found == [[]]
+    assert world.chain.kinds == ["egress.outcome.failed"]
+
+
+def test_an_unsafe_method_is_recorded_before_its_host_is_looked_up(world: World) -> None:
+    found = looked_up_after(world)
+    reply = world.run(listed(443), lambda box: box.https(443, get("/", b"Content-Length: 0", method="POST")))
+    assert reply.status == 502
+    assert found == [["egress.intent"]]
+    assert world.chain.kinds == ["egress.intent", "egress.outcome.failed"]
+
+
+def test_a_passage_is_recorded_before_its_host_is_looked_up(world: World) -> None:
+    found = looked_up_after(world)
+    request = f"CONNECT {HOST}:443 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
+    reply = world.run(listed(443, "tls: passthrough"), lambda box: box.plain(request))
+    assert (reply.status, code(reply)) == (502, "egress.name_unresolved")
+    assert found == [["egress.intent"]]
+    assert world.chain.kinds == ["egress.intent", "refusal.egress.name_unresolved", "egress.outcome.failed"]
 
 
 def test_passthrough_still_demands_the_name(world: World, serve) -> None:

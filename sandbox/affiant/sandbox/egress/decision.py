@@ -12,14 +12,21 @@ from typing import Final
 
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Decision
-from affiant.policy.profile import SecretGrant, TLSMode
+from affiant.policy.profile import EgressRule, SecretGrant, TLSMode
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.request_head import HeaderField, RequestHead
 from affiant.secrets.detection import SecretUse, judge_head
 from affiant.secrets.placeholder import PlaceholderTable
 
-__all__ = ["AllowedRequest", "GrantedUse", "judge_connection", "judge_request", "reference_of"]
+__all__ = [
+    "AllowedRequest",
+    "GrantedUse",
+    "chosen_by_agent",
+    "judge_connection",
+    "judge_request",
+    "reference_of",
+]
 
 _NOT_FORWARDED: Final = frozenset(
     {
@@ -114,6 +121,11 @@ def _granted(policy: CompiledPolicy, origin: Origin, use: SecretUse) -> GrantedU
     )
     grant = next(grant for grant in policy.secret_grants() if grant.name == use.name)
     return GrantedUse(use, decision.rules[0], reference_of(grant))
+
+
+def chosen_by_agent(policy: CompiledPolicy, origin: Origin) -> bool:
+    """Whether an allowed host is named by no rule in full: looking its name up then says what the agent likes."""
+    return not any(isinstance(rule, EgressRule) and rule.host == origin.host for rule in policy.policy.egress)
 
 
 def reference_of(grant: SecretGrant) -> str:

@@ -1,8 +1,9 @@
 """One inspected request, from the agent to its host and back.
 
-The order is the whole point (trust rules, 3): canonicalise, decide, look up and check the address, record the
-intent, hand over to the broker (which substitutes, sends and redacts), record the outcome, and only then let
-the last byte of the answer go. Whatever fails on the way fails closed, and is in the chain.
+The order is the whole point (trust rules, 3): canonicalise, decide, record the intent, look up and check the
+address, hand over to the broker (which substitutes, sends and redacts), record the outcome, and only then let
+the last byte of the answer go. A name under a wildcard is the agent's own words to whoever serves its zone, so
+looking it up has an intent whatever the method. Whatever fails on the way fails closed, and is in the chain.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
-from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, judge_request
+from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, chosen_by_agent, judge_request
 from affiant.sandbox.egress.denial import denial_of
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.origin import Origin
@@ -131,9 +132,6 @@ class Forwarder:
             allowed = judge_request(self.policy, self.table, origin=origin, head=head, target=target)
             body = _Body(http, self._detector(head))
             await body.prefetch()
-            address = await self.resolver.resolve(
-                origin.host, origin.port, within=self.policy.addresses_for(origin.host)
-            )
             intents = await self._intents(action, allowed)
         except AffiantError as refusal:
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
@@ -145,7 +143,7 @@ class Forwarder:
             allowed=allowed,
             intents=intents,
         )
-        return await exchange.run(address, body)
+        return await exchange.run(body)
 
     def _detector(self, head: RequestHead) -> PlaceholderDetector:
         return PlaceholderDetector(
@@ -166,7 +164,7 @@ class Forwarder:
                     for granted in allowed.uses
                 ]
             )
-        if allowed.method not in SAFE_METHODS:
+        if allowed.method not in SAFE_METHODS or chosen_by_agent(self.policy, allowed.origin):
             return (await self.records.intent(action, allowed.rules),)
         return ()
 
@@ -185,10 +183,10 @@ class _Exchange:
     recorded: bool = False
     received: hashlib._Hash = field(default_factory=hashlib.sha256)
 
-    async def run(self, address: str, body: _Body) -> bool:
-        """Send it, pass the answer on, record the outcome; whether the connection can carry another request."""
+    async def run(self, body: _Body) -> bool:
+        """Look up, send, pass the answer on, record the outcome; whether the connection can carry another request."""
         try:
-            await self._pass(address, body)
+            await self._pass(body)
             await self._record("complete")
             await self.answer.finish()
         except RecordsUnavailable:  # the answer stays cut off: without its record it did not end well
@@ -203,7 +201,9 @@ class _Exchange:
             raise
         return self.answer.keep_alive and self.http.request_done
 
-    async def _pass(self, address: str, body: _Body) -> None:
+    async def _pass(self, body: _Body) -> None:
+        origin, within = self.allowed.origin, self.forwarder.policy.addresses_for(self.allowed.origin.host)
+        address = await self.forwarder.resolver.resolve(origin.host, origin.port, within=within)
         reply = await self.forwarder.upstream.exchange(self.allowed, address, aiter(body))
         try:
             await self.answer.start(reply.status, reason_phrase(reply.status), reply.headers)

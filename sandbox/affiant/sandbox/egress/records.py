@@ -2,9 +2,9 @@
 
 Order on every request (trust rules, 3): decide, record the intent, act, record the outcome. A ``secret`` record
 is itself an intent, acknowledged by the gateway before the placeholder is replaced; a method that is not safe,
-and a connection that is passed through unread, have an ``egress`` intent, acknowledged before their first
-byte; a safe request has an outcome only. An outcome names its intents in ``par``. Denials are ``refusal``
-records in the same chain.
+a connection that is passed through unread, and a host whose name only a wildcard covers have an ``egress`` intent,
+acknowledged before the name is looked up and before their first byte; any other safe request has an outcome only.
+An outcome names its intents in ``par``. Denials are ``refusal`` records in the same chain.
 
 Names, targets and rules are hidden members: the record shows only that something happened and what was decided.
 """
@@ -140,7 +140,7 @@ class EgressRecords:
         return await self._sink.record("secret", members, hidden, acknowledged=True)
 
     async def intent(self, action: Action, rules: Sequence[str]) -> str:
-        """An unsafe request or an unread connection, acknowledged: only now may its first byte go."""
+        """An unsafe request, an unread connection or a name of the agent's: acknowledged, so it may go out."""
         members = {"act": {"typ": "egress"}, "pol": self._pol("allow"), "ph": "intent"}
         hidden = {**_trace(action), "act": _act(action), "pol": self._rules(rules)}
         return await self._sink.record("egress", members, hidden, acknowledged=True)

@@ -3,8 +3,8 @@
 The answer to CONNECT goes out before anything is known of what follows; then the ClientHello is looked at. SNI
 that is missing, hidden or another host's ends the connection with a TLS alert. An inspected tunnel is terminated
 with the session's own certificate; each request in it is judged with its ``Host`` (E9). A host whose rules all
-say ``passthrough`` is spliced to the checked address, unread and without any secret: one intent, one outcome,
-and the record says that the inner host was not checked.
+say ``passthrough`` is looked up after its intent and spliced to the checked address, unread and without any secret:
+one intent, one outcome, and the record says that the inner host was not checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.profile import TLSMode
 from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
@@ -47,9 +47,11 @@ ServeInside = Callable[[AgentHTTP, Origin], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A connection that is passed through unread: where to, and the id of its intent."""
+    """A connection that is passed through unread: where to, by which rules, and the id of its intent."""
 
-    address: str
+    origin: Origin
+    action: Action
+    rules: tuple[str, ...]
     intent: str
 
 
@@ -76,18 +78,10 @@ class Tunnels:
             passage = await self._passage(origin, action, rules) if mode is TLSMode.PASSTHROUGH else None
         except AffiantError as refusal:
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
-        stream.unread(http.take_rest())
-        try:
-            await self._shake_hands(stream, origin)
-        except AffiantError as refusal:
-            await self.records.refusal(refusal, action)
-            if passage is not None:
-                await self.records.outcome(action, rules, _unread("refused"), intents=(passage.intent,))
-            return False
-        if passage is None:
+        if passage is not None:
+            return await self._pass_through(http, stream, head, passage)
+        if await self._named_alike(http, stream, origin, action):
             await self._inspect(stream, origin, inside)
-        else:
-            await self._splice(stream, passage, action, rules)
         return False
 
     def _judge(self, origin: Origin) -> tuple[tuple[str, ...], TLSMode]:
@@ -97,10 +91,40 @@ class Tunnels:
         return decision.rules, mode
 
     async def _passage(self, origin: Origin, action: Action, rules: tuple[str, ...]) -> _Passage:
-        """The checked address, and the intent that is acknowledged before the connection's first byte."""
-        within = self.policy.addresses_for(origin.host)
-        address = await self.resolver.resolve(origin.host, origin.port, within=within)
-        return _Passage(address, await self.records.intent(action, rules))
+        """A passage with its intent, which is acknowledged before the name is looked up or anything is sent."""
+        return _Passage(origin, action, rules, await self.records.intent(action, rules))
+
+    async def _pass_through(
+        self, http: AgentHTTP, stream: PlainStream, head: RequestHead, passage: _Passage
+    ) -> bool:
+        """Serve a passage; whatever happens, it has an outcome. Returns as :meth:`serve`."""
+        origin, action, end = passage.origin, passage.action, "aborted"
+        try:
+            try:
+                within = self.policy.addresses_for(origin.host)
+                address = await self.resolver.resolve(origin.host, origin.port, within=within)
+            except AffiantError as refusal:
+                end = "refused" if isinstance(refusal, NotAllowedError) else "failed"
+                return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
+            if await self._named_alike(http, stream, origin, action):
+                end = await self._spliced(stream, address, origin.port)
+            else:
+                end = "refused"
+            return False
+        finally:
+            await self.records.outcome(action, passage.rules, _unread(end), intents=(passage.intent,))
+
+    async def _named_alike(
+        self, http: AgentHTTP, stream: PlainStream, origin: Origin, action: Action
+    ) -> bool:
+        """Answer CONNECT; whether the TLS that follows names the same host. If not, that is recorded."""
+        stream.unread(http.take_rest())
+        try:
+            await self._shake_hands(stream, origin)
+        except AffiantError as refusal:
+            await self.records.refusal(refusal, action)
+            return False
+        return True
 
     async def _shake_hands(self, stream: PlainStream, origin: Origin) -> None:
         """Answer CONNECT and look at the ClientHello; a refused one is told so in TLS's own words."""
@@ -140,22 +164,10 @@ class Tunnels:
         finally:
             await tls.close()
 
-    async def _splice(
-        self, stream: PlainStream, passage: _Passage, action: Action, rules: tuple[str, ...]
-    ) -> None:
-        end = "aborted"
-        try:
-            end = await self._spliced(stream, passage.address, action)
-        finally:
-            await self.records.outcome(action, rules, _unread(end), intents=(passage.intent,))
-
-    async def _spliced(self, stream: PlainStream, address: str, action: Action) -> str:
+    async def _spliced(self, stream: PlainStream, address: str, port: int) -> str:
         """Copy both ways until both have ended; how it went."""
-        assert action.origin is not None
         try:
-            reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(address, action.origin.port), _DIAL_S
-            )
+            reader, writer = await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_S)
         except (OSError, TimeoutError):
             return "failed"
         peer = PlainStream(reader, writer)
