@@ -36,11 +36,12 @@ class CollateralFile:
 
 
 def write_collateral(path: Path, collateral: Collateral) -> None:
-    """Write the file, whole or not at all."""
+    """Write the file, whole or not at all. Anybody may read it: the server is another user, and it is public."""
     unfinished = path.with_suffix(".new")
     descriptor = os.open(
-        unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
     )
+    os.fchmod(descriptor, 0o644)
     with open(descriptor, "wb") as file:
         file.write(collateral.to_bytes())
     unfinished.replace(path)

@@ -70,6 +70,9 @@ def gateway() -> None:
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
+@click.option(
+    "--user", type=click.IntRange(min=1), help="User id that the server runs as, when started as root."
+)
 @click.pass_context
 def serve(
     context: click.Context,
@@ -81,6 +84,7 @@ def serve(
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
     ready_fd: int | None,
+    user: int | None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
 
@@ -104,6 +108,7 @@ def serve(
         port=port,
         upstreams=_choices(upstream, upstream_key_ref, upstream_ca),
         ready=ready_fd,
+        user=user,
     )
     context.exit(launch_gateway(launch))
 

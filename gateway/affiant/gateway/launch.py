@@ -69,6 +69,7 @@ class Launch:
         home: the state folder that holds ``gateway/`` and ``secrets/``.
         platform: the platform's socket.
         ready: a descriptor that gets one line of JSON; passed on to the server.
+        user: the user id that the server runs as, when this half is root; the store becomes that user's.
     """
 
     home: Path
@@ -77,6 +78,7 @@ class Launch:
     port: int
     upstreams: tuple[UpstreamChoice, ...]
     ready: int | None
+    user: int | None = None
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -142,6 +144,9 @@ def launch_gateway(launch: Launch) -> int:
     """
     store = launch.home / "gateway"
     store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if launch.user is not None:
+        for path in (store, *store.iterdir()):
+            os.chown(path, launch.user, launch.user, follow_symlinks=False)
     platform = PlatformClient(launch.platform)
     release = load_release()
     reference = parse_reference_values(reference_values(release, platform.root()))
@@ -161,7 +166,7 @@ def launch_gateway(launch: Launch) -> int:
         td = platform.create_td(image=Image.GATEWAY, mrconfigid=config.mrconfigid)
         stack.callback(os.close, td)
         document = stack.enter_context(_descriptor_with(encode_settings(settings)))
-        server = _start(td, document, launch.ready)
+        server = _start(td, document, launch.ready, launch.user)
     return _stay(server, platform, store / COLLATERAL_NAME)
 
 
@@ -192,14 +197,22 @@ def _descriptor_with(data: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _start(td: int, document: int, ready: int | None) -> subprocess.Popen[bytes]:
+def _start(td: int, document: int, ready: int | None, user: int | None) -> subprocess.Popen[bytes]:
     passed = (td, document) if ready is None else (td, document, ready)
     arguments = [sys.executable, "-P", "-m", "affiant.gateway.server"]
     arguments += ["--td-fd", str(td), "--settings-fd", str(document)]
     if ready is not None:
         arguments += ["--ready-fd", str(ready)]
     try:
-        return subprocess.Popen(arguments, pass_fds=passed, stdin=subprocess.DEVNULL, env=_environment())
+        return subprocess.Popen(
+            arguments,
+            pass_fds=passed,
+            stdin=subprocess.DEVNULL,
+            env=_environment(),
+            user=user,
+            group=user,
+            extra_groups=None if user is None else (),
+        )
     finally:
         if ready is not None:
             os.close(ready)

@@ -72,6 +72,8 @@ def gateway_spec(home: Home, *, upstreams: Sequence[str]) -> ServiceSpec:
     """The gateway. Its launching half keeps our user, for it alone may ask the platform for a TD; the half that
     serves is its child, holds the keys, and gives the user up."""
     chosen = [argument for url in upstreams for argument in ("--upstream", url)]
+    if is_root():
+        chosen += ["--user", str(GATEWAY_USER)]
     return ServiceSpec(
         name="gateway",
         argv=("affiant", "gateway", "serve", "--home", str(home.path), *chosen, "--ready-fd", READY_FD),
