@@ -96,3 +96,12 @@ def test_a_signal_before_the_command_runs_undoes_everything(machine):
     assert out == b""
     assert b"Traceback" not in error
     assert machine.quiet_within(5), machine.processes()
+
+
+def test_a_reader_that_goes_away_ends_a_command_that_keeps_writing(machine):
+    """As without affiant: ``affiant run ... -- yes | head -1`` ends."""
+    process = machine.start("sh", "-c", "trap '' INT; while echo line; do :; done; exit 3")
+    assert process.stdout.readline() == b"line\n"
+    process.stdout.close()
+    assert process.wait(30) in (3, 128 + signal.SIGPIPE)
+    process.stderr.close()

@@ -199,12 +199,23 @@ class _Output:
             self.write_end = -1
 
     async def copy(self) -> None:
-        """Pass on until the command's end is closed everywhere."""
+        """Pass on until the command's end is closed everywhere, or the user reads no more.
+
+        A user who has closed the output (``| head -1``) closes it for the command as well, which then gets the
+        broken pipe that it would have had without us.
+        """
         async with self._broker.redactor(live=True) as redactor:
             async for data in self._pieces():
                 await self._pass_on(await redactor.feed(data))
+                if self._user.gone:
+                    self._stop_reading()
+                    return
             rest, _ = await redactor.flush()
             await self._pass_on(rest)
+
+    def _stop_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         while data := await self._reader.read(_PIECE):

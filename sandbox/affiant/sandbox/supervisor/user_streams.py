@@ -24,10 +24,12 @@ _POLL_MS: Final = 100
 class UserOutput:
     """Where one of the command's outputs goes. Owns the descriptor."""
 
-    __slots__ = ("_descriptor", "_lock")
+    __slots__ = ("_descriptor", "_lock", "gone")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.gone = False
+        """Whether the user has closed it: nothing more will be read."""
         self._lock = threading.Lock()
 
     def write(self, data: bytes, over: threading.Event) -> None:
@@ -38,10 +40,12 @@ class UserOutput:
             poll = select.poll()
             poll.register(self._descriptor, select.POLLOUT)
             view = memoryview(data)
-            with suppress(OSError):  # the user has closed it: the command goes on
+            try:
                 while view and not over.is_set():
                     if poll.poll(_POLL_MS):
                         view = view[os.write(self._descriptor, view[:_ATOMIC]) :]
+            except OSError:
+                self.gone = True
 
     def close(self) -> None:
         """Close it, once nobody writes; blocks for a moment."""
