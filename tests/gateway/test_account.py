@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.in_process import InProcess, in_process
+from tests.gateway.journal_reader import entries_of, opens_of
 from tests.gateway.session_client import SessionClient
 from tests.gateway.test_inference import record_of, records_of, tool
 
 from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.simulated.client import PlatformClient
-from affiant.gateway.errors import GatewayFault
+from affiant.gateway.errors import GatewayFault, ModelNotFound
+from affiant.gateway.upstream import Upstream
 
 
 def profile(tools: list[str]) -> bytes:
@@ -21,8 +24,13 @@ def profile(tools: list[str]) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def inside(platform: PlatformClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    with in_process(platform, tmp_path_factory.mktemp("account") / "store", drain_s=1) as gateway:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("account") / "store"
+
+
+@pytest.fixture(scope="module")
+def inside(platform: PlatformClient, store: Path) -> Iterator[InProcess]:
+    with in_process(platform, store, drain_s=1) as gateway:
         yield gateway
 
 
@@ -66,3 +74,21 @@ def test_what_a_refused_tool_record_would_have_been_numbered_is_not_used_up(
     with pytest.raises(ShapeMismatch):
         inside.run(attempt())
     assert found.upcoming == before and session.close().status == 200
+
+
+def test_an_upstream_is_not_even_asked_what_it_lists_before_the_open_is_durable(
+    inside: InProcess, platform: PlatformClient, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = SessionClient.start(inside, platform)
+    opened: list[set[str]] = []
+
+    async def choose(model: str) -> Upstream:
+        opened.append(opens_of(entries_of(store)[-1]))
+        raise ModelNotFound("no upstream lists this model", found=model)
+
+    monkeypatch.setattr(inside.service.upstreams, "choose", choose)
+    answer = session.say("hi")
+    assert (answer.status, answer.code) == (404, "model.not_found")
+    assert opened == [{answer.headers["affiant-receipt-id"]}]
+    assert record_of(session, answer).kind == "refusal"
+    assert not opens_of(entries_of(store)[-1])

@@ -47,6 +47,7 @@ class Account:
         number: its ``agt.seq``; None until a proof by the session's key was seen.
         cseq: the counter of its proof; None unless the proof holds.
         digest, size: of the body as received; forwarded: digest of what was sent upstream.
+        forwarding: set before it is: from there on the record is an ``inference``.
     """
 
     recorder: Recorder
@@ -62,7 +63,7 @@ class Account:
     verdict: Verdict | None = None
     request: ChatRequest | None = None
     forwarded: str | None = None
-    opened: bool = False
+    forwarding: bool = False
     attempts: list[Attempt] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     recorded: Recorded | None = None
@@ -81,9 +82,7 @@ class Account:
         """Append the ``open``; nothing goes upstream before the future resolves."""
         assert self.session is not None
         assert self.number is not None
-        opened = self.recorder.open(self.session, jti=self.jti, number=self.number)
-        self.opened = True
-        return opened
+        return self.recorder.open(self.session, jti=self.jti, number=self.number)
 
     def refusal(self, error: AffiantError, body: bytes) -> Recorded:
         """Sign that the request was refused with ``error``, and that ``body`` was the answer to it."""

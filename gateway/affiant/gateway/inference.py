@@ -4,7 +4,7 @@ The order, and what each step owes to the next (trust rules, 3):
 
 1. the session, from the proof's key; the body, bounded; its SHA-256;
 2. the proof: from here on the request has a counter, and an ``agt.seq`` of the session;
-3. form, policy, upstream: what is refused here ends in a ``refusal``;
+3. form, policy: what is refused up to the choice of an upstream ends in a ``refusal``;
 4. ``open`` is durable: only now a byte goes upstream;
 5. the same bytes are forwarded, or the same without tools that the profile does not list;
 6. the answer is relayed as it comes, hashed; tool calls are judged and recorded before they go on;
@@ -134,10 +134,10 @@ class _Exchange:
         self._route.recorder.require()
         session = await self._authenticate()
         request, forwarded = self._decide(session)
-        upstream = await self._route.upstreams.choose(request.model)
-        self._guard = upstream.guard
         self._account.require_formable()
         await self._account.open()
+        upstream = await self._route.upstreams.choose(request.model)  # may ask what they list
+        self._guard, self._account.forwarding = upstream.guard, True
         accept = _EVENTS if request.stream else _JSON
         await self._unless_gone(
             self._forward(
@@ -316,7 +316,7 @@ class _Exchange:
         """The record of a request that failed; if its own cannot be formed, one that says only that."""
         account = self._account
         try:
-            if not account.opened:
+            if not account.forwarding:
                 return account.refusal(error, told)
             return account.inference(end_of(error), status=status, hidden=hidden)
         except ShapeMismatch as failure:
@@ -335,7 +335,7 @@ class _Exchange:
         account = self._account
         if account.recorded is not None or not account.recorder.healthy:
             return
-        if account.opened or account.number is not None:
+        if account.number is not None:
             hidden = self._relay.hidden if self._relay is not None else _NOTHING
             gone = RequestAbandoned("the client closed the connection")
             self._record_failure(gone, b"", hidden, status=self._client.status)
