@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,3 +104,11 @@ def test_data_is_read_as_a_client_reads_it(event: bytes, data: bytes | None) -> 
 def test_the_terminal_event_is_recognised_as_clients_do() -> None:
     assert is_terminal(b"[DONE]") and is_terminal(b"[DONE] ")
     assert not is_terminal(b" [DONE]") and not is_terminal(b"{}")
+
+
+def test_an_event_that_comes_in_small_pieces_costs_what_it_weighs() -> None:
+    event = b"data: " + b"x" * ((1 << 20) - 8) + b"\n\n"
+    splitter, started = EventSplitter(), time.monotonic()
+    found = [out for at in range(0, len(event), 4) for out in splitter.feed(event[at : at + 4])]
+    assert found == [event]
+    assert time.monotonic() - started < 5  # with a copy of what is pending for each piece: minutes

@@ -32,7 +32,7 @@ class EventSplitter:
     __slots__ = ("_searched", "pending")
 
     def __init__(self) -> None:
-        self.pending = b""
+        self.pending = bytearray()
         self._searched = 0
 
     def feed(self, chunk: bytes) -> tuple[bytes, ...]:
@@ -41,13 +41,14 @@ class EventSplitter:
         Raises:
             UpstreamAnswerRefused: an event beyond 1 MiB.
         """
-        data = self.pending + chunk
+        data = self.pending
+        data += chunk
         events = []
         start, search = 0, self._searched
         while (end := _event_end(data, start, search)) is not None:
-            events.append(data[start:end])
+            events.append(bytes(data[start:end]))
             start = search = end
-        self.pending = data[start:]
+        del data[:start]
         # a boundary takes at most four bytes, of which three may be here already
         self._searched = max(len(self.pending) - 3, 0)
         if len(self.pending) > MAX_EVENT:
@@ -57,12 +58,13 @@ class EventSplitter:
     def finish(self) -> bytes:
         """At the end of the stream: a last event whose blank line ended with CR; or nothing, and it was cut."""
         if _event_end(self.pending + b"x", 0, 0) == len(self.pending) and self.pending:
-            event, self.pending = self.pending, b""
+            event = bytes(self.pending)
+            self.pending.clear()
             return event
         return b""
 
 
-def _event_end(data: bytes, start: int, search: int) -> int | None:
+def _event_end(data: bytes | bytearray, start: int, search: int) -> int | None:
     """Where the first event from ``start`` ends; None while that is not known."""
     at = max(start, search)
     while True:
@@ -77,7 +79,7 @@ def _event_end(data: bytes, start: int, search: int) -> int | None:
         return _settled(data, match.end())
 
 
-def _settled(data: bytes, end: int) -> int | None:
+def _settled(data: bytes | bytearray, end: int) -> int | None:
     if data[end - 1 : end] == b"\r":
         if end == len(data):
             return None
