@@ -26,6 +26,7 @@ from tests.gateway.upstream_server import (
 )
 
 from affiant.errors import AffiantError
+from affiant.gateway.errors import UpstreamCut
 from affiant.gateway.http1 import HTTPClient, TCPConnector, Timeouts, request_head
 from affiant.gateway.tls import certificate_spki
 
@@ -93,6 +94,18 @@ async def test_a_kept_connection_that_was_closed_is_replaced_and_both_attempts_a
         tried: list = []
         assert (await fetch(client, tried))[0] == 200
         assert [code for code, _ in tried] in (["upstream.cut", "ok"], ["ok"])
+        await client.close()
+
+
+async def test_however_many_kept_connections_are_dead_one_attempt_replaces_them() -> None:
+    with scripted_upstream(lambda _: [0.1, *whole(b"x")]) as upstream:
+        client = client_of(upstream)
+        await asyncio.gather(*(fetch(client) for _ in range(4)))
+        upstream.script, upstream.keep = lambda _: [], False
+        tried: list = []
+        with pytest.raises(UpstreamCut):
+            await fetch(client, tried)
+        assert [code for code, _ in tried] == ["upstream.cut", "upstream.cut"]
         await client.close()
 
 

@@ -85,8 +85,8 @@ class HTTPClient:
         Raises:
             UpstreamUnreachable, UpstreamTimeout, UpstreamCut, UpstreamMalformed: as named.
         """
+        kept = self._take()
         while True:
-            kept = self._take()
             connection = kept or await self._connect(tried)
             answer = connection.send(data)
             try:
@@ -94,7 +94,8 @@ class HTTPClient:
             except AffiantError as error:
                 tried(error.code, connection.spki)
                 if kept is not None and isinstance(error, UpstreamCut) and not answer.started:
-                    continue  # closed while it was kept: nothing was read of it, so nothing answered
+                    kept = None  # closed while it was kept: nothing was read of it, so nothing answered
+                    continue
                 raise
             except BaseException:
                 answer.abort()
