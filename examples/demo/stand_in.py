@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any, Self
 
 from cryptography import x509
@@ -45,14 +44,19 @@ class StandIn:
     ca_pem: bytes = b""
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="affiant-stand-in-")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.ca_pem, chain = self._certificates()
-        file = Path(self._folder.name) / "server.pem"
-        file.write_bytes(chain)
-        context.load_cert_chain(file)
+        with tempfile.NamedTemporaryFile(prefix="affiant-stand-in-") as file:  # ssl reads files alone
+            file.write(chain)
+            file.flush()
+            context.load_cert_chain(file.name)
         self._servers = [self._serve(port, context) for port in self.ports]
         return self
+
+    @property
+    def bound_ports(self) -> tuple[int, ...]:
+        """Where it listens; a port of 0 was chosen by the system."""
+        return tuple(server.server_address[1] for server, _ in self._servers)
 
     def _serve(self, port: int, context: ssl.SSLContext) -> tuple[ThreadingHTTPServer, threading.Thread]:
         server = ThreadingHTTPServer((self.address, port), self._handler())
@@ -67,7 +71,6 @@ class StandIn:
             server.shutdown()
             server.server_close()
             thread.join(5)
-        self._folder.cleanup()
 
     def _certificates(self) -> tuple[bytes, bytes]:
         now = datetime.now(UTC)

@@ -35,14 +35,14 @@ def load(path: str) -> ModuleType:
 
 @pytest.fixture
 def api():
-    with load("examples/demo/stand_in.py").StandIn("api.vault.test", "127.0.0.1", 0) as stand_in:
-        stand_in.port = stand_in._server.server_address[1]
+    with load("examples/demo/stand_in.py").StandIn(("api.vault.test",), "127.0.0.1", (0,)) as stand_in:
+        stand_in.port = stand_in.bound_ports[0]
         yield stand_in
 
 
 @pytest.fixture
 def vault(tmp_path):
-    stand_in = load("examples/demo/stand_in.py").StandIn("vault.test", "127.0.0.1", 0)
+    stand_in = load("examples/demo/stand_in.py").StandIn(("vault.test",), "127.0.0.1", (0,))
     authority, chain = stand_in._certificates()
     (tmp_path / "vault.pem").write_bytes(chain)
     (tmp_path / "vault-ca.pem").write_bytes(authority)
