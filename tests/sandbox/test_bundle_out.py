@@ -17,15 +17,18 @@ from affiant.attestation.encoding import b64u
 from affiant.attestation.keys import Signer
 from affiant.attestation.openings import OpeningInvalid, recipient, seal
 from affiant.attestation.receipt import Issued, issue_receipt, parse_receipt, verify_receipt
-from affiant.attestation.statement import parse_statement, session_statement
+from affiant.attestation.statement import gateway_statement, parse_statement, session_statement
 from affiant.sandbox.bundle_out import (
     SealedBundle,
     SealedBundleMalformed,
     open_bundle,
     parse_sealed_bundle,
     read_sealed_bundle,
+    read_spooled,
+    with_spooled,
     write_bundle,
 )
+from affiant.sandbox.supervisor.spool import SpoolEntry
 
 NOW = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
 LINK, ID = "A" * 43, "A" * 22
@@ -124,3 +127,59 @@ def test_openings_for_receipts_that_are_not_there_are_ignored():
     found = parse_sealed_bundle(sealed(key, one))
     more = SealedBundle(found.bundle, {**found.openings, b64u(bytes(32)): "AAAA"})
     assert open_bundle(more, key).receipts == (one.sdjwt,)
+
+
+def close(session: str) -> Issued:
+    """A close record as far as its session is concerned: signed by nobody who may."""
+    head = {"chn": ID, "seq": 0, "rh": LINK}
+    other = Signer(ec.derive_private_key(8, ec.SECP256R1())).public_key
+    statement = parse_statement(
+        gateway_statement(
+            iss="gateway", cls="simulated", chn=(ID,), receipt=SIGNER.public_key, ear=other, tls_spki=LINK,
+            policy="sha256:" + "0" * 64, epoch_s=60, not_after=int(NOW.timestamp()) + 60, nonce=None,
+        )
+    )  # fmt: skip
+    return issue_receipt(
+        signer=SIGNER, statement=statement, kind="session-close", chn=ID, seq=1, prev=LINK, evd=LINK, jti=ID, now=NOW,
+        members={
+            "agt": {"ses": session, "evd": LINK, "key": SIGNER.kid, "bind": "pop", "iso": "gvisor", "seq": 1},
+            "why": "lost", "n": 1, "out": {}, "root": LINK, "head": head, "sup": {**head, "end": 0},
+        },
+        hidden={}, random_bytes=os.urandom,
+    )  # fmt: skip
+
+
+def spooled(key: X25519PrivateKey, *issued: Issued) -> tuple[SpoolEntry, ...]:
+    return tuple(
+        SpoolEntry(each.jws, seal(each.disclosures, to=recipient(key), rh=each.rh)) for each in issued
+    )
+
+
+def test_records_that_only_the_journal_has_are_in_the_bundle_once():
+    key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
+    found = with_spooled(parse_sealed_bundle(sealed(key, one)), spooled(key, one, two), session=ID)
+    assert open_bundle(found, key).receipts == (one.sdjwt, two.sdjwt)
+
+
+def test_a_journals_records_never_contradict_a_close():
+    key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
+    closed = parse_sealed_bundle(sealed(key, one, close(ID)))
+    assert with_spooled(closed, spooled(key, two), session=ID) is closed
+    others = parse_sealed_bundle(sealed(key, one, close("B" * 21 + "A")))
+    assert len(with_spooled(others, spooled(key, two), session=ID).bundle.receipts) == 3
+
+
+def test_a_journal_is_read_up_to_what_is_not_its_own(tmp_path: Path):
+    key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
+    lines = [json.dumps({"jws": each.jws, "openings": each.openings}) for each in spooled(key, one, two)]
+    journal = tmp_path / "records.ndjson"
+    assert read_spooled(journal) == ()
+    for foreign in ("[]", "1", '{"jws":1,"openings":null}', '{"jws":"x"}', "{"):
+        journal.write_text("\n".join([lines[0], foreign, lines[1], ""]))
+        assert [entry.jws for entry in read_spooled(journal)] == [one.jws]
+
+
+def test_a_link_in_place_of_the_journal_is_not_followed(tmp_path: Path):
+    (tmp_path / "records.ndjson").symlink_to(tmp_path / "real")
+    with pytest.raises(SealedBundleMalformed):
+        read_spooled(tmp_path / "records.ndjson")

@@ -26,8 +26,8 @@ PARTS = {
 """Part -> what its arguments hold."""
 
 
-def running_session(machine, *command: str):
-    process = machine.start(*(command or ("sh", "-c", "echo started; sleep 60")))
+def running_session(machine, *command: str, options=()):
+    process = machine.start(*(command or ("sh", "-c", "echo started; sleep 60")), options=options)
     assert process.stdout is not None
     assert process.stdout.readline() == b"started\n"
     return process, machine.family(process.pid)
@@ -75,8 +75,8 @@ def test_whatever_is_killed_the_launcher_ends_with_a_code_and_nothing_stays(mach
     assert_nothing_left(machine)
 
 
-def test_a_killed_supervisor_ends_the_agent_and_is_told(machine):
-    process, members = running_session(machine)
+def test_a_killed_supervisor_ends_the_agent_and_is_told(machine, tmp_path):
+    process, members = running_session(machine, options=("--bundle", str(tmp_path / "b")))
     victim = next(each for each in members if PARTS["supervisor"] in each.arguments)
     os.kill(victim.pid, signal.SIGKILL)
     _, error = process.communicate(timeout=30)
@@ -85,6 +85,7 @@ def test_a_killed_supervisor_ends_the_agent_and_is_told(machine):
     assert machine.all_gone(members, within=5), [each for each in members if each.alive]
     assert_nothing_left(machine)
     assert "1 open" in machine.verdict(machine.bundle()), "no close record: the receipts say so"
+    assert (tmp_path / "b").read_bytes() == machine.bundle().read_bytes()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -18,13 +18,22 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from affiant.attestation.bundle import MAX_BUNDLE, Bundle, parse_bundle
-from affiant.attestation.canonical import parse_strict
+from affiant.attestation.canonical import parse_object, parse_strict
 from affiant.attestation.openings import open_sealed
-from affiant.attestation.receipt import receipt_hash
+from affiant.attestation.receipt import parse_receipt, receipt_hash
 from affiant.errors import MalformedError
 from affiant.sandbox.home import write_file
+from affiant.sandbox.supervisor.spool import SpoolEntry, read_unacknowledged
 
-__all__ = ["SealedBundle", "open_bundle", "parse_sealed_bundle", "read_sealed_bundle", "write_bundle"]
+__all__ = [
+    "SealedBundle",
+    "open_bundle",
+    "parse_sealed_bundle",
+    "read_sealed_bundle",
+    "read_spooled",
+    "with_spooled",
+    "write_bundle",
+]
 
 _LIMIT: Final = 2 * MAX_BUNDLE
 
@@ -68,6 +77,47 @@ def parse_sealed_bundle(data: bytes) -> SealedBundle:
             return SealedBundle(parse_bundle(json.dumps(bundle).encode("ascii")), openings)
         case _:
             raise SealedBundleMalformed("not a session's bundle", expected="bundle and openings")
+
+
+def read_spooled(path: Path) -> tuple[SpoolEntry, ...]:
+    """What a dead supervisor's journal at ``path`` holds that the gateway may not; nothing where there is none.
+
+    Raises:
+        SealedBundleMalformed: it is no plain file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise SealedBundleMalformed("the session's journal cannot be read", found=error.strerror) from error
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise SealedBundleMalformed("the session's journal is no plain file")
+        return read_unacknowledged(file.read(_LIMIT))
+
+
+def with_spooled(sealed: SealedBundle, entries: Sequence[SpoolEntry], *, session: str) -> SealedBundle:
+    """The bundle with the records that were signed and durable but never acknowledged.
+
+    Only while ``session`` has no close there: a close says which record was the last, and stays true.
+    """
+    known = {receipt_hash(text.partition("~")[0]) for text in sealed.bundle.receipts}
+    new = tuple(entry for entry in entries if entry.rh not in known)
+    if not new or any(_closes(text, session) for text in sealed.bundle.receipts):
+        return sealed
+    return SealedBundle(
+        replace(sealed.bundle, receipts=(*sealed.bundle.receipts, *(f"{entry.jws}~" for entry in new))),
+        {**sealed.openings, **{entry.rh: entry.openings for entry in new if entry.openings is not None}},
+    )
+
+
+def _closes(text: str, session: str) -> bool:
+    match parse_object(parse_receipt(text).split.payload):
+        case {"kind": "session-close", "agt": {"ses": str(named)}}:
+            return named == session
+        case _:
+            return False
 
 
 def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.errors import ConfigurationError
+from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.bundle_out import write_bundle
 from affiant.sandbox.session import Session
 from affiant.sandbox.session_plan import SessionRequest
@@ -168,6 +168,11 @@ async def _run(request: SessionRequest, command: Sequence[str], options: RunOpti
         if signals.first is None:
             raise
         return RunOutcome(exit_code=128 + signals.first)
+    except AffiantError:  # the session was ended for a reason: its receipts show it, if there are any
+        if options.bundle is not None and signals.session is not None:
+            with suppress(AffiantError, OSError):  # what happened first is what the user must hear
+                write_bundle(options.bundle, signals.session.bundle())
+        raise
 
 
 async def _in_session(

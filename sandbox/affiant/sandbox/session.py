@@ -33,6 +33,8 @@ from affiant.sandbox.bundle_out import (
     open_bundle,
     parse_sealed_bundle,
     read_sealed_bundle,
+    read_spooled,
+    with_spooled,
     write_bundle,
 )
 from affiant.sandbox.captured import Capture
@@ -284,12 +286,14 @@ class Session:
         self._progress("bundled", {"path": str(self.bundle_path)})
 
     def _sealed_bundle(self) -> SealedBundle:
-        """What the supervisor left; if it was lost, what the gateway of this state folder has."""
+        """What the supervisor left; if it was lost, what the gateway has, and what only its journal has."""
         home = self._opened.home
         path = home.session(self.id) / "bundle.json"
         if path.exists():
             return read_sealed_bundle(path)
-        return parse_sealed_bundle(fetch_session_bundle(operator_socket(home.gateway), self.id))
+        sealed = parse_sealed_bundle(fetch_session_bundle(operator_socket(home.gateway), self.id))
+        spooled = read_spooled(home.session(self.id) / "records.ndjson")
+        return with_spooled(sealed, spooled, session=self.id)
 
     def _take_output(self) -> None:
         opened, output = self._opened, self._opened.plan.request.output

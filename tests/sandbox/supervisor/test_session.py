@@ -227,7 +227,7 @@ def test_S1_no_process_but_the_brokers_ever_holds_the_value(
         async with launcher.session(profile, **more) as link:
             await link.expect("ready")
             stdout, stderr = await link.start(["python3", "-uc", code, f"https://{HOST}:{upstream.port}/"])
-            first = await asyncio.to_thread(os.read, stdout, 100)
+            first = await asyncio.to_thread(read_first_line, stdout)
             family = {link.service.pid} | descendants(link.service.pid)
             holders = {pid: holds(pid, VALUE) for pid in family}
             os.close(stdout)
@@ -239,6 +239,13 @@ def test_S1_no_process_but_the_brokers_ever_holds_the_value(
         os.close(descriptor)
     assert first.startswith(b"200 seen: Bearer affiant-ph-")
     assert holders == {"broker"}
+
+
+def read_first_line(descriptor: int) -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and (data := os.read(descriptor, 1)):
+        line += data
+    return line
 
 
 def holds(pid: int, value: bytes) -> bool:

@@ -2,7 +2,8 @@
 
 One JSON line for each record, in chain order, made durable (fdatasync) before it counts; one line for each
 acknowledgement, which need not be. What stands in it without an acknowledgement is submitted again while the
-session lives, and tells afterwards what the gateway never got. A torn last line is a record that never counted.
+session lives; of a session whose supervisor died, the launcher adds it to the gateway's bundle
+(:func:`affiant.sandbox.bundle_out.with_spooled`). A torn last line is a record that never counted.
 Once everything is acknowledged a large file starts again from nothing.
 """
 
@@ -93,9 +94,12 @@ def read_unacknowledged(data: bytes) -> tuple[SpoolEntry, ...]:
             members = json.loads(line)
         except ValueError:
             break  # torn by a crash in the middle of a write that never counted
-        if "ack" in members:
-            entries.pop(members["ack"], None)
-        else:
-            entry = SpoolEntry(members["jws"], members["openings"])
-            entries[entry.rh] = entry
+        match members:
+            case {"ack": str(rh)}:
+                entries.pop(rh, None)
+            case {"jws": str(jws), "openings": str() | None as openings}:
+                entry = SpoolEntry(jws, openings)
+                entries[entry.rh] = entry
+            case _:
+                break  # not a line of ours: what follows it is not in order
     return tuple(entries.values())
