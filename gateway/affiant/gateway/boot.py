@@ -32,6 +32,7 @@ from affiant.gateway.nonces import Nonces
 from affiant.gateway.openai_upstream import Credentials, make_upstream
 from affiant.gateway.recorder import Recorder
 from affiant.gateway.recovery import Recovery, gap_members, recover
+from affiant.gateway.refusal_budget import RefusalBudget
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.service import Service
 from affiant.gateway.sessions import SessionTable
@@ -156,6 +157,9 @@ def _service(
         ),
         bundles=bundles,
         upstreams=upstreams,
+        refusals=RefusalBudget(
+            per_second=settings.refusals_per_s, burst=settings.refusals_burst, seconds=ambient.seconds
+        ),
         clock=ambient.clock,
     )
 

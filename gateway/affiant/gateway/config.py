@@ -42,6 +42,7 @@ class Settings:
         sessions_max: open sessions at once. connections_max: connections and requests at once.
         drain_s: seconds that requests under way get when the gateway is stopped.
         silent_s: seconds without a proof after which an expired session counts as lost.
+        refusals_per_s, refusals_burst: records of refusals of callers that nobody knows.
     """
 
     store: Path
@@ -58,6 +59,8 @@ class Settings:
     connections_max: int = 2048
     drain_s: int = 5
     silent_s: int = 120
+    refusals_per_s: float = 5.0
+    refusals_burst: int = 200
 
     def __post_init__(self) -> None:
         if self.reference.digest != self.config.reference:

@@ -182,7 +182,7 @@ def _add_admission(app: FastAPI, service: Service) -> None:
         except JournalUnavailable as error:
             return _refusal(error)
         except AffiantError as error:
-            recorded = service.record_refusal(error, path="/v1/sessions", body=body)
+            recorded = service.record_refusal(error, path="/v1/sessions", body=body)  # else told as it is
             await recorded.durable
             return _refusal(error, receipt=recorded.jti)
 

@@ -32,6 +32,7 @@ from affiant.gateway.authentication import Authenticator, is_of_session
 from affiant.gateway.chat import ChatRequest, parse_chat, without_tools
 from affiant.gateway.client_response import ClientResponse
 from affiant.gateway.errors import (
+    Busy,
     Draining,
     GatewayFault,
     JournalUnavailable,
@@ -57,6 +58,7 @@ from affiant.gateway.openai_upstream import read_whole
 from affiant.gateway.policy_gate import decide_model, judge_of, tools_verdict
 from affiant.gateway.receipts import for_agent
 from affiant.gateway.recorder import Recorded, Recorder
+from affiant.gateway.refusal_budget import RefusalBudget
 from affiant.gateway.relay import Relay, Step, usage_of
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session
@@ -79,6 +81,7 @@ class ChatCompletions:
 
     Args:
         body_max: largest request body, bytes.
+        refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped.
     """
 
@@ -87,6 +90,7 @@ class ChatCompletions:
     upstreams: Upstreams
     keyset_digest: str
     body_max: int
+    refusals: RefusalBudget
     draining: Callable[[], bool]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -294,11 +298,13 @@ class _Exchange:
             if self._client.started:
                 await self._end_stream(error)
                 return
+            if account.number is None:
+                self._route.refusals.take()
             body = error_body(error)
             hidden = {"dig": sha256_name(body), "len": len(body)}
             await self._record_failure(error, body, hidden, status=status_of(error)).durable
             await self._client.whole(status_of(error), body, error_headers(error))
-        except JournalUnavailable as failure:
+        except (JournalUnavailable, Busy) as failure:
             await self._fail_unrecorded(failure)
 
     async def _end_stream(self, error: AffiantError) -> None:
@@ -327,7 +333,7 @@ class _Exchange:
         """Nothing durable says how this ended: the client gets an error, or a stream that is cut."""
         if self._client.started:
             raise ConnectionAbortedError("no record, no answer")
-        told = error if isinstance(error, JournalUnavailable) else GatewayFault("the gateway failed")
+        told = error if isinstance(error, (JournalUnavailable, Busy)) else GatewayFault("the gateway failed")
         await self._client.whole(status_of(told), error_body(told), error_headers(told), receipt=False)
 
     def _abandon(self) -> None:

@@ -58,6 +58,7 @@ def gateway_app(service: Service) -> GatewayApp:
         upstreams=service.upstreams,
         keyset_digest=service.keyset.digest,
         body_max=service.config.body_max,
+        refusals=service.refusals,
         draining=lambda: service.draining,
     )
     return GatewayApp({("POST", "/v1/chat/completions"): chat}, control_plane(service))
@@ -81,7 +82,11 @@ async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -
                 asyncio.create_task(operator.serve([control])),
             ]
             stop = _stop_on_signals()
-            clockwork = asyncio.gather(_every_second(service, _epochs), _every_second(service, _leases))
+            clockwork = asyncio.gather(
+                _every_second(service, _epochs),
+                _every_second(service, _leases),
+                _every_second(service, _unrecorded),
+            )
             try:
                 await _started(public, operator, tasks)
                 with _announced(settings, service, listener, tls, ready):
@@ -223,6 +228,11 @@ async def _every_second(service: Service, work: Callable[[Service], Awaitable[No
 
 async def _epochs(service: Service) -> None:
     service.closing.epoch_if_due(seconds=time.monotonic())
+
+
+async def _unrecorded(service: Service) -> None:
+    if count := service.refusals.take_count():
+        _log.warning("%d refused requests of unknown callers have no record", count)
 
 
 async def _leases(service: Service) -> None:

@@ -19,6 +19,7 @@ from affiant.gateway.errors import Busy, Draining
 from affiant.gateway.errors_http import error_body, status_of
 from affiant.gateway.keyset import Keyset
 from affiant.gateway.recorder import Recorded, Recorder
+from affiant.gateway.refusal_budget import RefusalBudget
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import SessionTable
 from affiant.gateway.submissions import Submissions
@@ -34,6 +35,7 @@ class Service:
 
     Args:
         clock: wall-clock time, UTC.
+        refusals: bounds the records of callers that nobody knows.
         draining: set once the gateway is being stopped.
     """
 
@@ -47,6 +49,7 @@ class Service:
     closing: Closing
     bundles: Bundles
     upstreams: Upstreams
+    refusals: RefusalBudget
     clock: Callable[[], datetime]
     draining: bool = False
     _quoting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_QUOTES_AT_ONCE))
@@ -75,7 +78,13 @@ class Service:
         return await self.admissions.admit(body)
 
     def record_refusal(self, error: AffiantError, *, path: str, body: bytes) -> Recorded:
-        """Sign that an attempt to be admitted was refused."""
+        """Sign that an attempt to be admitted was refused.
+
+        Raises:
+            Busy: too many were, just now. JournalUnavailable: it cannot be made durable.
+        """
+        self.recorder.require()
+        self.refusals.take()
         answer = error_body(error)
         return self.recorder.record(
             "refusal",
