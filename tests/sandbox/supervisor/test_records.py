@@ -286,6 +286,26 @@ def test_epochs_are_written_when_nothing_happens(tmp_path: Path) -> None:
     assert second.member("n") == 1
 
 
+def test_an_epoch_that_waits_for_room_counts_what_was_signed_meanwhile(tmp_path: Path) -> None:
+    async def scenario(records, gateway):
+        gateway.away = True
+        await asyncio.gather(*(refusal(records) for _ in range(BOUND)))
+        waiting = [asyncio.create_task(refusal(records)) for _ in range(20)]
+        await asyncio.sleep(0)
+        epochs = asyncio.create_task(keep_epochs(records, every_s=0.0, in_flight=lambda: 0))
+        await asyncio.sleep(0.05)
+        gateway.away = False
+        await asyncio.gather(*waiting)
+        while not any(record.kind == "epoch" for record in gateway.taken):
+            await asyncio.sleep(0.02)
+        epochs.cancel()
+        await asyncio.gather(epochs, return_exceptions=True)
+        return [record for record in gateway.taken if record.kind == "epoch"]
+
+    epochs = run(scenario, folder=tmp_path)
+    assert [record.member("n") for record in epochs] == [record.seq for record in epochs]
+
+
 @settings(max_examples=60, deadline=None)
 @given(count=st.integers(1, 12), acked=st.integers(0, 12), cut=st.integers(0, 6000))
 def test_a_crash_at_any_byte_leaves_a_contiguous_chain(count: int, acked: int, cut: int) -> None:

@@ -27,7 +27,7 @@ async def keep_epochs(records: SessionRecords, *, every_s: float, in_flight: Cal
         if loop.time() < next_time and records.count < next_count:
             continue
         try:
-            await records.record("epoch", {"n": records.count, "inf": in_flight()}, {})
+            await records.record("epoch", {"inf": in_flight()}, {})
         except RecordsUnavailable:
             return
         next_time, next_count = loop.time() + every_s, records.count + _EVERY_RECORDS

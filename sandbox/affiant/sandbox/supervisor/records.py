@@ -172,7 +172,10 @@ class SessionRecords:
         acknowledged: bool = False,
         cseq: int | None = None,
     ) -> str:
-        """Sign one record and make it durable; see :class:`affiant.sandbox.egress.records.RecordSink`."""
+        """Sign one record and make it durable; see :class:`affiant.sandbox.egress.records.RecordSink`.
+
+        An ``epoch`` record's ``n`` is set here.
+        """
         entry = await self._issue(kind, members, hidden, cseq)
         try:
             async with asyncio.timeout(self._wait_s):
@@ -223,6 +226,8 @@ class SessionRecords:
         await self._room()
         own: dict[str, object] = {}
         own_hidden: dict[str, Mapping[str, object]] = {}
+        if kind == "epoch":
+            own["n"] = self._issued  # counted now: others may have been signed while this one waited for room
         if KINDS[kind].of_session:
             own["agt"], own_hidden["agt"] = self._agent.members(cseq), self._agent.hidden
             if self._peer is not None:
