@@ -237,3 +237,19 @@ def test_nothing_takes_a_number_once_the_close_has_its_own(
     assert answer.code == "session.closed" and answer.headers["affiant-receipt-id"]
     mine = [p["kind"] for p in payloads(session) if p.get("agt", {}).get("ses") == session.id]
     assert mine[-1] == "session-close"
+
+
+def test_a_closed_session_keeps_what_closing_again_needs_and_no_more(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    session = SessionClient.start(inside, platform)
+    ended = session.end_record()
+    acknowledged = session.submit(ended)
+    session.say("hi")
+    closed = session.close()
+    found = inside.service.sessions.by_id(session.id)
+    assert found is not None
+    assert not found._heads and not found._known and not found._receipts and not found._counts
+    assert session.close().body == closed.body
+    assert session.submit(ended).json()["rh"] == acknowledged.json()["rh"]
+    assert session.bundle()["bundle"]["receipts"]

@@ -190,7 +190,8 @@ class Session:
             raise SessionClosed(f"a session that is {self.state.value} does not become {state.value}")
         self.state = state
         if state is SessionState.CLOSED:
-            self._receipts.clear()
+            for kept in (self._receipts, self._heads, self._known, self._counts):
+                kept.clear()  # nothing follows the close, and a bundle is read from the journal
 
     def begin(self) -> None:
         """A request of this session is under way, in the current task."""
