@@ -38,6 +38,30 @@ def test_a_session_from_profile_to_verified_bundle(machine, tmp_path):
     assert not list(machine.home.glob("launches/*"))
 
 
+FLOOD = """
+import os, socket, threading
+from urllib.parse import urlsplit
+proxy = urlsplit(os.environ["HTTP_PROXY"])
+def flood():
+    while True:
+        with socket.create_connection((proxy.hostname, proxy.port)) as connection:
+            connection.sendall(b"GET http://a.test/ HTTP/1.1\\r\\nHost: a.test\\r\\n\\r\\n")
+            connection.recv(1000)
+for _ in range(60):
+    threading.Thread(target=flood).start()
+"""
+
+
+@pytest.mark.slow
+def test_a_flood_of_denied_requests_ends_in_a_bundle_that_verifies(machine, tmp_path):
+    options = ("--bundle", str(tmp_path / "b.json"))
+    done = machine.run("python3", "-c", FLOOD, options=options, timeout=300)
+    assert done.returncode == 125
+    assert b"[session.budget]" in done.stderr
+    assert (tmp_path / "b.json").stat().st_size < 64 << 20
+    assert "1 started, 1 closed, 0 lost, 0 open" in machine.verdict(tmp_path / "b.json")
+
+
 def test_the_bundle_holds_what_receipts_hide_for_its_owner(warm, tmp_path):
     assert warm.run("true", options=("--bundle", str(tmp_path / "b.json"))).returncode == 0
     bundle = parse_bundle((tmp_path / "b.json").read_bytes())
