@@ -81,6 +81,31 @@ def test_a_stop_closes_sessions_as_lost_and_ends_the_chain(
     assert kinds[-2:] == [("session-close", "lost"), ("end", "shutdown")]
 
 
+def test_a_stop_closes_sessions_while_the_gateway_can_still_be_reached(
+    platform: PlatformClient, platform_home: Path, tmp_path: Path
+) -> None:
+    from tests.gateway.upstream_server import completion, scripted_upstream, whole
+
+    with (
+        scripted_upstream(lambda _: [2.0, *whole(completion())]) as upstream,
+        serving_gateway(tmp_path, platform_home, "--upstream", upstream.url) as running,
+    ):
+        busy, idle = (SessionClient.start(running.gateway, platform) for _ in range(2))
+        answers: list = []
+        asking = threading.Thread(target=lambda: answers.append(busy.say("hi")))
+        asking.start()
+        while not upstream.received:
+            time.sleep(0.01)
+        running.child.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        closed, refused = idle.close("done"), idle.say("late")
+        assert (closed.status, refused.code) == (200, "session.closed")
+        assert idle.bundle()["bundle"]["receipts"]
+        asking.join(20)
+        assert running.child.wait(30) == 0
+    assert answers[0].status == 200
+
+
 def test_a_stop_lets_what_is_under_way_end(
     platform: PlatformClient, platform_home: Path, tmp_path: Path
 ) -> None:

@@ -124,11 +124,15 @@ class Closing:
         """The chain has a record now that bounds what came before: its boot, or an epoch."""
         self._last_epoch, self._records_then = seconds, self.recorder.count
 
+    async def end_sessions(self) -> None:
+        """Close every open session as lost: with this gateway goes the only one that could go on with it."""
+        await self._close_all({s: "lost" for s in self.sessions if s.state is not SessionState.CLOSED})
+
     async def end(self) -> None:
-        """Close every open session as lost, then end the chain.
+        """Close every open session, then end the chain.
 
         Raises:
             JournalUnavailable: what is left will be disclosed by a gap at the next start.
         """
-        await self._close_all({s: "lost" for s in self.sessions if s.state is not SessionState.CLOSED})
+        await self.end_sessions()
         await self.recorder.record("end", {"why": "shutdown"}).durable

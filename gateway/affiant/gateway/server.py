@@ -93,6 +93,7 @@ async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -
                     await stop.wait()
             finally:
                 service.draining = True
+                await service.closing.end_sessions()  # while supervisors can still reach us
                 public.should_exit = operator.should_exit = True
                 await asyncio.gather(*tasks)
                 clockwork.cancel()
