@@ -105,6 +105,8 @@ class Account:
         """As :meth:`refusal`, with nothing in it that the agent, its profile or the upstream has a say in."""
         members = {"rsn": error.code, "res": {"st": status_of(error), "end": "gateway_error"}}
         hidden = {"res": {"dig": sha256_name(body), "len": len(body)}}
+        if self.session is None:
+            return self._keep(self.recorder.record("refusal", members, hidden, jti=self.jti))
         return self._of_session("refusal", members, hidden)
 
     def require_formable(self) -> None:

@@ -142,4 +142,6 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> Body:
             raise RequestTooLarge("the body is too large", expected=f"at most {limit} bytes")
         if size <= limit:
             parts.append(part)
+        else:
+            parts.clear()
     return Body(b"".join(parts) if size <= limit else None, digest.digest(), size)
