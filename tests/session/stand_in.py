@@ -21,6 +21,6 @@ def stand_in(name: str) -> Iterator[Any]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    with module.StandIn(name, "127.0.0.1", 0) as host:
-        host.port = host._server.server_address[1]
+    with module.StandIn((name,), "127.0.0.1", (0,)) as host:
+        host.port = host.bound_ports[0]
         yield host
