@@ -167,8 +167,8 @@ REDACTION = Sabotage(
     ("the value is in the memory of none of",),
 )
 
-FAST = (REVOCATION, TOOLS_OFFERED)
-SLOW = (DURABLE_COMMIT, MOUNTS, PORT, HOST_LIST, TOOLS_CALLED, BINDING, PLACEMENT, REDACTION)
+FAST = (TOOLS_OFFERED,)
+SLOW = (REVOCATION, DURABLE_COMMIT, MOUNTS, PORT, HOST_LIST, TOOLS_CALLED, BINDING, PLACEMENT, REDACTION)
 CASES = [
     *(pytest.param(case, id=case.control) for case in FAST),
     *(pytest.param(case, id=case.control, marks=pytest.mark.slow) for case in SLOW),
