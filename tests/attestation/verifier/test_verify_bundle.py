@@ -23,10 +23,11 @@ from story import (
 )
 
 from affiant.attestation.bundle import objects_by_digest
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding import b64u_sha256, sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, make_gateway_config
 from affiant.attestation.session_summary import session_root
 from affiant.attestation.simulated.pki import CertificateRole
+from affiant.attestation.verifier import verify_bundle as verify_bundle_module
 from affiant.attestation.verifier.codes import CODES
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
@@ -644,3 +645,44 @@ def test_garbage_is_a_refusal_not_a_crash(data: bytes) -> None:
 def test_hostile_strings_reach_the_terminal_escaped() -> None:
     story = Story(alter=at("inference", mdl__id="\u202egnp.exe")).bytes()
     assert "\u202e" not in render(judge(story))
+
+
+def two_sessions() -> tuple[Story, bytes]:
+    one, other = Story().tell(), Story().tell()
+    first, second = one.bundle(), other.bundle()
+    maps = ("keysets", "evidence", "endorsements", "results", "policies")
+    joined = {name: {**getattr(first, name), **getattr(second, name)} for name in maps}
+    return one, replace(first, receipts=first.receipts + second.receipts, **joined).to_bytes()
+
+
+def test_one_session_of_two_is_judged_alone() -> None:
+    story, data = two_sessions()
+    verdict = judge(data, session=story.session)
+    assert verdict.exit_code == 40, [c for c in verdict.checks if c.state is State.REFUSED]
+    assert row(verdict, "tee.appraisal").state is State.HELD
+    assert verdict.population.foreign == 1
+
+
+def test_a_result_that_is_no_text_is_refused_and_no_crash() -> None:
+    raw = b"\xff\xfe"
+
+    def alter(step: str, members: dict[str, object]) -> dict[str, object]:
+        if step == "start":
+            members["att"] = {"ses": {"ear": b64u_sha256(raw), "tier": "none"}}
+        return members
+
+    story = Story(alter=alter).tell()
+    bundle = replace(story.bundle(), results={**story.bundle().results, **objects_by_digest([raw])})
+    assert row(judge(bundle.to_bytes()), "tee.appraisal").reason == "peer.ear_mismatch"
+
+
+def test_a_mistake_of_the_verifier_refuses_and_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(case: object) -> None:
+        raise KeyError("surprise")
+
+    rows = [replace(check, examine=broken) if check.code == "chain.end" else check for check in CHECKS]
+    monkeypatch.setattr(verify_bundle_module, "CHECKS", rows)
+    verdict = judge(TRUE_STORY)
+    assert row(verdict, "chain.end").reason == "verifier.fault"
+    assert verdict.exit_code == 20
+    assert "surprise" not in render(verdict)

@@ -125,12 +125,18 @@ def check_appraisal(case: Case) -> Finding:
     """
     case.need("key.bound", "conf.bound", "pol.bound")
     statuses = set()
-    for party in case.parties:
+    for party in _in_focus(case):
         party.appraisal = _appraise_party(case, party)
         statuses.add(party.appraisal.verified.statuses.merged.value)
     return Finding(
         f"{len(case.parties)} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers"
     )
+
+
+def _in_focus(case: Case) -> list[Party]:
+    """Gateways, and the supervisors of the sessions that are judged."""
+    judged = [session.supervisor for session in case.sessions]
+    return [party for party in case.parties if party.role == "gateway" or any(party is one for one in judged)]
 
 
 def _appraise_party(case: Case, party: Party) -> Appraisal:
@@ -205,9 +211,16 @@ def _collateral_of(case: Case, party: Party) -> bytes:
     result = object_named(case.bundle.results, start.member("att", "ses", "ear"), "attestation result")
     return object_named(
         case.bundle.endorsements,
-        verify_ear(result.decode("ascii"), gateway.statement.ear_key).col,
+        verify_ear(_text(result), gateway.statement.ear_key).col,
         "collateral",
     )
+
+
+def _text(result: bytes) -> str:
+    try:
+        return result.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise ResultMismatch("an attestation result that is no text") from error
 
 
 def _gateway_of(case: Case, session: Session) -> Party:
@@ -223,7 +236,7 @@ def check_class(case: Case) -> Finding:
     What is simulated says nothing about hardware: the check holds with the tier none.
     """
     case.need("tee.appraisal")
-    for party in case.parties:
+    for party in _in_focus(case):
         assert party.appraisal is not None
         found = party.appraisal.evidence_class.value
         said = {party.statement.cls} | {record.cls for record in party.records}
@@ -232,7 +245,7 @@ def check_class(case: Case) -> Finding:
             raise ClassMismatch(
                 "evidence class disagrees", expected=found, found=", ".join(sorted(said - {found}))
             )
-    if all(p.appraisal and p.appraisal.evidence_class is EvidenceClass.HARDWARE for p in case.parties):
+    if all(p.appraisal and p.appraisal.evidence_class is EvidenceClass.HARDWARE for p in _in_focus(case)):
         return Finding("hardware, everywhere")
     return Finding("SIMULATED, everywhere: proves nothing about hardware", Tier.NONE)
 
@@ -342,7 +355,7 @@ def check_results(case: Case) -> Finding:
 def _check_result(
     case: Case, session: Session, gateway: Party, record: VerifiedReceipt, named: dict[str, object]
 ) -> None:
-    raw = object_named(case.bundle.results, named["ear"], "attestation result").decode("ascii")
+    raw = _text(object_named(case.bundle.results, named["ear"], "attestation result"))
     if gateway.statement.ear_key is None:
         raise NotMade("the gateway's keyset names no key for results")
     result = verify_ear(raw, gateway.statement.ear_key)

@@ -25,9 +25,15 @@ from affiant.attestation.verifier import (
 from affiant.attestation.verifier.case import Case, by_chain
 from affiant.attestation.verifier.refusals import NotMade
 from affiant.attestation.verifier.verdict import Check, Finding, Population, State, Tier, Verdict
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, StateError
 
 __all__ = ["CHECKS", "verify_bundle"]
+
+
+class VerifierFault(StateError):
+    """A check ended in an error that it does not know: refused, never passed over."""
+
+    code = "verifier.fault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,9 @@ def _run(row: _Row, case: Case | None, trust: TrustFile) -> Check:
         return _not_made(row.code, row.level, missing.message, trust)
     except AffiantError as error:
         return _refused(_required(row.code, trust), row.code, row.level, error)
+    except Exception as error:  # noqa: BLE001 - a mistake of ours must refuse the bundle, not leave it unjudged
+        fault = VerifierFault("the verifier failed on this bundle", found=type(error).__name__)
+        return _refused(_required(row.code, trust), row.code, row.level, fault)
     case.established.add(row.code)
     return _made(row.code, row.level, finding, trust)
 
