@@ -17,7 +17,7 @@ import pytest
 from affiant.attestation.bundle import parse_bundle
 from affiant.attestation.receipt import parse_receipt
 
-POLITE = "trap 'echo interrupted; exit 3' INT; echo started; while :; do sleep 0.1; done"
+POLITE = "trap 'echo interrupted; exit 3' INT; echo started; sleep 60"
 STUBBORN = "trap '' INT TERM HUP; echo started; while :; do sleep 0.1; done"
 
 
@@ -37,7 +37,7 @@ def until_started(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_ctrl_c_on_a_terminal_is_the_agents(warm, tmp_path):
-    """Through a real terminal: the key reaches the launcher's process group only, and the agent through it."""
+    """Through a real terminal: the key reaches the launcher's process group only, and all of the agent through it."""
     bundle = tmp_path / "b.json"
     terminal, line = pty.openpty()
     try:

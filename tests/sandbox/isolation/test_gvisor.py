@@ -77,7 +77,7 @@ def test_no_mounts_and_no_namespaces_can_be_made_inside():
 def test_every_runsc_command_has_the_same_isolation(tmp_path):
     commands = [
         run_command("runsc", tmp_path),
-        signal_command("runsc", tmp_path, 15),
+        signal_command("runsc", tmp_path, 15, everyone=True),
         checkpoint_command("runsc", tmp_path, tmp_path / "i", leave_running=True),
     ]
     for flag in (

@@ -117,6 +117,35 @@ def test_output_streams_while_the_command_runs_and_a_signal_reaches_it(backend, 
     assert asyncio.run(go()).code == 42
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_an_ending_signal_reaches_every_process_of_the_command_as_from_a_terminal(backend, tmp_path, number):
+    """A shell that waits for a program handles its own signal only when that program has ended."""
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
+            child = "import time; print('up', flush=True); time.sleep(30)"
+            script = f"trap 'exit 5' {int(number)}; python3 -c \"$1\"; exit 6"
+            _, waiting = await begin(client, Command((SHELL, "-c", script, "sh", child), ENV))
+            await client.signal(number)
+            return await asyncio.wait_for(waiting, 10)
+
+    assert asyncio.run(go()).code == 5
+
+
+def test_any_other_signal_reaches_the_commands_first_process_only(backend, tmp_path):
+    """The subshell has no trap: the signal would end it."""
+
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
+            script = "trap 'echo told' USR1; (echo up; sleep 1; echo child) & wait $!; wait $!; exit 4"
+            read, waiting = await begin(client, Command((SHELL, "-c", script), ENV))
+            await client.signal(signal.SIGUSR1)
+            ended = await asyncio.wait_for(waiting, 10)
+            return ended.code, await rest_of(read)
+
+    assert asyncio.run(go()) == (4, b"told\nchild\n")
+
+
 def test_kill_ends_a_command_that_ignores_every_signal(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):

@@ -13,7 +13,7 @@ from typing import Final
 
 from affiant.sandbox.isolation.backend import Owner
 from affiant.sandbox.isolation.bubblewrap import Launch, close_all, open_launch
-from affiant.sandbox.isolation.driver import Exit, Prepared, Stdio
+from affiant.sandbox.isolation.driver import ENDING, Exit, Prepared, Stdio
 from affiant.sandbox.isolation.enclosure import Enclosure
 from affiant.sandbox.isolation.errors import CommandNotRun, PlanRefused, SandboxFailed, StepRefused
 from affiant.sandbox.isolation.linux import die_with_parent
@@ -78,18 +78,14 @@ class BubblewrapDriver:
             die_with_parent()
 
     def signal(self, number: int) -> None:
-        agent = _agent_of(self._pid)
-        if agent is None:
-            raise StepRefused("the signal found no process", expected="a command that has started")
-        handle = os.pidfd_open(agent)
-        try:
-            if (
-                _agent_of(self._pid) != agent
-            ):  # asked again: the handle's process is the agent, not a later one
-                raise StepRefused("the signal found no process", expected="a command that still runs")
-            signal.pidfd_send_signal(handle, number)
-        finally:
-            os.close(handle)
+        targets = _agents_of(self._pid)
+        reached = [
+            _send(self._pid, target, number) for target in (targets if number in ENDING else targets[:1])
+        ]
+        if not any(reached):
+            raise StepRefused(
+                "the signal found no process", expected="a command that has started and still runs"
+            )
 
     def judge(self, status: int) -> Exit:
         said = self._read(None if self._launch is None else self._launch.status)
@@ -155,15 +151,39 @@ def _require_python(prepared: Prepared) -> None:
         )
 
 
-def _agent_of(bwrap: int) -> int | None:
-    """The agent's pid as this machine counts: the descendant of ``bwrap`` that is the second process inside."""
-    family = {bwrap}
-    for pid, parent, inside in sorted(_processes()):
-        if parent in family:
-            family.add(pid)
-            if inside == _AGENT_PID_INSIDE:
-                return pid
-    return None
+def _agents_of(bwrap: int) -> list[int]:
+    """The agent's processes as this machine counts, its first one first; empty: it has not started, or has ended.
+
+    They are all that descends from ``bwrap`` but bwrap's own process inside.
+    """
+    processes = _processes()
+    family: set[int] = {bwrap}
+    while more := {pid for pid, parent, _ in processes if parent in family and pid not in family}:
+        family |= more
+    inside = {
+        pid: number for pid, parent, number in processes if pid in family and bwrap not in (parent, pid)
+    }
+    first = [pid for pid, number in inside.items() if number == _AGENT_PID_INSIDE]
+    return [*first, *(pid for pid in inside if pid not in first)] if first else []
+
+
+def _send(bwrap: int, target: int, number: int) -> bool:
+    """Send a signal to one of the agent's processes; whether it was still there."""
+    try:
+        handle = os.pidfd_open(target)
+    except ProcessLookupError:
+        return False
+    try:
+        if target not in _agents_of(
+            bwrap
+        ):  # asked again: the handle's process is the agent's, not a later one
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 def _processes() -> list[tuple[int, int, int]]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from affiant.sandbox.isolation.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.rootfs import Shown
 
-__all__ = ["Driver", "Exit", "Prepared", "Stdio"]
+__all__ = ["ENDING", "Driver", "Exit", "Prepared", "Stdio"]
+
+ENDING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+"""Signals that every process of the command gets: as from a terminal's keys, and as a service manager ends a service.
+The first process alone would be too little: a shell waits for its program to end before it looks at its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Driver(Protocol):
         ...
 
     def signal(self, number: int) -> None:
-        """Deliver a signal to the agent's first process.
+        """Deliver a signal: one of :data:`ENDING` to every process of the agent's, another to its first.
 
         Raises:
             StepRefused: there is no such process (any more).

@@ -188,9 +188,10 @@ def run_command(program: str, folder: Path) -> tuple[str, ...]:
     )
 
 
-def signal_command(program: str, folder: Path, number: int) -> tuple[str, ...]:
-    """Send a signal to the container's first process."""
-    return (*_global_flags(program, folder, log="control.log"), "kill", CONTAINER_ID, str(number))
+def signal_command(program: str, folder: Path, number: int, *, everyone: bool) -> tuple[str, ...]:
+    """Send a signal to all of the container's processes, or to its first."""
+    flags = ("--all",) if everyone else ()
+    return (*_global_flags(program, folder, log="control.log"), "kill", *flags, CONTAINER_ID, str(number))
 
 
 def checkpoint_command(program: str, folder: Path, image: Path, *, leave_running: bool) -> tuple[str, ...]:

@@ -167,7 +167,7 @@ class Sandbox:
         self.state = State.RUNNING
 
     def signal(self, number: int) -> None:
-        """Deliver a signal to the command's first process."""
+        """Deliver a signal to the command: see :meth:`Driver.signal`."""
         self._expect(State.RUNNING)
         if self._driver is not None:
             self._driver.signal(number)
