@@ -6,6 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := attestation policy secrets sandbox gateway
+# Test files run side by side, each file in one process. More than two at once starve tests of real sessions.
+TEST_PROCESSES ?= 2
+PYTEST := $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: help setup demo test test-all check bench clean format
 
@@ -19,10 +22,10 @@ demo: setup ## One attested session from start to a checked receipt, told on the
 	@$(BIN)/python -m examples.demo
 
 test: setup ## All tests that end within minutes
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(PYTEST) -m "not slow"
 
 test-all: setup ## All tests, the long ones included
-	@$(BIN)/python -m pytest -q
+	@$(PYTEST)
 
 check: setup ## Lint, types, import contracts
 	@$(BIN)/ruff check .

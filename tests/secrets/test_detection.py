@@ -178,6 +178,7 @@ def test_a_body_that_cannot_be_searched_is_refused(encoding: bytes) -> None:
         gzip.compress(b"x") + gzip.compress(PLAIN),
         gzip.compress(b"x" * 99)[:-9],
     ],
+    ids=["not gzip", "bytes behind its end", "two members", "cut"],
 )
 def test_a_damaged_compressed_body_is_refused(body: bytes) -> None:
     detector = PlaceholderDetector(TABLE, content_encoding=b"gzip")
