@@ -80,8 +80,8 @@ def _trust(place: Place) -> None:
     """A trust file for the platform, with the demo's profile pinned by its digest."""
     done = affiant(place, "platform", "trust")
     document = json.loads(done.stdout)
-    profiles = str(ROOT / "examples" / "demo-profiles.yaml")
-    digest = json.loads(affiant(place, "policy", "digest", profiles, "demo_agent", "--json").stdout)
+    named = affiant(place, "policy", "digest", str(place.profiles), "demo_agent", "--json")
+    digest = json.loads(named.stdout)
     document["profiles"] = [{"value": digest["digest"]}]
     place.trust.write_text(json.dumps(document, indent=2))
 
@@ -289,7 +289,7 @@ def _end(tell: Telling, place: Place, seconds: float) -> int:
     print(f"\nAll {tell.count} lines are so ({seconds:.0f} s). The receipts: {where}/session.affiant.json")
     print("Look yourself, then run your own command:")
     print(f"  .venv/bin/affiant verify {where}/session.affiant.json --trust {where}/trust.json")
-    print("  .venv/bin/affiant run --profile examples/demo-profiles.yaml --agent demo_agent \\")
+    print(f"  .venv/bin/affiant run --profile {where}/profiles.yaml --agent demo_agent \\")
     print("      --input examples -- python3 -c 'print(\"hello from the sandbox\")'")
     return 0
 

@@ -8,7 +8,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 
-from examples.demo.place import PROFILES, Place, command_line
+from examples.demo.place import Place, command_line
 from examples.demo.processes import Process, descendants, holds
 from examples.demo.stand_in import StandIn
 
@@ -40,7 +40,7 @@ def run_main_session(place: Place, stand_in: StandIn, value: bytes, *, isolation
     authority = place.folder / "stand-in-ca.pem"
     authority.write_bytes(stand_in.ca_pem)
     arguments = [
-        *("run", "--profile", str(PROFILES), "--agent", "demo_agent", "--quiet", *isolation),
+        *("run", "--profile", str(place.profiles), "--agent", "demo_agent", "--quiet", *isolation),
         *("--input", str(place.work), "--output", str(place.output), "--runtime", str(place.runtime)),
         *("--bundle", str(place.bundle), "--extra-ca", str(authority)),
         *(part for name in stand_in.names for part in ("--host", f"{name}={stand_in.address}/32")),

@@ -43,6 +43,11 @@ class Place:
         return self.folder / "outside" / "canary.txt"
 
     @property
+    def profiles(self) -> Path:
+        """A copy of our own: a checkout may belong to another user, whose profiles are not run."""
+        return self.folder / "profiles.yaml"
+
+    @property
     def bundle(self) -> Path:
         return self.folder / "session.affiant.json"
 
@@ -85,6 +90,7 @@ def fresh(folder: Path) -> Place:
         "Ship the release on Friday. Ask Ada before touching the database.\n"
     )
     shutil.copy(AGENT, place.work / "agent.py")
+    shutil.copyfile(PROFILES, place.profiles)
     place.canary.write_text(secrets.token_urlsafe(32))
     return place
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import select
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from examples.demo.facts import Telling
-from examples.demo.place import PROFILES, Place, command_line
+from examples.demo.place import Place, command_line
 from examples.demo.processes import descendants
 
 from affiant.attestation.encoding import from_b64u
@@ -98,13 +99,14 @@ def _below(place: Place, name: str) -> Place:
     below.home.mkdir(parents=True, mode=0o700)
     below.work.mkdir()
     (below.work / "notes.txt").write_text("nothing of note\n")
+    shutil.copyfile(place.profiles, below.profiles)
     return below
 
 
 def _run_arguments(place: Place, isolation: list[str], *command: str) -> list[str]:
     # The demo's profile names a host that these sessions have no use for; its address stands in the profile.
     return command_line(
-        *("run", "--profile", str(PROFILES), "--agent", "demo_agent", "--quiet", *isolation),
+        *("run", "--profile", str(place.profiles), "--agent", "demo_agent", "--quiet", *isolation),
         *("--input", str(place.work), "--", *command),
     )
 

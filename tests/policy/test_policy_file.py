@@ -1,4 +1,4 @@
-"""Files: what somebody else could have written is refused, not read."""
+"""Files: what somebody else could have written is looked at, and not enforced."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from affiant.errors import AffiantError
-from affiant.policy.policy_file import read_profiles
+from affiant.policy.policy_file import policy_owners, read_policy_file, read_profiles
 
+OWN = policy_owners(os.geteuid(), {})
 TEXT = "agent_configs: {dev: {tools: [a]}}\n"
 
 
 def refused(path: Path) -> AffiantError:
     with pytest.raises(AffiantError) as caught:
-        read_profiles(path)
+        read_policy_file(path, owners=OWN)
     return caught.value
 
 
@@ -36,6 +37,7 @@ def test_a_file_that_everybody_can_write_is_refused(tmp_path: Path) -> None:
     file.write_text(TEXT)
     file.chmod(0o666)
     assert refused(file).code == "policy.file"
+    assert "dev" in read_profiles(file).profiles, "a reviewer may look at it"
 
 
 @pytest.mark.root
@@ -45,6 +47,19 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     file.write_text(TEXT)
     os.chown(file, 12345, 12345)
     assert "another user" in str(refused(file))
+    assert "dev" in read_profiles(file).profiles, "a reviewer may look at it"
+    assert "dev" in read_policy_file(file, owners=policy_owners(0, {"SUDO_UID": "12345"})).profiles.profiles
+
+
+def test_root_enforces_files_of_whoever_called_sudo_and_nobody_else_does() -> None:
+    assert policy_owners(0, {"SUDO_UID": "1000"}) == {0, 1000}
+    assert (
+        policy_owners(0, {})
+        == policy_owners(0, {"SUDO_UID": "-1"})
+        == policy_owners(0, {"SUDO_UID": "\u0661"})
+        == {0}
+    )
+    assert policy_owners(1001, {"SUDO_UID": "1000"}) == {0, 1001}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")

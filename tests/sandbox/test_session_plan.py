@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,6 +36,9 @@ PROFILES = b"""agent_configs:
 """
 
 
+OWNERS = frozenset({0, os.geteuid()})
+
+
 def both() -> Mapping[BackendName, Availability]:
     return {name: Availability(name, "1", ()) for name in BackendName}
 
@@ -53,7 +57,9 @@ def plan(tmp_path: Path):
 
     def make(agent: str, probe=both, **members) -> SessionPlan:
         request = SessionRequest(**{"profile": tmp_path / "profiles.yaml", "agent": agent, **members})
-        return plan_session(request, session="A" * 22, folder=tmp_path / "session", probe=probe)
+        return plan_session(
+            request, session="A" * 22, folder=tmp_path / "session", probe=probe, owners=OWNERS
+        )
 
     return make
 
@@ -115,6 +121,26 @@ def test_a_malformed_profile_is_refused_at_its_line(plan, tmp_path):
     (tmp_path / "bad.yaml").write_bytes(PROFILES.replace(b"network_egress", b"network_ingress", 1))
     with pytest.raises(AffiantError, match=r"bad\.yaml:5:5"):
         plan("reader", profile=tmp_path / "bad.yaml")
+
+
+@pytest.mark.parametrize("what", ["profiles.yaml", "floor.yaml"])
+def test_a_profile_that_everybody_could_have_written_is_not_enforced(plan, tmp_path, what):
+    (tmp_path / "profiles.yaml").write_bytes(b"floor: floor.yaml\n" + PROFILES)
+    (tmp_path / "floor.yaml").write_bytes(b"tools: [{deny: nothing}]\n")
+    assert plan("reader").profile.name == "reader"
+    (tmp_path / what).chmod(0o666)
+    with pytest.raises(AffiantError, match="written by everybody") as refused:
+        plan("reader")
+    assert refused.value.code == "policy.file"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_profile_of_another_user_is_not_enforced(plan, tmp_path):
+    os.chown(tmp_path / "profiles.yaml", 12345, 12345)
+    with pytest.raises(AffiantError, match="another user") as refused:
+        plan("reader")
+    assert refused.value.code == "policy.file"
 
 
 def test_a_named_place_below_a_listed_path_takes_the_input(plan, tmp_path):

@@ -1,12 +1,15 @@
 """Reads a profile file, and the floor beside it, from disk: the only module of this component with I/O.
 
-A file that somebody else could have written is refused, not read: what it allows would be theirs to say.
+Whoever enforces a file must not enforce one that somebody else could have written: what it allows would be theirs to
+say. Whoever only reviews one reads anybody's.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from affiant.policy.load import floor_file, load_profiles
@@ -14,32 +17,64 @@ from affiant.policy.profile_set import ProfileSet
 from affiant.policy.refusals import PolicyFileRefused, excerpt
 from affiant.policy.strict_yaml import MAX_BYTES
 
-__all__ = ["read_policy_bytes", "read_profiles"]
+__all__ = ["PolicyFile", "policy_owners", "read_policy_file", "read_profiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """A profile file as it was read, once: its bytes, and the profiles that they are."""
+
+    data: bytes
+    profiles: ProfileSet
+
+
+def policy_owners(user: int, environ: Mapping[str, str]) -> frozenset[int]:
+    """Users whose files ``user`` may enforce: root's, its own, and, for root, those of the user who called sudo.
+
+    Args:
+        environ: ``SUDO_UID`` counts for root alone, whose environment only root can set.
+    """
+    caller = environ.get("SUDO_UID", "") if user == 0 else ""
+    return frozenset({0, user} | ({int(caller)} if caller.isascii() and caller.isdecimal() else set()))
 
 
 def read_profiles(path: Path) -> ProfileSet:
-    """The profiles of the file at ``path``, with the floor that it names, from the same folder.
+    """The profiles of anybody's file, to be looked at.
+
+    Raises:
+        PolicyFileRefused: a file is missing, unreadable or no regular file.
+        MalformedError, ConfigurationError: as :func:`~affiant.policy.load.load_profiles`.
+    """
+    return read_policy_file(path, owners=None).profiles
+
+
+def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile:
+    """The file at ``path``, with the floor that it names, from the same folder.
+
+    Args:
+        owners: user ids whose files are accepted (see :func:`policy_owners`), and only if not everybody can write
+            them. None: anybody's, to be looked at and not enforced.
 
     Raises:
         PolicyFileRefused: a file is missing, unreadable, no regular file, somebody else's, or writable by all.
         MalformedError, ConfigurationError: as :func:`~affiant.policy.load.load_profiles`.
     """
-    data = read_policy_bytes(path)
+    data = _read(path, owners)
     floor = floor_file(data, source=path.name)
-    floor_data = None if floor is None else read_policy_bytes(path.parent / floor)
-    return load_profiles(data, source=path.name, floor=floor_data)
+    floor_data = None if floor is None else _read(path.parent / floor, owners)
+    return PolicyFile(data, load_profiles(data, source=path.name, floor=floor_data))
 
 
-def read_policy_bytes(path: Path) -> bytes:
-    """The bytes of one policy file; one byte more than the limit where there are too many.
-
-    Raises:
-        PolicyFileRefused: as :func:`read_profiles`.
-    """
+def _read(path: Path, owners: frozenset[int] | None) -> bytes:
+    """The bytes of one policy file; one byte more than the limit where there are too many."""
     name = excerpt(path.name)
     try:
         with open(path, "rb", opener=_open) as file:
-            _check_owner(os.fstat(file.fileno()), name)
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise PolicyFileRefused(f"{name} is no regular file")
+            if owners is not None:
+                _check_owner(status, name, owners)
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise PolicyFileRefused(f"cannot read {name}: {error.strerror}") from error
@@ -50,15 +85,13 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _check_owner(status: os.stat_result, name: str) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise PolicyFileRefused(f"{name} is no regular file")
-    if status.st_uid not in (0, os.geteuid()):
+def _check_owner(status: os.stat_result, name: str, owners: frozenset[int]) -> None:
+    if status.st_uid not in owners:
         raise PolicyFileRefused(
-            f"{name} belongs to another user",
-            expected=f"root or user {os.geteuid()}",
+            f"{name} belongs to another user, who could change what it allows",
+            expected=" or ".join("root" if owner == 0 else f"user {owner}" for owner in sorted(owners)),
             found=f"user {status.st_uid}",
-            hint="Take it over with chown once you have read it",
+            hint="Read it, then run a copy of your own",
         )
     if status.st_mode & stat.S_IWOTH:
         raise PolicyFileRefused(f"{name} can be written by everybody", hint="chmod o-w")

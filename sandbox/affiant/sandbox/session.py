@@ -28,6 +28,7 @@ from typing import Final, Literal
 
 from affiant.attestation.bundle import Bundle
 from affiant.errors import AffiantError
+from affiant.policy.policy_file import policy_owners
 from affiant.sandbox.bundle_out import (
     SealedBundle,
     open_bundle,
@@ -120,7 +121,12 @@ class Session:
             progress("reaped", {"session": reaped})
         name = new_session_id(secrets.token_bytes)
         plan = await asyncio.to_thread(
-            plan_session, request, session=name, folder=place.session(name), probe=probe
+            plan_session,
+            request,
+            session=name,
+            folder=place.session(name),
+            probe=probe,
+            owners=policy_owners(os.geteuid(), os.environ),
         )
         progress("planned", {"session": plan.session, "isolation": plan.backend.value})
         async with launched(place, plan, progress, random_bytes=secrets.token_bytes, echo=echo) as opened:

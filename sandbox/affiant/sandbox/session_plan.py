@@ -21,9 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from affiant.attestation.encoding import sha256_name
 from affiant.errors import ConfigurationError
 from affiant.policy.hosts import canonical_host
-from affiant.policy.load import floor_file, load_profiles
+from affiant.policy.policy_file import read_policy_file
 from affiant.policy.profile_set import Profile
-from affiant.policy.refusals import PolicyFileRefused
 from affiant.sandbox.errors import InputRefused
 from affiant.sandbox.isolation.backend import Availability, BackendName, IsolationClass, choose
 from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr, SandboxPlan
@@ -32,7 +31,6 @@ from affiant.sandbox.supervisor.sandbox_plan import session_sandbox
 
 __all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session"]
 
-_PROFILE_LIMIT: Final = 1 << 20
 _PEM_LIMIT: Final = 1 << 20
 
 
@@ -123,6 +121,7 @@ def plan_session(
     session: str,
     folder: Path,
     probe: Callable[[], Mapping[BackendName, Availability]],
+    owners: frozenset[int],
 ) -> SessionPlan:
     """Decide everything that ``request`` leaves open.
 
@@ -130,11 +129,12 @@ def plan_session(
         session: the session's id.
         folder: the session's folder, which does not exist yet.
         probe: what isolation this machine has; asked last, since it takes the longest.
+        owners: users whose profile files may be enforced (``policy_owners``).
 
     Raises:
         MalformedError, ConfigurationError: as the module says; each code names the part at fault.
     """
-    profile, file_digest = _read_profile(request)
+    profile, file_digest = _read_profile(request, owners)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
     folders = (
@@ -168,31 +168,9 @@ def plan_session(
     )
 
 
-def _read_profile(request: SessionRequest) -> tuple[Profile, str]:
-    data = _read_file(request.profile, _PROFILE_LIMIT)
-    source = request.profile.name
-    floor = floor_file(data, source=source)
-    loaded = load_profiles(
-        data,
-        source=source,
-        floor=None if floor is None else _read_file(request.profile.parent / floor, _PROFILE_LIMIT),
-    )
-    return loaded.profile(request.agent), sha256_name(data)
-
-
-def _read_file(path: Path, limit: int) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise PolicyFileRefused(
-            "the profile file cannot be read", where=str(path), found=error.strerror
-        ) from error
-    if len(data) > limit:
-        raise PolicyFileRefused(
-            "the profile file is too large", where=str(path), expected=f"at most {limit} bytes"
-        )
-    return data
+def _read_profile(request: SessionRequest, owners: frozenset[int]) -> tuple[Profile, str]:
+    file = read_policy_file(request.profile, owners=owners)
+    return file.profiles.profile(request.agent), sha256_name(file.data)
 
 
 def _read_roots(path: Path) -> tuple[bytes, ...]:

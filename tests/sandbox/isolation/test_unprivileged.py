@@ -55,7 +55,9 @@ asyncio.run(go())
 @pytest.fixture
 def session_dir(tmp_path):
     """A folder that an ordinary user can reach: the test's own, opened on the way for the test's time."""
-    ours = [path for path in (tmp_path, *tmp_path.parents) if path.name.startswith(("popen-", "pytest-", "test_"))]
+    ours = [
+        path for path in (tmp_path, *tmp_path.parents) if path.name.startswith(("popen-", "pytest-", "test_"))
+    ]
     opened = {path: path.stat().st_mode & 0o777 for path in ours}
     for path, mode in opened.items():
         path.chmod(mode | 0o011)
