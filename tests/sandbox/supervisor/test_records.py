@@ -23,7 +23,7 @@ from affiant.attestation.statement import KeysetStatement, parse_statement, sess
 from affiant.errors import UnreachableError
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.epoch import keep_epochs
-from affiant.sandbox.supervisor.errors import AdmissionRefused
+from affiant.sandbox.supervisor.errors import AdmissionRefused, GatewayLost
 from affiant.sandbox.supervisor.records import BOUND, AgentFacts, SessionRecords, Submission
 from affiant.sandbox.supervisor.spool import Spool, SpoolEntry, read_unacknowledged
 
@@ -238,6 +238,43 @@ def test_a_gateway_that_stays_away_stops_the_chain(tmp_path: Path) -> None:
         return (await asyncio.wait_for(asyncio.shield(records.stopped), 5)).code
 
     assert run(scenario, folder=tmp_path, wait_s=0.3) == "unreachable"
+
+
+GONE = GatewayLost("gone")
+
+
+def test_once_the_gateway_is_gone_an_effect_is_refused_at_once_and_signs_nothing(tmp_path: Path) -> None:
+    async def scenario(records, gateway):
+        gateway.away = True
+        waiting = asyncio.create_task(refusal(records, acknowledged=True))
+        await asyncio.sleep(0.1)
+        records.cut_off(GONE)
+        with pytest.raises(RecordsUnavailable):
+            await asyncio.wait_for(waiting, 0.5)
+        with pytest.raises(RecordsUnavailable):
+            await asyncio.wait_for(refusal(records, acknowledged=True), 0.5)
+        return records.count, records.stopped.done()
+
+    assert run(scenario, folder=tmp_path) == (1, False)
+
+
+def test_once_the_gateway_is_gone_what_happened_is_still_signed_to_its_end(tmp_path: Path) -> None:
+    async def scenario(records, gateway):
+        await refusal(records, acknowledged=True)
+        gateway.away = True
+        records.cut_off(GONE)
+        for _ in range(BOUND + 10):
+            await refusal(records)
+        await records.record("end", {"why": "shutdown", "cseq": -1}, {})
+        assert not await records.settled(5)
+        return gateway
+
+    gateway = run(scenario, folder=tmp_path)
+    left = read_unacknowledged((tmp_path / "records.ndjson").read_bytes())
+    found = [verify_receipt(parse_receipt(entry.jws + "~"), gateway.statement) for entry in left]
+    assert [record.seq for record in found] == list(range(1, BOUND + 12))
+    assert found[-1].kind == "end"
+    assert contiguous([*gateway.taken, *found])
 
 
 def test_a_refused_record_stops_the_chain_and_everybody_who_waits(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.gateway.conftest import serving_gateway
 from tests.sandbox.supervisor.conftest import FOUND
-from tests.sandbox.supervisor.launcher import Launcher, Refused
+from tests.sandbox.supervisor.launcher import Launcher, Refused, read_all
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import UpstreamServer, answer
 
@@ -542,35 +543,106 @@ def test_a_launcher_that_goes_away_ends_the_agent_and_closes_the_session(launche
     assert story.kinds == ["boot", "exec.intent", "exec.outcome", "end"]
 
 
-def test_kill_9_of_the_gateway_loses_nothing_that_was_signed(launcher: Launcher, tmp_path: Path) -> None:
+def test_kill_9_of_the_gateway_ends_the_session_at_once_and_loses_nothing_that_was_signed(
+    launcher: Launcher, tmp_path: Path
+) -> None:
     with serving_gateway(tmp_path / "own", launcher.platform_home) as own:
         launcher.gateway = own.gateway
 
         async def scenario():
             async with launcher.session(DENIED) as link:
+                folders.append(link.folder)
                 await link.expect("ready")
-                stdout, stderr = await link.start(
-                    ["sh", "-c", 'read x; exec python3 -c "$0"', CHAT], stdin=b"go\n"
-                )
-                await link.expect("started")
-                own.kill()
-                output = await asyncio.to_thread(read_some, stdout)
+                stdout, stderr = await link.start(["python3", "-c", CHAT], env={"TIMES": "100000"})
                 os.close(stderr)
-                link.channel.close()
-                assert await gone({link.service.pid}, 6)
-                left = read_unacknowledged((link.folder / "records.ndjson").read_bytes())
-                return output, [json.loads(parse_receipt(e.jws + "~").split.payload) for e in left]
+                lines = asyncio.create_task(asyncio.to_thread(read_all, stdout))
+                await asyncio.sleep(1.5)
+                own.kill()
+                killed = time.monotonic()
+                try:
+                    await link.expect("exited", within_s=10)
+                    await link.expect("finished", within_s=10)
+                finally:
+                    took.append(time.monotonic() - killed)
+                    told.append(await lines)
 
-        output, left = run(scenario())
-    assert b"502 gateway.unreachable" in output
-    refusals = [record for record in left if record["kind"] == "refusal"]
-    assert [(record["rsn"], record["agt"]["cseq"]) for record in refusals] == [("gateway.unreachable", 0)]
+        folders, told, took = [], [], []
+        with pytest.raises(Refused) as refused:
+            run(scenario())
+    assert refused.value.code == "gateway.lost"
+    assert took[0] < 3
+    assert told[0].startswith(b"echo: hello\n")
+    assert b"502 gateway.unreachable" in told[0]
+    data = (folders[0] / "records.ndjson").read_bytes()
+    left = [json.loads(parse_receipt(e.jws + "~").split.payload) for e in read_unacknowledged(data)]
     assert [record["seq"] for record in left] == list(range(left[0]["seq"], left[0]["seq"] + len(left)))
+    assert f"{left[-1]['seq'] + 1} signed records" in str(refused.value)
+    assert f"{len(left)} of them not acknowledged" in str(refused.value)
+    assert [record["kind"] for record in left[-2:]] == ["exec", "end"]
+    counters = sorted(record["agt"]["cseq"] for record in left if record["kind"] == "refusal")
+    assert counters == list(range(counters[0], left[-1]["cseq"] + 1))
 
 
-def read_some(descriptor: int) -> bytes:
-    with open(descriptor, "rb") as file:
-        return file.readline()
+def test_a_way_to_the_gateway_that_fails_for_a_moment_ends_nothing(launcher: Launcher) -> None:
+    between = Between(launcher.gateway.url)
+
+    async def scenario():
+        await between.start()
+        async with launcher.session(DENIED, tamper=lambda m: m.update(gateway_url=between.url)) as link:
+            await link.expect("ready")
+            for each in await link.start(["sh", "-c", "sleep 1; exit 5"]):
+                os.close(each)
+            await link.expect("started")
+            between.fail(for_s=2.5)
+            exited = await link.expect("exited", within_s=10)
+            story = await link.finish()
+            await between.stop()
+            return exited["code"], story
+
+    code, story = run(scenario())
+    assert code == 5
+    assert story.close.member("why") == "done"
+    assert story.kinds == ["boot", "exec.intent", "exec.outcome", "end"]
+
+
+class Between:
+    """A way to the gateway that can fail: while it does, every connection that it accepts breaks at once."""
+
+    def __init__(self, url: str) -> None:
+        self._port = int(url.rpartition(":")[2])
+        self._failing_until = 0.0
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.url = f"https://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def fail(self, *, for_s: float) -> None:
+        self._failing_until = time.monotonic() + for_s
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def stop(self) -> None:
+        self._server.close()
+        self.fail(for_s=0)
+        await self._server.wait_closed()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if time.monotonic() < self._failing_until:
+            writer.transport.abort()
+            return
+        there = await asyncio.open_connection("127.0.0.1", self._port)
+        ends = {writer, there[1]}
+        self._open |= ends
+        await asyncio.gather(self._pass(reader, there[1]), self._pass(there[0], writer))
+        self._open -= ends
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
 
 
 @pytest.mark.root

@@ -16,6 +16,7 @@ from typing import Final
 
 from affiant.attestation.chain import ChainSigner
 from affiant.errors import AffiantError
+from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
 from affiant.sandbox.egress.proxy import EgressProxy
@@ -28,6 +29,7 @@ from affiant.sandbox.supervisor.attesting import Admitted
 from affiant.sandbox.supervisor.broker_upstream import BrokerUpstream
 from affiant.sandbox.supervisor.context import Opening
 from affiant.sandbox.supervisor.epoch import keep_epochs
+from affiant.sandbox.supervisor.gateway_watch import until_gone
 from affiant.sandbox.supervisor.grants import session_grants
 from affiant.sandbox.supervisor.launch import Launch
 from affiant.sandbox.supervisor.lifecycle import State
@@ -77,8 +79,15 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
     """
     records = _records(opening, started.launch, admitted)
     opening.stack.push_async_callback(_abandon, opening, records, admitted.gateway)
+    watching = asyncio.create_task(_watch(records, opening.provision.gateway_url, admitted.spki))
+    opening.stack.callback(watching.cancel)
     keysets = {"ks": admitted.identity.statement.keyset_digest, "gks": admitted.keyset_digest}
-    await records.record("boot", {**keysets, "bld": opening.around.build}, {}, acknowledged=True)
+    try:
+        await records.record("boot", {**keysets, "bld": opening.around.build}, {}, acknowledged=True)
+    except RecordsUnavailable as error:
+        if records.lost.done():
+            raise records.lost.result() from error
+        raise
     table, versions = await _configured_broker(opening, started)
     certificates = SessionCA(
         session=started.launch.activation.session,
@@ -120,6 +129,10 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         proxy_url=socket.endpoint.url,
         placeholders={binding.name: binding.placeholder for binding in table},
     )
+
+
+async def _watch(records: SessionRecords, url: str, spki: str) -> None:
+    records.cut_off(await until_gone(url, spki=spki))
 
 
 async def _abandon(opening: Opening, records: SessionRecords, gateway: SessionGateway) -> None:

@@ -36,6 +36,8 @@ class Admitted:
     gateway: SessionGateway
     keyset_digest: str
     """Of the gateway: ``gks`` and ``ksd``."""
+    spki: str
+    """The pin of every connection to the gateway."""
 
 
 async def attest(opening: Opening, started: Started) -> Admitted:
@@ -65,7 +67,7 @@ async def attest(opening: Opening, started: Started) -> Admitted:
         keyset_digest=gateway.keyset_digest,
         clock=around.clock,
     )
-    return Admitted(identity, session_gateway, gateway.keyset_digest)
+    return Admitted(identity, session_gateway, gateway.keyset_digest, gateway.spki)
 
 
 async def _appraised_gateway(opening: Opening, pins: GatewayPins) -> AppraisedGateway:

@@ -7,6 +7,7 @@
 4. close the session at the gateway, and fetch its bundle into the session's folder, piece by piece.
 
 What cannot be done in time is left, in this order of importance: the chain then has no end, and a verifier says so.
+Where the gateway is gone, ``end`` stays in the session's own journal, and step 4 is a refusal that says what there is.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, UnreachableError
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.activating import OpenSession
-from affiant.sandbox.supervisor.errors import RecordBudgetSpent
+from affiant.sandbox.supervisor.errors import GatewayLost, RecordBudgetSpent
+from affiant.sandbox.supervisor.gateway_watch import GONE_AFTER_S
 from affiant.sandbox.supervisor.serving import Ending
 from affiant.sandbox.supervisor.session_gateway import SessionGateway
 
@@ -30,6 +32,7 @@ BUNDLE: Final = "bundle.json"
 """The gateway's answer as it came: the bundle, and the openings sealed to the session's starter."""
 
 _AGENT_S: Final = 2.0
+_RETRY_S: Final = 0.2
 
 
 async def end_agent(session: OpenSession, running: asyncio.Task[None] | None) -> None:
@@ -52,19 +55,62 @@ async def close_session(session: OpenSession, ending: Ending, *, chain_s: float,
         chain_s: for the last records and the close; bundle_s: for the bundle, which may be large.
 
     Raises:
+        GatewayLost: there is nobody to close it any more; what was recorded is in the session's folder.
         AffiantError: the gateway does not close the session or give its bundle.
         TimeoutError: not in time.
     """
-    async with asyncio.timeout(chain_s):
-        if not session.records.stopped.done():
-            last = {"why": "shutdown", "cseq": session.gateway.last_counter}
-            with suppress(RecordsUnavailable):  # the close then says that this chain has no end
-                if isinstance(ending.refusal, RecordBudgetSpent):
-                    await session.records.record("refusal", {"rsn": ending.refusal.code}, {})
-                await session.records.record("end", last, {}, acknowledged=True)
-        await session.gateway.close(ending.why)
-    async with asyncio.timeout(bundle_s):
-        return await _fetch_bundle(session.gateway, session.provision.session_dir / BUNDLE)
+    try:
+        async with asyncio.timeout(chain_s):
+            if not session.records.stopped.done():
+                await _end_chain(session, ending)
+            await _insist(session, ending.why)
+        async with asyncio.timeout(bundle_s):
+            return await _fetch_bundle(session.gateway, session.provision.session_dir / BUNDLE)
+    except (UnreachableError, TimeoutError) as error:
+        if await _is_lost(session):
+            raise _lost(session) from error
+        raise
+
+
+async def _end_chain(session: OpenSession, ending: Ending) -> None:
+    """Write ``end``, acknowledged wherever there is somebody to acknowledge it."""
+    last = {"why": "shutdown", "cseq": session.gateway.last_counter}
+    with suppress(RecordsUnavailable):  # the close then says that this chain has no end
+        if isinstance(ending.refusal, RecordBudgetSpent):
+            await session.records.record("refusal", {"rsn": ending.refusal.code}, {})
+        await session.records.record("end", last, {}, acknowledged=not session.records.lost.done())
+
+
+async def _insist(session: OpenSession, why: str) -> None:
+    """Close the session at the gateway, through short failures of the way to it."""
+    while True:
+        try:
+            await session.gateway.close(why)
+        except UnreachableError:
+            if session.records.lost.done():
+                raise
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
+
+
+async def _is_lost(session: OpenSession) -> bool:
+    """Whether the gateway is gone for good; asked after a failure, so it is given the time to be found out."""
+    await asyncio.wait({session.records.lost}, timeout=GONE_AFTER_S)
+    return session.records.lost.done()
+
+
+def _lost(session: OpenSession) -> GatewayLost:
+    """What happened, what evidence there is, and what to do."""
+    records, name = session.records, session.launch.activation.session
+    reason = records.lost.result()
+    return GatewayLost(
+        f"{reason.message}; the session was ended. Its chain of {records.count} signed records is kept, "
+        f"{records.unacknowledged} of them not acknowledged",
+        found=reason.found,
+        where=f"session {name}",
+        hint=f"Gather its receipts: affiant session recover {name} --bundle FILE",
+    )
 
 
 async def _fetch_bundle(gateway: SessionGateway, path: Path) -> Path:

@@ -18,6 +18,7 @@
     UnreachableError
     +-- BrokerLost             session.broker_lost          the secret broker is gone
     +-- SandboxLost            session.sandbox_lost         the isolation runner is gone
+    +-- GatewayLost            gateway.lost                 the gateway that admitted this session is gone
 
 The gateway's own refusals: ``gateway.unreachable`` and ``session.gateway_mismatch`` of :mod:`affiant.sandbox.errors`.
 """
@@ -30,6 +31,7 @@ __all__ = [
     "AdmissionMismatch",
     "AdmissionRefused",
     "BrokerLost",
+    "GatewayLost",
     "MRCONFIGIDMismatch",
     "ProfileMismatch",
     "ProvisionMismatch",
@@ -114,4 +116,11 @@ class SandboxLost(UnreachableError):
     """The isolation runner is gone, and the agent with it."""
 
     code = "session.sandbox_lost"
+    retryable = False
+
+
+class GatewayLost(UnreachableError):
+    """The gateway that admitted this session is gone for good: no other can take its records or close it."""
+
+    code = "gateway.lost"
     retryable = False

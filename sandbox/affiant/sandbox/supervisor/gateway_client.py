@@ -101,6 +101,12 @@ class GatewayConnection:
             self._http.start_next_cycle()
         self.used_at = time.monotonic()
 
+    async def until_closed(self) -> None:
+        """Return when the peer has closed the connection; what it sends unasked is passed over."""
+        with contextlib.suppress(OSError):
+            while await self._reader.read(_PIECE):
+                pass
+
     async def close(self) -> None:
         """Close; an answer that has not ended is broken off."""
         self._writer.close()

@@ -9,6 +9,10 @@ Bounds (receipts specification, "two signers"): at most 256 records without ackn
 more waits for room. If there is none in time, if the gateway does not answer at all for as long, if it refuses a
 record, or if the disk fails, the chain stops for good: :attr:`SessionRecords.stopped` is set, nothing more is
 signed, and whoever runs the session stops the agent. A signed record is never dropped.
+
+When the gateway is known to be gone (:meth:`SessionRecords.cut_off`), nobody waits for it any more: effects that need
+an acknowledgement are refused at once, and what happened until then is still signed and made durable, to its ``end``.
+There is no waiting for room then either: the agent is being ended, and its budget bounds what it can cause meanwhile.
 """
 
 from __future__ import annotations
@@ -135,6 +139,8 @@ class SessionRecords:
         self._issued = 0
         self.stopped: asyncio.Future[AffiantError] = asyncio.get_running_loop().create_future()
         """Done when the chain cannot go on, with the reason."""
+        self.lost: asyncio.Future[AffiantError] = asyncio.get_running_loop().create_future()
+        """Done when the gateway is gone for good, with the reason."""
 
     @property
     def head(self) -> Head | None:
@@ -176,6 +182,8 @@ class SessionRecords:
 
         An ``epoch`` record's ``n`` is set here.
         """
+        if acknowledged and self.lost.done():
+            raise RecordsUnavailable("nobody acknowledges records any more", found=self.lost.result().code)
         entry = await self._issue(kind, members, hidden, cseq)
         try:
             async with asyncio.timeout(self._wait_s):
@@ -190,10 +198,19 @@ class SessionRecords:
         """Wait until every record is acknowledged; whether that came to be in time."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._until(lambda: not self._pending or self.stopped.done())
+                await self._until(lambda: not self._pending or self.stopped.done() or self.lost.done())
         except TimeoutError:
             return False
         return not self._pending
+
+    def cut_off(self, reason: AffiantError) -> None:
+        """The gateway is gone for good: refuse what waits for it; what is signed from here on stays in the spool."""
+        if self.lost.done():
+            return
+        self.lost.set_result(reason)
+        for entry in self._pending:
+            _refuse(entry.acknowledged, reason)
+        self._tell()
 
     def stop_chain(self, reason: AffiantError) -> None:
         """Nothing more is signed; everything that waits for a record is refused."""
@@ -202,9 +219,7 @@ class SessionRecords:
         self.stopped.set_result(reason)
         for entry in self._pending:
             for future in (entry.durable, entry.acknowledged):
-                if not future.done():
-                    future.set_exception(reason)
-                    future.exception()  # nobody may be waiting
+                _refuse(future, reason)
         self._tell()
 
     def _tell(self) -> None:
@@ -244,7 +259,9 @@ class SessionRecords:
     async def _room(self) -> None:
         try:
             async with asyncio.timeout(self._wait_s):
-                await self._until(lambda: len(self._pending) < BOUND or self.stopped.done())
+                await self._until(
+                    lambda: len(self._pending) < BOUND or self.stopped.done() or self.lost.done()
+                )
         except TimeoutError:
             self.stop_chain(RecordsStopped("too many records without acknowledgement", expected=BOUND))
         if self.stopped.done():
@@ -276,15 +293,20 @@ class SessionRecords:
     async def _submit_all(self) -> None:
         while True:
             await self._until(
-                lambda: (bool(self._pending) and self._pending[0].durable.done()) or self.stopped.done()
+                lambda: (
+                    (bool(self._pending) and self._pending[0].durable.done())
+                    or self.stopped.done()
+                    or self.lost.done()
+                )
             )
-            if self.stopped.done():
+            if self.stopped.done() or self.lost.done():
                 return
             entry = self._pending[0]
             try:
                 head = await self._submitted(entry)
             except AffiantError as error:
-                self.stop_chain(error)
+                if not self.lost.done():
+                    self.stop_chain(error)
                 return
             await self._acknowledged(entry, head)
 
@@ -295,7 +317,7 @@ class SessionRecords:
             try:
                 return await self._submit(Submission(entry.issued.jws, entry.openings))
             except UnreachableError:
-                if time.monotonic() > deadline:
+                if self.lost.done() or time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
@@ -312,3 +334,10 @@ class SessionRecords:
                 await asyncio.to_thread(self._spool.acknowledge, entry.issued.rh, all_done=done)
         except OSError as error:
             self.stop_chain(RecordsStopped("records cannot be written", found=error.strerror))
+
+
+def _refuse(future: asyncio.Future[None], reason: AffiantError) -> None:
+    """Refuse whoever waits for ``future``, if it is not done yet."""
+    if not future.done():
+        future.set_exception(reason)
+        future.exception()  # nobody may be waiting

@@ -1,9 +1,9 @@
 """An open session at the launcher's service, and everything whose loss ends it.
 
 The launcher runs a command, sends signals, and says finish. The session ends too when the launcher's socket
-closes, when records can no longer be kept, when the agent has caused too many of them, when the broker is gone,
-when the sandbox is lost, and when the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns
-an :class:`Ending`; ending the agent and closing the chain are :mod:`.closing`'s.
+closes, when records can no longer be kept, when the gateway is gone, when the agent has caused too many records,
+when the broker is gone, when the sandbox is lost, and when the activation's time is over. Whatever it is,
+:meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and closing the chain are :mod:`.closing`'s.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Serving:
             for watcher in (
                 self._launcher(),
                 self._records(),
+                self._gateway(),
                 self._budget(),
                 self._broker(),
                 self._expiry(),
@@ -168,6 +169,9 @@ class Serving:
 
     async def _records(self) -> Ending:
         return Ending("policy", await asyncio.shield(self._session.records.stopped))
+
+    async def _gateway(self) -> Ending:
+        return Ending("killed", await asyncio.shield(self._session.records.lost))
 
     async def _budget(self) -> Ending:
         return Ending("policy", await asyncio.shield(self._session.budget.spent))

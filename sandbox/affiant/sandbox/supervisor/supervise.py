@@ -15,6 +15,7 @@ from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.closing import close_session, end_agent
 from affiant.sandbox.supervisor.context import Opening, Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel, Message
+from affiant.sandbox.supervisor.errors import GatewayLost
 from affiant.sandbox.supervisor.lifecycle import Lifecycle, State
 from affiant.sandbox.supervisor.opening import open_session
 from affiant.sandbox.supervisor.provision import parse_provision
@@ -83,6 +84,9 @@ async def _close(channel: ControlChannel, session: OpenSession, ending: Ending) 
         bundle = await close_session(session, ending, chain_s=chain_s, bundle_s=bundle_s)
     except TimeoutError as error:
         raise ending.refusal or _NotClosedInTime("the gateway did not close the session in time") from error
+    except GatewayLost as lost:
+        first = ending.refusal
+        raise lost if first is None or isinstance(first, GatewayLost) else first from lost
     except AffiantError as error:
         raise ending.refusal or error from error
     if ending.refusal is not None:
