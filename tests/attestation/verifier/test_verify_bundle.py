@@ -485,6 +485,61 @@ def test_a_supervisor_that_died_before_its_first_record_is_a_warning() -> None:
     assert verdict.population.lost == 1
 
 
+class CutOff(Story):
+    """The supervisor died after it had signed more than its gateway had acknowledged; then the gateway closed it."""
+
+    why = "lost"
+    acknowledged = 4
+
+    def by_supervisor(self, step: str, *arguments: object, **more: object):
+        return None if step == "session-end" else super().by_supervisor(step, *arguments, **more)
+
+    def by_gateway(self, step: str, kind: str, *arguments: object, **more: object):
+        peer = self.session_records[: self.acknowledged][-1:] if step == "close" else []
+        before = self.alter
+        if peer:
+            head = {"chn": peer[0].payload["chn"], "seq": peer[0].payload["seq"], "rh": peer[0].rh}
+            sup = {**head, "end": 0}
+            self.alter = lambda name, members: before(
+                name, {**members, "peer": head, "sup": sup, "why": self.why}
+            )
+        try:
+            return super().by_gateway(step, kind, *arguments, **more)
+        finally:
+            self.alter = before
+
+
+def test_records_beyond_what_a_lost_sessions_gateway_had_acknowledged_are_a_warning() -> None:
+    verdict = judge(CutOff().bytes())
+    assert row(verdict, "session.close").tier is Tier.WARNING
+    assert "2 records of its supervisor were never acknowledged" in row(verdict, "session.close").detail
+    assert all(check.state is not State.REFUSED for check in verdict.checks)
+    assert verdict.population.lost == 1
+
+
+def test_a_lost_sessions_close_still_names_a_record_of_its_supervisors() -> None:
+    found = row(judge(CutOff(alter=at("close", sup__rh=link("other"))).bytes()), "session.close")
+    assert found.reason == "session.close"
+
+
+@pytest.mark.parametrize("why", ["done", "killed", "policy", "lease"])
+def test_every_other_close_speaks_for_all_records(why: str) -> None:
+    class Closed(CutOff):
+        pass
+
+    Closed.why = why
+    assert row(judge(Closed().bytes()), "session.close").reason == "session.close"
+
+
+def test_a_request_that_a_killed_supervisor_sent_to_nobody_is_a_warning() -> None:
+    found = row(judge(CutOff(alter=at("refusal", agt__cseq=4)).bytes()), "session.counter")
+    assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
+    assert "3 requests without a record" in found.detail
+    assert (
+        row(judge(Story(alter=at("refusal", agt__cseq=4)).bytes()), "session.counter").state is State.REFUSED
+    )
+
+
 def test_an_own_gap_does_not_make_a_session_lost() -> None:
     class Own(Story):
         def close(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.session_summary import session_counts, session_root
 from affiant.attestation.verifier.case import Case, Session
+from affiant.attestation.verifier.cut_off import covered_by_close, tail_is_open
 from affiant.attestation.verifier.refusals import NotMade, SessionBroken
 from affiant.attestation.verifier.verdict import Finding, Tier
 
@@ -150,10 +151,14 @@ def check_counter(case: Case) -> Finding:
         seen |= dict(_counters(session.supervisor.records))
         last = _last_counter(session)
         expected = max([*seen, -1]) if last is None else last
-        if set(seen) != set(range(expected + 1)):
-            missing = sorted(set(range(expected + 1)) ^ set(seen))[:5]
+        missing = sorted(set(range(expected + 1)) ^ set(seen))
+        if missing and not tail_is_open(session):
             raise CounterBroken(
-                "requests without a record, or beyond the last", found=missing, where=session.id
+                "requests without a record, or beyond the last", found=missing[:5], where=session.id
+            )
+        if missing:
+            return Finding(
+                f"{len(missing)} requests without a record when {session.id} was cut off", Tier.WARNING
             )
         if doubled:
             return Finding("requests that both sides recorded", Tier.WARNING, tuple(doubled))
@@ -183,14 +188,14 @@ def check_close(case: Case) -> Finding:
             return Finding(
                 f"session {session.id} has no close: {state}", Tier.WARNING, (session.gateway[0].jti,)
             )
-        before = [record for record in session.gateway if record is not close]
+        before, covered = [r for r in session.gateway if r is not close], covered_by_close(session, close)
         last = max(before, key=lambda record: _int(record.member("agt", "seq"), record))
         expected: dict[str, object] = {
             "n": len(before),
             "root": session_root({_int(r.member("agt", "seq"), r): r.rh for r in before}),
             "head": {"chn": last.chn, "seq": last.seq, "rh": last.rh},
             "out": session_counts((r.kind, r.payload) for r in before),
-            "sup": _supervisors_last(session),
+            "sup": _supervisors_last(session, covered),
         }
         for member, value in expected.items():
             if close.member(member) != value:
@@ -198,16 +203,19 @@ def check_close(case: Case) -> Finding:
                     f"the close record's {member} is not that of the records", where=close.jti
                 )
         if close.member("why") != "done":
-            return Finding(f"session {session.id} closed: {close.member('why')}", Tier.WARNING, (close.jti,))
+            more = len(session.supervisor.records) - len(covered)
+            beyond = f", and {more} records of its supervisor were never acknowledged" if more else ""
+            text = f"session {session.id} closed: {close.member('why')}{beyond}"
+            return Finding(text, Tier.WARNING, (close.jti,))
         return None
 
     return _joined(_each(case, examine), "counts, root and heads equal the records")
 
 
-def _supervisors_last(session: Session) -> dict[str, object]:
+def _supervisors_last(session: Session, covered: Sequence[VerifiedReceipt]) -> dict[str, object]:
     """``sup`` of a close: the supervisor's last record; none was received: number 0 and the keyset digest."""
     statement = session.supervisor.statement
-    last = max(session.supervisor.records, key=lambda record: record.seq, default=None)
+    last = max(covered, key=lambda record: record.seq, default=None)
     if last is None:
         return {"chn": min(statement.chn), "seq": 0, "rh": statement.keyset_digest, "end": 0}
     return {"chn": last.chn, "seq": last.seq, "rh": last.rh, "end": int(last.kind == "end")}
