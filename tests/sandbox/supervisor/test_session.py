@@ -17,7 +17,7 @@ from tests.gateway.conftest import serving_gateway
 from tests.sandbox.supervisor.conftest import FOUND
 from tests.sandbox.supervisor.launcher import Launcher, Refused, read_all
 from tests.secrets.certificates import Authority
-from tests.secrets.upstream_server import UpstreamServer, answer
+from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 
 from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u, from_b64u
@@ -581,6 +581,67 @@ def test_kill_9_of_the_gateway_ends_the_session_at_once_and_loses_nothing_that_w
     assert [record["kind"] for record in left[-2:]] == ["exec", "end"]
     counters = sorted(record["agt"]["cseq"] for record in left if record["kind"] == "refusal")
     assert counters == list(range(counters[0], left[-1]["cseq"] + 1))
+
+
+STREAM = """
+import json, os, urllib.request
+body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(),
+    {"Content-Type": "application/json"})
+with urllib.request.urlopen(request) as reply:
+    while line := reply.readline():
+        print(line.decode().strip(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("agent_goes_too", [False, True])
+def test_a_request_whose_answer_dies_with_the_gateway_has_its_record(
+    launcher: Launcher, tmp_path: Path, agent_goes_too: bool
+) -> None:
+    """It was answered in part, so the gateway has no record of it: the supervisor writes one, once that is gone.
+
+    Also if the session is being closed before anybody knows that it is gone.
+    """
+
+    def half(received):
+        piece = {"index": 0, "delta": {"content": "half"}, "finish_reason": None}
+        event = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [piece]}
+        return [
+            *chunked([b"data: %s\n\n" % json.dumps(event).encode()], b"Content-Type: text/event-stream")[:-1],
+            60.0,
+        ]
+
+    with UpstreamServer(half, certificate=None) as server:
+        upstream = ("--upstream", f"http://127.0.0.1:{server.port}/v1")
+        with serving_gateway(tmp_path / "own", launcher.platform_home, *upstream) as own:
+            launcher.gateway = own.gateway
+
+            async def scenario():
+                async with launcher.session(DENIED) as link:
+                    folders.append(link.folder)
+                    await link.expect("ready")
+                    stdout, stderr = await link.start(["python3", "-uc", STREAM])
+                    os.close(stderr)
+                    assert b"half" in await asyncio.to_thread(read_first_line, stdout)
+                    own.kill()
+                    try:
+                        if agent_goes_too:
+                            await link.signal(signal.SIGKILL)
+                            await link.expect("exited", within_s=10)
+                            await link.channel.send({"op": "finish", "why": "done"})
+                        await link.expect("finished", within_s=10)
+                    finally:
+                        os.close(stdout)
+
+            folders = []
+            with pytest.raises(Refused) as refused:
+                run(scenario())
+    assert refused.value.code == "gateway.lost"
+    data = (folders[0] / "records.ndjson").read_bytes()
+    left = [json.loads(parse_receipt(e.jws + "~").split.payload) for e in read_unacknowledged(data)]
+    refusals = [(record["rsn"], record["agt"]["cseq"]) for record in left if record["kind"] == "refusal"]
+    assert refusals == [("gateway.unreachable", 0)]
+    assert (left[-1]["kind"], left[-1]["cseq"]) == ("end", 0)
 
 
 def test_a_way_to_the_gateway_that_fails_for_a_moment_ends_nothing(launcher: Launcher) -> None:

@@ -20,6 +20,7 @@ from typing import BinaryIO, Final
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.sandbox.egress.errors import RecordsUnavailable
+from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.errors import GatewayLost, RecordBudgetSpent
 from affiant.sandbox.supervisor.gateway_watch import GONE_AFTER_S
@@ -62,23 +63,36 @@ async def close_session(session: OpenSession, ending: Ending, *, chain_s: float,
     try:
         async with asyncio.timeout(chain_s):
             if not session.records.stopped.done():
-                await _end_chain(session, ending)
+                await _end_chain(session, ending, answers_s=chain_s / 2)
             await _insist(session, ending.why)
         async with asyncio.timeout(bundle_s):
             return await _fetch_bundle(session.gateway, session.provision.session_dir / BUNDLE)
     except (UnreachableError, TimeoutError) as error:
-        if await _is_lost(session):
+        if await _is_lost(session, found_within_s=0 if ending.orphaned else GONE_AFTER_S):
             raise _lost(session) from error
         raise
 
 
-async def _end_chain(session: OpenSession, ending: Ending) -> None:
+async def _end_chain(session: OpenSession, ending: Ending, *, answers_s: float) -> None:
     """Write ``end``, acknowledged wherever there is somebody to acknowledge it."""
     last = {"why": "shutdown", "cseq": session.gateway.last_counter}
     with suppress(RecordsUnavailable):  # the close then says that this chain has no end
+        await _account_for_answers(session, within_s=answers_s)
         if isinstance(ending.refusal, RecordBudgetSpent):
             await session.records.record("refusal", {"rsn": ending.refusal.code}, {})
         await session.records.record("end", last, {}, acknowledged=not session.records.lost.done())
+
+
+async def _account_for_answers(session: OpenSession, *, within_s: float) -> None:
+    """See that each counter has its record: the gateway's, if it still answers, else a refusal of ours."""
+    if not (unaccounted := session.gateway.unaccounted):
+        return
+    with suppress(RecordsUnavailable, TimeoutError):
+        async with asyncio.timeout(within_s):
+            await session.records.record("epoch", {"inf": session.proxy.in_flight}, {}, acknowledged=True)
+    if session.records.lost.done():
+        for counter in unaccounted:
+            await session.records.record("refusal", {"rsn": GatewayUnreachable.code}, {}, cseq=counter)
 
 
 async def _insist(session: OpenSession, why: str) -> None:
@@ -94,9 +108,9 @@ async def _insist(session: OpenSession, why: str) -> None:
             return
 
 
-async def _is_lost(session: OpenSession) -> bool:
+async def _is_lost(session: OpenSession, *, found_within_s: float) -> bool:
     """Whether the gateway is gone for good; asked after a failure, so it is given the time to be found out."""
-    await asyncio.wait({session.records.lost}, timeout=GONE_AFTER_S)
+    await asyncio.wait({session.records.lost}, timeout=found_within_s)
     return session.records.lost.done()
 
 

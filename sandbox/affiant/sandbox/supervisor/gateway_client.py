@@ -31,6 +31,8 @@ from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable
 __all__ = ["GatewayClient", "GatewayConnection", "GatewayReply", "Timing"]
 
 _PIECE: Final = 64 * 1024
+_NOTICED_S: Final = 5.0
+"""Within so many seconds a gateway has noticed, and recorded, that an answer is read no more."""
 _MAX_WHOLE: Final = 1 << 20
 """Bytes of an answer that is taken whole; a bundle comes in pieces."""
 
@@ -124,10 +126,19 @@ class GatewayReply:
         self._connection = connection
         self._timing = timing
         self._ended = False
+        self._broken_off = False
+        self._left_at: float | None = None
         self.spki = connection.spki
         """The key that the peer of this very connection showed."""
         self.status: int = response.status_code
         self.headers: tuple[HeaderField, ...] = tuple((bytes(n), bytes(v)) for n, v in response.headers)
+
+    @property
+    def unaccounted(self) -> bool:
+        """Whether the gateway may have no record of it yet: it was not taken to its end, for which there is a record,
+        and was not left so long ago that the gateway has surely noticed."""
+        left_long_ago = self._left_at is not None and time.monotonic() - self._left_at > _NOTICED_S
+        return not self._ended and (self._broken_off or not left_long_ago)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes, byte for byte.
@@ -136,7 +147,11 @@ class GatewayReply:
             GatewayUnreachable: the gateway broke off.
         """
         while not self._ended:
-            event = await self._connection.event(self._timing.piece)
+            try:
+                event = await self._connection.event(self._timing.piece)
+            except GatewayUnreachable:
+                self._broken_off = True
+                raise
             if isinstance(event, h11.Data):
                 yield bytes(event.data)
             elif isinstance(event, h11.EndOfMessage):
@@ -160,6 +175,7 @@ class GatewayReply:
 
     async def close(self) -> None:
         """Let go of the connection."""
+        self._left_at = time.monotonic()
         await self._client.give_back(self._connection)
 
 

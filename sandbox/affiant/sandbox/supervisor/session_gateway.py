@@ -48,6 +48,12 @@ class SessionGateway:
         self._keyset_digest = keyset_digest
         self._clock = clock
         self._next = 0
+        self._answers: dict[int, GatewayReply] = {}
+
+    @property
+    def unaccounted(self) -> Sequence[int]:
+        """Counters whose answers began and did not end: if the gateway is gone, it may have no record of them."""
+        return sorted(cseq for cseq, reply in self._answers.items() if reply.unaccounted)
 
     @property
     def last_counter(self) -> int:
@@ -81,9 +87,13 @@ class SessionGateway:
             keyset_digest=self._keyset_digest,
             now=self._clock(),
         )
-        return await self._client.request(
+        reply = await self._client.request(
             method, target, (*headers, (PROOF_HEADER.encode("ascii"), proof.encode("ascii"))), body
         )
+        if cseq is not None:
+            self._answers = {n: each for n, each in self._answers.items() if each.unaccounted}
+            self._answers[cseq] = reply
+        return reply
 
     async def submit(self, submission: Submission) -> Head:
         """Hand one record over; the gateway's own head for this session. Idempotent.
