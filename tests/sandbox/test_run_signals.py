@@ -89,7 +89,9 @@ def test_a_second_ctrl_c_kills_a_command_that_does_not_listen(warm, tmp_path):
 
 def test_a_signal_before_the_command_runs_undoes_everything(machine):
     process = machine.start("sh", "-c", "echo started")
-    time.sleep(1.0)
+    until = time.monotonic() + 20
+    while not list(machine.home.glob("launches/*.json")) and time.monotonic() < until:
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=20)
     assert process.returncode == 130, error
