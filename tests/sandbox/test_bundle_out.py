@@ -129,7 +129,7 @@ def test_openings_for_receipts_that_are_not_there_are_ignored():
     assert open_bundle(more, key).receipts == (one.sdjwt,)
 
 
-def close(session: str) -> Issued:
+def close(session: str, why: str) -> Issued:
     """A close record as far as its session is concerned: signed by nobody who may."""
     head = {"chn": ID, "seq": 0, "rh": LINK}
     other = Signer(ec.derive_private_key(8, ec.SECP256R1())).public_key
@@ -143,7 +143,7 @@ def close(session: str) -> Issued:
         signer=SIGNER, statement=statement, kind="session-close", chn=ID, seq=1, prev=LINK, evd=LINK, jti=ID, now=NOW,
         members={
             "agt": {"ses": session, "evd": LINK, "key": SIGNER.kid, "bind": "pop", "iso": "gvisor", "seq": 1},
-            "why": "lost", "n": 1, "out": {}, "root": LINK, "head": head, "sup": {**head, "end": 0},
+            "why": why, "n": 1, "out": {}, "root": LINK, "head": head, "sup": {**head, "end": 0},
         },
         hidden={}, random_bytes=os.urandom,
     )  # fmt: skip
@@ -157,16 +157,24 @@ def spooled(key: X25519PrivateKey, *issued: Issued) -> tuple[SpoolEntry, ...]:
 
 def test_records_that_only_the_journal_has_are_in_the_bundle_once():
     key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
-    found = with_spooled(parse_sealed_bundle(sealed(key, one)), spooled(key, one, two), session=ID)
+    found, left_out = with_spooled(parse_sealed_bundle(sealed(key, one)), spooled(key, one, two), session=ID)
     assert open_bundle(found, key).receipts == (one.sdjwt, two.sdjwt)
+    assert left_out == 0
 
 
 def test_a_journals_records_never_contradict_a_close():
     key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
-    closed = parse_sealed_bundle(sealed(key, one, close(ID)))
-    assert with_spooled(closed, spooled(key, two), session=ID) is closed
-    others = parse_sealed_bundle(sealed(key, one, close("B" * 21 + "A")))
-    assert len(with_spooled(others, spooled(key, two), session=ID).bundle.receipts) == 3
+    closed = parse_sealed_bundle(sealed(key, one, close(ID, "killed")))
+    assert with_spooled(closed, spooled(key, one, two), session=ID) == (closed, 1)
+    others = parse_sealed_bundle(sealed(key, one, close("B" * 21 + "A", "killed")))
+    assert len(with_spooled(others, spooled(key, two), session=ID)[0].bundle.receipts) == 3
+
+
+def test_a_close_that_says_lost_speaks_for_the_gateway_alone():
+    key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
+    lost = parse_sealed_bundle(sealed(key, one, close(ID, "lost")))
+    whole, left_out = with_spooled(lost, spooled(key, one, two), session=ID)
+    assert (len(whole.bundle.receipts), left_out) == (3, 0)
 
 
 def test_a_journal_is_read_up_to_what_is_not_its_own(tmp_path: Path):

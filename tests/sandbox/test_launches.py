@@ -13,7 +13,8 @@ import pytest
 from affiant.sandbox import launches
 from affiant.sandbox.home import Home, open_home
 from affiant.sandbox.isolation.record import ProcessName
-from affiant.sandbox.launches import Launch, live_launches, read_launches, reap_leftovers
+from affiant.sandbox.launches import Launch, end_leftovers, live_launches, read_launches
+from affiant.sandbox.session_note import Asked
 
 
 @pytest.fixture
@@ -43,10 +44,12 @@ def own_name() -> ProcessName:
 
 
 def test_a_record_is_read_as_it_was_written(home: Home):
-    launch = Launch("session", own_name())
+    asked = Asked(agent="dev", profile="p.yaml", started=7, output="/out", source="files/0", exclude=("a/b",))
+    launch = Launch("session", own_name(), asked=asked)
     launch.add(home, os.getpid())
+    launch.note_command(home)
     (found,) = read_launches(home)
-    assert (found.session, found.launcher, found.children) == ("session", own_name(), [own_name()])
+    assert found == Launch("session", own_name(), [own_name()], asked=asked, ran=True)
     assert [each.session for each in live_launches(home)] == ["session"]
     launch.remove(home)
     launch.remove(home)
@@ -71,10 +74,10 @@ def assert_reaped(home: Home) -> None:
         launch = Launch("session", gone_process())
         launch.add(home, child.pid)
         started = time.monotonic()
-        assert reap_leftovers(home) == ("session",)
+        assert [each.session for each in end_leftovers(home)] == ["session"]
         assert time.monotonic() - started < 5
         assert child.wait(1) == -9
-        assert read_launches(home) == ()
+        assert len(read_launches(home)) == 1, "it stays until everything of the session is tidied up"
     finally:
         child.kill()
         child.wait()
@@ -83,7 +86,7 @@ def assert_reaped(home: Home) -> None:
 def test_an_orphan_that_leaves_by_itself_is_given_the_time(home: Home):
     child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(0.3)"])
     Launch("session", gone_process()).add(home, child.pid)
-    reap_leftovers(home)
+    end_leftovers(home)
     assert child.wait(1) == 0
 
 
@@ -91,7 +94,7 @@ def test_the_children_of_a_living_launcher_are_left_alone(home: Home):
     child = sleeper()
     try:
         Launch("session", own_name()).add(home, child.pid)
-        assert reap_leftovers(home) == ()
+        assert end_leftovers(home) == ()
         assert child.poll() is None
         assert len(read_launches(home)) == 1
     finally:
@@ -105,7 +108,7 @@ def test_a_process_that_only_has_the_same_number_is_left_alone(home: Home, monke
     try:
         launch = Launch("session", gone_process(), [ProcessName(child.pid, 1)])
         launch.write(home)
-        assert reap_leftovers(home) == ("session",)
+        assert [each.session for each in end_leftovers(home)] == ["session"]
         assert child.poll() is None
     finally:
         child.kill()
@@ -126,7 +129,7 @@ def test_a_process_that_only_has_the_same_number_is_left_alone(home: Home, monke
 def test_a_file_that_is_no_record_kills_nothing_and_stays(home: Home, content: bytes):
     path = home.launches / "session.json"
     path.write_bytes(content)
-    assert reap_leftovers(home) == ()
+    assert end_leftovers(home) == ()
     assert path.exists()
 
 

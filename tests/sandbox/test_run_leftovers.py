@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from affiant.sandbox.cut_off import reap_leftovers
 from affiant.sandbox.home import open_home
-from affiant.sandbox.launches import read_launches, reap_leftovers
+from affiant.sandbox.launches import read_launches
 
 PARTS = {
     "keeper": "affiant.sandbox.keeper",
@@ -49,7 +50,7 @@ def test_what_a_killed_launcher_left_closes_its_session_and_ends(machine):
     (bundle,) = machine.home.glob("sessions/*/bundle.json")
     assert bundle.stat().st_size > 1000
     (launch,) = read_launches(open_home(machine.home))
-    assert reap_leftovers(open_home(machine.home)) == (launch.session,)
+    assert [cut.session for cut in reap_leftovers(open_home(machine.home))] == [launch.session]
     assert_nothing_left(machine)
 
 

@@ -24,8 +24,9 @@ from tests.sandbox.conftest import Machine, Process, all_gone, family, made_mach
 from tests.session.agents import ASKING, Answer, answers_in
 from tests.session.journal import assert_chains_hold, boots_of, session_record_ids
 
+from affiant.sandbox.cut_off import reap_leftovers
 from affiant.sandbox.home import open_home
-from affiant.sandbox.launches import read_launches, reap_leftovers
+from affiant.sandbox.launches import read_launches
 
 PARTS = {
     "launcher": " -m affiant run ",

@@ -23,10 +23,12 @@ from affiant.attestation.openings import open_sealed
 from affiant.attestation.receipt import parse_receipt, receipt_hash
 from affiant.errors import MalformedError
 from affiant.sandbox.home import write_file
-from affiant.sandbox.supervisor.spool import SpoolEntry, read_unacknowledged
+from affiant.sandbox.supervisor.spool import SpoolEntry, read_signed
 
 __all__ = [
     "SealedBundle",
+    "SealedBundleMalformed",
+    "close_of",
     "open_bundle",
     "parse_sealed_bundle",
     "read_sealed_bundle",
@@ -80,7 +82,7 @@ def parse_sealed_bundle(data: bytes) -> SealedBundle:
 
 
 def read_spooled(path: Path) -> tuple[SpoolEntry, ...]:
-    """What a dead supervisor's journal at ``path`` holds that the gateway may not; nothing where there is none.
+    """The records that a supervisor's journal at ``path`` holds, in chain order; none where there is no journal.
 
     Raises:
         SealedBundleMalformed: it is no plain file.
@@ -94,30 +96,37 @@ def read_spooled(path: Path) -> tuple[SpoolEntry, ...]:
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SealedBundleMalformed("the session's journal is no plain file")
-        return read_unacknowledged(file.read(_LIMIT))
+        return read_signed(file.read(_LIMIT))
 
 
-def with_spooled(sealed: SealedBundle, entries: Sequence[SpoolEntry], *, session: str) -> SealedBundle:
-    """The bundle with the records that were signed and durable but never acknowledged.
+def with_spooled(
+    sealed: SealedBundle, entries: Sequence[SpoolEntry], *, session: str
+) -> tuple[SealedBundle, int]:
+    """The bundle with those records of the supervisor's journal that it lacks, and how many stay out.
 
-    Only while ``session`` has no close there: a close says which record was the last, and stays true.
+    They stay out if ``session`` has a close there that speaks for both sides: it says which record was the last, and
+    stays true. One that says ``lost`` speaks for the gateway alone.
     """
     known = {receipt_hash(text.partition("~")[0]) for text in sealed.bundle.receipts}
     new = tuple(entry for entry in entries if entry.rh not in known)
-    if not new or any(_closes(text, session) for text in sealed.bundle.receipts):
-        return sealed
-    return SealedBundle(
+    if close_of(sealed, session) not in {None, "lost"}:
+        return sealed, len(new)
+    if not new:
+        return sealed, 0
+    whole = SealedBundle(
         replace(sealed.bundle, receipts=(*sealed.bundle.receipts, *(f"{entry.jws}~" for entry in new))),
         {**sealed.openings, **{entry.rh: entry.openings for entry in new if entry.openings is not None}},
     )
+    return whole, 0
 
 
-def _closes(text: str, session: str) -> bool:
-    match parse_object(parse_receipt(text).split.payload):
-        case {"kind": "session-close", "agt": {"ses": str(named)}}:
-            return named == session
-        case _:
-            return False
+def close_of(sealed: SealedBundle, session: str) -> str | None:
+    """``why`` of the session's close; None: the bundle has none."""
+    for text in sealed.bundle.receipts:
+        match parse_object(parse_receipt(text).split.payload):
+            case {"kind": "session-close", "why": str(why), "agt": {"ses": str(named)}} if named == session:
+                return why
+    return None
 
 
 def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:

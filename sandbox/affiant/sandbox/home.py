@@ -5,7 +5,7 @@
 | ``platform/`` | 0700 | the simulated platform: its keys, its socket |
 | ``gateway/`` | 0700 | the gateway: journal, index, ``gateway.json`` |
 | ``secrets/`` | 0700 | the encrypted local store and its key file |
-| ``sessions/ID/`` | 0700 | one session: its records, its bundle, the agent's files while it runs |
+| ``sessions/ID/`` | 0700 | one session: its records, its bundle, a note, the agent's files while it runs |
 | ``launches/ID.json`` | 0600 | which processes belong to a running session (:mod:`.launches`) |
 | ``trust.json`` | 0600 | what this machine's owner accepts |
 | ``openings.key`` | 0600 | opens the hidden values of the sessions started from here |

@@ -1,11 +1,13 @@
 """Which processes belong to which running session, so that the next command can end what a dead launcher left.
 
 A launcher writes ``launches/ID.json`` before it starts anything and removes it when everything has ended:
-``{"typ":"affiant-launch/1","session":ID,"launcher":{"pid","started"},"children":[{"pid","started"},...]}``.
-A pid is reused, a pid with its start time is not (proc(5)).
+``{"typ":"affiant-launch/1","session":ID,"launcher":{"pid","started"},"children":[{"pid","started"},...]}``, with what
+was asked for (``asked``) and whether the agent's command was started (``ran``). A pid is reused, a pid with its start
+time is not (proc(5)).
 
-:func:`reap_leftovers` runs at each start. A supervisor whose launcher is gone has noticed by itself (its control
-socket closed), records that, and ends within five seconds; only what is still there afterwards is killed.
+:func:`end_leftovers` is the first half of what the next command does (the other: :mod:`.cut_off`). A supervisor whose
+launcher is gone has noticed by itself (its control socket closed), records that, and ends within five seconds; only
+what is still there afterwards is killed.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from affiant.errors import MalformedError
 from affiant.sandbox.home import Home, write_file
 from affiant.sandbox.isolation.reconcile import reap_leftovers as reap_isolation
 from affiant.sandbox.isolation.record import ProcessName
+from affiant.sandbox.session_note import Asked, asked_from_json
 
-__all__ = ["Launch", "live_launches", "read_launches", "reap_leftovers"]
+__all__ = ["Launch", "end_leftovers", "live_launches", "read_launches"]
 
 _TYP: Final = "affiant-launch/1"
-_LIMIT: Final = 16 * 1024
+_LIMIT: Final = 64 * 1024
 _GRACE_S: Final = 4.0
 """Seconds in which an orphaned supervisor may close its session by itself."""
 _STEP_S: Final = 0.02
@@ -40,6 +43,9 @@ class Launch:
     session: str
     launcher: ProcessName
     children: list[ProcessName] = field(default_factory=list)
+    asked: Asked | None = None
+    ran: bool = False
+    """Whether the agent's command was started."""
 
     @property
     def alive(self) -> bool:
@@ -53,6 +59,8 @@ class Launch:
             "session": self.session,
             "launcher": _to_json(self.launcher),
             "children": [_to_json(child) for child in self.children],
+            "asked": None if self.asked is None else self.asked.to_json(),
+            "ran": self.ran,
         }
         write_file(home.launches / f"{self.session}.json", canonical(document))
 
@@ -62,6 +70,11 @@ class Launch:
         if child is not None:
             self.children.append(child)
             self.write(home)
+
+    def note_command(self, home: Home) -> None:
+        """Note that the agent's command is being started: from here on its files are more than our own copies."""
+        self.ran = True
+        self.write(home)
 
     def remove(self, home: Home) -> None:
         """Everything has ended. Idempotent."""
@@ -84,8 +97,8 @@ def live_launches(home: Home) -> tuple[Launch, ...]:
     return tuple(launch for launch in read_launches(home) if launch.alive)
 
 
-def reap_leftovers(home: Home, *, clock: Callable[[], float] = time.monotonic) -> tuple[str, ...]:
-    """End what dead launchers left, within five seconds; return the ids of their sessions.
+def end_leftovers(home: Home, *, clock: Callable[[], float] = time.monotonic) -> tuple[Launch, ...]:
+    """End what dead launchers left running, within five seconds; their records, which stay until they are removed.
 
     Args:
         clock: seconds, monotonic.
@@ -97,9 +110,7 @@ def reap_leftovers(home: Home, *, clock: Callable[[], float] = time.monotonic) -
     for launch in dead:
         _kill(launch.children)
     reap_isolation(home.sessions)
-    for launch in dead:
-        launch.remove(home)
-    return tuple(launch.session for launch in dead)
+    return tuple(dead)
 
 
 def _kill(processes: Iterable[ProcessName]) -> None:
@@ -126,7 +137,13 @@ def _from_json(data: bytes) -> Launch | None:
     if document.get("typ") != _TYP or launcher is None or not isinstance(children, list):
         return None
     read = [_process(child) for child in children]
-    return Launch(str(document.get("session")), launcher, [child for child in read if child is not None])
+    return Launch(
+        str(document.get("session")),
+        launcher,
+        [child for child in read if child is not None],
+        asked=asked_from_json(document.get("asked")),
+        ran=document.get("ran") is True,
+    )
 
 
 def _process(value: object) -> ProcessName | None:

@@ -6,17 +6,16 @@
 4. manifest, activation, and a TD whose MRCONFIGID is the manifest's;
 5. the supervisor, which is told everything else and answers when the gateway has admitted it.
 
-Leaving undoes them in reverse. The copies of the agent's files are removed with the session; records and bundle
-stay.
+Leaving undoes them in reverse. The copies of the agent's files are removed with the session; records, bundle and a
+note of the session stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,12 +33,14 @@ from affiant.sandbox.privileges import SUPERVISOR_USER, is_root
 from affiant.sandbox.provisioner import Image
 from affiant.sandbox.provisioning import bind_session, provision
 from affiant.sandbox.services import ensure_services
+from affiant.sandbox.session_folder import RECORDS, reclaim_folder, remove_files
+from affiant.sandbox.session_note import Asked, SessionNote, SessionState, read_note, write_note
 from affiant.sandbox.session_plan import SessionPlan
 from affiant.sandbox.supervisor_link import Progress, SupervisorLink, start_supervisor
 from affiant.sandbox.workspace.copy_in import Copied, copy_in
 from affiant.sandbox.workspace.image import unpack_image
 
-__all__ = ["LaunchedSession", "keep_files", "launched", "reclaim_folder"]
+__all__ = ["LaunchedSession", "launched"]
 
 _ADMITTED_WITHIN_S: Final = 60.0
 
@@ -51,6 +52,7 @@ class LaunchedSession:
     home: Home
     plan: SessionPlan
     copied: Copied | None
+    launch: Launch
     link: SupervisorLink
     facts: Mapping[str, object]
     """What the supervisor said when it was ready."""
@@ -84,7 +86,8 @@ async def launched(
         stack.push_async_callback(services.leave)
         stack.callback(launch.remove, home)  # before leaving the services: the last launcher waits for them
         progress("services-ready", {"gateway": services.gateway_url, "started": list(services.started)})
-        stack.callback(_remove_files, home, plan.session)
+        stack.callback(remove_files, home, plan.session)
+        stack.callback(_note_if_unopened, home, launch)
         stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
         copied = await asyncio.to_thread(_fill_folder, home, plan, progress)
         bindings = await bind_session(home, plan, services, copied, random_bytes=random_bytes)
@@ -103,7 +106,7 @@ async def launched(
         except TimeoutError as error:
             raise ServiceSilent(f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s") from error
         progress("ready", facts)
-        yield LaunchedSession(home, plan, copied, link, facts)
+        yield LaunchedSession(home, plan, copied, launch, link, facts)
 
 
 def _make_output(path: Path | None) -> None:
@@ -118,10 +121,40 @@ def _make_output(path: Path | None) -> None:
 def _record_launch(home: Home, plan: SessionPlan, stack: AsyncExitStack) -> Launch:
     launcher = ProcessName.of(os.getpid())
     assert launcher is not None
-    launch = Launch(plan.session, launcher)
+    launch = Launch(plan.session, launcher, asked=_asked(plan))
     launch.write(home)
     stack.callback(launch.remove, home)
     return launch
+
+
+def _note_if_unopened(home: Home, launch: Launch) -> None:
+    """Leave a note of a session that signed records and was never handed to its caller."""
+    folder = home.session(launch.session)
+    if (folder / RECORDS).exists():
+        reclaim_folder(folder)
+        if read_note(folder) is None:
+            ended = int(datetime.now(UTC).timestamp())
+            state = SessionState.LOST
+            note = SessionNote(session=launch.session, state=state, asked=launch.asked, ended=ended)
+            write_note(home, note)
+
+
+def _asked(plan: SessionPlan) -> Asked:
+    request, place = plan.request, plan.place
+    return Asked(
+        agent=request.agent,
+        profile=_text(request.profile),
+        started=int(datetime.now(UTC).timestamp()),
+        gateway=request.gateway.url,
+        output=None if request.output is None else _text(request.output.absolute()),
+        source=None if place is None else plan.sandbox.source_of(place),
+        exclude=() if place is None else plan.sandbox.carved_out(place),
+    )
+
+
+def _text(path: Path) -> str:
+    """A path as text: names that are none of it are shown, not kept."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _fill_folder(home: Home, plan: SessionPlan, progress: Progress) -> Copied | None:
@@ -143,30 +176,3 @@ def _fill_folder(home: Home, plan: SessionPlan, progress: Progress) -> Copied | 
     if is_root():
         os.chown(folder, SUPERVISOR_USER, SUPERVISOR_USER)
     return copied
-
-
-def reclaim_folder(folder: Path) -> None:
-    """Take a session's folder back from the supervisor's user, once that is gone. Idempotent."""
-    if is_root():
-        os.chown(folder, os.getuid(), os.getgid(), follow_symlinks=False)
-
-
-def keep_files(home: Home, session: str) -> Path:
-    """Keep what the agent left, because it could not be copied out; where it is now."""
-    kept = home.session(session) / "files.kept"
-    (home.session(session) / "files").rename(kept)
-    return kept
-
-
-def _remove_files(home: Home, session: str) -> None:
-    """Remove the copies that the agent worked on and in.
-
-    By rm(1): it follows no link and has no limit of depth, and the agent may have nested folders as deep as it
-    liked.
-    """
-    with suppress(FileNotFoundError):
-        reclaim_folder(home.session(session))
-    copies = [str(home.session(session) / name) for name in ("files", "rootfs")]
-    subprocess.run(["rm", "-rf", "--one-file-system", "--", *copies], check=False, stderr=subprocess.DEVNULL)
-    with suppress(OSError):  # a session that never came to be leaves an empty folder
-        home.session(session).rmdir()

@@ -23,29 +23,23 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 from affiant.attestation.bundle import Bundle
 from affiant.errors import AffiantError
 from affiant.policy.policy_file import policy_owners
-from affiant.sandbox.bundle_out import (
-    SealedBundle,
-    open_bundle,
-    parse_sealed_bundle,
-    read_sealed_bundle,
-    read_spooled,
-    with_spooled,
-    write_bundle,
-)
 from affiant.sandbox.captured import Capture
+from affiant.sandbox.cut_off import reap_leftovers
 from affiant.sandbox.errors import ServiceSilent, SessionNotOpen
 from affiant.sandbox.home import default_home, open_home
 from affiant.sandbox.isolation.backend import probe
-from affiant.sandbox.launches import reap_leftovers
-from affiant.sandbox.launching import LaunchedSession, keep_files, launched, reclaim_folder
-from affiant.sandbox.operator_socket import fetch_session_bundle, operator_socket
+from affiant.sandbox.launching import LaunchedSession, launched
+from affiant.sandbox.recovery import Gathered, fetch_sealed, gather
 from affiant.sandbox.session_documents import new_session_id
+from affiant.sandbox.session_folder import BUNDLE, keep_files, reclaim_folder
+from affiant.sandbox.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session_plan import SessionRequest, plan_session
 from affiant.sandbox.supervisor_link import Progress, run_message
 from affiant.sandbox.workspace.copy_out import Taken, copy_out
@@ -92,7 +86,9 @@ class Session:
         self._why: Why = "done"
         self._command_runs = False
         self._early_signals: list[int] = []
-        self._bundle: Bundle | None = None
+        self._gathered: Gathered | None = None
+        self._exit_code_told: int | None = None
+        self._kept = False
         self.output: Taken | None = None
         """What was copied out, once the session is closed and if an output was asked for."""
 
@@ -118,7 +114,7 @@ class Session:
         """
         place = open_home(default_home(os.environ) if home is None else home)
         for reaped in await asyncio.to_thread(reap_leftovers, place):
-            progress("reaped", {"session": reaped})
+            progress("reaped", {"session": reaped.session, "text": reaped.text})
         name = new_session_id(secrets.token_bytes)
         plan = await asyncio.to_thread(
             plan_session,
@@ -133,9 +129,9 @@ class Session:
             session = cls(opened, progress)
             try:
                 yield session
-            except BaseException:  # closed whatever happened in the block, and raised again
+            except BaseException as first:  # closed whatever happened in the block, and raised again
                 with suppress(AffiantError):  # what happened first is what the caller must hear
-                    await session._close("killed")
+                    await session._close("killed", because=first if isinstance(first, AffiantError) else None)
                 raise
             await session._close(session._why)
 
@@ -152,7 +148,7 @@ class Session:
     @property
     def bundle_path(self) -> Path:
         """Where the session's bundle is, once it is closed."""
-        return self._opened.home.session(self.id) / "bundle.affiant.json"
+        return self._opened.home.session(self.id) / BUNDLE
 
     def bundle(self) -> Bundle:
         """The session's receipts with everything needed to check them.
@@ -160,11 +156,11 @@ class Session:
         Raises:
             SessionNotOpen: the session is still open.
         """
-        if self._bundle is None:
+        if self._gathered is None:
             raise SessionNotOpen(
                 "the bundle is made when the session is closed", expected="leave the block first"
             )
-        return self._bundle
+        return self._gathered.bundle
 
     async def run(
         self,
@@ -202,6 +198,8 @@ class Session:
             err = None if stderr is not None else stack.enter_context(Capture(capture_limit))
             streams = {"stdin": stdin, "stdout": _end(stdout, out), "stderr": _end(stderr, err)}
             place = self._opened.plan.place if cwd is None else cwd
+            with suppress(OSError):  # a full disk will be noticed where it matters
+                await asyncio.to_thread(self._opened.launch.note_command, self._opened.home)
             await self._opened.link.tell(run_message(argv, env or {}, place), streams)
             captures = [capture for capture in (out, err) if capture is not None]
             for capture in captures:
@@ -246,16 +244,20 @@ class Session:
             message = await self._opened.link.expect({"started", "exited"}, self._progress)
             if message["event"] == "exited":
                 code = message.get("code")
-                return code if isinstance(code, int) else EXIT_LOST
+                self._exit_code_told = code if isinstance(code, int) else None
+                return EXIT_LOST if self._exit_code_told is None else self._exit_code_told
             self._command_runs = True
             for number in self._early_signals:
                 await self.signal(number)
 
-    async def _close(self, why: Why) -> None:
+    async def _close(self, why: Why, *, because: AffiantError | None = None) -> None:
         """Close the session, take its changes and its bundle: each, whatever became of the others.
 
+        Args:
+            because: what went wrong before.
+
         Raises:
-            AffiantError: the first of what went wrong.
+            AffiantError: the first of what went wrong here.
         """
         self._used = True
         wrong: list[AffiantError] = []
@@ -271,8 +273,24 @@ class Session:
                 await asyncio.to_thread(take)
             except AffiantError as error:
                 wrong.append(error)
+        first = because or (wrong[0] if wrong else None)
+        await asyncio.to_thread(self._leave_note, None if first is None else first.code)
         if wrong:
             raise wrong[0]
+
+    def _leave_note(self, code: str | None) -> None:
+        in_order = self._gathered is not None and self._gathered.in_order
+        note = SessionNote(
+            session=self.id,
+            state=SessionState.CLOSED if in_order else SessionState.LOST,
+            asked=self._opened.launch.asked,
+            ended=int(datetime.now(UTC).timestamp()),
+            exit_code=self._exit_code_told,
+            code=code,
+            kept=self._kept,
+        )
+        with suppress(OSError):  # it is for a person's convenience; receipts are elsewhere
+            write_note(self._opened.home, note)
 
     async def _finish(self, why: Why) -> None:
         await self._opened.link.tell({"op": "finish", "why": why})
@@ -287,19 +305,8 @@ class Session:
     def _take_bundle(self) -> None:
         opened = self._opened
         key = opened.home.openings_key(random_bytes=secrets.token_bytes)
-        self._bundle = open_bundle(self._sealed_bundle(), key)
-        write_bundle(self.bundle_path, self._bundle)
+        self._gathered = gather(opened.home, self.id, fetch_sealed(opened.home, self.id), key)
         self._progress("bundled", {"path": str(self.bundle_path)})
-
-    def _sealed_bundle(self) -> SealedBundle:
-        """What the supervisor left; if it was lost, what the gateway has, and what only its journal has."""
-        home = self._opened.home
-        path = home.session(self.id) / "bundle.json"
-        if path.exists():
-            return read_sealed_bundle(path)
-        sealed = parse_sealed_bundle(fetch_session_bundle(operator_socket(home.gateway), self.id))
-        spooled = read_spooled(home.session(self.id) / "records.ndjson")
-        return with_spooled(sealed, spooled, session=self.id)
 
     def _take_output(self) -> None:
         opened, output = self._opened, self._opened.plan.request.output
@@ -315,6 +322,7 @@ class Session:
             )
         except AffiantError as error:
             if source.exists():
+                self._kept = True
                 error.hint = f"What the agent left is kept in {keep_files(opened.home, self.id)}"
             raise
         self._progress("output", {"path": str(output), "added": len(self.output.changes.added)})

@@ -88,7 +88,19 @@ def _line(members: dict[str, object]) -> bytes:
 
 def read_unacknowledged(data: bytes) -> tuple[SpoolEntry, ...]:
     """The records in a spool's bytes that have no acknowledgement, in chain order; a torn end is left out."""
+    entries, acknowledged = _read(data)
+    return tuple(entry for rh, entry in entries.items() if rh not in acknowledged)
+
+
+def read_signed(data: bytes) -> tuple[SpoolEntry, ...]:
+    """All records in a spool's bytes, in chain order; a torn end is left out."""
+    return tuple(_read(data)[0].values())
+
+
+def _read(data: bytes) -> tuple[dict[str, SpoolEntry], set[str]]:
+    """Records by receipt hash, and the hashes that were acknowledged."""
     entries: dict[str, SpoolEntry] = {}
+    acknowledged: set[str] = set()
     for line in data.split(b"\n")[:-1]:
         try:
             members = json.loads(line)
@@ -96,10 +108,10 @@ def read_unacknowledged(data: bytes) -> tuple[SpoolEntry, ...]:
             break  # torn by a crash in the middle of a write that never counted
         match members:
             case {"ack": str(rh)}:
-                entries.pop(rh, None)
+                acknowledged.add(rh)
             case {"jws": str(jws), "openings": str() | None as openings}:
                 entry = SpoolEntry(jws, openings)
                 entries[entry.rh] = entry
             case _:
                 break  # not a line of ours: what follows it is not in order
-    return tuple(entries.values())
+    return entries, acknowledged
