@@ -25,6 +25,9 @@ class _Entry(NamedTuple):
 
 COMMANDS: Final = {
     "run": _Entry("affiant.sandbox.commands", "run", "sandbox", "Run a command in an attested session."),
+    "session": _Entry(
+        "affiant.sandbox.session_commands", "session", "sandbox", "List sessions, recover what was cut off."
+    ),
     "verify": _Entry(
         "affiant.attestation.verify_command", "verify", None, "Check a receipt bundle, offline."
     ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from affiant.sandbox.home import open_home
 from affiant.sandbox.launches import read_launches
 
 PARTS = {
+    "launcher": " -m affiant run ",
     "keeper": "affiant.sandbox.keeper",
     "platform": "affiant platform serve",
     "gateway": "affiant gateway serve",
@@ -41,21 +44,150 @@ def assert_nothing_left(machine) -> None:
         assert not (session / "isolation" / "record.json").exists()
 
 
-def test_what_a_killed_launcher_left_closes_its_session_and_ends(machine):
+def affiant(machine, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
+    """One ``affiant session`` command on the machine's state folder."""
+    command = [
+        sys.executable,
+        "-m",
+        "affiant",
+        "session",
+        arguments[0],
+        "--home",
+        str(machine.home),
+        *arguments[1:],
+    ]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, cwd="/")
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def the_session(machine) -> str:
+    (folder,) = machine.home.glob("sessions/*")
+    return folder.name
+
+
+def kill(process, members, *parts: str) -> None:
+    """SIGKILL the launcher, or the named parts."""
+    for part in parts:
+        victim = next(each for each in members if PARTS[part] in each.arguments)
+        os.kill(victim.pid, signal.SIGKILL)
+
+
+def test_what_a_killed_launcher_left_closes_its_session_and_the_next_command_says_so(machine):
     """The supervisor notices by its control socket, ends the agent and closes the chain; then the services go."""
     process, members = running_session(machine)
-    os.kill(process.pid, signal.SIGKILL)
+    kill(process, members, "launcher")
     process.wait()
     assert machine.all_gone(members, within=10), [each for each in members if each.alive]
-    (bundle,) = machine.home.glob("sessions/*/bundle.json")
-    assert bundle.stat().st_size > 1000
-    (launch,) = read_launches(open_home(machine.home))
-    assert [cut.session for cut in reap_leftovers(open_home(machine.home))] == [launch.session]
+    session = the_session(machine)
+    done = affiant(machine, "list", "--json")
+    (told,) = done.stderr.decode().splitlines()
+    assert f"session {session} (agent writer) was cut off" in told
+    assert f"receipts in {machine.bundle()}" in told
+    (entry,) = json.loads(done.stdout)["sessions"]
+    assert (entry["state"], entry["bundle"], entry["kept"]) == ("cut-off", str(machine.bundle()), None)
+    assert not (machine.home / "sessions" / session / "files").exists()
+    assert affiant(machine, "list").stderr == b"", "it is said once"
+    assert_nothing_left(machine)
+    text = machine.verdict(machine.bundle())
+    assert "1 closed" in text
+    assert f"session {session} closed: killed" in " ".join(text.split())
+
+
+@pytest.mark.slow
+def test_changes_that_a_killed_launcher_did_not_copy_out_are_kept_for_it(machine, tmp_path):
+    given, output = machine.folder / "in", tmp_path / "out"
+    command = ("sh", "-c", "echo made > made.txt; echo started; sleep 60")
+    process, members = running_session(
+        machine, *command, options=("--input", str(given), "--output", str(output))
+    )
+    kill(process, members, "launcher")
+    process.wait()
+    assert machine.all_gone(members, within=10), [each for each in members if each.alive]
+    session = the_session(machine)
+    told = machine.run("true").stderr
+    assert f"not copied to {output}".encode() in told
+    assert list(output.iterdir()) == []
+    assert sorted(path.name for path in given.iterdir()) == ["file.txt"]
+    affiant(machine, "recover", session, "--output", str(output))
+    assert (output / "made.txt").read_text() == "made\n"
+    assert not (machine.home / "sessions" / session / "files.kept").exists()
+    assert (
+        b"[session.not_gathered]"
+        in affiant(machine, "recover", session, "--output", str(output), code=1).stderr
+    )
+
+
+def test_launcher_and_supervisor_killed_the_session_ends_lost_and_its_receipts_are_recovered(
+    machine, tmp_path
+):
+    process, members = running_session(machine)
+    kill(process, members, "supervisor", "launcher")
+    process.wait()
+    assert machine.all_gone(members, within=5), [each for each in members if each.alive]
+    session = the_session(machine)
+    told = affiant(machine, "show", session).stderr.decode()
+    assert f"session {session} (agent writer) was lost" in told
+    assert f"affiant session recover {session}" in told
+    assert not (machine.home / "sessions" / session / "files").exists()
+    bundle = tmp_path / "bundle"
+    done = affiant(machine, "recover", session, "--bundle", str(bundle), "--json")
+    assert json.loads(done.stdout)["closed"] == "lost", "the gateway that admitted it says so"
+    text = machine.verdict(bundle)
+    assert "1 lost" in text
+    assert "REFUSED" not in text
+    assert machine.quiet_within(5), machine.processes()
     assert_nothing_left(machine)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", sorted(PARTS))
+def test_a_shared_gateway_that_lives_on_is_asked_at_once(machine):
+    machine.keep_services()
+    process, members = running_session(machine)
+    kill(process, members, "supervisor", "launcher")
+    process.wait()
+    told = affiant(machine, "list").stderr.decode()
+    assert "was lost" in told
+    assert f"receipts in {machine.bundle()}" in told
+    assert "1 open" in machine.verdict(machine.bundle()), "until its lease ends, or its gateway does"
+    machine.stop_services()
+    done = affiant(machine, "recover", the_session(machine), "--json")
+    assert json.loads(done.stdout)["closed"] == "lost"
+    assert "1 lost" in machine.verdict(machine.bundle())
+
+
+@pytest.mark.parametrize("part", ["gateway-server", pytest.param("gateway", marks=pytest.mark.slow)])
+def test_a_killed_gateway_ends_the_run_at_once_and_what_was_recorded_is_recovered(machine, tmp_path, part):
+    """Killed, it leaves the session open; its launching half's death is a SIGTERM to it, so it closes as lost."""
+    output = tmp_path / "out"
+    command = ("sh", "-c", "echo made > made.txt; echo started; sleep 60")
+    given = ("--input", str(machine.folder / "in"), "--output", str(output))
+    process, members = running_session(machine, *command, options=given)
+    killed = time.monotonic()
+    kill(process, members, part)
+    _, error = process.communicate(timeout=20)
+    assert time.monotonic() - killed < 5
+    assert process.returncode == 125
+    assert b"Traceback" not in error
+    assert (output / "made.txt").read_text() == "made\n", "what the agent left is copied out all the same"
+    session = the_session(machine)
+    if part == "gateway-server":
+        assert b"[gateway.lost]" in error
+        assert b"4 signed records is kept, 2 of them not acknowledged" in error
+        assert f"affiant session recover {session}".encode() in error
+    done = json.loads(affiant(machine, "recover", session, "--bundle", str(tmp_path / "b"), "--json").stdout)
+    text = machine.verdict(tmp_path / "b")
+    if part == "gateway-server":
+        assert (done["closed"], done["added"]) == (None, 2)
+        assert "1 end, 2 exec" in text
+        assert "1 open" in text
+    else:
+        assert done["closed"] == "lost"
+        assert "1 lost" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", sorted(PARTS.keys() - {"launcher"}))
 def test_whatever_is_killed_the_launcher_ends_with_a_code_and_nothing_stays(machine, part):
     process, members = running_session(machine)
     victim = next(each for each in members if PARTS[part] in each.arguments)

@@ -2,17 +2,20 @@
 
 An agent asks without pause and writes down every byte it is handed. Then one process dies. What was whole for the
 agent must be in the gateway's journal, with the digest of exactly these bytes; the other way round nothing is
-claimed. The same state folder then serves the next session: a new boot, which discloses and signs for no other.
+claimed. What is left of the session is gathered and judged: it holds, whoever died. The same state folder then serves
+the next session: a new boot, which discloses and signs for no other.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -176,6 +179,34 @@ def assert_answers_are_recorded(machine: Machine, answers: list[Answer]) -> None
     assert_chains_hold(boots)
 
 
+def affiant(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [
+        sys.executable,
+        "-m",
+        "affiant",
+        "session",
+        arguments[0],
+        "--home",
+        str(machine.home),
+        *arguments[1:],
+    ]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60, cwd="/")
+
+
+def assert_evidence_holds(machine: Machine, judged: set[str]) -> None:
+    """The receipts of every session that signed anything are there, or can be gathered, and hold as far as they go."""
+    for entry in json.loads(affiant(machine, "list", "--json").stdout)["sessions"]:
+        name = entry["session"]
+        if name in judged:
+            continue
+        judged.add(name)
+        if entry["bundle"] is None:
+            done = affiant(machine, "recover", name)
+            assert done.returncode == 0, (entry, done.stderr)
+        text = machine.verdict(machine.home / "sessions" / name / "bundle.affiant.json")
+        assert "REFUSED" not in text
+
+
 def assert_told_clearly(code: int, errors: bytes, part: str) -> None:
     assert b"Traceback" not in errors, errors.decode()
     if part == "launcher":
@@ -189,10 +220,13 @@ def assert_told_clearly(code: int, errors: bytes, part: str) -> None:
             assert STABLE_CODE.search(errors), errors
 
 
-def kill_and_check(machine: Machine, part: str, *, delay: float, from_start: bool = False) -> None:
+def kill_and_check(
+    machine: Machine, part: str, judged: set[str], *, delay: float, from_start: bool = False
+) -> None:
     """The whole claim for one process and one moment.
 
     Args:
+        judged: sessions of this state folder whose evidence was judged before.
         delay: seconds from the agent's first answer, or from the process's own first moment.
         from_start: kill as early as the process exists: a session that is still being made.
     """
@@ -216,6 +250,12 @@ def kill_and_check(machine: Machine, part: str, *, delay: float, from_start: boo
     assert_told_clearly(code, bytes(running.errors), part)
     assert_nothing_stays(machine, members, made)
     assert_answers_are_recorded(machine, answers_in(bytes(running.output)))
+    assert_evidence_holds(machine, judged)
+
+
+@pytest.fixture(scope="module")
+def judged() -> set[str]:
+    return set()
 
 
 @pytest.fixture(scope="module")
@@ -230,9 +270,9 @@ def parts_seen(isolation: str) -> list[str]:
 
 
 @pytest.mark.parametrize("part", ["gateway-server", "launcher", "inside"])
-def test_whoever_was_answered_has_a_record_and_nothing_stays(worn, isolation, part):
+def test_whoever_was_answered_has_a_record_and_nothing_stays(worn, judged, isolation, part):
     inside = "sentry" if isolation == "userspace-kernel" else "agent"
-    kill_and_check(worn, inside if part == "inside" else part, delay=random.uniform(0, 0.5))
+    kill_and_check(worn, inside if part == "inside" else part, judged, delay=random.uniform(0, 0.5))
 
 
 def test_the_next_session_of_a_worn_state_folder_works(worn):
@@ -244,9 +284,9 @@ def test_the_next_session_of_a_worn_state_folder_works(worn):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(64))
-def test_any_process_killed_at_any_moment(worn, isolation, seed):
+def test_any_process_killed_at_any_moment(worn, judged, isolation, seed):
     """Half of the moments lie while the session is being made, half while it is being used."""
     chance = random.Random(seed)
     part = parts_seen(isolation)[seed % len(parts_seen(isolation))]
     from_start = chance.random() < 0.5
-    kill_and_check(worn, part, delay=chance.uniform(0, 2.5), from_start=from_start)
+    kill_and_check(worn, part, judged, delay=chance.uniform(0, 2.5), from_start=from_start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +13,11 @@ import click
 from affiant.attestation.simulated.commands import default_home
 from affiant.command_line import RefusalShown
 from affiant.errors import AffiantError
+from affiant.sandbox.home import open_home
 from affiant.sandbox.isolation.backend import IsolationClass
 from affiant.sandbox.running import EXIT_OURS, RunOptions, open_standard_streams, run_once
 from affiant.sandbox.services import GatewayChoice
+from affiant.sandbox.session_commands import tell_leftovers
 from affiant.sandbox.session_plan import SessionRequest, VaultChoice
 
 __all__ = ["run"]
@@ -203,7 +206,10 @@ def run(
         show_services=verbose,
     )
     try:
+        tell_leftovers(open_home(home))
         outcome = run_once(request, command, options)
+    except KeyboardInterrupt as error:  # while leftovers were ended: nothing of this session has begun
+        raise click.exceptions.Exit(128 + signal.SIGINT) from error
     except AffiantError as error:
         _summarise(json_path, {"exit_code": EXIT_OURS, "refused": error.to_json()})
         RefusalShown(error).show()
