@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from affiant.attestation.keys import Signer
 from affiant.attestation.proof import (
     WINDOW,
+    ProofMismatch,
     ProofReplayed,
     ReplayWindow,
     Request,
     VerifiedProof,
     issue_proof,
     verify_proof,
+    verify_proof_of_head,
 )
 from affiant.errors import AffiantError
 
@@ -84,6 +86,15 @@ def test_a_proof_elsewhere_or_at_another_time_is_refused(change: dict[str, objec
     with pytest.raises(AffiantError) as caught:
         check(proof(), **change)
     assert caught.value.code == code
+
+
+def test_what_holds_for_a_head_holds_for_the_one_body_that_was_signed() -> None:
+    known = {"key": KEY.public_key, "session": SESSION, "keyset_digest": KEYSET, "counted": True, "now": NOW}
+    held = verify_proof_of_head(proof(), REQUEST.head, **known)
+    assert held.cseq == 0 and not isinstance(held, VerifiedProof)
+    assert held.covering(REQUEST.body_sha256) == check(proof())
+    with pytest.raises(ProofMismatch):
+        held.covering(bytes(32))
 
 
 def test_a_counter_is_demanded_where_one_belongs() -> None:

@@ -38,13 +38,16 @@ __all__ = [
     "PROOF_TYPE",
     "WINDOW",
     "ProofMismatch",
+    "ProofOfHead",
     "ProofReplayed",
     "ProofStale",
     "ReplayWindow",
     "Request",
+    "RequestHead",
     "VerifiedProof",
     "issue_proof",
     "verify_proof",
+    "verify_proof_of_head",
 ]
 
 PROOF_HEADER: Final = "Affiant-Proof"
@@ -85,8 +88,18 @@ class ProofReplayed(NotFreshError):
 
 
 @dataclass(frozen=True, slots=True)
+class RequestHead:
+    """What a proof covers of a head. ``target`` is the origin-form target exactly as in the request line."""
+
+    method: str
+    target: str
+    content_type: str | None
+    nonce: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """What a proof covers. ``target`` is the origin-form target exactly as in the request line."""
+    """What a proof covers: of the head as :class:`RequestHead`, and the body."""
 
     method: str
     target: str
@@ -107,6 +120,11 @@ class Request:
         """A request whose body is at hand."""
         return cls(method, target, hashlib.sha256(body).digest(), content_type, nonce)
 
+    @property
+    def head(self) -> RequestHead:
+        """All of it but the body."""
+        return RequestHead(self.method, self.target, self.content_type, self.nonce)
+
 
 @dataclass(frozen=True, slots=True)
 class VerifiedProof:
@@ -115,6 +133,30 @@ class VerifiedProof:
     session: str
     cseq: int | None
     iat: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProofOfHead:
+    """A proof that holds for the head of the request at hand; whether for its body, is not known yet.
+
+    The session signed a request with this head and this counter: that is known before a byte of the body is read.
+    """
+
+    session: str
+    cseq: int | None
+    iat: int
+    bdg: str
+    """Digest of the body that was signed for, 43 characters."""
+
+    def covering(self, body_sha256: bytes) -> VerifiedProof:
+        """The proof as verified for a request with this body (32 bytes).
+
+        Raises:
+            ProofMismatch: another body was signed for.
+        """
+        if self.bdg != b64u(body_sha256):
+            raise _mismatch("bdg")
+        return VerifiedProof(self.session, self.cseq, self.iat)
 
 
 def issue_proof(
@@ -156,20 +198,46 @@ def verify_proof(
         ProofMismatch: it is for another request, session or gateway, or has a counter where none belongs.
         ProofStale: its time is off by more than 60 s.
     """
+    head = verify_proof_of_head(
+        text,
+        request.head,
+        key=key,
+        session=session,
+        keyset_digest=keyset_digest,
+        counted=counted,
+        now=now,
+    )
+    return head.covering(request.body_sha256)
+
+
+def verify_proof_of_head(
+    text: str,
+    head: RequestHead,
+    *,
+    key: ec.EllipticCurvePublicKey,
+    session: str,
+    keyset_digest: str,
+    counted: bool,
+    now: datetime,
+) -> ProofOfHead:
+    """As :func:`verify_proof`, before the body is there: everything is judged but its digest.
+
+    Raises:
+        As :func:`verify_proof`.
+    """
     payload = jws.verify(jws.split(text, typ=PROOF_TYPE), key)
     _SHAPE.check(payload, "proof")
     expected: dict[str, object | None] = {
-        "htm": request.method,
-        "htu": request.target,
-        "bdg": b64u(request.body_sha256),
-        "cty": request.content_type,
-        "non": request.nonce,
+        "htm": head.method,
+        "htu": head.target,
+        "cty": head.content_type,
+        "non": head.nonce,
         "ses": session,
         "ksd": keyset_digest,
     }
     for name, value in expected.items():
         if payload.get(name) != value:
-            raise ProofMismatch(f"the proof's {name} is not this request's", where=name)
+            raise _mismatch(name)
     cseq = payload.get("cseq")
     if counted != (cseq is not None):
         raise ProofMismatch("a counter is missing, or stands where none belongs", where="cseq")
@@ -180,7 +248,11 @@ def verify_proof(
             "the proof's time is off", expected=f"within {CLOCK_TOLERANCE_S} s of {int(now.timestamp())}"
         )
     assert cseq is None or isinstance(cseq, int)
-    return VerifiedProof(session=session, cseq=cseq, iat=iat)
+    return ProofOfHead(session=session, cseq=cseq, iat=iat, bdg=str(payload["bdg"]))
+
+
+def _mismatch(name: str) -> ProofMismatch:
+    return ProofMismatch(f"the proof's {name} is not this request's", where=name)
 
 
 class ReplayWindow:
