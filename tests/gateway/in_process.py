@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from tests.gateway.session_client import Answer, Gateway
 
-from affiant.attestation.gateway_config import DEV_ECHO, UpstreamConfig, local_gateway_config
+from affiant.attestation.gateway_config import DEV_ECHO, LOCAL_ISSUER, UpstreamConfig, make_gateway_config
 from affiant.attestation.release import reference_values, write_release
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
@@ -49,6 +49,7 @@ def settings_for(
     store: Path,
     *,
     upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
+    body_max: int = 8 << 20,
     **more: object,
 ) -> Settings:
     release = write_release()  # the tree as it is now: what the platform will measure
@@ -58,7 +59,13 @@ def settings_for(
             "store": store,
             "host": "127.0.0.1",
             "port": 0,
-            "config": local_gateway_config(reference.digest, upstreams=upstreams),
+            "config": make_gateway_config(
+                iss=LOCAL_ISSUER,
+                cls="simulated",
+                reference=reference.digest,
+                upstreams=upstreams,
+                body_max=body_max,
+            ),
             "reference": reference,
             "collateral": platform.collateral(),
             "boot_log": platform.boot_log(Image.GATEWAY),
@@ -98,11 +105,21 @@ async def asgi(
     *,
     send: Callable[[dict], Coroutine[Any, Any, None]] | None = None,
     gone: asyncio.Event | None = None,
+    pieces: Sequence[bytes] | None = None,
+    ends: bool = True,
+    length: int | None = None,
 ) -> Answer:
-    """One request. ``send`` sees every message first; ``gone``: when the client closes its connection."""
+    """One request. ``send`` sees every message first; ``gone``: when the client closes its connection.
+
+    ``pieces``: the body as it arrives; unless it ``ends``, more would come. ``length``: Content-Length, if any.
+    """
     gone = gone or asyncio.Event()
     sent: list[dict] = []
-    pending = [{"type": "http.request", "body": body, "more_body": False}]
+    if pieces is None:
+        pieces, length = (body,), len(body)
+    pending = [{"type": "http.request", "body": piece, "more_body": True} for piece in reversed(pieces)]
+    if ends:
+        pending[0]["more_body"] = False
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -116,7 +133,7 @@ async def asgi(
         "root_path": "",
         "headers": [
             (b"host", b"gateway"),
-            (b"content-length", str(len(body)).encode()),
+            *([] if length is None else [(b"content-length", str(length).encode())]),
             *((name.lower().encode(), value.encode()) for name, value in headers.items()),
         ],
         "client": ("127.0.0.1", 1),

@@ -23,10 +23,16 @@ KEY = b"sk-t3st-0f9a7b3c1d5e8f20461"
 
 def test_settings_come_back_as_they_were_sent(platform: PlatformClient, tmp_path: Path) -> None:
     credentials = {"affiant-dev-echo": Credentials(SecretValue(KEY), ())}
-    sent = replace(settings_for(platform, tmp_path), credentials=credentials, timeouts=Timeouts())
+    sent = replace(
+        settings_for(platform, tmp_path),
+        credentials=credentials,
+        timeouts=Timeouts(),
+        bodies_max=9 << 20,
+    )
     found = parse_settings(encode_settings(sent))
     assert found.config == sent.config and found.reference.raw == sent.reference.raw
     assert found.collateral == sent.collateral and found.store == sent.store
+    assert found.bodies_max == sent.bodies_max
     key = found.credentials["affiant-dev-echo"].key
     assert key is not None and key.reveal() == KEY
     assert KEY.decode() not in repr(found) and KEY.decode() not in repr(sent)

@@ -45,7 +45,8 @@ class Account:
     Args:
         jti: its receipt id, told to the client before anything else.
         number: its ``agt.seq``; None until a proof by the session's key was seen.
-        cseq: the counter of its proof; None unless the proof holds.
+        cseq: the counter of its proof; None unless the proof holds, or where the supervisor's refusal has it.
+        unread: the body did not come to its end, so its digest was not compared with the proof's.
         digest, size: of the body as received; forwarded: digest of what was sent upstream.
         forwarding: set before it is: from there on the record is an ``inference``.
     """
@@ -60,6 +61,7 @@ class Account:
     nonce: str | None = None
     digest: str | None = None
     size: int | None = None
+    unread: bool = False
     verdict: Verdict | None = None
     request: ChatRequest | None = None
     forwarded: str | None = None
@@ -92,6 +94,7 @@ class Account:
             "req": self._req(),
             "res": {"st": status_of(error), "end": end},
             **self._nonce(),
+            **self._limits(),
         }
         hidden = {"req": self._hidden_req(), "res": {"dig": sha256_name(body), "len": len(body)}}
         if self.session is None or self.number is None:
@@ -103,7 +106,11 @@ class Account:
 
     def last_refusal(self, error: AffiantError, body: bytes) -> Recorded:
         """As :meth:`refusal`, with nothing in it that the agent, its profile or the upstream has a say in."""
-        members = {"rsn": error.code, "res": {"st": status_of(error), "end": "gateway_error"}}
+        members: dict[str, object] = {
+            "rsn": error.code,
+            "res": {"st": status_of(error), "end": "gateway_error"},
+            **self._limits(),
+        }
         hidden = {"res": {"dig": sha256_name(body), "len": len(body)}}
         if self.session is None:
             return self._keep(self.recorder.record("refusal", members, hidden, jti=self.jti))
@@ -198,6 +205,9 @@ class Account:
     def _hidden_req(self) -> Mapping[str, object]:
         values = {"dig": self.digest, "fwd": self.forwarded, "len": self.size}
         return {name: value for name, value in values.items() if value is not None}
+
+    def _limits(self) -> Mapping[str, object]:
+        return {"lim": ["body-unread"]} if self.unread else {}
 
     def _nonce(self) -> Mapping[str, object]:
         return {} if self.nonce is None else {"eat_nonce": self.nonce}

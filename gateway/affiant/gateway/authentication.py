@@ -1,7 +1,8 @@
 """Who asks: the session whose key signed the proof over exactly this request.
 
 The session is found by the proof's ``kid``; nothing is believed before the signature over method, target, body
-digest, content type, nonce, session, counter and keyset digest held (trust rules, 10).
+digest, content type, nonce, session, counter and keyset digest held (trust rules, 10). All of that but the digest
+is judged before a byte of the body is read: nobody's body is held for a caller that no session's key vouches for.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from affiant.attestation import jws
 from affiant.attestation.proof import (
     PROOF_TYPE,
     ProofMismatch,
+    ProofOfHead,
     ProofReplayed,
     ProofStale,
-    Request,
-    VerifiedProof,
-    verify_proof,
+    RequestHead,
+    verify_proof_of_head,
 )
 from affiant.errors import AffiantError
 from affiant.gateway.errors import ProofMissing
@@ -50,17 +51,17 @@ class Authenticator:
             raise ProofMissing("no proof of possession", expected="the header Affiant-Proof")
         return self.sessions.of_key(jws.split(proof, typ=PROOF_TYPE).kid)
 
-    def verify(self, session: Session, proof: str, request: Request, *, counted: bool) -> VerifiedProof:
-        """The proof as verified for ``request``; a counter is taken.
+    def verify(self, session: Session, proof: str, head: RequestHead, *, counted: bool) -> ProofOfHead:
+        """The proof as verified for ``head``; a counter is taken, for this request alone, whatever its body is.
 
         Raises:
             ProofMismatch, ProofStale, ProofReplayed: by the session's key, but not for this request and now.
             AffiantError: not by the session's key.
         """
         now = self.clock()
-        verified = verify_proof(
+        verified = verify_proof_of_head(
             proof,
-            request,
+            head,
             key=session.admitted.statement.receipt_key,
             session=session.id,
             keyset_digest=self.keyset_digest,

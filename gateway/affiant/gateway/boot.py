@@ -20,6 +20,7 @@ from affiant.attestation.tdx import VerificationCache
 from affiant.gateway.admission import Appraiser
 from affiant.gateway.admissions import Admissions
 from affiant.gateway.authentication import Authenticator
+from affiant.gateway.bodies import Bodies
 from affiant.gateway.bundles import Bundles
 from affiant.gateway.closing import Closing
 from affiant.gateway.collateral_file import COLLATERAL_NAME, CollateralFile
@@ -157,6 +158,7 @@ def _service(
         ),
         bundles=bundles,
         upstreams=upstreams,
+        bodies=Bodies(memory=settings.bodies_max, seconds=settings.body_s),
         refusals=RefusalBudget(
             per_second=settings.refusals_per_s, burst=settings.refusals_burst, seconds=ambient.seconds
         ),

@@ -53,9 +53,19 @@ class ClientResponse:
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def whole(
-        self, status: int, body: bytes, headers: Sequence[Header] = (), *, receipt: bool = True
+        self,
+        status: int,
+        body: bytes,
+        headers: Sequence[Header] = (),
+        *,
+        receipt: bool = True,
+        more: bool = False,
     ) -> None:
-        """Send head and body of a JSON answer."""
+        """Send head and body of a JSON answer.
+
+        Args:
+            more: whether the caller ends the response; all its bytes are sent.
+        """
         length = (b"content-length", str(len(body)).encode("ascii"))
         await self.start(status, "application/json", [length, *headers], receipt=receipt)
-        await self.body(body, more=False)
+        await self.body(body, more=more)

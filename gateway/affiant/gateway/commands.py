@@ -15,6 +15,7 @@ import click
 from affiant.attestation.simulated.socket_path import platform_socket, reachable_address
 from affiant.command_line import EXIT_REFUSED, Group, print_json
 from affiant.errors import UnreachableError
+from affiant.gateway.config import BODIES_MAX
 from affiant.gateway.launch import Launch, UpstreamChoice, launch_gateway, planned_config
 
 __all__ = ["default_home", "gateway"]
@@ -73,6 +74,14 @@ def gateway() -> None:
 @click.option(
     "--user", type=click.IntRange(min=1), help="User id that the server runs as, when started as root."
 )
+@click.option(
+    "--body-memory",
+    type=click.IntRange(min=1),
+    default=BODIES_MAX >> 20,
+    show_default=True,
+    metavar="MIB",
+    help="MiB that the bodies of all requests together may hold; beyond it: 503, gateway.memory.",
+)
 @click.pass_context
 def serve(
     context: click.Context,
@@ -85,6 +94,7 @@ def serve(
     upstream_ca: tuple[Path, ...],
     ready_fd: int | None,
     user: int | None,
+    body_memory: int,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
 
@@ -109,6 +119,7 @@ def serve(
         upstreams=_choices(upstream, upstream_key_ref, upstream_ca),
         ready=ready_fd,
         user=user,
+        bodies_max=body_memory << 20,
     )
     context.exit(launch_gateway(launch))
 

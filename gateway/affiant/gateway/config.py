@@ -16,14 +16,17 @@ import msgspec
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.tdx import Collateral, ReferenceValues, parse_collateral, parse_reference_values
+from affiant.gateway.bodies import least_memory
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.http1 import Timeouts
 from affiant.gateway.openai_upstream import Credentials
 from affiant.secrets.value import SecretValue
 
-__all__ = ["Settings", "encode_settings", "parse_settings"]
+__all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings"]
 
 MAX_DOCUMENT = 4 << 20
+BODIES_MAX = 256 << 20
+"""Bytes; 32 of the largest bodies that the default configuration takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,9 @@ class Settings:
         build: ``sha256:`` name of the release that runs.
         credentials: by upstream id.
         sessions_max: open sessions at once. connections_max: connections and requests at once.
+        bodies_max: bytes that all request bodies together may hold, at least :func:`~.bodies.least_memory`; a
+            request under way takes up to three times its body: as received, as rewritten, as sent.
+        body_s: seconds until a request's body must be here.
         drain_s: seconds that requests under way get when the gateway is stopped.
         silent_s: seconds without a proof after which an expired session counts as lost.
         refusals_per_s, refusals_burst: records of refusals of callers that nobody knows.
@@ -57,6 +63,8 @@ class Settings:
     timeouts: Timeouts = field(default_factory=Timeouts)
     sessions_max: int = 256
     connections_max: int = 2048
+    bodies_max: int = BODIES_MAX
+    body_s: float = 60.0
     drain_s: int = 5
     silent_s: int = 120
     refusals_per_s: float = 5.0
@@ -71,6 +79,13 @@ class Settings:
             )
         if self.reference.cls.value != self.config.cls:
             raise SettingsRefused("the classes of configuration and reference values differ")
+        if self.bodies_max < least_memory(self.config.body_max):
+            raise SettingsRefused(
+                "not enough memory for one body",
+                expected=f"at least {least_memory(self.config.body_max)} bytes",
+                found=self.bodies_max,
+                where="bodies_max",
+            )
 
 
 class _Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,6 +104,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     boot_log: str
     build: str
     upstreams: dict[str, _Upstream]
+    bodies_max: int
     drain_s: int
     silent_s: int
 
@@ -110,6 +126,7 @@ def encode_settings(settings: Settings) -> bytes:
             boot_log=b64u(settings.boot_log),
             build=settings.build,
             upstreams={name: _encode(entry) for name, entry in settings.credentials.items()},
+            bodies_max=settings.bodies_max,
             drain_s=settings.drain_s,
             silent_s=settings.silent_s,
         )
@@ -143,6 +160,7 @@ def parse_settings(data: bytes) -> Settings:
         boot_log=from_b64u(document.boot_log),
         build=document.build,
         credentials={name: _decode(entry) for name, entry in document.upstreams.items()},
+        bodies_max=document.bodies_max,
         drain_s=document.drain_s,
         silent_s=document.silent_s,
     )

@@ -7,17 +7,19 @@ sealed to others anyway.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u
 from affiant.errors import AffiantError
+from affiant.gateway.bodies import MAX_ADMISSION, Body, Share
 from affiant.gateway.errors import (
     JournalUnavailable,
     NotFound,
@@ -27,8 +29,7 @@ from affiant.gateway.errors import (
 from affiant.gateway.errors_http import error_body, error_headers, status_of
 from affiant.gateway.http_request import (
     ClientGone,
-    proof_request,
-    read_body,
+    proof_head,
     require_media_type,
     require_proof,
 )
@@ -45,7 +46,7 @@ OPENINGS_HEADER: Final = "Affiant-Openings"
 ON_BEHALF_HEADER: Final = "Affiant-On-Behalf"
 RECEIPT_ID_HEADER: Final = "Affiant-Receipt-Id"
 
-_MAX_ADMISSION: Final = 1 << 20
+_JSON: Final = "application/json"
 _MAX_SMALL: Final = 4096
 _MAX_RECORD: Final = 64 << 10
 
@@ -125,33 +126,55 @@ def _json(data: bytes | Mapping[str, object], status: int = 200) -> Response:
     )
 
 
-async def _body(request: Request, *, limit: int) -> bytes:
-    try:
-        body = await read_body(request.scope, request.receive, limit=limit)
-    except ClientGone as error:
-        raise RequestMalformed("the body ended early") from error
-    return body.require(limit)
+@asynccontextmanager
+async def _stranger(service: Service, request: Request, *, limit: int) -> AsyncIterator[bytes]:
+    """The body of a caller that nobody knows; its memory is held until the block ends."""
+    with service.bodies.strangers.share() as share:
+        yield (await _read(service, request, share, limit=limit)).require(limit)
 
 
+@asynccontextmanager
 async def _authenticated(
     service: Service, request: Request, session: str | None, *, limit: int
-) -> tuple[Session, bytes]:
+) -> AsyncIterator[tuple[Session, bytes]]:
     """The session whose proof covers this request, and its body; another session's path looks like no path."""
     proof = require_proof(request.scope)
     found = service.authenticator.session_of(proof)
     if proof is None:
         raise ProofMissing("no proof of possession")
-    read = await read_body(request.scope, request.receive, limit=limit)
-    service.authenticator.verify(found, proof, proof_request(request.scope, read.sha256), counted=False)
-    if session is not None and found.id != session:
-        raise NotFound("there is no such session")
-    return found, read.require(limit)
+    held = service.authenticator.verify(found, proof, proof_head(request.scope), counted=False)
+    with service.bodies.memory.share() as share:
+        read = await _read(service, request, share, limit=limit)
+        held.covering(read.sha256)
+        if session is not None and found.id != session:
+            raise NotFound("there is no such session")
+        yield found, read.require(limit)
+
+
+async def _reader(service: Service, request: Request, session: str | None = None) -> Session:
+    """The session whose proof covers a request that reads something."""
+    async with _authenticated(service, request, session, limit=_MAX_SMALL) as (found, _):
+        return found
+
+
+async def _read(service: Service, request: Request, share: Share, *, limit: int) -> Body:
+    try:
+        return await service.bodies.read(request.scope, request.receive, share, limit=limit)
+    except ClientGone as error:
+        raise RequestMalformed("the body ended early") from error
 
 
 def _add_identity(app: FastAPI, service: Service) -> None:
-    @app.post("/.well-known/affiant/attest")
-    async def attest(wanted: Attest) -> Response:
+    form = {"requestBody": {"required": True, "content": {_JSON: {"schema": Attest.model_json_schema()}}}}
+
+    @app.post("/.well-known/affiant/attest", openapi_extra=form)
+    async def attest(request: Request) -> Response:
         """Fresh evidence of this gateway over the caller's nonce."""
+        async with _stranger(service, request, limit=_MAX_SMALL) as body:
+            try:
+                wanted = Attest.model_validate_json(body)
+            except ValidationError as error:
+                raise RequestValidationError(error.errors(include_input=False)) from None
         return _json({"evidence": b64u(await service.attest(wanted.nonce))})
 
     @app.get("/.well-known/affiant/keyset")
@@ -177,8 +200,8 @@ def _add_admission(app: FastAPI, service: Service) -> None:
         body = b""
         try:
             require_media_type(request.scope, ADMISSION_TYPE)
-            body = await _body(request, limit=_MAX_ADMISSION)
-            return _json(await service.admit(body), 201)
+            async with _stranger(service, request, limit=MAX_ADMISSION) as body:
+                return _json(await service.admit(body), 201)
         except JournalUnavailable as error:
             return _refusal(error)
         except AffiantError as error:
@@ -191,31 +214,29 @@ def _add_session(app: FastAPI, service: Service) -> None:
     @app.post("/v1/sessions/{session}/records", openapi_extra=_bytes("application/jose"))
     async def records(session: Id, request: Request) -> Response:
         """Take the next record of the session's own chain."""
-        found, body = await _authenticated(service, request, session, limit=_MAX_RECORD)
-        require_media_type(request.scope, "application/jose")
-        sealed = request.headers.get(OPENINGS_HEADER, "")
-        return _json(await service.submissions.take(found, body.decode("ascii", "replace"), sealed=sealed))
+        async with _authenticated(service, request, session, limit=_MAX_RECORD) as (found, body):
+            require_media_type(request.scope, "application/jose")
+            sealed, text = request.headers.get(OPENINGS_HEADER, ""), body.decode("ascii", "replace")
+            return _json(await service.submissions.take(found, text, sealed=sealed))
 
     @app.post("/v1/sessions/{session}/close", openapi_extra=_bytes("application/json"))
     async def close(session: Id, request: Request) -> Response:
         """Close the session; again, the same answer."""
-        found, body = await _authenticated(service, request, session, limit=_MAX_SMALL)
-        why = parse_object(body, limit=_MAX_SMALL, strict_form=False).get("why")
-        if why not in ("done", "killed", "policy"):
-            raise RequestMalformed("not a reason to close", expected="done, killed or policy", where="why")
-        return _json(await service.closing.close(found, str(why)))
+        async with _authenticated(service, request, session, limit=_MAX_SMALL) as (found, body):
+            why = _why(body)
+        return _json(await service.closing.close(found, why))
 
     @app.get("/v1/sessions/{session}/bundle")
     async def bundle(session: Id, request: Request) -> Response:
         """The session's bundle, and the sealed openings of its records."""
-        found, _ = await _authenticated(service, request, session, limit=_MAX_SMALL)
+        found = await _reader(service, request, session)
         return _json(await service.bundles.of_session(found.id))
 
 
 def _add_receipts(app: FastAPI, service: Service) -> None:
     async def receipt_of(receipt: str, request: Request) -> tuple[Session, str]:
         """The receipt with its disclosures, for the session it belongs to; for its agent, without user and tenant."""
-        found, _ = await _authenticated(service, request, None, limit=_MAX_SMALL)
+        found = await _reader(service, request)
         issued = found.receipt(receipt)
         if issued is None:
             raise NotFound("there is no such receipt")
@@ -239,7 +260,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models")
     async def models(request: Request) -> Response:
         """The models that the upstreams list and the session's profile allows."""
-        found, _ = await _authenticated(service, request, None, limit=_MAX_SMALL)
+        found = await _reader(service, request)
         found.require_open(now=service.clock().timestamp())
         policy = found.admitted.policy
         names = [name for name in await service.upstreams.models() if policy.decide_model(name).allowed]
@@ -257,6 +278,14 @@ def _add_health(app: FastAPI, service: Service) -> None:
     async def readyz() -> Response:
         """Whether new sessions and requests are taken."""
         return _json({"ready": service.ready}, 200 if service.ready else 503)
+
+
+def _why(body: bytes) -> str:
+    """Why a session is to be closed."""
+    why = parse_object(body, limit=_MAX_SMALL, strict_form=False).get("why")
+    if why not in ("done", "killed", "policy"):
+        raise RequestMalformed("not a reason to close", expected="done, killed or policy", where="why")
+    return str(why)
 
 
 def _bytes(media_type: str) -> dict[str, Any]:

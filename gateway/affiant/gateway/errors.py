@@ -8,8 +8,8 @@
                         UpstreamUnauthorized
     NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
     NotAllowedError     ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed
-    UnreachableError    JournalUnavailable, IndexUnavailable, Busy, Draining, UpstreamUnreachable,
-                        UpstreamTimeout, UpstreamCut
+    UnreachableError    JournalUnavailable, IndexUnavailable, Busy, MemorySpent, RequestLate, Draining,
+                        UpstreamUnreachable, UpstreamTimeout, UpstreamCut
     StateError          StoreLocked, SessionClosed, NotFound, ModelNotFound, RequestAbandoned, GatewayFault
     ConfigurationError  SettingsRefused
 """
@@ -39,6 +39,7 @@ __all__ = [
     "IndexUnavailable",
     "JournalMalformed",
     "JournalUnavailable",
+    "MemorySpent",
     "ModelNotAllowed",
     "ModelNotFound",
     "NonceUnknown",
@@ -46,6 +47,7 @@ __all__ = [
     "ProofMissing",
     "RecordOutOfPlace",
     "RequestAbandoned",
+    "RequestLate",
     "RequestMalformed",
     "RequestTooLarge",
     "SessionClosed",
@@ -200,6 +202,18 @@ class Busy(UnreachableError):
     """More of something is under way than this gateway bounds it to."""
 
     code = "gateway.busy"
+
+
+class MemorySpent(UnreachableError):
+    """The bodies that are held take all the memory that there is for bodies."""
+
+    code = "gateway.memory"
+
+
+class RequestLate(UnreachableError):
+    """A body did not come to its end in time."""
+
+    code = "request.timeout"
 
 
 class Draining(UnreachableError):

@@ -1,29 +1,24 @@
-"""Requests as the server hands them over: headers that may stand once, the exact target, a bounded body."""
+"""Requests as the server hands them over: headers that may stand once, the exact target."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from affiant.attestation.proof import PROOF_HEADER, Request
+from affiant.attestation.proof import PROOF_HEADER, RequestHead
 from affiant.gateway.errors import (
     ContentEncodingRefused,
     ContentTypeRefused,
     RequestMalformed,
-    RequestTooLarge,
 )
 
 __all__ = [
-    "Body",
     "ClientGone",
     "Receive",
     "Scope",
     "Send",
     "header",
-    "proof_request",
-    "read_body",
+    "proof_head",
     "target_of",
 ]
 
@@ -33,33 +28,10 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 NONCE_HEADER: Final = "Affiant-Nonce"
-_HASHED_BEYOND: Final = 8
-"""A body that is too large is still hashed up to this many times the limit, so that its proof can be judged."""
 
 
 class ClientGone(Exception):
     """The client closed its connection; nobody is there to be answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A request's body. ``data`` is None where it was too large to keep."""
-
-    data: bytes | None
-    sha256: bytes
-    size: int
-
-    def require(self, limit: int) -> bytes:
-        """The bytes.
-
-        Raises:
-            RequestTooLarge: they were not kept.
-        """
-        if self.data is None:
-            raise RequestTooLarge(
-                "the body is too large", expected=f"at most {limit} bytes", found=f"{self.size} bytes"
-            )
-        return self.data
 
 
 def header(scope: Scope, name: str) -> str | None:
@@ -87,12 +59,11 @@ def target_of(scope: Scope) -> str:
     return (raw + b"?" + query if query else raw).decode("latin-1")
 
 
-def proof_request(scope: Scope, sha256: bytes) -> Request:
-    """What a proof for this request must cover."""
-    return Request(
+def proof_head(scope: Scope) -> RequestHead:
+    """What a proof for this request must cover, beside its body."""
+    return RequestHead(
         method=scope["method"],
         target=target_of(scope),
-        body_sha256=sha256,
         content_type=header(scope, "Content-Type"),
         nonce=header(scope, NONCE_HEADER),
     )
@@ -115,33 +86,3 @@ def require_media_type(scope: Scope, expected: str) -> None:
     found = (header(scope, "Content-Type") or "").partition(";")[0].strip().lower()
     if found != expected:
         raise ContentTypeRefused("not such a body", expected=expected, found=found[:80] or "no Content-Type")
-
-
-async def read_body(scope: Scope, receive: Receive, *, limit: int) -> Body:
-    """Read the whole body; beyond ``limit`` it is hashed and dropped, far beyond it is refused.
-
-    Raises:
-        RequestTooLarge: more than eight times ``limit``. ClientGone: it was not sent whole.
-    """
-    length = header(scope, "Content-Length")
-    if length is not None and int(length) > _HASHED_BEYOND * limit:
-        raise RequestTooLarge(
-            "the body is too large", expected=f"at most {limit} bytes", found=f"{length} bytes"
-        )
-    parts: list[bytes] = []
-    digest, size, more = hashlib.sha256(), 0, True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ClientGone
-        part: bytes = message.get("body", b"")
-        more = message.get("more_body", False)
-        digest.update(part)
-        size += len(part)
-        if size > _HASHED_BEYOND * limit:
-            raise RequestTooLarge("the body is too large", expected=f"at most {limit} bytes")
-        if size <= limit:
-            parts.append(part)
-        else:
-            parts.clear()
-    return Body(b"".join(parts) if size <= limit else None, digest.digest(), size)

@@ -2,8 +2,8 @@
 
 The order, and what each step owes to the next (trust rules, 3):
 
-1. the session, from the proof's key; the body, bounded; its SHA-256;
-2. the proof: from here on the request has a counter, and an ``agt.seq`` of the session;
+1. the session, from the proof's key; the proof, for the head: from here on the request has an ``agt.seq``;
+2. the body, bounded by itself and with all others; its SHA-256, for which the proof must be too;
 3. form, policy: what is refused up to the choice of an upstream ends in a ``refusal``;
 4. ``open`` is durable: only now a byte goes upstream;
 5. the same bytes are forwarded, or the same without tools that the profile does not list;
@@ -12,6 +12,12 @@ The order, and what each step owes to the next (trust rules, 3):
 
 However it ends, it ends in one record: complete, client_abort, upstream_abort, policy_stop, gateway_error, or a
 refusal. Where no record can be made durable the client gets no complete answer.
+
+The record has the proof's counter, with two exceptions. A proof that is refused has none. A request whose body
+never came to its end, and that was not answered, leaves the counter to its supervisor, who had no answer either
+and writes the refusal that carries it. A body that is refused unread (too large by far, too late, no memory) is
+answered, so the counter stands here. In both cases ``lim`` says ``body-unread``: the session's key signed for this
+head and counter, but the digest that it signed was not compared with a body.
 """
 
 from __future__ import annotations
@@ -24,11 +30,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.attestation.proof import ProofOfHead
 from affiant.attestation.shapes import ShapeMismatch
 from affiant.errors import AffiantError
 from affiant.gateway.account import Account, Verdict
 from affiant.gateway.answers import end_of, media_type, require_plain
 from affiant.gateway.authentication import Authenticator, is_of_session
+from affiant.gateway.bodies import Bodies, Body, Share, drop_rest
 from affiant.gateway.chat import ChatRequest, parse_chat, without_tools
 from affiant.gateway.client_response import ClientResponse
 from affiant.gateway.errors import (
@@ -42,14 +50,12 @@ from affiant.gateway.errors import (
 from affiant.gateway.errors_http import error_body, error_headers, status_of
 from affiant.gateway.http_request import (
     NONCE_HEADER,
-    Body,
     ClientGone,
     Receive,
     Scope,
     Send,
     header,
-    proof_request,
-    read_body,
+    proof_head,
     require_media_type,
     require_proof,
 )
@@ -80,7 +86,7 @@ class ChatCompletions:
     """The route, and what it needs.
 
     Args:
-        body_max: largest request body, bytes.
+        body_max: largest request body, bytes. bodies: bounds them all.
         refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped.
     """
@@ -90,15 +96,16 @@ class ChatCompletions:
     upstreams: Upstreams
     keyset_digest: str
     body_max: int
+    bodies: Bodies
     refusals: RefusalBudget
     draining: Callable[[], bool]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application."""
         account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256])
-        exchange = _Exchange(self, scope, receive, send, account)
         try:
-            await exchange.run()
+            with self.bodies.memory.share() as share:
+                await _Exchange(self, scope, receive, send, account=account, share=share).run()
         finally:
             account.leave()
 
@@ -107,14 +114,23 @@ class _Exchange:
     """One request under way."""
 
     def __init__(
-        self, route: ChatCompletions, scope: Scope, receive: Receive, send: Send, account: Account
+        self,
+        route: ChatCompletions,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        account: Account,
+        share: Share,
     ) -> None:
         self._route = route
         self._scope = scope
         self._receive = receive
         self._client = ClientResponse(send, keyset=route.keyset_digest, receipt=account.jti)
         self._account = account
+        self._share = share
         self._body: Body | None = None
+        self._receipted = True
         self._relay: Relay | None = None
         self._guard = KeyGuard(None)
         self._inline = False
@@ -162,23 +178,34 @@ class _Exchange:
         proof = require_proof(self._scope)
         session = route.authenticator.session_of(proof)
         assert proof is not None
-        self._body = body = await read_body(self._scope, self._receive, limit=route.body_max)
-        account.digest, account.size = f"sha256:{body.sha256.hex()}", body.size
         try:
-            verified = route.authenticator.verify(
-                session, proof, proof_request(self._scope, body.sha256), counted=True
-            )
+            held = route.authenticator.verify(session, proof, proof_head(self._scope), counted=True)
         except AffiantError as error:
             if is_of_session(error) and not session.sealed:
                 account.belongs_to(session)
             raise
-        if not session.sealed:  # from here on the counter is the session's, and whatever follows is recorded
-            account.belongs_to(session)
-            account.cseq = verified.cseq
+        if session.sealed:  # its close is the last record: none can hold this counter, so none is named to it
+            self._receipted = False
+            session.require_open(now=route.authenticator.clock().timestamp())
+        account.belongs_to(session)  # whatever follows is recorded
+        await self._read(held)
         session.require_open(now=route.authenticator.clock().timestamp())
         if route.draining():
             raise Draining("the gateway is being stopped")
         return session
+
+    async def _read(self, held: ProofOfHead) -> None:
+        """Read the body; it is the one that was signed for, or refused."""
+        account, route = self._account, self._route
+        account.unread = True
+        try:
+            body = await route.bodies.read(self._scope, self._receive, self._share, limit=route.body_max)
+        except AffiantError:
+            account.cseq = held.cseq
+            raise
+        self._body, account.unread = body, False
+        account.digest, account.size = f"sha256:{body.sha256.hex()}", body.size
+        account.cseq = held.covering(body.sha256).cseq
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
@@ -303,7 +330,7 @@ class _Exchange:
             body = error_body(error)
             hidden = {"dig": sha256_name(body), "len": len(body)}
             await self._record_failure(error, body, hidden, status=status_of(error)).durable
-            await self._client.whole(status_of(error), body, error_headers(error))
+            await self._tell(error, receipt=self._receipted)
         except (JournalUnavailable, Busy) as failure:
             await self._fail_unrecorded(failure)
 
@@ -334,7 +361,16 @@ class _Exchange:
         if self._client.started:
             raise ConnectionAbortedError("no record, no answer")
         told = error if isinstance(error, (JournalUnavailable, Busy)) else GatewayFault("the gateway failed")
-        await self._client.whole(status_of(told), error_body(told), error_headers(told), receipt=False)
+        await self._tell(told, receipt=False)
+
+    async def _tell(self, error: AffiantError, *, receipt: bool) -> None:
+        """Answer with ``error``. Where the body has not been read, the answer goes first, and then the body."""
+        unread = self._body is None
+        headers = (*error_headers(error), (b"connection", b"close")) if unread else error_headers(error)
+        await self._client.whole(status_of(error), error_body(error), headers, receipt=receipt, more=unread)
+        if unread:
+            await drop_rest(self._receive)
+            await self._client.body(b"", more=False)
 
     def _abandon(self) -> None:
         """The client is gone, or the server ends: the record says what it was handed."""

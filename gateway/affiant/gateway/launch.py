@@ -34,7 +34,7 @@ from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import parse_reference_values
 from affiant.errors import AffiantError
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
-from affiant.gateway.config import Settings, encode_settings
+from affiant.gateway.config import BODIES_MAX, Settings, encode_settings
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.openai_upstream import Credentials
 from affiant.secrets.broker.session import LocalSource
@@ -70,6 +70,7 @@ class Launch:
         platform: the platform's socket.
         ready: a descriptor that gets one line of JSON; passed on to the server.
         user: the user id that the server runs as, when this half is root; the store becomes that user's.
+        bodies_max: bytes that all request bodies together may hold.
     """
 
     home: Path
@@ -79,6 +80,7 @@ class Launch:
     upstreams: tuple[UpstreamChoice, ...]
     ready: int | None
     user: int | None = None
+    bodies_max: int = BODIES_MAX
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -161,6 +163,7 @@ def launch_gateway(launch: Launch) -> int:
         boot_log=platform.boot_log(Image.GATEWAY),
         build=release.build_digest,
         credentials=_credentials(launch, config),
+        bodies_max=launch.bodies_max,
     )
     with ExitStack() as stack:
         td = platform.create_td(image=Image.GATEWAY, mrconfigid=config.mrconfigid)

@@ -58,6 +58,7 @@ def gateway_app(service: Service) -> GatewayApp:
         upstreams=service.upstreams,
         keyset_digest=service.keyset.digest,
         body_max=service.config.body_max,
+        bodies=service.bodies,
         refusals=service.refusals,
         draining=lambda: service.draining,
     )

@@ -13,6 +13,7 @@ from affiant.attestation.gateway_config import GatewayConfig
 from affiant.errors import AffiantError
 from affiant.gateway.admissions import Admissions
 from affiant.gateway.authentication import Authenticator
+from affiant.gateway.bodies import Bodies
 from affiant.gateway.bundles import Bundles
 from affiant.gateway.closing import Closing
 from affiant.gateway.errors import Busy, Draining
@@ -35,7 +36,7 @@ class Service:
 
     Args:
         clock: wall-clock time, UTC.
-        refusals: bounds the records of callers that nobody knows.
+        bodies: bounds what request bodies hold. refusals: bounds the records of callers that nobody knows.
         draining: set once the gateway is being stopped.
     """
 
@@ -49,6 +50,7 @@ class Service:
     closing: Closing
     bundles: Bundles
     upstreams: Upstreams
+    bodies: Bodies
     refusals: RefusalBudget
     clock: Callable[[], datetime]
     draining: bool = False
