@@ -30,10 +30,11 @@ _HOP_BY_HOP: Final = frozenset(
 )  # fmt: skip
 """Not passed on: this hop's own, and ``Alt-Svc``, which would lead a client to another protocol or port."""
 
+_TIMED_OUT: Final = 408
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*\Z")
-_DISCARD: Final = 1 << 20
-_DISCARD_S: Final = 2.0
-_QUIET_S: Final = 0.2
+_DISCARD: Final = 128 << 20
+_DISCARD_S: Final = 30.0
+_QUIET_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +146,19 @@ class AgentHTTP:
         return self._body_done
 
     async def deny(self, denial: Denial, *, keep_alive: bool) -> bool:
-        """Send ``denial``; returns whether the connection can carry another request."""
-        reusable = keep_alive and not self._continue_owed and await self._skip_body()
-        await self.stream.write(denial.to_bytes(keep_alive=reusable, with_body=not self._bodiless))
-        if not reusable:
-            await self._linger()
+        """Send ``denial``; returns whether the connection can carry another request.
+
+        The answer goes first, then what still comes of the request is taken and dropped, in bounds: a client that
+        sends everything before it reads would otherwise find a connection that was reset under its answer.
+        """
+        keep_alive = keep_alive and not self._continue_owed and denial.status != _TIMED_OUT
+        await self.stream.write(denial.to_bytes(keep_alive=keep_alive, with_body=not self._bodiless))
+        reusable = False
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(_DISCARD_S):
+                reusable = keep_alive and await self._skip_body()
+                if not reusable:
+                    await self._linger()
         return reusable
 
     async def gone(self) -> None:
@@ -171,25 +180,24 @@ class AgentHTTP:
         return self._reader.take_rest()
 
     async def _skip_body(self) -> bool:
-        """Read and drop the rest of the body, within bounds; whether its end was reached."""
-        dropped = 0
-        try:
-            async with asyncio.timeout(_DISCARD_S):
-                async for piece in self.body():
-                    dropped += len(piece)
-                    if dropped > _DISCARD:
-                        return False
-        except (TimeoutError, AffiantError, OSError):
-            return False
-        return True
+        """Read and drop the rest of the body; whether its end was reached before its bound, or silence."""
+        dropped, pieces = 0, self.body()
+        with contextlib.suppress(TimeoutError, AffiantError):
+            while dropped <= _DISCARD:
+                try:
+                    async with asyncio.timeout(_QUIET_S):
+                        dropped += len(await anext(pieces))
+                except StopAsyncIteration:
+                    return True
+        return False
 
     async def _linger(self) -> None:
-        """Take what is still coming, within bounds: closing over it would reset the answer away."""
-        taken = 0
-        with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(_DISCARD_S):
-                while taken <= _DISCARD and (data := await asyncio.wait_for(self.stream.read(), _QUIET_S)):
-                    taken += len(data)
+        """Take what is still coming until its bound, or silence: closing over it would reset the answer away."""
+        taken, data = 0, b"begun"
+        while data and taken <= _DISCARD:
+            async with asyncio.timeout(_QUIET_S):
+                data = await self.stream.read()
+            taken += len(data)
 
     async def _event(self, timeout: float) -> RequestEvent | None:
         """The next event but NeedData; None: the agent has ended the connection."""
