@@ -92,6 +92,12 @@ def test_a_whole_answer_is_receipted(session: SessionClient) -> None:
     assert record.member("peer", "chn") == session.made.chn
 
 
+def test_a_gateway_says_nothing_of_a_name_that_it_is_not_told(session: SessionClient) -> None:
+    record = record_of(session, session.say("hi"))
+    assert record.disclosed.get("agt.id") is None and record.disclosed.get("agt.user") is not None
+    assert len(record.member("agt", "_sd")) == 3  # its place is taken by a decoy
+
+
 def test_a_stream_is_receipted_event_by_event(session: SessionClient) -> None:
     answer = session.say("several words to stream", stream=True)
     events = [event + b"\n\n" for event in answer.body.split(b"\n\n")[:-1]]
@@ -127,7 +133,7 @@ def test_an_inline_receipt_comes_on_request_without_who_stands_behind(
         covered, sdjwt = answer.body, answer.headers["affiant-receipt"]
     receipt = verify_receipt(parse_receipt(sdjwt), parse_statement(session.gateway.keyset))
     assert receipt.disclosed.get("res.dig") == sha(covered)
-    assert receipt.disclosed.get("agt.user") is None and receipt.disclosed.get("agt.id") is not None
+    assert receipt.disclosed.get("agt.user") is None and receipt.disclosed.get("res.dig") is not None
 
 
 def test_an_agent_reads_its_receipt_without_user_and_tenant(session: SessionClient) -> None:

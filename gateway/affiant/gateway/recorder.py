@@ -142,6 +142,9 @@ class Recorder:
     ) -> Recorded:
         """Sign a record of ``session``.
 
+        ``agt.id`` is the agent's name, which this gateway is not told: the activation, and so ``agt.evd``, commits
+        to it. Its place under ``_sd`` is a decoy here, and the supervisor's records disclose it.
+
         Args:
             number: its ``agt.seq``, from :meth:`~.sessions.Session.next_number`; None: the next one, which is
                 not used up if there is no record.
@@ -160,7 +163,7 @@ class Recorder:
                 "agt": agent_members(session, number=seq, cseq=cseq),
                 **({} if peer is None else {"peer": peer.to_json()}),
             },
-            {**(hidden or {}), "agt": {"id": activation.agent, "user": activation.starter["sub"]}},
+            {**(hidden or {}), "agt": {"user": activation.starter["sub"]}},
             jti=jti,
         )
         recorded = self._append(issued, kind, session=session)

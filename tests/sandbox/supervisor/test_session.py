@@ -91,6 +91,9 @@ def test_an_agent_asks_the_gateway_and_everything_is_in_the_chains(launcher: Lau
     assert outcome.disclosed.text("act.name") == "python3"
     assert outcome.disclosed.text("act.tgt") == "exit 0"
     assert outcome.disclosed.text("agt.id") == "dev"
+    assert all(record.disclosed.get("use.in") is not None for record in inferences)  # opened as well
+    names = {record.disclosed.get("agt.id") for record in (*story.own, *story.records)}
+    assert names == {None, "dev"}  # no record of either signer calls the agent anything else
 
 
 @pytest.mark.gvisor
