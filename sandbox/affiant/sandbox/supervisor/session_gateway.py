@@ -26,7 +26,7 @@ _MAX_ANSWER: Final = 64 * 1024
 _MAX_BUNDLE: Final = 256 << 20
 """Bytes of a session's bundle with its sealed openings; the record budget keeps an agent below it."""
 
-_TRY_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+_TRY_AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 """Answers after which the same record may be submitted once more."""
 
 
