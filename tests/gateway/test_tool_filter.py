@@ -35,6 +35,11 @@ def run(events: list[bytes]) -> tuple[list[bytes], list[ToolCall]]:
     return [e for s in steps for e in s.events], [c for s in steps for c in s.calls]
 
 
+def test_an_upstream_cannot_finish_choices_without_end() -> None:
+    with pytest.raises(UpstreamAnswerRefused):
+        run([event({}, finish="stop", index=number) for number in range(129)])
+
+
 def test_text_goes_on_at_once() -> None:
     judge = StreamFilter(allowed)
     one = event({"content": "hello"})

@@ -32,6 +32,7 @@ from affiant.command_line import EXIT_REFUSED, show_refusal
 from affiant.errors import AffiantError
 from affiant.gateway.asgi import Application, GatewayApp
 from affiant.gateway.boot import Ambient, booted
+from affiant.gateway.bounded_http import BoundedHTTP
 from affiant.gateway.config import Settings, parse_settings
 from affiant.gateway.confinement import confine
 from affiant.gateway.control_plane import control_plane, operator_plane
@@ -116,7 +117,7 @@ def _server(app: Application, settings: Settings, *, tls: TLSIdentity | None) ->
     config = uvicorn.Config(
         app,
         loop="none",
-        http="httptools",
+        http=BoundedHTTP,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -24,6 +24,7 @@ __all__ = ["Passed", "StreamFilter", "ToolCall", "judge_answer"]
 MAX_HELD: Final = 4 << 20
 """Bytes of events held while a call is incomplete."""
 _MAX_CALLS: Final = 128
+_MAX_CHOICES: Final = 128
 
 Judge = Callable[[str], bool]
 
@@ -85,7 +86,7 @@ class StreamFilter:
 
         Raises:
             ToolNotAllowed: a call is not allowed: none of what is held goes on.
-            UpstreamAnswerRefused: an event cannot be read, or a call never ends.
+            UpstreamAnswerRefused: an event cannot be read, a call never ends, or there are too many choices.
         """
         self._read(event)
         if not self._calls:
@@ -123,6 +124,8 @@ class StreamFilter:
                 raise ToolNotAllowed("a tool call after its choice was finished")
             if choice.get("finish_reason") is not None:
                 self._finished.add(where)
+                if len(self._finished) > _MAX_CHOICES:
+                    raise UpstreamAnswerRefused("too many choices", expected=f"at most {_MAX_CHOICES}")
 
 
 def _may_call(event: bytes) -> bool:
