@@ -430,6 +430,28 @@ def test_what_a_closed_session_is_refused_names_no_receipt_that_could_hold_its_c
     assert answer.code == "session.closed" and "affiant-receipt-id" not in answer.headers
 
 
+def test_a_head_that_no_proof_can_be_judged_by_names_no_receipt(session: SessionClient) -> None:
+    answer = session.ask("POST", CHAT, b"{}", content_type="application/json; x=\xe9", counted=True)
+    assert (answer.status, answer.code) == (400, "request.malformed")
+    assert "affiant-receipt-id" not in answer.headers  # so the supervisor records the counter itself
+
+
+def test_a_mistake_of_ours_amid_a_body_has_its_record_and_counter(
+    small: InProcess, platform: PlatformClient, openings: X25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = SessionClient.start(small, platform, openings=openings)
+
+    async def broken(*arguments: object, **more: object) -> None:
+        raise RuntimeError("a defect")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(Bodies, "read", broken)
+        answer = small.run(post(small, session, b"{}"))
+    (record,) = refusals(session, openings)
+    assert (answer.status, answer.headers["affiant-receipt-id"]) == (500, record.jti)
+    assert (record.member("agt", "cseq"), record.member("lim")) == (0, ["body-unread"])
+
+
 def test_gateway_and_supervisor_account_for_every_counter_once(
     small: InProcess, platform: PlatformClient, tmp_path: Path
 ) -> None:

@@ -131,6 +131,7 @@ class _Exchange:
         self._share = share
         self._body: Body | None = None
         self._receipted = True
+        """Whether the answer names its record: not where a session's supervisor would take it for its counter's."""
         self._relay: Relay | None = None
         self._guard = KeyGuard(None)
         self._inline = False
@@ -148,6 +149,7 @@ class _Exchange:
             raise
         except Exception:  # noqa: BLE001 - a mistake of ours must still end in a record
             _log.exception("a request failed")
+            self._receipted = self._account.number is not None
             await self._fail(GatewayFault("the gateway failed"))
 
     async def _serve(self) -> None:
@@ -179,7 +181,12 @@ class _Exchange:
         session = route.authenticator.session_of(proof)
         assert proof is not None
         try:
-            held = route.authenticator.verify(session, proof, proof_head(self._scope), counted=True)
+            head = proof_head(self._scope)
+        except AffiantError:  # the proof cannot be judged, so no record is the session's
+            self._receipted = False
+            raise
+        try:
+            held = route.authenticator.verify(session, proof, head, counted=True)
         except AffiantError as error:
             if is_of_session(error) and not session.sealed:
                 account.belongs_to(session)
@@ -200,8 +207,8 @@ class _Exchange:
         account.unread = True
         try:
             body = await route.bodies.read(self._scope, self._receive, self._share, limit=route.body_max)
-        except AffiantError:
-            account.cseq = held.cseq
+        except Exception as error:  # raised again; whoever is still there is answered
+            account.cseq = None if isinstance(error, ClientGone) else held.cseq
             raise
         self._body, account.unread = body, False
         account.digest, account.size = f"sha256:{body.sha256.hex()}", body.size
