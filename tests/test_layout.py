@@ -12,7 +12,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ("attestation", "policy", "secrets", "sandbox", "gateway")
-BASE_MODULES = ("affiant.attestation.verify_command", "affiant.policy.commands", "affiant.__main__")
+BASE_MODULES = (
+    "affiant.attestation.verify_command",
+    "affiant.attestation.quotes.commands",
+    "affiant.policy.commands",
+    "affiant.__main__",
+)
 EXTRAS = (
     "fastapi",
     "httpx",

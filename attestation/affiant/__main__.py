@@ -31,6 +31,12 @@ COMMANDS: Final = {
     "verify": _Entry(
         "affiant.attestation.verify_command", "verify", None, "Check a receipt bundle, offline."
     ),
+    "quote": _Entry(
+        "affiant.attestation.quotes.commands",
+        "quote",
+        None,
+        "Inspect, verify and explain TDX quotes, offline.",
+    ),
     "policy": _Entry(
         "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
     ),

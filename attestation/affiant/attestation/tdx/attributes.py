@@ -5,12 +5,54 @@ Source: Intel TDX module ABI specification, "TD_ATTRIBUTES" and "XFAM". Both are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from affiant.attestation.tdx.errors import DebugTD, ServiceTDBound, TDAttributesRefused, XFAMRefused
 from affiant.attestation.tdx.quote import TDReport
 
-__all__ = ["appraise_td_configuration"]
+__all__ = ["TD_ATTRIBUTE_NAMES", "XFAM_NAMES", "appraise_td_configuration", "names_of_bits"]
+
+TD_ATTRIBUTE_NAMES: Final[Mapping[int, str]] = {
+    0: "DEBUG",
+    4: "HGS_PLUS_PROF",
+    5: "PERF_PROF",
+    6: "PMT_PROF",
+    16: "ICSSD",
+    17: "SERVTD_EXT",
+    27: "LASS",
+    28: "SEPT_VE_DISABLE",
+    29: "MIGRATABLE",
+    30: "PKS",
+    31: "KL",
+    62: "TPA",
+    63: "PERFMON",
+}
+"""Bit -> name, TD_ATTRIBUTES. Bits 18 to 22 are defined for newer modules and have no name here."""
+
+XFAM_NAMES: Final[Mapping[int, str]] = {
+    0: "x87",
+    1: "SSE",
+    2: "AVX",
+    5: "AVX-512 opmask",
+    6: "AVX-512 ZMM_Hi256",
+    7: "AVX-512 Hi16_ZMM",
+    8: "PT",
+    9: "PKRU",
+    11: "CET_U",
+    12: "CET_S",
+    14: "UINTR",
+    15: "LBR",
+    17: "AMX TILECFG",
+    18: "AMX TILEDATA",
+}
+"""Bit -> name, XFAM (as in XCR0 and IA32_XSS)."""
+
+
+def names_of_bits(value: bytes, names: Mapping[int, str]) -> tuple[str, ...]:
+    """The set bits of a little-endian ``value`` by name, lowest first; one without a name as ``bit N``."""
+    number = int.from_bytes(value, "little")
+    return tuple(names.get(bit, f"bit {bit}") for bit in range(8 * len(value)) if number >> bit & 1)
 
 
 def _bits(*numbers: int) -> int:

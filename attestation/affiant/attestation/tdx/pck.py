@@ -35,6 +35,7 @@ __all__ = [
     "PCKCA",
     "PCKExtension",
     "VerifiedPCKChain",
+    "extension_of",
     "parse_pck_extension",
     "verify_intermediate",
     "verify_pck_chain",
@@ -126,7 +127,7 @@ def verify_pck_chain(pem: bytes, *, root: Certificate, authority: Certificate) -
         leaf=leaf,
         intermediate=intermediate,
         ca=PCKCA(intermediate.common_name),
-        extension=_extension_of(leaf),
+        extension=extension_of(leaf),
         root_spki=root.spki,
         hint=hint,
         digest=hashlib.sha256(pem).digest(),
@@ -164,8 +165,12 @@ def _verify_leaf(leaf: Certificate, intermediate: Certificate) -> None:
         raise PCKChainInvalid("the PCK certificate is not signed by the authority above it")
 
 
-def _extension_of(leaf: Certificate) -> PCKExtension:
-    """10: present once (the certificate parser has refused doubles)."""
+def extension_of(leaf: Certificate) -> PCKExtension:
+    """10: the SGX extension of a PCK certificate, present once (the certificate parser has refused doubles).
+
+    Raises:
+        PCKExtensionInvalid: it is absent or malformed.
+    """
     try:
         extension = leaf.extensions.get_extension_for_oid(SGX_EXTENSION_OID)
     except x509.ExtensionNotFound as error:

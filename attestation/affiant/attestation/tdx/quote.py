@@ -20,6 +20,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
+from affiant.attestation.tdx.certification import CertificationType, name_certification
 from affiant.attestation.tdx.errors import (
     LocalReport,
     NoPCKChain,
@@ -36,6 +37,7 @@ __all__ = [
     "TDQuote",
     "TDReport",
     "TDReport15Extension",
+    "dissect_quote",
     "parse_quote",
     "parse_td_report",
 ]
@@ -51,8 +53,6 @@ _HEADER_BYTES: Final = 48
 _TDREPORT_BYTES: Final = 1024
 _BODY_BYTES: Final = {2: 584, 3: 648, 4: 885}
 """v5 body type -> size (TD 1.0, TD 1.5, TD 1.5 extended). Type 1 is an SGX body."""
-_OUTER_CERTIFICATION: Final = 6
-_PEM_CERTIFICATION: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,25 @@ class QuoteAuthentication:
     qe_report_signature: bytes
     """64 bytes r || s over the 384 bytes of the report, by the PCK key."""
     qe_auth_data: bytes
-    pck_chain: bytes
-    """PEM: leaf, intermediate and usually root; may end in NUL or newline."""
+    certification_type: int
+    """What ``certification_data`` is; see :mod:`~affiant.attestation.tdx.certification`."""
+    certification_data: bytes
+
+    @property
+    def pck_chain(self) -> bytes:
+        """PEM: leaf, intermediate and usually root; may end in NUL or newline.
+
+        Raises:
+            NoPCKChain: 4: certification data of another type, which names a platform whose certificate would
+                have to be fetched.
+        """
+        if self.certification_type != CertificationType.PCK_CHAIN:
+            raise NoPCKChain(
+                "the quote carries no PCK certificate chain",
+                expected="certification data of type 5 (PEM chain)",
+                found=f"type {self.certification_type} ({name_certification(self.certification_type)})",
+            )
+        return self.certification_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +185,18 @@ def parse_quote(data: bytes) -> TDQuote:
         NotTDXQuote: a quote of another TEE.
         LocalReport: a TDREPORT.
         NoPCKChain: certification data of another type than a PEM chain.
+    """
+    quote = dissect_quote(data)
+    # 4: demanded here, so that what cannot be verified is refused before anything is.
+    _ = quote.authentication.pck_chain
+    return quote
+
+
+def dissect_quote(data: bytes) -> TDQuote:
+    """As :func:`parse_quote`, whatever type the certification data has: for a reader's eyes.
+
+    Raises:
+        QuoteMalformed, QuoteUnsupported, NotTDXQuote, LocalReport: as there.
     """
     # 1: bounds before anything is read.
     if len(data) > MAX_QUOTE_BYTES:
@@ -315,10 +344,8 @@ def _parse_authentication(auth: bytes) -> QuoteAuthentication:
             "authentication data is cut short", expected="at least 584 bytes", found=f"{len(auth)} bytes"
         )
     outer_type = int.from_bytes(auth[128:130], "little")
-    if outer_type != _OUTER_CERTIFICATION:
-        raise QuoteMalformed(
-            "outer certification data of another type", expected=_OUTER_CERTIFICATION, found=outer_type
-        )
+    if outer_type != CertificationType.QE_REPORT:
+        raise QuoteMalformed("outer certification data of another type", expected=6, found=outer_type)
     if int.from_bytes(auth[130:134], "little") != len(auth) - 134:
         raise QuoteMalformed("outer certification data does not end with the authentication data")
     qe_auth_end = 584 + int.from_bytes(auth[582:584], "little")
@@ -328,20 +355,14 @@ def _parse_authentication(auth: bytes) -> QuoteAuthentication:
     chain = auth[qe_auth_end + 6 :]
     if int.from_bytes(auth[qe_auth_end + 2 : qe_auth_end + 6], "little") != len(chain):
         raise QuoteMalformed("inner certification data does not end with the authentication data")
-    # 4: a PEM chain; other types name a platform whose certificate would have to be fetched.
-    if inner_type != _PEM_CERTIFICATION:
-        raise NoPCKChain(
-            "the quote carries no PCK certificate chain",
-            expected="certification data of type 5 (PEM chain)",
-            found=f"type {inner_type}",
-        )
     return QuoteAuthentication(
         signature=auth[0:64],
         attestation_key=auth[64:128],
         qe_report=_parse_qe_report(auth[134:518]),
         qe_report_signature=auth[518:582],
         qe_auth_data=auth[584:qe_auth_end],
-        pck_chain=chain,
+        certification_type=inner_type,
+        certification_data=chain,
     )
 
 

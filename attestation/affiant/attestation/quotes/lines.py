@@ -1,0 +1,47 @@
+"""Lines for a terminal: a name, a value, and nothing that a hostile value could do to either.
+
+Values that are to be compared or copied (digests, registers) stay on one line, whatever its width; prose is
+wrapped at 100 columns.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from affiant.command_line import printable
+
+__all__ = ["field", "heading", "hex_value", "one_line", "prose"]
+
+_WIDTH: Final = 100
+_NAME: Final = 20
+
+
+def one_line(text: str, *, limit: int = 2000) -> str:
+    """``text`` with everything escaped that could move the cursor, the line or the reading direction."""
+    return printable(text, limit=limit).replace("\n", "\\n")
+
+
+def heading(text: str) -> Iterator[str]:
+    """A section's title, after an empty line."""
+    yield ""
+    yield text
+
+
+def field(name: str, value: object) -> str:
+    """``name`` and a value that stays whole."""
+    return f"  {name:<{_NAME}}{one_line(str(value))}".rstrip()
+
+
+def prose(name: str, text: str) -> Iterator[str]:
+    """``name`` and a text that is wrapped beside it."""
+    head = f"  {name:<{_NAME}}" if len(name) < _NAME else f"  {name} "
+    yield from textwrap.wrap(
+        one_line(text), _WIDTH, initial_indent=head, subsequent_indent=" " * (2 + _NAME)
+    ) or [head.rstrip()]
+
+
+def hex_value(text: str) -> str:
+    """A hexadecimal value; one that is all zero by what it is, so that nobody has to count digits."""
+    return f"all zero ({len(text) // 2} bytes)" if text and not text.strip("0") else text or "empty"
