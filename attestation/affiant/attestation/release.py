@@ -47,6 +47,7 @@ __all__ = [
     "ReleaseDiffersError",
     "ReleaseMalformedError",
     "ReleaseMissingError",
+    "build_name",
     "build_release",
     "check_release",
     "load_release",
@@ -216,6 +217,14 @@ def load_release() -> Release:
             hint="A source tree gets one by: python -m affiant.attestation.release write",
         ) from error
     return parse_release(data)
+
+
+def build_name() -> str:
+    """The build digest of what is installed, as verdicts name it; or that a base install has no manifest."""
+    try:
+        return load_release().build_digest
+    except AffiantError:
+        return "unknown (no release manifest beside this install)"
 
 
 def check_release() -> Release:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from affiant.attestation.bundle import MAX_BUNDLE
+from affiant.attestation.release import build_name
 from affiant.attestation.trust_file import parse_instant, parse_trust_file
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verify_bundle import verify_bundle
@@ -26,15 +27,6 @@ def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         return parse_instant(value)
     except AffiantError as error:
         raise click.BadParameter(str(error)) from error
-
-
-def _build() -> str:
-    from affiant.attestation.release import load_release  # noqa: PLC0415 - a base install may lack a manifest
-
-    try:
-        return load_release().build_digest
-    except AffiantError:
-        return "unknown (no release manifest beside this install)"
 
 
 @click.command()
@@ -89,7 +81,7 @@ def verify(
         bundle.read_bytes(),
         trust,
         at=at,
-        build=_build(),
+        build=build_name(),
         request=None if request_path is None else request_path.read_bytes(),
         response=None if response_path is None else response_path.read_bytes(),
         session=session,

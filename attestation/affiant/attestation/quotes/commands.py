@@ -6,14 +6,22 @@ What a command needs is imported when it runs, so that help costs nothing.
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from affiant.attestation.encoding import from_hex
 from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE, QuoteFile, read_quote_file
-from affiant.command_line import EXIT_REFUSED, Group, print_json, show_refusal
-from affiant.errors import AffiantError
+from affiant.attestation.tdx.times import parse_rfc3339_utc
+from affiant.command_line import EXIT_REFUSED, Group, print_json, printable, show_refusal
+from affiant.errors import AffiantError, ConfigurationError
+
+if TYPE_CHECKING:
+    from affiant.attestation.quotes.pins import Pins
+    from affiant.attestation.tdx.reference import ImageRole
+    from affiant.attestation.tdx.roots import TrustRoots
 
 __all__ = ["quote"]
 
@@ -22,6 +30,54 @@ _quote_file = click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True, path_type=Path)
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the table.")
+
+
+def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
+    """``now``, an RFC 3339 instant in UTC, or seconds since 1970."""
+    if value is None or value == "now":
+        return datetime.now(UTC)
+    if value.isascii() and value.isdigit() and len(value) <= 11:
+        return datetime.fromtimestamp(int(value), UTC)
+    try:
+        return parse_rfc3339_utc(value)
+    except ValueError as error:
+        raise click.BadParameter(
+            "not an instant: now, 2026-11-21T12:00:00Z, or seconds since 1970"
+        ) from error
+
+
+def _hexadecimal(_ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return from_hex(value.lower())
+    except AffiantError as error:
+        raise click.BadParameter(f"{error}", param=param) from error
+
+
+_collateral = click.option(
+    "--collateral",
+    type=click.Path(exists=True, readable=True, path_type=Path),
+    required=True,
+    help="Collateral of the quote's platform: one JSON file, or a folder of the service's answers.",
+)
+_at = click.option(
+    "--at",
+    callback=_instant,
+    metavar="TIME",
+    help="Judge at this instant: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
+)
+_root = click.option(
+    "--root",
+    metavar="intel|FILE",
+    help="The root key you accept: Intel's, or a certificate or public key. Only Intel's is hardware. "
+    "Default: the root that --reference names, else intel.",
+)
+_reference = click.option(
+    "--reference",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    help="What you accept to run: reference values, or your trust file. Without it nothing is appraised.",
+)
 
 
 @click.group(cls=Group)
@@ -33,6 +89,7 @@ def quote() -> None:
     \b
     Examples:
       affiant quote inspect quote.bin
+      affiant quote verify quote.bin --collateral collateral.json --reference trust.json
     """
 
 
@@ -67,6 +124,105 @@ def inspect(file: Path, *, as_json: bool) -> None:
         print_json(document)
     else:
         click.echo(render_inspection(document), nl=False)
+
+
+@quote.command()
+@_quote_file
+@_collateral
+@_at
+@_root
+@_reference
+@click.option("--image", type=click.Choice(["gateway", "session"]), help="Accept this image alone.")
+@click.option("--mrconfigid", callback=_hexadecimal, metavar="HEX", help="What the launcher must have bound.")
+@click.option(
+    "--report-data", callback=_hexadecimal, metavar="HEX", help="All 64 bytes that REPORTDATA must be."
+)
+@click.option("--rtmr3", callback=_hexadecimal, metavar="HEX", help="What RTMR3 must be.")
+@_json
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    *,
+    file: Path,
+    collateral: Path,
+    at: datetime,
+    root: str | None,
+    reference: Path | None,
+    image: ImageRole | None,
+    mrconfigid: bytes | None,
+    report_data: bytes | None,
+    rtmr3: bytes | None,
+    as_json: bool,
+) -> None:
+    """Verify a quote offline, and appraise it against what you expect.
+
+    Verification: this hardware made the quote, at this TCB level. Appraisal: the TD is what you accept. What you
+    do not ask is listed as not made, and never affirmed.
+
+    Exit codes: 0 affirming (everything was asked and held, UpToDate), 10 warning (an accepted status short of
+    UpToDate, or not everything asked), 20 contraindicated (refused), 30 none (no --reference: nothing appraised),
+    40 simulated, 2 usage.
+
+    \b
+    Examples:
+      affiant quote verify quote.bin --collateral collateral.json
+      affiant quote verify quote.bin --collateral collateral/ --at 2026-11-21T12:00:00Z --reference trust.json
+      affiant quote verify quote.bin --collateral c.json --reference trust.json --image session \\
+          --mrconfigid HEX --report-data HEX --rtmr3 HEX --json
+    """
+    from affiant.attestation.quotes.collateral_folder import read_collateral  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.quotes.verdict import Question, judge_quote  # noqa: PLC0415 - as above
+    from affiant.attestation.quotes.verdict_text import render_verdict  # noqa: PLC0415 - as above
+    from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
+    from affiant.attestation.tdx.asked import Expectations  # noqa: PLC0415 - as above
+
+    try:
+        pins = None if reference is None else _pins(reference, at)
+        question = Question(
+            at=at,
+            roots=_roots(root, pins),
+            references=() if pins is None else pins.references,
+            expected=Expectations(image=image, mrconfigid=mrconfigid, report_data=report_data, rtmr3=rtmr3),
+        )
+        verdict = judge_quote(
+            _read(file, MAX_QUOTE_FILE),
+            lambda parsed: read_collateral(collateral, parsed),
+            question,
+            build=build_name(),
+        )
+    except ConfigurationError as error:
+        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+    if as_json:
+        print_json(verdict.to_json())
+    else:
+        click.echo(render_verdict(verdict), nl=False)
+    ctx.exit(verdict.exit_code)
+
+
+def _pins(reference: Path, at: datetime) -> Pins:
+    """The reader's own file; if it is refused, nothing is judged."""
+    from affiant.attestation.quotes.pins import MAX_REFERENCE_FILE, parse_reference_file  # noqa: PLC0415 - as above
+
+    try:
+        return parse_reference_file(_read(reference, MAX_REFERENCE_FILE), at)
+    except AffiantError as error:
+        raise click.UsageError(
+            f"the reference file is refused: {printable(str(error))} [{error.code}]"
+        ) from error
+
+
+def _roots(root: str | None, pins: Pins | None) -> TrustRoots:
+    from affiant.attestation.quotes.pins import MAX_ROOT_FILE, parse_root_file  # noqa: PLC0415 - as above
+    from affiant.attestation.tdx.roots import TrustRoots as Roots  # noqa: PLC0415 - as above
+
+    if root is None:
+        return Roots.intel() if pins is None else pins.roots
+    if root == "intel":
+        return Roots.intel()
+    try:
+        return parse_root_file(_read(Path(root), MAX_ROOT_FILE))
+    except (OSError, AffiantError) as error:
+        raise click.UsageError(f"--root: {printable(str(error))}") from error
 
 
 def _read_quote(file: Path) -> QuoteFile:

@@ -29,16 +29,16 @@ def heading(text: str) -> Iterator[str]:
     yield text
 
 
-def field(name: str, value: object) -> str:
-    """``name`` and a value that stays whole."""
-    return f"  {name:<{_NAME}}{one_line(str(value))}".rstrip()
+def field(name: str, value: object, *, width: int = _NAME) -> str:
+    """``name`` in a column of ``width``, and a value that stays whole."""
+    return f"  {name:<{width}}{one_line(str(value))}".rstrip()
 
 
-def prose(name: str, text: str) -> Iterator[str]:
-    """``name`` and a text that is wrapped beside it."""
-    head = f"  {name:<{_NAME}}" if len(name) < _NAME else f"  {name} "
+def prose(name: str, text: str, *, width: int = _NAME) -> Iterator[str]:
+    """``name`` in a column of ``width``, and a text that is wrapped beside it."""
+    head = f"  {name:<{width}}"
     yield from textwrap.wrap(
-        one_line(text), _WIDTH, initial_indent=head, subsequent_indent=" " * (2 + _NAME)
+        one_line(text), _WIDTH, initial_indent=head, subsequent_indent=" " * (2 + width)
     ) or [head.rstrip()]
 
 

@@ -47,7 +47,17 @@ from affiant.attestation.tdx.roots import EvidenceClass
 from affiant.attestation.tdx.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify import VerifiedQuote
 
-__all__ = ["SESSION_EVENT_ORDER", "Appraisal", "Tier", "appraise"]
+__all__ = [
+    "SESSION_EVENT_ORDER",
+    "Appraisal",
+    "Tier",
+    "appraise",
+    "appraise_class",
+    "appraise_configuration",
+    "appraise_mrconfigid",
+    "appraise_report_data",
+    "appraise_tcb",
+]
 
 _UNBOUND: Final = bytes(48)
 
@@ -115,12 +125,12 @@ def appraise(
     """
     body = verified.quote.body
     _require_lengths(mrconfigid, report_data)
-    _appraise_class(verified, reference)
-    _appraise_tcb(verified, reference)
-    _appraise_configuration(body, reference)
+    appraise_class(verified, reference)
+    appraise_tcb(verified, reference)
+    appraise_configuration(body, reference)
     _appraise_image(body, reference, image)
-    _appraise_mrconfigid(body, mrconfigid)
-    _appraise_report_data(body, report_data)
+    appraise_mrconfigid(body, mrconfigid)
+    appraise_report_data(body, report_data)
     _appraise_replay(body, log)
     boot, later = _appraise_rtmr3(body, log, image, expected_rtmr3)
     bare = image == "session" and expected_rtmr3 is None
@@ -155,7 +165,7 @@ def _require_lengths(mrconfigid: bytes, report_data: bytes) -> None:
         )
 
 
-def _appraise_class(verified: VerifiedQuote, reference: ReferenceValues) -> None:
+def appraise_class(verified: VerifiedQuote, reference: ReferenceValues) -> None:
     """Class and root, as pinned: disagreement is refused both ways, never downgraded."""
     if verified.evidence_class is not reference.cls:
         raise EvidenceClassMismatch(
@@ -170,7 +180,8 @@ def _appraise_class(verified: VerifiedQuote, reference: ReferenceValues) -> None
         )
 
 
-def _appraise_tcb(verified: VerifiedQuote, reference: ReferenceValues) -> None:
+def appraise_tcb(verified: VerifiedQuote, reference: ReferenceValues) -> None:
+    """TCB status and evaluation number, as pinned."""
     # 37: the merged status; Revoked was refused before and cannot be accepted.
     if verified.statuses.merged not in reference.statuses:
         raise TCBStatusNotAccepted(
@@ -188,7 +199,8 @@ def _appraise_tcb(verified: VerifiedQuote, reference: ReferenceValues) -> None:
         )
 
 
-def _appraise_configuration(body: TDReport, reference: ReferenceValues) -> None:
+def appraise_configuration(body: TDReport, reference: ReferenceValues) -> None:
+    """TD_ATTRIBUTES and XFAM: the fixed rules, and the exact values."""
     # 38 and 39: the fixed rules first, then the exact values.
     appraise_td_configuration(body)
     if body.td_attributes != reference.td_attributes:
@@ -218,7 +230,8 @@ def _appraise_image(body: TDReport, reference: ReferenceValues, image: ImageRole
         )
 
 
-def _appraise_mrconfigid(body: TDReport, expected: bytes) -> None:
+def appraise_mrconfigid(body: TDReport, expected: bytes) -> None:
+    """MRCONFIGID, as the launcher must have bound it."""
     # 40: all zero is unbound, never a match.
     if body.mrconfigid == _UNBOUND:
         raise MRCONFIGIDUnbound("MRCONFIGID is all zero: the launcher bound nothing", expected=expected.hex())
@@ -228,7 +241,8 @@ def _appraise_mrconfigid(body: TDReport, expected: bytes) -> None:
         )
 
 
-def _appraise_report_data(body: TDReport, expected: bytes) -> None:
+def appraise_report_data(body: TDReport, expected: bytes) -> None:
+    """REPORTDATA, as the caller's own nonce and context give it."""
     # 41: all 64 bytes, in constant time.
     if not compare_digest(body.report_data, expected):
         raise ReportDataMismatch(
