@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["quote"]
 
 _DASH: Final = Path("-")
+_EXIT_CONTRAINDICATED: Final = 20
+_EXIT_SIMULATED: Final = 40
 _quote_file = click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True, path_type=Path)
 )
@@ -90,6 +92,7 @@ def quote() -> None:
     Examples:
       affiant quote inspect quote.bin
       affiant quote verify quote.bin --collateral collateral.json --reference trust.json
+      affiant quote explain quote.bin --collateral collateral.json
     """
 
 
@@ -197,6 +200,60 @@ def verify(
     else:
         click.echo(render_verdict(verdict), nl=False)
     ctx.exit(verdict.exit_code)
+
+
+@quote.command()
+@_quote_file
+@_collateral
+@_at
+@_root
+@_json
+@click.pass_context
+def explain(
+    ctx: click.Context, *, file: Path, collateral: Path, at: datetime, root: str | None, as_json: bool
+) -> None:
+    """Say why a quote has its TCB status: which level, which component decided, what an update would change.
+
+    Levels of the platform, its TDX module and the quoting enclave, each with the SVNs found and required. Works
+    also where `verify` refuses the level; not where it refuses the quote.
+
+    Exit codes: 0 explained (which is no verdict), 20 refused, 40 explained, of a SIMULATED platform, 2 usage.
+
+    \b
+    Examples:
+      affiant quote explain quote.bin --collateral collateral.json
+      affiant quote explain quote.bin --collateral collateral/ --at 2026-11-21T12:00:00Z --json
+    """
+    from affiant.attestation.quotes.collateral_folder import read_collateral  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.quotes.explanation_text import (  # noqa: PLC0415 - as above
+        explanation_document,
+        render_explanation,
+    )
+    from affiant.attestation.tdx.collateral_verification import verify_collateral  # noqa: PLC0415 - as above
+    from affiant.attestation.tdx.explanation import explain_quote  # noqa: PLC0415 - as above
+    from affiant.attestation.tdx.quote import parse_quote  # noqa: PLC0415 - as above
+    from affiant.attestation.tdx.verify import authenticate_quote  # noqa: PLC0415 - as above
+
+    roots = _roots(root, None)
+    try:
+        parsed = parse_quote(_read_quote(file).data)
+        checked = verify_collateral(read_collateral(collateral, parsed), now=at, trust=roots)
+        explanation = explain_quote(authenticate_quote(parsed, checked, now=at))
+    except ConfigurationError as error:
+        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+    except AffiantError as refusal:
+        if as_json:
+            print_json({"typ": "affiant-quote-explanation/1", "refused": refusal.to_json()})
+        else:
+            show_refusal(refusal)
+        raise click.exceptions.Exit(_EXIT_CONTRAINDICATED) from refusal
+    if as_json:
+        print_json(explanation_document(explanation))
+    else:
+        click.echo(render_explanation(explanation), nl=False)
+    if explanation.refusal is not None:
+        ctx.exit(_EXIT_CONTRAINDICATED)
+    ctx.exit(0 if explanation.evidence_class == "hardware" else _EXIT_SIMULATED)
 
 
 def _pins(reference: Path, at: datetime) -> Pins:

@@ -38,7 +38,11 @@ def prose(name: str, text: str, *, width: int = _NAME) -> Iterator[str]:
     """``name`` in a column of ``width``, and a text that is wrapped beside it."""
     head = f"  {name:<{width}}"
     yield from textwrap.wrap(
-        one_line(text), _WIDTH, initial_indent=head, subsequent_indent=" " * (2 + width)
+        one_line(text),
+        _WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * (2 + width),
+        break_on_hyphens=False,
     ) or [head.rstrip()]
 
 

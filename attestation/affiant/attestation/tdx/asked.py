@@ -38,6 +38,7 @@ from affiant.attestation.tdx.verify import VerifiedQuote
 
 __all__ = ["AskedAppraisal", "Expectations", "appraise_asked"]
 
+_ROLES: Final[tuple[ImageRole, ...]] = ("gateway", "session")
 _NO_REFERENCE: Final = "no reference values were given"
 
 
@@ -133,8 +134,8 @@ def _accepting(
 def _images(body: TDReport, reference: ReferenceValues, asked: ImageRole | None) -> tuple[ImageRole, ...]:
     # 40: four values that count together only.
     measured = ImageMeasurement(body.mrtd, *body.rtmrs[:3])
-    asked_roles: tuple[ImageRole, ...] = ("gateway", "session") if asked is None else (asked,)
-    roles = tuple(role for role in asked_roles if measured in reference.images[role])
+    candidates = _ROLES if asked is None else (asked,)
+    roles: tuple[ImageRole, ...] = tuple(role for role in candidates if measured in reference.images[role])
     if not roles:
         raise ImageNotAccepted(
             f"the TD runs no accepted {asked or 'gateway or session'} image",

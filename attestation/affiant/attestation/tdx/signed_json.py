@@ -165,6 +165,19 @@ class Members:
             raise self.refuse(name, "16 components, each with an svn in 0..255")
         return svns
 
+    def component_names(self, name: str) -> tuple[str, ...]:
+        """What the 16 components of an array are called (``category: type``); empty where the document does
+        not say. For a reader only: no check depends on it."""
+        value = self._members.get(name)
+        items = value if isinstance(value, list) else []
+        words = [
+            [item.get(key) for key in ("category", "type")] if isinstance(item, dict) else []
+            for item in items
+        ]
+        return tuple(
+            ": ".join(word for word in each if isinstance(word, str) and word)[:80] for each in words
+        )
+
     def texts(self, name: str, *, maximum: int) -> tuple[str, ...]:
         """An array of at most ``maximum`` short texts; absent means none."""
         value = self._members.get(name, [])

@@ -35,7 +35,7 @@ from affiant.attestation.tdx.tcb_info import ModuleLevel, TCBInfo, TCBLevel, mat
 from affiant.attestation.tdx.tcb_status import ComponentStatus, TCBStatus, converge, judge_relaunch
 from affiant.attestation.tdx.times import check_windows, earliest_expiry, utc
 
-__all__ = ["TCBStatuses", "VerifiedQuote", "verify_quote"]
+__all__ = ["AuthenticQuote", "TCBStatuses", "VerifiedQuote", "authenticate_quote", "verify_quote"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,19 @@ class VerifiedQuote:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthenticQuote:
+    """A quote that this platform made, whatever its TCB level is worth. Only :func:`authenticate_quote` makes one.
+
+    For explaining a level; what relies on a quote needs a :class:`VerifiedQuote`.
+    """
+
+    quote: TDQuote = field(repr=False)
+    collateral: VerifiedCollateral = field(repr=False)
+    chain: VerifiedPCKChain
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class _Level:
     """Platform and module levels for one TEE_TCB_SVN."""
 
@@ -112,6 +125,30 @@ def _checks(*, is_td15: bool, has_seen: bool) -> tuple[tuple[Check, ...], tuple[
     return held(point for point in range(1, 46) if point not in skipped), missing
 
 
+def authenticate_quote(
+    quote: TDQuote,
+    collateral: VerifiedCollateral,
+    *,
+    now: datetime,
+    cache: VerificationCache | None = None,
+    seen: CollateralMark | None = None,
+) -> AuthenticQuote:
+    """The first half of :func:`verify_quote`: everything but the TCB levels. Arguments and refusals as there."""
+    now = utc(now)
+    collateral.check_time(now)
+    # 22: old but still valid collateral hides what Intel has published since.
+    if seen is not None:
+        mark_of(collateral).refuse_step_back(seen)
+    chain = _verify_chain(quote, collateral, now, cache)
+    # 19: FMSPC and PCEID.
+    collateral.tcb_info.verify_platform(chain.extension)
+    _verify_qe(quote, chain)
+    # 25.
+    collateral.qe_identity.verify(quote.authentication.qe_report)
+    _verify_signature(quote)
+    return AuthenticQuote(quote, collateral, chain, now)
+
+
 def verify_quote(
     quote: TDQuote,
     collateral: VerifiedCollateral,
@@ -137,20 +174,10 @@ def verify_quote(
         TCBUnsupported, TCBRevoked: the TCB.
         NaiveTime: ``now`` has no zone.
     """
-    now = utc(now)
-    collateral.check_time(now)
-    # 22: old but still valid collateral hides what Intel has published since.
-    if seen is not None:
-        mark_of(collateral).refuse_step_back(seen)
-    chain = _verify_chain(quote, collateral, now, cache)
-    pck = chain.extension
-    # 19: FMSPC and PCEID.
-    collateral.tcb_info.verify_platform(pck)
-    _verify_qe(quote, chain)
-    # 25, 26.
-    collateral.qe_identity.verify(quote.authentication.qe_report)
+    authentic = authenticate_quote(quote, collateral, now=now, cache=cache, seen=seen)
+    chain, pck = authentic.chain, authentic.chain.extension
+    # 26.
     qe_level = collateral.qe_identity.match_level(quote.authentication.qe_report)
-    _verify_signature(quote)
     launch, current = _match_levels(quote, collateral.tcb_info, pck)
     levels = _matched(launch, current, qe_level)
     made, missing = _checks(is_td15=current is not None, has_seen=seen is not None)
@@ -171,7 +198,7 @@ def verify_quote(
         root_digest=collateral.root_digest,
         collateral_digest=collateral.digest,
         input_digests={"quote": quote.digest, "pck_chain": chain.digest, **collateral.item_digests},
-        judged_at=now,
+        judged_at=authentic.now,
         checks_made=made,
         checks_not_made=missing,
     )
