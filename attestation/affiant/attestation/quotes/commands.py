@@ -93,6 +93,7 @@ def quote() -> None:
       affiant quote inspect quote.bin
       affiant quote verify quote.bin --collateral collateral.json --reference trust.json
       affiant quote explain quote.bin --collateral collateral.json
+      affiant quote conformance vectors/tdx
     """
 
 
@@ -254,6 +255,40 @@ def explain(
     if explanation.refusal is not None:
         ctx.exit(_EXIT_CONTRAINDICATED)
     ctx.exit(0 if explanation.evidence_class == "hardware" else _EXIT_SIMULATED)
+
+
+@quote.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@_json
+def conformance(folder: Path, *, as_json: bool) -> None:
+    """Hold this verifier against a folder of test vectors, and name every disagreement.
+
+    DIR holds expected.json (schema 1, docs/formats/conformance.md) and the quotes, collateral, roots and event
+    logs that it names.
+
+    Exit codes: 0 no disagreement, 1 at least one, 2 usage, also for a folder that is empty or cannot be read.
+
+    \b
+    Examples:
+      affiant quote conformance vectors/tdx
+      affiant quote conformance vectors/tdx --json
+    """
+    from affiant.attestation.quotes.conformance import (  # noqa: PLC0415 - help must stay cheap
+        render_conformance,
+        run_conformance,
+    )
+    from affiant.attestation.quotes.vector_folder import open_vectors  # noqa: PLC0415 - as above
+
+    try:
+        result = run_conformance(open_vectors(folder))
+    except ConfigurationError as error:
+        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+    if as_json:
+        print_json(result.to_json())
+    else:
+        click.echo(render_conformance(result), nl=False)
+    if result.disagreements:
+        raise click.exceptions.Exit(EXIT_REFUSED)
 
 
 def _pins(reference: Path, at: datetime) -> Pins:
