@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tdx.conftest import ABSENT, NOW, VECTORS, quote_of
+from tdx.conftest import ABSENT, NOW, VECTORS, log_of, quote_of
 
 from affiant.__main__ import cli
 from affiant.attestation.quotes import conformance as conformance_module
 from affiant.attestation.simulated.pki import CertificateRole
 from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.tdx.eventlog import EventLog
+from affiant.attestation.tdx.measured_log import measured
 
 ACCEPTED = {"accepted": True, "status": "UpToDate", "advisory_ids": []}
 REFUSED = {"accepted": False, "reason": "a hint"}
@@ -189,9 +191,39 @@ def test_an_empty_absent_or_unreadable_folder_is_no_agreement(tmp_path: Path) ->
     assert run(tmp_path).exit_code == 2
 
 
+def test_event_logs_are_replayed_and_planted_disagreements_found(write: Callable[..., Path]) -> None:
+    folder = write(case("good", ACCEPTED))
+    (folder / "log.json").write_bytes(log_of().to_bytes())
+    (folder / "cut.json").write_bytes(EventLog(log_of().entries[:-1]).to_bytes())
+    registers = {f"rtmr{n}": value.hex() for n, value in enumerate(measured(log_of()).replay())}
+    good_logs = [
+        {"file": "log.json", "quote": "quote.bin", "replay": registers},
+        {"file": "log.json", "quote": None},
+        {"file": "cut.json", "quote": "quote.bin", "expected_accept": False},
+        {"file": "quote.bin", "expected_accept": False},
+    ]
+    assert run(write(case("good", ACCEPTED), eventlogs=good_logs)).exit_code == 0
+    planted = [
+        {"file": "log.json", "quote": "quote.bin", "expected_accept": False},
+        {"file": "cut.json", "quote": "quote.bin"},
+        {"file": "log.json", "replay": registers | {"rtmr3": "11" * 48}},
+        {"file": "absent.json"},
+    ]
+    document = json.loads(run(write(case("good", ACCEPTED), eventlogs=good_logs + planted), "--json").output)
+    assert len(document["disagreements"]) == 4
+    for wrong in (
+        {},
+        [7],
+        [{"file": 7}],
+        [{"file": "a", "replay": {"rtmr4": ""}}],
+        [{"file": "a", "replay": 7}],
+    ):
+        assert run(write(case("good", ACCEPTED), eventlogs=wrong)).exit_code == 2
+
+
 def test_the_shared_collection_agrees_in_every_case() -> None:
     if not VECTORS.is_dir():
         pytest.skip(ABSENT)
     document = json.loads(run(VECTORS, "--json").output)
     assert document["disagreements"] == []
-    assert document["cases"] >= 194
+    assert document["cases"] >= 194 + 11

@@ -80,7 +80,7 @@ def test_an_endless_input_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_help_gives_examples_and_exit_codes() -> None:
-    for command in ("inspect", "verify", "explain", "conformance"):
+    for command in ("inspect", "verify", "explain", "eventlog", "conformance"):
         text = run(command, "--help").output
         assert f"affiant quote {command}" in text
         assert "Exit codes" in text

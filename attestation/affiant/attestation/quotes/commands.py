@@ -20,6 +20,7 @@ from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
     from affiant.attestation.quotes.pins import Pins
+    from affiant.attestation.tdx.measured_log import MeasuredLog
     from affiant.attestation.tdx.reference import ImageRole
     from affiant.attestation.tdx.roots import TrustRoots
 
@@ -93,6 +94,7 @@ def quote() -> None:
       affiant quote inspect quote.bin
       affiant quote verify quote.bin --collateral collateral.json --reference trust.json
       affiant quote explain quote.bin --collateral collateral.json
+      affiant quote eventlog ccel.bin --quote quote.bin
       affiant quote conformance vectors/tdx
     """
 
@@ -142,6 +144,11 @@ def inspect(file: Path, *, as_json: bool) -> None:
     "--report-data", callback=_hexadecimal, metavar="HEX", help="All 64 bytes that REPORTDATA must be."
 )
 @click.option("--rtmr3", callback=_hexadecimal, metavar="HEX", help="What RTMR3 must be.")
+@click.option(
+    "--event-log",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    help="An event log that must replay to the quote's registers.",
+)
 @_json
 @click.pass_context
 def verify(
@@ -156,6 +163,7 @@ def verify(
     mrconfigid: bytes | None,
     report_data: bytes | None,
     rtmr3: bytes | None,
+    event_log: Path | None,
     as_json: bool,
 ) -> None:
     """Verify a quote offline, and appraise it against what you expect.
@@ -175,6 +183,7 @@ def verify(
           --mrconfigid HEX --report-data HEX --rtmr3 HEX --json
     """
     from affiant.attestation.quotes.collateral_folder import read_collateral  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.quotes.event_log_file import MAX_EVENT_LOG_FILE  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.verdict import Question, judge_quote  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.verdict_text import render_verdict  # noqa: PLC0415 - as above
     from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
@@ -192,6 +201,7 @@ def verify(
             _read(file, MAX_QUOTE_FILE),
             lambda parsed: read_collateral(collateral, parsed),
             question,
+            event_log=None if event_log is None else _read(event_log, MAX_EVENT_LOG_FILE),
             build=build_name(),
         )
     except ConfigurationError as error:
@@ -258,6 +268,64 @@ def explain(
 
 
 @quote.command()
+@_quote_file
+@click.option(
+    "--quote",
+    "quote_path",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    help="Compare with the registers that this quote claims; the quote itself is not verified here.",
+)
+@_json
+def eventlog(file: Path, *, quote_path: Path | None, as_json: bool) -> None:
+    """Replay an event log to RTMR0-3, and say which events' contents are proven.
+
+    FILE is a CCEL table (TCG2), the JSON array of dstack's guest agent, or an affiant-eventlog/1 document. Contents
+    are hashed again where the format permits. To appraise a log, give it to `affiant quote verify --event-log`.
+
+    Exit codes: 0 it replays (with --quote: to the quote's registers), 1 it does not, or is refused, 2 usage.
+
+    \b
+    Examples:
+      affiant quote eventlog /sys/firmware/acpi/tables/data/CCEL
+      affiant quote eventlog eventlog.json --quote quote.bin --json
+    """
+    from affiant.attestation.quotes.event_log_text import (  # noqa: PLC0415 - help must stay cheap
+        event_log_document,
+        render_event_log,
+    )
+    from affiant.attestation.tdx.measured_log import verify_replay  # noqa: PLC0415 - as above
+    from affiant.attestation.tdx.quote import dissect_quote  # noqa: PLC0415 - as above
+
+    body = None
+    refused: AffiantError | None = None
+    try:
+        log = _read_event_log(file)
+        if quote_path is not None:
+            body = dissect_quote(_read_quote(quote_path).data).body
+    except AffiantError as refusal:
+        if as_json:
+            print_json({"typ": "affiant-eventlog-replay/1", "refused": refusal.to_json()})
+        else:
+            show_refusal(refusal)
+        raise click.exceptions.Exit(EXIT_REFUSED) from refusal
+    try:
+        if body is not None:
+            verify_replay(log, body)
+    except AffiantError as refusal:
+        refused = refusal
+    if as_json:
+        print_json(
+            {**event_log_document(log, body), "refused": None if refused is None else refused.to_json()}
+        )
+    else:
+        click.echo(render_event_log(log, body), nl=False)
+    if refused is not None:
+        if not as_json:
+            show_refusal(refused)
+        raise click.exceptions.Exit(EXIT_REFUSED) from refused
+
+
+@quote.command()
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @_json
 def conformance(folder: Path, *, as_json: bool) -> None:
@@ -315,6 +383,15 @@ def _roots(root: str | None, pins: Pins | None) -> TrustRoots:
         return parse_root_file(_read(Path(root), MAX_ROOT_FILE))
     except (OSError, AffiantError) as error:
         raise click.UsageError(f"--root: {printable(str(error))}") from error
+
+
+def _read_event_log(file: Path) -> MeasuredLog:
+    from affiant.attestation.quotes.event_log_file import (  # noqa: PLC0415 - as above
+        MAX_EVENT_LOG_FILE,
+        parse_event_log_file,
+    )
+
+    return parse_event_log_file(_read(file, MAX_EVENT_LOG_FILE))
 
 
 def _read_quote(file: Path) -> QuoteFile:

@@ -9,24 +9,29 @@ Anything but a typed refusal is a fault of this verifier, and counts as a disagr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from affiant.attestation.quotes.collateral_file import parse_collateral_file
+from affiant.attestation.quotes.event_log_file import parse_event_log_file
 from affiant.attestation.quotes.lines import heading, one_line, prose
 from affiant.attestation.quotes.pins import parse_root_file
 from affiant.attestation.quotes.quote_file import read_quote_file
-from affiant.attestation.quotes.vector_folder import QuoteCase, VectorFolder, VectorUnreadable
+from affiant.attestation.quotes.vector_folder import EventLogCase, QuoteCase, VectorFolder, VectorUnreadable
 from affiant.attestation.tdx.attributes import appraise_td_configuration
 from affiant.attestation.tdx.collateral_verification import verify_collateral
-from affiant.attestation.tdx.quote import parse_quote
+from affiant.attestation.tdx.measured_log import MeasuredLog, verify_replay
+from affiant.attestation.tdx.quote import dissect_quote, parse_quote
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
 from affiant.errors import AffiantError
 
 __all__ = ["Conformance", "Outcome", "Result", "render_conformance", "run_conformance"]
+
+
+_Answer = TypeVar("_Answer")
 
 
 class Outcome(StrEnum):
@@ -94,23 +99,67 @@ class Conformance:
 
 
 def run_conformance(folder: VectorFolder) -> Conformance:
-    """Judge every case of ``folder``."""
-    return Conformance(tuple(_compare(folder, case) for case in folder.cases))
+    """Judge every case of ``folder``, and replay every event log."""
+    quotes = tuple(_compare(folder, case) for case in folder.cases)
+    return Conformance((*quotes, *(_compare_log(folder, case) for case in folder.event_logs)))
 
 
 def _compare(folder: VectorFolder, case: QuoteCase) -> Result:
-    accepted: VerifiedQuote | None = None
+    return _answered(
+        case.identifier,
+        case.group,
+        _expected(case),
+        lambda: _judge(folder, case),
+        outcome=lambda accepted: _outcome(case, accepted),
+        describe=lambda found: f"accepts {found.statuses.merged.value} {_advisories(found.advisories)}",
+    )
+
+
+def _compare_log(folder: VectorFolder, case: EventLogCase) -> Result:
+    def outcome(log: MeasuredLog | None) -> Outcome:
+        agrees = (log is not None) == case.accepted
+        if log is not None and case.accepted:
+            agrees = all(log.replay()[rtmr] == value for rtmr, value in case.registers.items())
+        return Outcome.AGREES if agrees else Outcome.DISAGREES
+
+    return _answered(
+        case.identifier,
+        "event logs",
+        "replays" if case.accepted else "refuses",
+        lambda: _replay(folder, case),
+        outcome=outcome,
+        describe=lambda log: "replays to " + " ".join(value.hex()[:16] for value in log.replay()),
+    )
+
+
+def _answered(
+    identifier: str,
+    group: str,
+    expected: str,
+    judge: Callable[[], _Answer],
+    *,
+    outcome: Callable[[_Answer | None], Outcome],
+    describe: Callable[[_Answer], str],
+) -> Result:
+    """What became of one case: an answer, a typed refusal, a file that is not there, or a fault."""
+    answer: _Answer | None = None
     try:
-        accepted = _judge(folder, case)
-        found = f"accepts {accepted.statuses.merged.value} {_advisories(accepted.advisories)}"
+        answer = judge()
+        found = describe(answer)
     except VectorUnreadable as error:
-        return Result(case.identifier, case.group, Outcome.NOT_RUN, _expected(case), str(error))
+        return Result(identifier, group, Outcome.NOT_RUN, expected, str(error))
     except AffiantError as refusal:
         found = f"refuses [{refusal.code}] {refusal}"
     except Exception as fault:  # noqa: BLE001 - a fault of the verifier is a result here, and the worst one
-        found = f"FAULT: {type(fault).__name__}"
-        return Result(case.identifier, case.group, Outcome.DISAGREES, _expected(case), found)
-    return Result(case.identifier, case.group, _outcome(case, accepted), _expected(case), found)
+        return Result(identifier, group, Outcome.DISAGREES, expected, f"FAULT: {type(fault).__name__}")
+    return Result(identifier, group, outcome(answer), expected, found)
+
+
+def _replay(folder: VectorFolder, case: EventLogCase) -> MeasuredLog:
+    log = parse_event_log_file(folder.read(case.identifier))
+    if case.quote is not None:
+        verify_replay(log, dissect_quote(read_quote_file(folder.read(case.quote)).data).body)
+    return log
 
 
 def _judge(folder: VectorFolder, case: QuoteCase) -> VerifiedQuote:

@@ -13,13 +13,22 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.canonical import JSONError, parse_object
+from affiant.attestation.encoding import EncodingError, from_hex
 from affiant.errors import AffiantError, ConfigurationError
 
-__all__ = ["QuoteCase", "VectorFolder", "VectorFolderInvalid", "VectorUnreadable", "open_vectors"]
+__all__ = [
+    "EventLogCase",
+    "QuoteCase",
+    "VectorFolder",
+    "VectorFolderInvalid",
+    "VectorUnreadable",
+    "open_vectors",
+]
 
 MAX_EXPECTED_BYTES: Final = 64 << 20
 MAX_FILE_BYTES: Final = 8 << 20
 SCHEMA: Final = 1
+_REGISTERS: Final = ("rtmr0", "rtmr1", "rtmr2", "rtmr3")
 
 
 class VectorFolderInvalid(ConfigurationError):
@@ -55,12 +64,25 @@ class QuoteCase:
 
 
 @dataclass(frozen=True, slots=True)
+class EventLogCase:
+    """One event log, the registers that it must replay to, and whether it must be accepted."""
+
+    identifier: str
+    """The log's path, which is its name too."""
+    quote: str | None
+    """Whose registers it must replay to; None: none is known."""
+    accepted: bool
+    registers: Mapping[int, bytes]
+    """RTMR number -> what replay must give, for those that the collection lists."""
+
+
+@dataclass(frozen=True, slots=True)
 class VectorFolder:
     """A collection whose cases were read; their files are read one by one."""
 
     path: Path
     cases: tuple[QuoteCase, ...]
-    members: Mapping[str, object]
+    event_logs: tuple[EventLogCase, ...]
 
     def read(self, name: str) -> bytes:
         """The bytes of a file in the folder.
@@ -109,7 +131,42 @@ def open_vectors(path: Path) -> VectorFolder:
     cases = tuple(_case(entry, index) for index, entry in enumerate(entries))
     if len({case.identifier for case in cases}) != len(cases):
         raise VectorFolderInvalid("two cases have one id")
-    return VectorFolder(path, cases, document)
+    logs = document.get("eventlogs", [])
+    if not isinstance(logs, list):
+        raise VectorFolderInvalid("not a list", where="eventlogs")
+    return VectorFolder(path, cases, tuple(_event_log(entry, index) for index, entry in enumerate(logs)))
+
+
+def _event_log(entry: object, index: int) -> EventLogCase:
+    where = f"eventlogs[{index}]"
+    if not isinstance(entry, dict):
+        raise VectorFolderInvalid("not an event log's case", where=where)
+    accepted, registers = entry.get("expected_accept", True), entry.get("replay", {})
+    if not isinstance(accepted, bool) or not isinstance(registers, dict):
+        raise VectorFolderInvalid("not a verdict, or no registers", where=where)
+    return EventLogCase(
+        identifier=_text(entry, "file", where),
+        quote=None if entry.get("quote") is None else _text(entry, "quote", where),
+        accepted=accepted,
+        registers={
+            _register(name, where): _register_value(value, where) for name, value in registers.items()
+        },
+    )
+
+
+def _register(name: str, where: str) -> int:
+    if name not in _REGISTERS:
+        raise VectorFolderInvalid("no such register", where=f"{where}.replay", expected=", ".join(_REGISTERS))
+    return _REGISTERS.index(name)
+
+
+def _register_value(value: object, where: str) -> bytes:
+    try:
+        if isinstance(value, str):
+            return from_hex(value, size=48)
+    except EncodingError as error:
+        raise VectorFolderInvalid("not 48 bytes in hexadecimal", where=f"{where}.replay") from error
+    raise VectorFolderInvalid("not a text", where=f"{where}.replay")
 
 
 def _case(entry: object, index: int) -> QuoteCase:

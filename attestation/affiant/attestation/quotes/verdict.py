@@ -25,6 +25,7 @@ from enum import StrEnum
 from typing import Final
 
 from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.attestation.quotes.event_log_file import parse_event_log_file
 from affiant.attestation.quotes.quote_file import read_quote_file
 from affiant.attestation.tdx.asked import AskedAppraisal, Expectations, appraise_asked
 from affiant.attestation.tdx.checks import Check, held, not_made
@@ -148,7 +149,12 @@ class QuoteVerdict:
 
 
 def judge_quote(
-    content: bytes, collateral: Callable[[TDQuote], Collateral], question: Question, *, build: str
+    content: bytes,
+    collateral: Callable[[TDQuote], Collateral],
+    question: Question,
+    *,
+    build: str,
+    event_log: bytes | None = None,
 ) -> QuoteVerdict:
     """Answer ``question`` about the quote in a file's ``content``.
 
@@ -157,6 +163,7 @@ def judge_quote(
         collateral: gives the collateral of the quote's platform, which the quote only chooses.
         question: what is asked.
         build: what names the verifier.
+        event_log: the bytes of a log that must replay to the registers; None: not asked.
 
     Raises:
         ConfigurationError: what the reader gave does not fit together; no verdict on the quote.
@@ -183,7 +190,11 @@ def judge_quote(
             "root_key": _name(verified.root_digest),
         }
         stage = Stage.APPRAISAL
-        appraisal = appraise_asked(verified, question.references, question.expected)
+        log = None
+        if event_log is not None:
+            inputs["event_log"] = sha256_name(event_log)
+            log = parse_event_log_file(event_log)
+        appraisal = appraise_asked(verified, question.references, question.expected, log=log)
         stage = Stage.DONE
         if appraisal.reference is not None:
             inputs["reference_values"] = appraisal.reference.digest

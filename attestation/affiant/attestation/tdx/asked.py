@@ -30,6 +30,7 @@ from affiant.attestation.tdx.errors import (
     RTMR3EventsRefused,
 )
 from affiant.attestation.tdx.eventlog import EMPTY_REGISTER
+from affiant.attestation.tdx.measured_log import Binding, MeasuredLog, verify_replay
 from affiant.attestation.tdx.quote import TDReport
 from affiant.attestation.tdx.reference import ImageMeasurement, ImageRole, ReferenceValues
 from affiant.attestation.tdx.roots import EvidenceClass
@@ -82,7 +83,11 @@ class AskedAppraisal:
 
 
 def appraise_asked(
-    verified: VerifiedQuote, references: Sequence[ReferenceValues], expected: Expectations
+    verified: VerifiedQuote,
+    references: Sequence[ReferenceValues],
+    expected: Expectations,
+    *,
+    log: MeasuredLog | None = None,
 ) -> AskedAppraisal:
     """Appraise ``verified`` against what is expected of it.
 
@@ -90,9 +95,11 @@ def appraise_asked(
         verified: the quote, verified at its time.
         references: the pinned values; one of them must accept it. None given: not made.
         expected: what else is expected.
+        log: an event log that must replay to the registers; None: not asked.
 
     Raises:
         AppraisalRefused: an expectation is not met; of several reference values, the first one's refusal.
+        EventLogMismatch: the log does not replay to the registers.
     """
     body = verified.quote.body
     appraise_td_configuration(body)
@@ -102,8 +109,9 @@ def appraise_asked(
     if expected.report_data is not None:
         appraise_report_data(body, expected.report_data)
     rtmr3 = _appraise_rtmr3(body, expected, images)
-    made = tuple(_made(reference, images, expected, rtmr3=rtmr3))
-    missing = tuple(_missing(reference, expected, rtmr3=rtmr3))
+    replayed = None if log is None else _replay(log, body)
+    made = tuple(_made(reference, images, expected, rtmr3=rtmr3, replayed=replayed))
+    missing = tuple(_missing(reference, expected, rtmr3=rtmr3, replayed=replayed))
     return AskedAppraisal(
         tier=_tier(verified, reference, bound=_is_bound(expected, rtmr3=rtmr3)),
         reference=reference,
@@ -160,6 +168,15 @@ def _appraise_rtmr3(body: TDReport, expected: Expectations, images: tuple[ImageR
     return "RTMR3 is empty, as a gateway's must be" if images == ("gateway",) else None
 
 
+def _replay(log: MeasuredLog, body: TDReport) -> str:
+    """44: the log gives the registers; what that proves."""
+    registers = ", ".join(f"RTMR{rtmr}" for rtmr in verify_replay(log, body))
+    proven = sum(event.binding in (Binding.CONTENT, Binding.DATA) for event in log.events)
+    return (
+        f"the event log replays to {registers}; the content of {proven} of {len(log.events)} events is proven"
+    )
+
+
 def _is_bound(expected: Expectations, *, rtmr3: str | None) -> bool:
     """Whether everything was asked that ties the TD to its reader: launcher, keys and nonce, run time."""
     return expected.mrconfigid is not None and expected.report_data is not None and rtmr3 is not None
@@ -171,6 +188,7 @@ def _made(
     expected: Expectations,
     *,
     rtmr3: str | None,
+    replayed: str | None,
 ) -> Iterator[Check]:
     if reference is None:
         yield _row(38, "no debug, profiling, migration or reserved bit; SEPT_VE_DISABLE is set")
@@ -186,6 +204,8 @@ def _made(
         yield _row(41, "REPORTDATA is the expected value, all 64 bytes")
     if rtmr3 is not None:
         yield _row(44, rtmr3)
+    if replayed is not None:
+        yield _row(44, replayed)
 
 
 def _row(point: int, detail: str) -> Check:
@@ -193,7 +213,7 @@ def _row(point: int, detail: str) -> Check:
 
 
 def _missing(
-    reference: ReferenceValues | None, expected: Expectations, *, rtmr3: str | None
+    reference: ReferenceValues | None, expected: Expectations, *, rtmr3: str | None, replayed: str | None
 ) -> Iterator[Check]:
     if reference is None:
         yield not_made(37, f"whether the status is an accepted one: {_NO_REFERENCE}")
@@ -211,6 +231,8 @@ def _missing(
     yield not_made(43, "freshness: a quote has no time; owed by whoever made the nonce in REPORTDATA")
     if rtmr3 is None:
         yield not_made(44, "RTMR3: no expected value was given")
+    if replayed is None:
+        yield not_made(44, "replay: no event log was given")
 
 
 def _tier(verified: VerifiedQuote, reference: ReferenceValues | None, *, bound: bool) -> Tier:

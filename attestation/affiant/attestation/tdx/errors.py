@@ -5,10 +5,11 @@
     MalformedError      quote.malformed  quote.unsupported  quote.not_tdx  quote.local_report
                         quote.no_pck_chain  cert.malformed  pck.extension  crl.malformed
                         collateral.malformed  tcb.malformed  qe.malformed  eventlog.malformed
-                        reference.malformed
+                        eventlog.ambiguous  eventlog.duplicate  reference.malformed
     NotAuthenticError   root.untrusted  pck.chain  cert.revoked  crl.issuer  crl.signature
                         collateral.issuer  collateral.signature  qe.report_signature  qe.binding
                         qe.identity  quote.signature  tcb.mismatch  tdx_module.mismatch  eventlog.replay
+                        eventlog.preimage
     NotFreshError       cert.expired  cert.not_yet_valid  crl.expired  crl.not_yet_valid
                         collateral.expired  collateral.not_yet_valid  collateral.rollback
     NotAllowedError     tcb.unsupported  tcb.revoked  appraisal.*
@@ -44,8 +45,11 @@ __all__ = [
     "CollateralSignatureInvalid",
     "DebugTD",
     "EvaluationTooOld",
+    "EventDuplicated",
+    "EventLogAmbiguous",
     "EventLogMalformed",
     "EventLogMismatch",
+    "EventPreimageMismatch",
     "EvidenceClassMismatch",
     "ExpectationInvalid",
     "ImageNotAccepted",
@@ -149,9 +153,21 @@ class QEIdentityMalformed(MalformedError):
 
 
 class EventLogMalformed(MalformedError):
-    """The event log is not an ``affiant-eventlog/1`` document within its bounds."""
+    """The event log is of no known form, is cut, or is beyond its bounds."""
 
     code = "eventlog.malformed"
+
+
+class EventLogAmbiguous(MalformedError):
+    """A runtime event's name holds the delimiter, so that its digest stands for several events."""
+
+    code = "eventlog.ambiguous"
+
+
+class EventDuplicated(MalformedError):
+    """An event that counts once stands twice, or where software may write whatever it likes."""
+
+    code = "eventlog.duplicate"
 
 
 class ReferenceValuesMalformed(MalformedError):
@@ -242,6 +258,12 @@ class EventLogMismatch(NotAuthenticError):
     """Replaying the event log does not give the quote's registers."""
 
     code = "eventlog.replay"
+
+
+class EventPreimageMismatch(NotAuthenticError):
+    """An event's content is not what its digest was made of."""
+
+    code = "eventlog.preimage"
 
 
 class CertificateExpired(NotFreshError):
