@@ -1,9 +1,17 @@
-"""One simulated v4 quote, cold and warm, against ``dcap_qvl`` on the same quote and collateral."""
+"""One simulated v4 quote, cold and warm, against ``dcap_qvl`` on the same quote and collateral.
+
+Beside it: parsing alone, against the whole of ``dcap_qvl``'s verification; the import of the verifier in a fresh
+interpreter, against that of the X.509 library it stands on; and the replay of an event log, per event, a long log
+against a short one (a ratio of one is linear time).
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import dcap_qvl
@@ -13,6 +21,9 @@ from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.pki import CertificateRole
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx import (
+    Event,
+    EventLog,
+    LoggedEvent,
     TrustRoots,
     VerificationCache,
     parse_quote,
@@ -20,7 +31,8 @@ from affiant.attestation.tdx import (
     verify_quote,
 )
 from affiant.attestation.tdx.collateral import Collateral
-from benchmarks.timing import Figure, interleaved
+from affiant.attestation.tdx.measured_log import measured
+from benchmarks.timing import Figure, interleaved, seconds
 
 
 def _theirs(collateral: Collateral) -> dcap_qvl.QuoteCollateralV3:
@@ -76,4 +88,29 @@ def measure() -> list[Figure]:
     for name, ours in (("quote, cold", cold), ("quote, warm", warm)):
         mine, other = interleaved(ours, peer, count=50)
         figures.append(Figure(name, mine * 1e6, "us", "dcap_qvl", other * 1e6))
-    return figures
+    mine, other = interleaved(lambda: parse_quote(quote), peer, count=50)
+    figures.append(Figure("quote, parse", mine * 1e6, "us", "dcap_qvl.verify", other * 1e6))
+    return [*figures, _import_time(), _replay_time()]
+
+
+def _import_time() -> Figure:
+    def fresh(module: str) -> float:
+        code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+        runs = [
+            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True) for _ in range(5)
+        ]
+        return statistics.median(float(run.stdout) for run in runs)
+
+    ours, theirs = fresh("affiant.attestation.tdx"), fresh("cryptography.x509")
+    return Figure("import of the verifier", ours * 1e3, "ms", "cryptography.x509", theirs * 1e3)
+
+
+def _replay_time() -> Figure:
+    event = Event("tick", {"n": 1})
+
+    def per_event(count: int) -> float:
+        log = measured(EventLog((LoggedEvent(3, event),) * count))
+        return seconds(log.replay, 3) / count
+
+    long, short = per_event(100_000), per_event(10_000)
+    return Figure("replay of 100,000 events, each", long * 1e6, "us", "of 10,000", short * 1e6)

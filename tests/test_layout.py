@@ -86,10 +86,13 @@ def test_the_base_install_needs_no_extra(module: str) -> None:
 
 
 def test_the_verifier_talks_to_nothing() -> None:
-    """No module of ours that `affiant verify` loads imports a way out of the process."""
+    """No module of ours that `affiant verify` or `affiant quote` loads imports a way out of the process."""
     code = (
-        "import importlib, json, sys\n"
+        "import importlib, json, pkgutil, sys\n"
         "importlib.import_module('affiant.attestation.verify_command')\n"
+        "import affiant.attestation.quotes as quotes\n"
+        "for found in pkgutil.iter_modules(quotes.__path__, quotes.__name__ + '.'):\n"
+        "    importlib.import_module(found.name)\n"
         "print(json.dumps([m.__file__ for n, m in sys.modules.items() if n.startswith('affiant.') and m.__file__]))\n"
     )
     done = subprocess.run(

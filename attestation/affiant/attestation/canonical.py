@@ -188,11 +188,13 @@ def _shallow(data: bytes) -> bool:
 
 
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    members: dict[str, object] = {}
-    for name, value in pairs:
-        if name in members:
-            raise JSONError("a member stands twice", found=repr(name[:40]))
-        members[name] = value
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise JSONError("a member stands twice", found=repr(name[:40]))
+            seen.add(name)
     return members
 
 

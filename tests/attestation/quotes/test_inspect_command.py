@@ -85,3 +85,12 @@ def test_help_gives_examples_and_exit_codes() -> None:
         assert f"affiant quote {command}" in text
         assert "Exit codes" in text
     assert "affiant quote inspect" in run("--help").output
+
+
+def test_help_loads_no_cryptography() -> None:
+    """Completion and help run at every press of the tab key."""
+    code = (
+        "import sys, affiant.attestation.quotes.commands\n"
+        "sys.exit(any(name.startswith(('cryptography', 'affiant.attestation.tdx')) for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0

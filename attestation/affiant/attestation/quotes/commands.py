@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from affiant.attestation.encoding import from_hex
-from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE, QuoteFile, read_quote_file
-from affiant.attestation.tdx.times import parse_rfc3339_utc
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable, show_refusal
 from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
     from affiant.attestation.quotes.pins import Pins
+    from affiant.attestation.quotes.quote_file import QuoteFile
     from affiant.attestation.tdx.measured_log import MeasuredLog
     from affiant.attestation.tdx.reference import ImageRole
     from affiant.attestation.tdx.roots import TrustRoots
@@ -37,6 +36,8 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
 
 def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
     """``now``, an RFC 3339 instant in UTC, or seconds since 1970."""
+    from affiant.attestation.tdx.times import parse_rfc3339_utc  # noqa: PLC0415 - help must stay cheap
+
     if value is None or value == "now":
         return datetime.now(UTC)
     if value.isascii() and value.isdigit() and len(value) <= 11:
@@ -184,6 +185,7 @@ def verify(
     """
     from affiant.attestation.quotes.collateral_folder import read_collateral  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.quotes.event_log_file import MAX_EVENT_LOG_FILE  # noqa: PLC0415 - as above
+    from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.verdict import Question, judge_quote  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.verdict_text import render_verdict  # noqa: PLC0415 - as above
     from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
@@ -396,6 +398,8 @@ def _read_event_log(file: Path) -> MeasuredLog:
 
 def _read_quote(file: Path) -> QuoteFile:
     """At most as much as a quote can be, so that a wrong file is refused without being read."""
+    from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE, read_quote_file  # noqa: PLC0415 - as above
+
     return read_quote_file(_read(file, MAX_QUOTE_FILE))
 
 

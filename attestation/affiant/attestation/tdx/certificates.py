@@ -23,7 +23,6 @@ from affiant.attestation.tdx.der import (
     SEQUENCE,
     DERError,
     children,
-    read_element,
     read_single,
     unsigned_integer,
 )
@@ -48,7 +47,7 @@ ECDSA_WITH_SHA256: Final = bytes.fromhex("300a06082a8648ce3d040302")
 
 _KNOWN_CRITICAL: Final = frozenset((ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE))
 _COMMON_NAME: Final = bytes.fromhex("0603550403")
-"""The object identifier 2.5.4.3, DER."""
+"""The object identifier 2.5.4.3, DER: how an attribute of that type begins."""
 _TEXT_TAGS: Final = (0x0C, 0x13)
 """UTF8String, PrintableString."""
 _PEM: Final = re.compile(
@@ -237,15 +236,14 @@ def _public_key(spki: bytes) -> EllipticCurvePublicKey:
 def _common_name(name: bytes) -> str:
     """The one common name in a raw DER name (RFC 5280, section 4.1.2.4); ASCII in UTF8 or PrintableString."""
     values = [
-        read_element(attribute.content, after)[0]
+        children(attribute.content)[1:]
         for rdn in children(read_single(name, SEQUENCE))
         for attribute in children(rdn.content)
-        for identifier, after in (read_element(attribute.content),)
-        if identifier.encoded == _COMMON_NAME
+        if attribute.content.startswith(_COMMON_NAME)
     ]
-    if len(values) != 1 or values[0].tag not in _TEXT_TAGS:
+    if len(values) != 1 or len(values[0]) != 1 or values[0][0].tag not in _TEXT_TAGS:
         raise CertificateMalformed("subject does not have exactly one common name", found=len(values))
-    return values[0].content.decode("ascii")
+    return values[0][0].content.decode("ascii")
 
 
 def _constraints(extensions: x509.Extensions) -> tuple[x509.BasicConstraints | None, x509.KeyUsage | None]:

@@ -5,7 +5,6 @@ Definite, minimal lengths and one-byte tags only. It walks; it never recurses, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -43,6 +42,10 @@ class Element(NamedTuple):
     encoded: bytes
 
 
+_element: Final = tuple.__new__
+"""Past the constructor of the named tuple, which would take as long as reading the element."""
+
+
 def read_element(data: bytes, offset: int = 0) -> tuple[Element, int]:
     """The element at ``offset`` and the offset after it.
 
@@ -66,8 +69,7 @@ def read_element(data: bytes, offset: int = 0) -> tuple[Element, int]:
     end = start + length
     if len(data) < end:
         raise DERError("element is cut short")
-    # Past the constructor of the named tuple, which would take as long as all of the above.
-    return tuple.__new__(Element, (tag, data[start:end], data[offset:end])), end
+    return _element(Element, (tag, data[start:end], data[offset:end])), end
 
 
 def read_single(data: bytes, tag: int) -> bytes:
@@ -82,16 +84,28 @@ def read_single(data: bytes, tag: int) -> bytes:
     return element.content
 
 
-def children(content: bytes) -> Iterator[Element]:
+def children(content: bytes) -> list[Element]:
     """The elements that fill ``content`` exactly, in order.
 
     Raises:
-        DERError: at the element that does not fit.
+        DERError: one of them does not fit.
     """
-    offset = 0
-    while offset < len(content):
+    elements: list[Element] = []
+    offset, size = 0, len(content)
+    while offset < size:
+        start = offset + 2
+        # The short form, which nearly every element has, is read in place; the rest, and what is wrong, by
+        # the one reader above. The largest cost of a certificate is the number of calls.
+        if start <= size and (length := content[offset + 1]) < 0x80 and content[offset] & 0x1F != 0x1F:
+            end = start + length
+            if end <= size:
+                tag = content[offset]
+                elements.append(_element(Element, (tag, content[start:end], content[offset:end])))
+                offset = end
+                continue
         element, offset = read_element(content, offset)
-        yield element
+        elements.append(element)
+    return elements
 
 
 def unsigned_integer(content: bytes) -> int:

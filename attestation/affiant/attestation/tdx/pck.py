@@ -24,7 +24,6 @@ from affiant.attestation.tdx.der import (
     DERError,
     Element,
     children,
-    read_element,
     read_single,
     unsigned_integer,
 )
@@ -212,17 +211,24 @@ def parse_pck_extension(der: bytes) -> PCKExtension:
 def _members(content: bytes, prefix: bytes) -> dict[int, Element]:
     """Member number -> value, of a sequence of (OID below ``prefix``, value) pairs."""
     members: dict[int, Element] = {}
+    begin = bytes((OBJECT_IDENTIFIER, len(prefix) + 1)) + prefix
+    at = len(begin)
     for pair in children(content):
-        identifier, end = read_element(pair.content)
-        value, end = read_element(pair.content, end)
-        if pair.tag != SEQUENCE or identifier.tag != OBJECT_IDENTIFIER or end != len(pair.content):
+        if pair.tag != SEQUENCE:
             raise DERError("a member is not a pair of identifier and value")
-        if len(identifier.content) != len(prefix) + 1 or not identifier.content.startswith(prefix):
+        if not pair.content.startswith(begin) or len(pair.content) == at:
+            # Another identifier: still a pair, or the extension is not DER of what it claims to be.
+            both = children(pair.content)
+            if len(both) != 2 or both[0].tag != OBJECT_IDENTIFIER:
+                raise DERError("a member is not a pair of identifier and value")
             continue
-        number = identifier.content[-1]
+        values = children(pair.content[at + 1 :])
+        if len(values) != 1:
+            raise DERError("a member is not a pair of identifier and value")
+        number = pair.content[at]
         if number in members:
             raise DERError(f"member {number} stands twice")
-        members[number] = value
+        members[number] = values[0]
     return members
 
 
