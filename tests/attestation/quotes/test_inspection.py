@@ -50,6 +50,7 @@ def test_every_claim_of_a_simulated_quote_is_shown(platform: SimulatedPlatform) 
     assert document["configuration"]["td_attributes_set"] == ["SEPT_VE_DISABLE"]
     assert document["configuration"]["objection"] is None
     assert [item["key_is_intel_root"] for item in document["certification"]["certificates"]] == [False] * 3
+    assert text.count("NOT Intel's root key") == 1
 
 
 def test_trailing_padding_is_reported_and_never_read(platform: SimulatedPlatform) -> None:

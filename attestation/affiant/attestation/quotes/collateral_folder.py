@@ -41,7 +41,7 @@ _HEX: Final = re.compile(rb"[0-9a-fA-F]+\Z")
 
 
 class CollateralAbsent(ConfigurationError):
-    """The folder lacks an item, or has two files for it."""
+    """The folder lacks an item, has two files for it, or cannot be read."""
 
     code = "collateral.absent"
 
@@ -81,8 +81,11 @@ def _platform_of(quote: TDQuote) -> tuple[str, str]:
 
 
 def _read(path: Path) -> bytes:
-    with path.open("rb") as opened:
-        return opened.read(MAX_COLLATERAL_FILE + 1)
+    try:
+        with path.open("rb") as opened:
+            return opened.read(MAX_COLLATERAL_FILE + 1)
+    except OSError as error:
+        raise CollateralAbsent("a file of the collateral cannot be read", where=path.name) from error
 
 
 class _Folder:
@@ -90,7 +93,10 @@ class _Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._files = {entry.name.lower(): entry for entry in path.iterdir() if entry.is_file()}
+        try:
+            self._files = {entry.name.lower(): entry for entry in path.iterdir() if entry.is_file()}
+        except OSError as error:
+            raise CollateralAbsent("the folder of collateral cannot be read", where=path.name) from error
 
     def _find(self, stems: Iterable[str], endings: Iterable[str]) -> tuple[str, Path]:
         """The one file for an item; the first stem that has any counts."""

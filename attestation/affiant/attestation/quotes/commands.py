@@ -383,7 +383,7 @@ def _roots(root: str | None, pins: Pins | None) -> TrustRoots:
         return Roots.intel()
     try:
         return parse_root_file(_read(Path(root), MAX_ROOT_FILE))
-    except (OSError, AffiantError) as error:
+    except AffiantError as error:
         raise click.UsageError(f"--root: {printable(str(error))}") from error
 
 
@@ -407,5 +407,8 @@ def _read(file: Path, limit: int) -> bytes:
     """The file's bytes, or the first ``limit`` + 1 of them, which every parser refuses."""
     if file == _DASH:
         return sys.stdin.buffer.read(limit + 1)
-    with file.open("rb") as opened:
-        return opened.read(limit + 1)
+    try:
+        with file.open("rb") as opened:
+            return opened.read(limit + 1)
+    except OSError as error:
+        raise click.UsageError(f"{printable(str(file))} cannot be read: {error.strerror}") from error

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from affiant.attestation.quotes.lines import field, heading, hex_value, prose
+from affiant.attestation.tdx.roots import ROOT_COMMON_NAME
 
 __all__ = ["render_inspection"]
 
@@ -151,6 +152,8 @@ def _certificate(number: int, certificate: _Document) -> Iterator[str]:
     yield field("public key", certificate["key_digest"])
     if certificate["key_is_intel_root"]:
         yield field("", "the public key of the Intel SGX Root CA, as compiled in")
+    elif certificate["common_name"] == ROOT_COMMON_NAME:
+        yield field("", "NOT Intel's root key, whatever its name says: a simulated platform, or a forgery")
 
 
 def _pck(pck: _Document) -> Iterator[str]:

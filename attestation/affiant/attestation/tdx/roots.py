@@ -19,6 +19,7 @@ from affiant.attestation.tdx.errors import NoTrustedRoots, PCKChainInvalid, Untr
 
 __all__ = [
     "INTEL_SGX_ROOT_CA_SPKI",
+    "ROOT_COMMON_NAME",
     "EvidenceClass",
     "TrustRoots",
     "evidence_class_of",
