@@ -12,6 +12,7 @@
     StateError          collateral.busy          another process holds the cache
     ConfigurationError  collateral.settings      an address, a platform or a file that cannot be meant
                         collateral.extra         the HTTP client is not installed
+                        collateral.not_cached    the cache holds nothing for this platform
 
 What the documents themselves fail with (a signature, a window, an older number) are the refusals of
 :mod:`affiant.attestation.tdx.errors`.
@@ -33,6 +34,7 @@ from affiant.errors import (
 __all__ = [
     "CacheBusy",
     "CacheDamaged",
+    "CollateralNotCached",
     "ExtraMissing",
     "PlatformUnknown",
     "RedirectRefused",
@@ -79,7 +81,7 @@ class ResponseRefused(MalformedError):
 
 
 class CacheDamaged(MalformedError):
-    """What is stored is not what was stored. It is left where it is."""
+    """What lies in the cache is not what was stored. It is left where it is, for its owner to look at."""
 
     code = "collateral.damaged"
 
@@ -107,6 +109,12 @@ class SettingsInvalid(ConfigurationError):
     """An address, a platform, a number or a folder that cannot be meant."""
 
     code = "collateral.settings"
+
+
+class CollateralNotCached(ConfigurationError):
+    """The cache holds no collateral of this platform under the accepted roots; nothing is fetched instead."""
+
+    code = "collateral.not_cached"
 
 
 class ExtraMissing(ConfigurationError):
