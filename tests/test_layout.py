@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ("attestation", "policy", "secrets", "sandbox", "gateway")
 BASE_MODULES = (
     "affiant.attestation.verify_command",
+    "affiant.attestation.collateral.commands",
     "affiant.attestation.quotes.commands",
     "affiant.policy.commands",
     "affiant.__main__",

@@ -37,6 +37,12 @@ COMMANDS: Final = {
         None,
         "Inspect, verify and explain TDX quotes, offline.",
     ),
+    "collateral": _Entry(
+        "affiant.attestation.collateral.commands",
+        "collateral",
+        None,
+        "Fetch, keep and check the collateral of a platform.",
+    ),
     "policy": _Entry(
         "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
     ),

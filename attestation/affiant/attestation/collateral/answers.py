@@ -25,7 +25,7 @@ from affiant.attestation.collateral.issuer_header import decode_issuer_chain
 from affiant.attestation.collateral.service import Question
 from affiant.attestation.tdx.collateral import Collateral
 
-__all__ = ["Answer", "Response", "assemble", "read_answer"]
+__all__ = ["Answer", "Response", "assemble", "decode_revocation_list", "read_answer"]
 
 _DER_SEQUENCE: Final = b"\x30"
 _HEX: Final = re.compile(rb"[ \t\r\n]*((?:[0-9A-Fa-f]{2})+)[ \t\r\n]*\Z")
@@ -81,6 +81,20 @@ def assemble(answers: Mapping[str, Answer]) -> Collateral:
         pck_crl=answers["pck_crl"].content,
         pck_crl_issuer_chain=chains["pck_crl"],
     )
+
+
+def decode_revocation_list(content: bytes) -> bytes | None:
+    """The DER in ``content``, which is DER, PEM or hexadecimal; None for anything else."""
+    if content.startswith(_DER_SEQUENCE):  # hexadecimal of DER begins with the digit 3
+        return content
+    if (digits := _HEX.match(content)) is not None:
+        return bytes.fromhex(digits.group(1).decode("ascii"))
+    if (pem := _PEM.match(content)) is not None:
+        try:
+            return binascii.a2b_base64(pem.group(1).translate(None, b"\r\n"), strict_mode=True)
+        except binascii.Error:
+            return None
+    return None
 
 
 def read_answer(question: Question, response: Response, *, now: datetime) -> Answer:
@@ -177,23 +191,16 @@ def _signed_json(question: Question, response: Response) -> bytes:
 
 def _revocation_list(question: Question, response: Response) -> bytes:
     """DER. Services name its type differently (a PCCS says text/html), so that its form decides."""
-    body = response.body
-    if body.startswith(_DER_SEQUENCE):  # hexadecimal of DER begins with the digit 3
-        return body
-    if (digits := _HEX.match(body)) is not None:
-        return bytes.fromhex(digits.group(1).decode("ascii"))
-    if (pem := _PEM.match(body)) is not None:
-        try:
-            return binascii.a2b_base64(pem.group(1).translate(None, b"\r\n"), strict_mode=True)
-        except binascii.Error as error:
-            raise ResponseRefused("the revocation list's PEM is not base64", where=question.title) from error
-    raise ResponseRefused(
-        "an answer of another form",
-        where=question.title,
-        expected="a revocation list in DER, PEM or hexadecimal",
-        found=f"{len(body)} bytes of {_shown(_media_type(response))}",
-        hint="Something other than the provisioning service answers at this address.",
-    )
+    der = decode_revocation_list(response.body)
+    if der is None:
+        raise ResponseRefused(
+            "an answer of another form",
+            where=question.title,
+            expected="a revocation list in DER, PEM or hexadecimal",
+            found=f"{len(response.body)} bytes of {_shown(_media_type(response))}",
+            hint="Something other than the provisioning service answers at this address.",
+        )
+    return der
 
 
 def _issuer_chain(question: Question, response: Response) -> bytes | None:

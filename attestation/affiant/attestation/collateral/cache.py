@@ -251,6 +251,7 @@ def _entry_of(verified: VerifiedCollateral, source: Source) -> Entry:
         source=source,
         expires=verified.expiry,
         evaluation_number=verified.evaluation_number,
+        digest=verified.digest,
         items=dict(verified.item_digests),
     )
 

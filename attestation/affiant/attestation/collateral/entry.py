@@ -45,6 +45,7 @@ class Entry:
     Args:
         root: SHA-256 (32 bytes) of the root's DER SubjectPublicKeyInfo.
         expires: the last instant at which every part holds.
+        digest: the collateral's, 43 characters.
         items: item name -> SHA-256 (32 bytes) of its exact bytes.
     """
 
@@ -53,6 +54,7 @@ class Entry:
     source: Source
     expires: datetime
     evaluation_number: int
+    digest: str
     items: Mapping[str, bytes]
 
     @property
@@ -73,6 +75,7 @@ class Entry:
                 "fetched": f"{self.source.fetched:%Y-%m-%dT%H:%M:%SZ}",
                 "expires": f"{self.expires:%Y-%m-%dT%H:%M:%SZ}",
                 "evaluation_number": self.evaluation_number,
+                "digest": self.digest,
                 "items": {name: digest.hex() for name, digest in self.items.items()},
             }
         )
@@ -96,6 +99,7 @@ def parse_entry(data: bytes) -> Entry:
             "fetched": fetched,
             "expires": expires,
             "evaluation_number": int() as number,
+            "digest": str() as digest,
             "items": dict() as items,
             **rest,
         } if typ == _TYP and not rest and items.keys() == set(ITEMS):
@@ -105,6 +109,7 @@ def parse_entry(data: bytes) -> Entry:
                 source=Source(service, edition, parse_rfc3339_utc(fetched)),
                 expires=parse_rfc3339_utc(expires),
                 evaluation_number=number,
+                digest=digest,
                 items={name: from_hex(str(items[name]), size=32) for name in ITEMS},
             )
         case _:

@@ -5,6 +5,7 @@
     UnreachableError    collateral.unreachable   no connection, or no answer in time
                         collateral.unavailable   the service says that it cannot answer now
                         collateral.unknown       the service has nothing for this platform or number
+                        collateral.not_cached    the cache has nothing for this platform
     MalformedError      collateral.response      an answer is not what the service sends
                         collateral.damaged       a stored item is not what was stored
     NotAuthenticError   collateral.tls           the server's certificate does not hold
@@ -12,7 +13,6 @@
     StateError          collateral.busy          another process holds the cache
     ConfigurationError  collateral.settings      an address, a platform or a file that cannot be meant
                         collateral.extra         the HTTP client is not installed
-                        collateral.not_cached    the cache holds nothing for this platform
 
 What the documents themselves fail with (a signature, a window, an older number) are the refusals of
 :mod:`affiant.attestation.tdx.errors`.
@@ -111,10 +111,11 @@ class SettingsInvalid(ConfigurationError):
     code = "collateral.settings"
 
 
-class CollateralNotCached(ConfigurationError):
+class CollateralNotCached(UnreachableError):
     """The cache holds no collateral of this platform under the accepted roots; nothing is fetched instead."""
 
     code = "collateral.not_cached"
+    retryable: ClassVar[bool | None] = False
 
 
 class ExtraMissing(ConfigurationError):
