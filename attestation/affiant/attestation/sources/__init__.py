@@ -1,0 +1,1 @@
+"""Where quotes come from: the guest side of TDX. Not yet run on TDX hardware."""

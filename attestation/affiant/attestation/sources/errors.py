@@ -1,0 +1,78 @@
+"""What a source of evidence refuses, one class for each reason, each with a stable code.
+
+::
+
+    UnreachableError    source.absent      no such interface here: no TDX guest, an older kernel, no service
+                        source.busy        the interface is used by others, or does not answer in time
+    MalformedError      source.response    what came back is not what was asked for
+                        source.log         the event log's file is not what this program wrote
+    NotAuthenticError   source.register    log and register tell different stories
+    NotAllowedError     source.denied      this user may not use the interface
+    ConfigurationError  source.settings    report data or a path that cannot be meant
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from affiant.errors import (
+    ConfigurationError,
+    MalformedError,
+    NotAllowedError,
+    NotAuthenticError,
+    UnreachableError,
+)
+
+__all__ = [
+    "LogDamaged",
+    "RegisterMismatch",
+    "ResponseRefused",
+    "SettingsInvalid",
+    "SourceAbsent",
+    "SourceBusy",
+    "SourceDenied",
+]
+
+
+class SourceAbsent(UnreachableError):
+    """There is no such interface on this machine."""
+
+    code = "source.absent"
+    retryable: ClassVar[bool | None] = False
+
+
+class SourceBusy(UnreachableError):
+    """The interface did not answer, or others were quicker, as often as it was tried."""
+
+    code = "source.busy"
+
+
+class ResponseRefused(MalformedError):
+    """What the interface gave is no quote over the report data that was asked for."""
+
+    code = "source.response"
+
+
+class LogDamaged(MalformedError):
+    """The event log's file holds something that this program did not write. It is left as it is."""
+
+    code = "source.log"
+
+
+class RegisterMismatch(NotAuthenticError):
+    """The register does not hold what the log says: somebody extended it without a log entry, or the log is of
+    another boot. No verifier would accept a quote of this TD."""
+
+    code = "source.register"
+
+
+class SourceDenied(NotAllowedError):
+    """This user may not use the interface."""
+
+    code = "source.denied"
+
+
+class SettingsInvalid(ConfigurationError):
+    """Report data of another size, or a path that cannot be meant."""
+
+    code = "source.settings"
