@@ -151,6 +151,7 @@ def test_a_platform_is_named_instead_of_a_quote(server: PCSServer, folder: Path,
         (("quote.bin", "--offline", "--update", "early"), "--offline"),
         (("quote.bin", "--root", "missing.pem"), "--root"),
         (("quote.bin", "-o", "missing/c.json"), "missing"),
+        (("quote.bin", "-o", ""), "no place"),
         (("quote.bin", "-o", "quote.bin/"), "no folder"),
         (("quote.bin", "--proxy", "nonsense", "-o", "c.json"), "proxy"),
         (("missing.bin",), "missing.bin"),
@@ -195,6 +196,17 @@ def test_an_unknown_platform_says_so(server: PCSServer, folder: Path) -> None:
     assert done.exit_code == 1
     assert "[collateral.unknown]" in done.output
     assert "FMSPC" in done.output
+
+
+def test_a_refusal_is_a_document_where_one_was_asked_for(server: PCSServer, folder: Path) -> None:
+    server.scripts["tcb_info"] = lambda _: reply(status="404 Not Found")
+    done = fetch(server, "-o", "c.json", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["refused"]["code"] == "collateral.unknown"
+    Path("c.json").write_bytes(b"[]")
+    done = run("show", "c.json", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["refused"]["code"] == "collateral.malformed"
 
 
 def test_a_busy_service_is_told_while_it_is_waited_for(server: PCSServer, folder: Path) -> None:

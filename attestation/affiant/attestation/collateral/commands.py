@@ -6,6 +6,8 @@ What a command needs is imported when it runs, so that help costs nothing and th
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from affiant.attestation.tdx.times import parse_rfc3339_utc
-from affiant.command_line import Group, RefusalShown, print_json, printable
+from affiant.command_line import EXIT_REFUSED, Group, RefusalShown, print_json, printable
 from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -39,6 +41,18 @@ class _CollateralGroup(Group):
             if not isinstance(shown.error, ConfigurationError):
                 raise
             raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
+
+
+@contextmanager
+def _refusals(typ: str, *, as_json: bool) -> Iterator[None]:
+    """With --json a refusal is a document too; a mistake of the command line stays what it is."""
+    try:
+        yield
+    except AffiantError as refusal:
+        if not as_json or isinstance(refusal, ConfigurationError):
+            raise
+        print_json({"typ": typ, "refused": refusal.to_json()})
+        raise click.exceptions.Exit(EXIT_REFUSED) from refusal
 
 
 def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
@@ -175,28 +189,33 @@ def fetch(
         raise click.UsageError(
             "--offline asks nobody: no --pccs, --proxy, --tls-ca, --update or --evaluation"
         )
-    platform, trust, edition = _platform(quote, fmspc, ca), _roots(root), _edition(update, evaluation)
-    service = INTEL_PCS if pccs is None else Service.pccs(pccs)
-    place = None if output is None else Path(output)
-    folder = output is not None and is_folder(output)
-    if place is not None:
-        check_output(place, platform, folder=folder)
-    kept = _open_cache(cache) if cache is not None or place is None or offline else None
-    if offline:
-        assert kept is not None
-        verified = kept.load(platform, now=_now(), trust=trust)
-    else:
-        settings = HTTPSettings(tls_ca=tls_ca, proxy=proxy, answer_s=timeout, silence_s=min(timeout, 10.0))
-        verified = fetch_now(service, platform, edition, trust, settings=settings, clock=_now)
-    written: list[str] = []
-    if kept is not None and not offline:
-        kept.store(verified, Source(service.base, str(edition), _now()))
-        written.append(str(kept.path))
-    if place is not None:
-        write_output(place, verified, folder=folder, trust=trust)
-        written.append(str(place))
-    source = str(kept.path) if offline and kept is not None else service.base
-    tell_fetched(verified, platform, source, written, as_json=as_json)
+    if output == "":
+        raise click.UsageError("--output names no place")
+    with _refusals("affiant-collateral-fetched/1", as_json=as_json):
+        platform, trust, edition = _platform(quote, fmspc, ca), _roots(root), _edition(update, evaluation)
+        service = INTEL_PCS if pccs is None else Service.pccs(pccs)
+        place = None if output is None else Path(output)
+        folder = output is not None and is_folder(output)
+        if place is not None:
+            check_output(place, platform, folder=folder)
+        kept = _open_cache(cache) if cache is not None or place is None or offline else None
+        if offline:
+            assert kept is not None
+            verified = kept.load(platform, now=_now(), trust=trust)
+        else:
+            settings = HTTPSettings(
+                tls_ca=tls_ca, proxy=proxy, answer_s=timeout, silence_s=min(timeout, 10.0)
+            )
+            verified = fetch_now(service, platform, edition, trust, settings=settings, clock=_now)
+        written: list[str] = []
+        if kept is not None and not offline:
+            kept.store(verified, Source(service.base, str(edition), _now()))
+            written.append(str(kept.path))
+        if place is not None:
+            write_output(place, verified, folder=folder, trust=trust)
+            written.append(str(place))
+        source = str(kept.path) if offline and kept is not None else service.base
+        tell_fetched(verified, platform, source, written, as_json=as_json)
 
 
 @collateral.command()
@@ -227,7 +246,8 @@ def show(*, path: Path | None, fmspc: str | None, ca: str | None, cache: Path | 
         _nothing_to_choose(fmspc, ca)
         show_cache(_open_cache(cache), as_json=as_json)
         return
-    summary = summarize(read_collateral_path(path, _choice(fmspc, ca)))
+    with _refusals("affiant-collateral-summary/1", as_json=as_json):
+        summary = summarize(read_collateral_path(path, _choice(fmspc, ca)))
     if as_json:
         print_json(summary.to_json())
     else:

@@ -38,7 +38,8 @@ class Telling:
     def waiting(self, question: Question, seconds: int, why: ServiceUnreachable | ServiceUnavailable) -> None:
         """Say why it is asked again, and when."""
         self._quick()
-        _say(f"{question.title}: {why.message} ({why.found}); asking again in {seconds} s")
+        found = "" if why.found is None else f" ({why.found})"
+        _say(f"{question.title}: {why.message}{found}; asking again in {seconds} s")
 
     def stop(self) -> None:
         """Nothing is waited for any more."""
