@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.gateway.in_process import in_process
 from tests.gateway.session_client import Gateway, SessionClient, opened
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.chain import Head
+from affiant.attestation.encoding import b64u, sha256_name
 from affiant.attestation.simulated.client import PlatformClient
 
 
@@ -37,6 +42,33 @@ def test_the_same_record_again_has_the_same_answer_and_no_second_place(fresh: Se
         assert fresh.submit(record).status == 200
     texts = [entry["sdjwt"] for entry in fresh.bundle()["bundle"]["receipts"]]
     assert texts.count(record.jws + "~") == 1
+
+
+def test_an_acknowledgement_names_no_record_that_is_not_durable_yet(
+    platform: PlatformClient, tmp_path: Path
+) -> None:
+    """What is signed while the supervisor's record is being written stands behind it in the journal."""
+    with in_process(platform, tmp_path / "store", drain_s=1) as inside:
+        client = SessionClient.start(inside, platform)
+        found = inside.service.sessions.by_id(client.id)
+        assert found is not None
+
+        async def submit_and_sign() -> tuple[Mapping[str, object], Head, Head]:
+            before = found.head
+            jws = client.exec_record().jws
+            taking = asyncio.ensure_future(inside.service.submissions.take(found, jws, sealed=""))
+            await asyncio.sleep(0)
+            refused = {"rsn": "gateway.busy", "res": {"st": 429, "end": "gateway_error"}}
+            body = {"res": {"dig": sha256_name(b""), "len": 0}}
+            signed = inside.service.recorder.session_record(found, "refusal", refused, body, number=None)
+            assert not taking.done() and not signed.durable.done()
+            answer = await taking
+            assert await inside.service.submissions.take(found, jws, sealed="") == answer
+            await signed.durable
+            return answer, before, signed.head
+
+        answer, before, signed = inside.run(submit_and_sign())
+        assert answer["head"] == before.to_json() != signed.to_json()
 
 
 def test_a_chain_begins_with_a_boot_of_its_own_keyset(fresh: SessionClient) -> None:

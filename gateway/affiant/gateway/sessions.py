@@ -86,6 +86,8 @@ class SupervisorChain:
     hashes: set[str] = field(default_factory=set)
     peer_seq: int = 0
     """The highest number of a gateway record that one of its records named."""
+    named: Head | None = None
+    """The gateway's record that the last acknowledgement named: durable, since the journal keeps its order."""
 
     @property
     def head(self) -> Head | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.attestation.chain import Head
 from affiant.attestation.encoding import from_b64u
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.gateway.errors import RecordOutOfPlace, RequestTooLarge, SessionClosed
@@ -98,14 +99,17 @@ class Submissions:
                 if session.state is SessionState.CLOSED:
                     raise SessionClosed("the session has ended", found=session.state.value)
                 check_place(record, session)
+                head = session.head  # now: what is signed later would be named before it is durable
                 await self.recorder.keep_peer(session, jws, seq=record.seq, sealed=sealed)
-                _advance(session, record)
-        assert session.head is not None
-        return {"rh": record.rh, "leaf": None, "head": session.head.to_json()}
+                _advance(session, record, head)
+            named = session.supervisor.named
+        assert named is not None, "a session has a start before it has anything else"
+        return {"rh": record.rh, "leaf": None, "head": named.to_json()}
 
 
-def _advance(session: Session, record: VerifiedReceipt) -> None:
+def _advance(session: Session, record: VerifiedReceipt, head: Head | None) -> None:
     chain = session.supervisor
+    chain.named = head
     chain.hashes.add(record.rh)
     chain.prev, chain.seq = record.rh, record.seq + 1
     chain.ended = record.kind == "end"
