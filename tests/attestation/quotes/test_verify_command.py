@@ -106,6 +106,7 @@ def test_every_input_has_its_digest(files: Path) -> None:
         "pck_crl_issuer_chain",
         "pck_chain",
         "root_key",
+        "reference_file",
         "reference_values",
     }
     assert all(name.startswith("sha256:") for name in document["inputs"].values())
@@ -159,6 +160,7 @@ def test_expired_collateral_exits_with_20(files: Path) -> None:
         ("--root", "/nonexistent"),
         ("--reference", "collateral.json"),
         ("--image", "other"),
+        ("--image", "session"),
         ("--nonsense",),
     ],
     ids=" ".join,

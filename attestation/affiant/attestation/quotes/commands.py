@@ -5,7 +5,6 @@ What a command needs is imported when it runs, so that help costs nothing.
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,19 +12,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from affiant.attestation.encoding import from_hex
+from affiant.attestation.quotes.reading import pins_of, read_bounded, read_event_log, read_quote, roots_of
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable, show_refusal
 from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
-    from affiant.attestation.quotes.pins import Pins
-    from affiant.attestation.quotes.quote_file import QuoteFile
-    from affiant.attestation.tdx.measured_log import MeasuredLog
     from affiant.attestation.tdx.reference import ImageRole
-    from affiant.attestation.tdx.roots import TrustRoots
 
 __all__ = ["quote"]
 
-_DASH: Final = Path("-")
 _EXIT_CONTRAINDICATED: Final = 20
 _EXIT_SIMULATED: Final = 40
 _quote_file = click.argument(
@@ -119,7 +114,7 @@ def inspect(file: Path, *, as_json: bool) -> None:
     from affiant.attestation.tdx.quote import dissect_quote  # noqa: PLC0415 - as above
 
     try:
-        found = _read_quote(file)
+        found = read_quote(file)
         document = inspect_quote(dissect_quote(found.data), found)
     except AffiantError as refusal:
         if as_json:
@@ -191,19 +186,22 @@ def verify(
     from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.asked import Expectations  # noqa: PLC0415 - as above
 
+    if image is not None and reference is None:
+        raise click.UsageError("--image says which of the --reference images to accept; give --reference too")
     try:
-        pins = None if reference is None else _pins(reference, at)
+        pins = None if reference is None else pins_of(reference, at)
         question = Question(
             at=at,
-            roots=_roots(root, pins),
+            roots=roots_of(root, pins),
             references=() if pins is None else pins.references,
+            reference_file=None if pins is None else pins.digest,
             expected=Expectations(image=image, mrconfigid=mrconfigid, report_data=report_data, rtmr3=rtmr3),
         )
         verdict = judge_quote(
-            _read(file, MAX_QUOTE_FILE),
+            read_bounded(file, MAX_QUOTE_FILE),
             lambda parsed: read_collateral(collateral, parsed),
             question,
-            event_log=None if event_log is None else _read(event_log, MAX_EVENT_LOG_FILE),
+            event_log=None if event_log is None else read_bounded(event_log, MAX_EVENT_LOG_FILE),
             build=build_name(),
         )
     except ConfigurationError as error:
@@ -247,9 +245,9 @@ def explain(
     from affiant.attestation.tdx.quote import parse_quote  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.verify import authenticate_quote  # noqa: PLC0415 - as above
 
-    roots = _roots(root, None)
+    roots = roots_of(root, None)
     try:
-        parsed = parse_quote(_read_quote(file).data)
+        parsed = parse_quote(read_quote(file).data)
         checked = verify_collateral(read_collateral(collateral, parsed), now=at, trust=roots)
         explanation = explain_quote(authenticate_quote(parsed, checked, now=at))
     except ConfigurationError as error:
@@ -301,9 +299,9 @@ def eventlog(file: Path, *, quote_path: Path | None, as_json: bool) -> None:
     body = None
     refused: AffiantError | None = None
     try:
-        log = _read_event_log(file)
+        log = read_event_log(file)
         if quote_path is not None:
-            body = dissect_quote(_read_quote(quote_path).data).body
+            body = dissect_quote(read_quote(quote_path).data).body
     except AffiantError as refusal:
         if as_json:
             print_json({"typ": "affiant-eventlog-replay/1", "refused": refusal.to_json()})
@@ -359,56 +357,3 @@ def conformance(folder: Path, *, as_json: bool) -> None:
         click.echo(render_conformance(result), nl=False)
     if result.disagreements:
         raise click.exceptions.Exit(EXIT_REFUSED)
-
-
-def _pins(reference: Path, at: datetime) -> Pins:
-    """The reader's own file; if it is refused, nothing is judged."""
-    from affiant.attestation.quotes.pins import MAX_REFERENCE_FILE, parse_reference_file  # noqa: PLC0415 - as above
-
-    try:
-        return parse_reference_file(_read(reference, MAX_REFERENCE_FILE), at)
-    except AffiantError as error:
-        raise click.UsageError(
-            f"the reference file is refused: {printable(str(error))} [{error.code}]"
-        ) from error
-
-
-def _roots(root: str | None, pins: Pins | None) -> TrustRoots:
-    from affiant.attestation.quotes.pins import MAX_ROOT_FILE, parse_root_file  # noqa: PLC0415 - as above
-    from affiant.attestation.tdx.roots import TrustRoots as Roots  # noqa: PLC0415 - as above
-
-    if root is None:
-        return Roots.intel() if pins is None else pins.roots
-    if root == "intel":
-        return Roots.intel()
-    try:
-        return parse_root_file(_read(Path(root), MAX_ROOT_FILE))
-    except AffiantError as error:
-        raise click.UsageError(f"--root: {printable(str(error))}") from error
-
-
-def _read_event_log(file: Path) -> MeasuredLog:
-    from affiant.attestation.quotes.event_log_file import (  # noqa: PLC0415 - as above
-        MAX_EVENT_LOG_FILE,
-        parse_event_log_file,
-    )
-
-    return parse_event_log_file(_read(file, MAX_EVENT_LOG_FILE))
-
-
-def _read_quote(file: Path) -> QuoteFile:
-    """At most as much as a quote can be, so that a wrong file is refused without being read."""
-    from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE, read_quote_file  # noqa: PLC0415 - as above
-
-    return read_quote_file(_read(file, MAX_QUOTE_FILE))
-
-
-def _read(file: Path, limit: int) -> bytes:
-    """The file's bytes, or the first ``limit`` + 1 of them, which every parser refuses."""
-    if file == _DASH:
-        return sys.stdin.buffer.read(limit + 1)
-    try:
-        with file.open("rb") as opened:
-            return opened.read(limit + 1)
-    except OSError as error:
-        raise click.UsageError(f"{printable(str(file))} cannot be read: {error.strerror}") from error

@@ -67,6 +67,8 @@ class Question:
     at: datetime
     roots: TrustRoots
     references: tuple[ReferenceValues, ...] = ()
+    reference_file: str | None = None
+    """``sha256:`` name of the file that ``references`` are from."""
     expected: Expectations = field(default_factory=Expectations)
 
 
@@ -169,6 +171,8 @@ def judge_quote(
         ConfigurationError: what the reader gave does not fit together; no verdict on the quote.
     """
     inputs: dict[str, str] = {"quote_file": sha256_name(content)}
+    if question.reference_file is not None:
+        inputs["reference_file"] = question.reference_file
     stage = Stage.QUOTE
     quote: TDQuote | None = None
     verified: VerifiedQuote | None = None
