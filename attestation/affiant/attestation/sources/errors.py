@@ -6,8 +6,14 @@
                         source.busy        the interface is used by others, or does not answer in time
     MalformedError      source.response    what came back is not what was asked for
                         source.log         the event log's file is not what this program wrote
+                        azure.malformed    a part of Azure's vTPM evidence has another form
     NotAuthenticError   source.register    log and register tell different stories
+                        azure.binding      the TD quote does not vouch for this vTPM
+                        azure.signature    the vTPM's key did not sign this TPM quote
+                        azure.pcrs         the PCR values are not those that were signed
+    NotFreshError       azure.nonce        the TPM quote is over another nonce
     NotAllowedError     source.denied      this user may not use the interface
+                        azure.appraisal    a PCR is not as pinned, or nothing is pinned
     ConfigurationError  source.settings    report data or a path that cannot be meant
 """
 
@@ -20,10 +26,17 @@ from affiant.errors import (
     MalformedError,
     NotAllowedError,
     NotAuthenticError,
+    NotFreshError,
     UnreachableError,
 )
 
 __all__ = [
+    "AzureAppraisalRefused",
+    "AzureBindingInvalid",
+    "AzureEvidenceMalformed",
+    "AzureNonceMismatch",
+    "AzurePCRsInvalid",
+    "AzureSignatureInvalid",
     "LogDamaged",
     "RegisterMismatch",
     "ResponseRefused",
@@ -76,3 +89,39 @@ class SettingsInvalid(ConfigurationError):
     """Report data of another size, or a path that cannot be meant."""
 
     code = "source.settings"
+
+
+class AzureEvidenceMalformed(MalformedError):
+    """The HCL report or the TPM quote has another form."""
+
+    code = "azure.malformed"
+
+
+class AzureBindingInvalid(NotAuthenticError):
+    """REPORTDATA of the TD quote is not the digest of the HCL report's runtime data."""
+
+    code = "azure.binding"
+
+
+class AzureSignatureInvalid(NotAuthenticError):
+    """The vTPM's attestation key, as the runtime data names it, did not sign the TPM quote."""
+
+    code = "azure.signature"
+
+
+class AzurePCRsInvalid(NotAuthenticError):
+    """The PCR values are not those whose digest the TPM quote carries."""
+
+    code = "azure.pcrs"
+
+
+class AzureNonceMismatch(NotFreshError):
+    """The TPM quote was made for another nonce."""
+
+    code = "azure.nonce"
+
+
+class AzureAppraisalRefused(NotAllowedError):
+    """A pinned PCR has another value or was not quoted, or nothing was pinned."""
+
+    code = "azure.appraisal"
