@@ -350,6 +350,17 @@ def test_a_silent_service_is_given_up(pcs: PCSServer, simulated: Simulated) -> N
     assert "silent" in str(found)
 
 
+def test_a_service_that_hung_once_is_asked_again_over_a_new_connection(
+    pcs: PCSServer, simulated: Simulated
+) -> None:
+    tries = iter([slow([], 30.0)])
+    pcs.scripts["tcb_info"] = lambda _: next(tries, None) or item_reply(pcs.collateral, "tcb_info")
+    waits = Waits()
+    settings = HTTPSettings(answer_s=0.8)
+    fetch(pcs, simulated.asked, simulated.trust, patience=Patience(), settings=settings, sleep=waits)
+    assert (waits.seconds, pcs.connections) == ([1], 2)
+
+
 @pytest.mark.parametrize("part", ["headers", "body"])
 def test_a_trickle_is_cut_off_as_a_whole(pcs: PCSServer, simulated: Simulated, part: str) -> None:
     """Each byte comes in time; the answer does not."""
