@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from affiant.attestation.collateral.answers import Answer
+from affiant.attestation.collateral.cache import CollateralCache
+from affiant.attestation.collateral.entry import Source
 from affiant.attestation.collateral.errors import (
     ExtraMissing,
     PlatformUnknown,
@@ -26,9 +28,18 @@ from affiant.attestation.collateral.errors import (
 from affiant.attestation.collateral.fetch import Patience, fetch_collateral
 from affiant.attestation.collateral.pcs import HTTPSettings, connect
 from affiant.attestation.collateral.service import Question, Service
-from affiant.attestation.collateral.wanted import EARLY, STANDARD, Authority, Edition, Evaluation, Platform
+from affiant.attestation.collateral.wanted import (
+    EARLY,
+    STANDARD,
+    Authority,
+    Edition,
+    Evaluation,
+    Platform,
+    platform_of,
+)
+from affiant.attestation.simulated.identity import MachineIdentity, PCKIssuer
 from affiant.attestation.simulated.pki import CertificateRole
-from affiant.attestation.simulated.platform import CollateralPart
+from affiant.attestation.simulated.platform import CollateralPart, SimulatedPlatform
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
 from affiant.attestation.tdx.errors import (
     CertificateRevoked,
@@ -43,10 +54,11 @@ from affiant.attestation.tdx.errors import (
     TCBMismatch,
     UntrustedRoot,
 )
+from affiant.attestation.tdx.quote import parse_quote
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.errors import AffiantError
 
-from .conftest import NOW, Recorded, Simulated
+from .conftest import NOW, Recorded, Simulated, random_bytes
 from .pcs_server import Asked, PCSServer, Step, drip, item_reply, reply, serve, slow, url_encoded
 
 ONCE = Patience(attempts=1)
@@ -133,6 +145,24 @@ def test_intels_recorded_answers_verify_under_intels_root(recorded: Recorded, tl
         verified = fetch(server, recorded.platform, TrustRoots.intel(), now=recorded.now)
     assert verified.collateral == recorded.collateral()
     assert verified.evaluation_number == 18
+
+
+@pytest.mark.parametrize("issuer", PCKIssuer)
+def test_platforms_of_both_authorities_are_served_and_kept(
+    tls: Path, tmp_path: Path, issuer: PCKIssuer
+) -> None:
+    """Both kinds, from the quote to the question, the answer and the cache."""
+    made = SimulatedPlatform.create(
+        now=NOW - timedelta(days=9), random_bytes=random_bytes("ca"), machine=MachineIdentity(issuer=issuer)
+    )
+    simulated, cache = Simulated(made), CollateralCache(tmp_path / "cache")
+    asked = platform_of(parse_quote(simulated.quote()))
+    with serve(simulated.collateral(), tls) as server:
+        verified = fetch(server, asked, simulated.trust)
+    assert server.asked[2].query["ca"] == str(asked.authority)
+    assert asked.authority.pck_ca.value == issuer.value
+    cache.store(verified, Source(server.url, "standard", NOW))
+    assert cache.load(asked, now=NOW, trust=simulated.trust).collateral == server.collateral
 
 
 @pytest.mark.parametrize(
