@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
 
 import pytest
 import rfc8785
@@ -22,6 +24,28 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_it_agrees_with_the_reference_implementation(value: object) -> None:
     assert canonical(value) == rfc8785.dumps(value)
+
+
+class Word(StrEnum):
+    B = "b"
+    A = "a"
+
+
+@pytest.mark.parametrize(
+    ("value", "same"),
+    [
+        (MappingProxyType({"b": 1, "a": (2,)}), {"a": [2], "b": 1}),
+        ({Word.B: Word.A, Word.A: [MappingProxyType({})]}, {"a": [{}], "b": "a"}),
+        ([IntEnum("One", ["ONE"]).ONE, True], [1, True]),
+        (
+            {"\uffff": 1, "\U00010000": 2, "z": {"y": 3, "x": 4}},
+            {"z": {"x": 4, "y": 3}, "\U00010000": 2, "\uffff": 1},
+        ),
+    ],
+    ids=["mapping", "enums", "numbers", "names beyond the basic plane"],
+)
+def test_values_that_only_behave_like_plain_ones_have_the_same_form(value: object, same: object) -> None:
+    assert canonical(value) == rfc8785.dumps(same)
 
 
 @given(VALUES)
