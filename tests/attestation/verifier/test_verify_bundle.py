@@ -402,6 +402,34 @@ def test_a_true_story_is_simulated_and_never_verified() -> None:
     assert "verified" not in text.lower()
 
 
+class TwoExchanges(Story):
+    """The refused request is disclosed too, with an answer of its own."""
+
+    bodies = (b'{"model":"another"}', b'{"error":{}}')
+
+    def by_gateway(self, step: str, kind: str, members, hidden=None, **more):
+        if step == "refusal":
+            asked, answered = self.bodies
+            hidden = {
+                "req": {"dig": sha256_name(asked), "len": len(asked)},
+                "res": {"dig": sha256_name(answered), "len": len(answered)},
+            }
+        return super().by_gateway(step, kind, members, hidden, **more)
+
+
+def test_a_request_and_a_response_are_held_against_one_receipt() -> None:
+    data, (asked, answered) = TwoExchanges().bytes(), TwoExchanges.bodies
+    for request, response in ((REQUEST, RESPONSE), (asked, answered)):
+        verdict = judge(data, request=request, response=response)
+        assert verdict.level_state("L5") is State.HELD
+    for request, response in ((REQUEST, answered), (asked, RESPONSE)):
+        verdict = judge(data, request=request, response=response)
+        found = row(verdict, "body.response")
+        assert (found.state, found.reason) == (State.REFUSED, "body.mismatch")
+        assert "another request" in found.detail and verdict.exit_code == 20
+        assert row(judge(data, response=response), "body.response").state is State.HELD
+
+
 def test_what_a_crash_disclosed_is_a_warning() -> None:
     class Crashed(Story):
         def close(self) -> None:

@@ -1,8 +1,11 @@
-"""L5: content that the reader holds is what a receipt commits to."""
+"""L5: content that the reader holds is what a receipt commits to; of a request and a response, one receipt to both."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from affiant.attestation.encoding import sha256_name
+from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.verifier.case import Case
 from affiant.attestation.verifier.refusals import BodyMismatch, NotMade
 from affiant.attestation.verifier.verdict import Finding
@@ -10,27 +13,53 @@ from affiant.attestation.verifier.verdict import Finding
 __all__ = ["check_request", "check_response"]
 
 
-def _matched(case: Case, body: bytes, member: str, what: str) -> Finding:
-    records = [record for record in case.records if record.kind in ("inference", "refusal")]
-    opened = [record for record in records if record.disclosed.text(member) is not None]
-    if not opened:
-        raise NotMade(f"no receipt here discloses the digest of a {what}")
+def _exchanges(case: Case) -> Sequence[VerifiedReceipt]:
+    """The records that commit to bodies."""
+    return [record for record in case.records if record.kind in ("inference", "refusal")]
+
+
+def _commit_to(body: bytes, member: str, records: Sequence[VerifiedReceipt]) -> Sequence[VerifiedReceipt]:
+    """Those of ``records`` that disclose ``member`` and commit to ``body`` there."""
     digest = sha256_name(body)
-    matching = tuple(record.jti for record in opened if record.disclosed.text(member) == digest)
+    return [record for record in records if record.disclosed.text(member) == digest]
+
+
+def _matched(body: bytes, member: str, what: str, records: Sequence[VerifiedReceipt]) -> Finding:
+    if not any(record.disclosed.text(member) is not None for record in records):
+        raise NotMade(f"no receipt here discloses the digest of a {what}")
+    matching = _commit_to(body, member, records)
     if not matching:
-        raise BodyMismatch(f"no receipt commits to this {what}", found=digest)
-    return Finding(f"the {what} is the one that {len(matching)} receipt commits to", where=matching)
+        raise BodyMismatch(f"no receipt commits to this {what}", found=sha256_name(body))
+    return Finding(
+        f"the {what} is the one that {len(matching)} receipt commits to",
+        where=tuple(record.jti for record in matching),
+    )
 
 
 def check_request(case: Case) -> Finding:
     """``body.request``: the given request body is one that a receipt commits to."""
     case.need("sig.receipts")
     assert case.request is not None
-    return _matched(case, case.request, "req.dig", "request")
+    return _matched(case.request, "req.dig", "request", _exchanges(case))
 
 
 def check_response(case: Case) -> Finding:
-    """``body.response``: the given response body is one that a receipt commits to."""
+    """``body.response``: the given response body is one that a receipt commits to.
+
+    Where a request is given as well it is the answer to that request: one receipt commits to both.
+    """
     case.need("sig.receipts")
     assert case.response is not None
-    return _matched(case, case.response, "res.dig", "response")
+    records = _exchanges(case)
+    if case.request is None:
+        return _matched(case.response, "res.dig", "response", records)
+    asked = _commit_to(case.request, "req.dig", records)
+    if (
+        asked
+        and not _commit_to(case.response, "res.dig", asked)
+        and _commit_to(case.response, "res.dig", records)
+    ):
+        raise BodyMismatch(
+            "the response is the answer to another request", expected="one receipt that commits to both"
+        )
+    return _matched(case.response, "res.dig", "response", asked or records)
