@@ -63,7 +63,7 @@ def main() -> int:
     refused_sessions.tell_of_both(tell, place, isolation)
     _check(tell, place, verdict)
     _left(tell, place, seen)
-    return _end(tell, place, time.monotonic() - started)
+    return _end(tell, place, isolation, time.monotonic() - started)
 
 
 def _isolation(tell: Telling) -> list[str]:
@@ -279,7 +279,7 @@ def _left(tell: Telling, place: Place, seen: Seen) -> None:
     )
 
 
-def _end(tell: Telling, place: Place, seconds: float) -> int:
+def _end(tell: Telling, place: Place, isolation: list[str], seconds: float) -> int:
     if tell.failed:
         print(f"\n{len(tell.failed)} of {tell.count} lines are not so:")
         for text in tell.failed:
@@ -290,7 +290,9 @@ def _end(tell: Telling, place: Place, seconds: float) -> int:
     print("Look yourself, then run your own command:")
     print(f"  .venv/bin/affiant verify {where}/session.affiant.json --trust {where}/trust.json")
     print(f"  .venv/bin/affiant run --profile {where}/profiles.yaml --agent demo_agent \\")
-    print("      --input examples -- python3 -c 'print(\"hello from the sandbox\")'")
+    print(
+        f"      {' '.join([*isolation, '--input examples'])} -- python3 -c 'print(\"hello from the sandbox\")'"
+    )
     return 0
 
 
