@@ -69,8 +69,13 @@ def test_a_strange_name_is_refused_before_the_value_is_read(run, name: str) -> N
         assert "[secret.name]" in run(command, name, stdin=VALUE).output
 
 
-def test_a_value_is_never_an_argument(run) -> None:
-    assert run("set", "A", VALUE).exit_code == 2
+@pytest.mark.parametrize(
+    "arguments", [("A", VALUE), ("A", "--", VALUE), ("A", VALUE, "more"), ("A", f"-{VALUE}")]
+)
+def test_a_value_is_never_an_argument_and_not_shown(run, arguments: tuple[str, ...]) -> None:
+    refused = run("set", *arguments, stdin=VALUE)
+    assert refused.exit_code == 2
+    assert VALUE not in refused.output
 
 
 def test_removing_what_is_not_there_is_refused(run) -> None:

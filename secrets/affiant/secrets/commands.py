@@ -47,18 +47,21 @@ def secret() -> None:
 
 @secret.command("set")
 @click.argument("name")
+@click.argument("rest", nargs=-1, metavar="", type=click.UNPROCESSED)
 @click.option("--passphrase", is_flag=True, help="A new store is opened by a passphrase, not a key file.")
 @_json_option
-def set_(name: str, *, passphrase: bool, as_json: bool) -> None:
+def set_(name: str, rest: tuple[str, ...], *, passphrase: bool, as_json: bool) -> None:
     """Keep a value under NAME, asked for without echo or read from standard input.
 
-    The value is one line of 16 to 4096 bytes, and not a guessable one. A newline at its end is dropped.
+    The value is one line of 16 to 4096 bytes, neither regular nor repeating. A newline at its end is dropped.
 
     \b
     Examples:
       affiant secret set GITHUB_TOKEN
       affiant secret set GITHUB_TOKEN < token.txt
     """
+    if rest:  # not shown: this may be the value
+        raise click.UsageError("one NAME and nothing more: a value is asked for, or read from standard input")
     secret_name(name)
     store = _store(new_passphrase=passphrase)
     stored = store.set(name, SecretValue(_asked_value(name)), with_passphrase=passphrase)
