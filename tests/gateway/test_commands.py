@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -47,6 +48,17 @@ def test_an_unknown_session_is_refused(running: Running) -> None:
 def test_without_a_gateway_the_command_says_so(tmp_path: Path, platform: PlatformClient) -> None:
     shown = affiant("gateway", "status", "--home", str(tmp_path))
     assert shown.exit_code == 1 and "[gateway.unreachable]" in shown.stderr
+
+
+def test_a_state_folder_that_a_refused_gateway_made_is_private(tmp_path: Path) -> None:
+    """Else every later command would refuse it."""
+    before = os.umask(0o022)
+    try:
+        shown = affiant("gateway", "serve", "--home", str(tmp_path / "home"))
+    finally:
+        os.umask(before)
+    assert shown.exit_code == 1 and "refused" in shown.stderr
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
 
 
 def test_help_has_examples() -> None:

@@ -32,6 +32,10 @@ def test_a_missing_file_a_folder_and_a_pipe_are_refused(tmp_path: Path) -> None:
         assert str(tmp_path.parent) not in str(error)
 
 
+def test_a_refusal_names_the_file_even_where_its_path_has_no_name() -> None:
+    assert "cannot read '.': " in str(refused(Path()))
+
+
 def test_a_file_that_everybody_can_write_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(TEXT)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from affiant.folders import make_private
 from affiant.gateway.errors import JournalMalformed, JournalUnavailable, StoreLocked
 from affiant.gateway.journal_format import MAX_PAYLOAD, SegmentWriter, read_frame
 
@@ -61,7 +62,7 @@ def hold_store(folder: Path) -> Iterator[None]:
     Raises:
         StoreLocked: another process holds it.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

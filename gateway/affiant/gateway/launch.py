@@ -33,6 +33,7 @@ from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import parse_reference_values
 from affiant.errors import AffiantError
+from affiant.folders import make_private
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
 from affiant.gateway.config import BODIES_MAX, Settings, encode_settings
 from affiant.gateway.errors import SettingsRefused
@@ -145,7 +146,7 @@ def launch_gateway(launch: Launch) -> int:
         AffiantError: the platform, the secrets or the settings refuse before a server exists.
     """
     store = launch.home / "gateway"
-    store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(store)
     if launch.user is not None:
         for path in (store, *store.iterdir()):
             os.chown(path, launch.user, launch.user, follow_symlinks=False)

@@ -67,7 +67,7 @@ def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile
 
 def _read(path: Path, owners: frozenset[int] | None) -> bytes:
     """The bytes of one policy file; one byte more than the limit where there are too many."""
-    name = excerpt(path.name)
+    name = excerpt(path.name or str(path))
     try:
         with open(path, "rb", opener=_open) as file:
             status = os.fstat(file.fileno())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from affiant.attestation.collateral.errors import CacheBusy, CacheDamaged, SettingsInvalid
+from affiant.folders import make_private
 
 __all__ = ["PrivateFolder"]
 
@@ -46,7 +47,7 @@ class PrivateFolder:
         """
         try:
             if create:
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(path)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             raise

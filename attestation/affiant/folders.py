@@ -1,0 +1,26 @@
+"""Folders that nobody else may enter, made with those above them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["make_private"]
+
+
+def make_private(folder: Path) -> None:
+    """Make ``folder`` and whatever is missing above it, each 0700; what is there already stays as it is.
+
+    ``Path.mkdir(parents=True)`` gives its mode to the last one only, so a state folder that came to be on the way
+    would be everybody's to enter.
+
+    Raises:
+        OSError: one cannot be made.
+    """
+    missing = []
+    for each in (folder, *folder.parents):
+        if each.is_dir():
+            break
+        missing.append(each)
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
