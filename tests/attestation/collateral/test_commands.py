@@ -303,7 +303,10 @@ def test_offline_without_anything_kept_says_what_to_do(folder: Path) -> None:
 
 def test_an_interrupt_ends_it_and_leaves_nothing(server: PCSServer, folder: Path) -> None:
     server.scripts["qe_identity"] = lambda _: slow([], 60.0)
-    command = [sys.executable, "-m", "affiant", "collateral", "fetch", "quote.bin", "-o", "c.json"]
+    # A run in the background of a script ignores SIGINT, and so would its children.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from affiant.__main__ import main; main()"
+    command = [sys.executable, "-c", code, "collateral", "fetch", "quote.bin", "-o", "c.json"]
     command += ["--pccs", server.url, "--tls-ca", str(server.ca), "--root", "root.pem"]
     root = Path(__file__).resolve().parents[3] / "attestation"
     with subprocess.Popen(
