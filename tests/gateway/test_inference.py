@@ -421,6 +421,35 @@ def test_a_cut_stream_ends_in_an_error_event_that_the_record_covers(
     assert record.disclosed.get("res.dig") == sha(answer.body)
 
 
+HIDDEN = {"choices": [{"index": 0, "message": {"tool_calls": [{"function": {"name": "evil"}}]}}]}
+OTHERWISE: dict[str, tuple[Sequence[Step], bool]] = {
+    "in another case": (whole({"Choices": HIDDEN["choices"]}), False),
+    "with a status that clients take for success": (whole(HIDDEN, status="201 Created"), False),
+    "with an error's status": (whole(HIDDEN, status="400 Bad Request"), False),
+    "in a stream, in another case": (
+        streamed(b"data: " + json.dumps({"Choices": HIDDEN["choices"]}).encode() + b"\n\n", DONE),
+        True,
+    ),
+    "in a stream, as a bare line": (streamed(json.dumps(HIDDEN).encode() + b"\n\n", DONE), True),
+    "in the terminal event": (streamed(json.dumps(HIDDEN).encode() + b"\n" + DONE), True),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_a_call_that_another_reader_would_find_does_not_reach_the_agent(
+    told: tuple[SessionClient, ScriptedUpstream, Script], name: str
+) -> None:
+    session, _, script = told
+    script.answer, stream = OTHERWISE[name]
+    answer = session.chat({"model": "m", "messages": [], "stream": stream})
+    assert b"evil" not in answer.body and b"[DONE]" not in answer.body
+    code = json.loads(answer.body.removeprefix(b"data: "))["error"]["code"]
+    assert code == (
+        "upstream.answer" if name != "with a status that clients take for success" else "tool.not_allowed"
+    )
+    assert record_of(session, answer).disclosed.get("res.dig") == sha(answer.body)
+
+
 def test_an_upstreams_own_error_is_passed_on_whole(
     told: tuple[SessionClient, ScriptedUpstream, Script],
 ) -> None:

@@ -163,7 +163,6 @@ def test_a_whole_answer_is_judged_too() -> None:
         {"tool_calls": [{"type": "mcp", "function": {"name": "read_file"}}]},
         {"tool_calls": [{}]},
         {"function_call": {"name": "rm"}},
-        {"function_call": "auto"},
     ):
         with pytest.raises(ToolNotAllowed):
             judge_answer(answer(bad), allowed)

@@ -68,7 +68,7 @@ from affiant.gateway.refusal_budget import RefusalBudget
 from affiant.gateway.relay import Relay, Step, usage_of
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session
-from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer
+from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer, judge_error
 from affiant.gateway.upstream import UpstreamAnswer
 
 __all__ = ["ChatCompletions"]
@@ -271,8 +271,11 @@ class _Exchange:
         require_plain(answer, _JSON)
         body = await read_whole(answer)
         self._guard.require_absent(body)
-        if answer.status == 200:
-            await self._record_calls(judge_answer(body, self._judge()))
+        judge = self._judge()
+        if answer.status < 300:  # a client takes every 2xx for an answer
+            await self._record_calls(judge_answer(body, judge))
+        elif judge is not None:
+            judge_error(body)
         self._account.usage = usage_of(body)
         recorded = self._account.inference(
             "complete", status=answer.status, hidden={"dig": sha256_name(body), "len": len(body)}

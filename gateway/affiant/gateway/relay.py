@@ -120,7 +120,7 @@ class Relay:
                 passed += step.events
                 calls += step.calls
         if terminal and self._filter is not None:
-            step = self._filter.release()
+            step = self._filter.end(terminal)
             passed += step.events
             calls += step.calls
         return Step(tuple(passed), tuple(calls), terminal)

@@ -16,7 +16,7 @@ from typing import Final
 
 from affiant.gateway.errors import UpstreamAnswerRefused
 
-__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_terminal"]
+__all__ = ["MAX_EVENT", "EventSplitter", "event_data", "is_terminal", "require_fields"]
 
 MAX_EVENT: Final = 1 << 20
 """Bytes of one event."""
@@ -24,6 +24,12 @@ MAX_EVENT: Final = 1 << 20
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOUNDARY: Final = re.compile(rb"(?:\r\n|\n|\r)(?:\r\n|\n|\r)")
 _BOM: Final = b"\xef\xbb\xbf"
+_FIELD: Final = re.compile(
+    rb"data(?::.*)?|event(?:: ?[A-Za-z0-9 ._:/-]{0,128})?|id(?:: ?[A-Za-z0-9 ._:/+=-]{0,256})?"
+    rb"|retry(?:: ?[0-9]{0,16})?",
+    re.DOTALL,
+)
+"""A line that every reader takes for the same field; a value that is not data has no room for another line."""
 
 
 class EventSplitter:
@@ -102,3 +108,30 @@ def event_data(event: bytes) -> bytes | None:
 def is_terminal(data: bytes) -> bool:
     """Whether ``data`` ends an OpenAI stream, as its clients judge it."""
     return data.startswith(b"[DONE]")
+
+
+def require_fields(event: bytes) -> None:
+    """Return if every line of ``event`` is blank, a comment or a field, and the same to every reader.
+
+    Some readers take a bare line of JSON, ``Data:`` or an indented ``data:`` for data; some end lines at U+2028,
+    or at what it is in Latin-1. Where data is JSON, neither can stand in it but inside a string.
+
+    Raises:
+        UpstreamAnswerRefused: some line is none of these.
+    """
+    for line in _LINE_END.split(event):
+        if line.startswith(b":"):
+            plain = len(line.decode("latin-1").splitlines()) == 1 and _is_one_line(line)
+        else:
+            plain = not line or _FIELD.fullmatch(line) is not None
+        if not plain:
+            raise UpstreamAnswerRefused(
+                "a line of the stream is no field", expected="data, event, id, retry or a comment"
+            )
+
+
+def _is_one_line(line: bytes) -> bool:
+    try:
+        return len(line.decode("utf-8").splitlines()) == 1
+    except UnicodeDecodeError:
+        return False

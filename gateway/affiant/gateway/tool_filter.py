@@ -1,9 +1,9 @@
 """Tool calls in answers: none reaches the agent before it was judged and recorded.
 
-A whole answer is judged before a byte of it leaves. In a stream, the first event that speaks of a tool call is
-held, and everything after it, until the calls are complete; then all are judged together. Reading is a second
-pair of eyes only: what goes on are the exact events that came. An event is parsed if it could speak of a tool
-call in any spelling, escapes included.
+A whole answer is judged before a byte of it leaves. In a stream every event is read; the first that speaks of a
+tool call is held, and everything after it, until the calls are complete; then all are judged together. Reading is
+a second pair of eyes only: what goes on are the exact events that came. What another reader could read otherwise
+is refused (:mod:`.one_reading`, :func:`.sse.require_fields`), so that nobody finds a call that was not judged.
 
 Sans I/O: :class:`StreamFilter` takes events and says which may go on, and what to record before they do.
 """
@@ -15,16 +15,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.gateway.chat import parse_json, tool_name
+from affiant.gateway.chat import parse_json
 from affiant.gateway.errors import RequestMalformed, ToolNotAllowed, UpstreamAnswerRefused
-from affiant.gateway.sse import event_data, is_terminal
+from affiant.gateway.one_reading import require_calls_in_place, require_no_calls
+from affiant.gateway.sse import event_data, require_fields
 
-__all__ = ["Passed", "StreamFilter", "ToolCall", "judge_answer"]
+__all__ = ["Judge", "Passed", "StreamFilter", "ToolCall", "judge_answer", "judge_error"]
 
 MAX_HELD: Final = 4 << 20
 """Bytes of events held while a call is incomplete."""
 _MAX_CALLS: Final = 128
 _MAX_CHOICES: Final = 128
+_MAX_INDEX: Final = 1 << 31
+_TEXT: Final = {"function": "arguments", "custom": "input"}
+"""Form of a call -> the member that holds what it is called with."""
 
 Judge = Callable[[str], bool]
 
@@ -55,16 +59,28 @@ def judge_answer(body: bytes, allowed: Judge | None) -> tuple[ToolCall, ...]:
     answer = _parsed(body)
     if allowed is None:
         return ()
+    require_calls_in_place(answer)
     for place, choice in enumerate(_choices(answer)):
-        message = choice.get("message")
-        if isinstance(message, dict):
-            _collect(message, place, calls)
+        for part in _parts(choice):
+            _collect(part, place, calls, streamed=False)
     return _judged(calls, allowed)
+
+
+def judge_error(body: bytes) -> None:
+    """Return if ``body``, an answer that tells of an error, holds no call that some reader could find.
+
+    Raises:
+        UpstreamAnswerRefused: it does, or cannot be read.
+    """
+    require_no_calls(_value(body))  # an object, or an array of them
 
 
 @dataclass(slots=True)
 class _Call:
     names: list[str] = field(default_factory=list)
+    others: set[str] = field(default_factory=set)
+    """Names where a call has none; a reader who looks there must find the same."""
+    forms: set[str] = field(default_factory=set)
     arguments: list[str] = field(default_factory=list)
     nameless: bool = False
 
@@ -105,45 +121,45 @@ class StreamFilter:
         self._calls, self._held, self._held_size = {}, [], 0
         return Passed(events, calls)
 
+    def end(self, event: bytes) -> Passed:
+        """As :meth:`release`, if ``event``, the terminal one, says nothing else.
+
+        Raises:
+            UpstreamAnswerRefused: it does.
+        """
+        require_fields(event)
+        if (event_data(event) or b"").strip() != b"[DONE]":
+            raise UpstreamAnswerRefused("the terminal event says more", expected="[DONE]")
+        return self.release()
+
     def _read(self, event: bytes) -> None:
         """Take in what ``event`` says of tool calls, and which choices it finishes."""
-        if not (self._calls or _may_call(event) or _may_finish(event)):
-            return
+        require_fields(event)
         data = event_data(event)
-        if data is None or is_terminal(data):
+        if data is None or not data.strip():
             return
-        for place, choice in enumerate(_choices(_parsed(data))):
-            index = choice.get("index")
-            where = index if isinstance(index, int) else place
-            found: dict[tuple[int, int], _Call] = {}
-            for part in (choice.get("delta"), choice.get("message")):
-                if isinstance(part, dict):
-                    _collect(part, where, self._calls)
-                    _collect(part, where, found)
-            if found and where in self._finished:
+        value = _parsed(data)
+        require_calls_in_place(value)
+        for place, choice in enumerate(_choices(value)):
+            where = _index(choice, place)
+            calls = sum([_collect(part, where, self._calls, streamed=True) for part in _parts(choice)])
+            if calls and where in self._finished:
                 raise ToolNotAllowed("a tool call after its choice was finished")
-            if choice.get("finish_reason") is not None:
+            if choice.get("finish_reason") not in (None, ""):
                 self._finished.add(where)
                 if len(self._finished) > _MAX_CHOICES:
                     raise UpstreamAnswerRefused("too many choices", expected=f"at most {_MAX_CHOICES}")
 
 
-def _may_call(event: bytes) -> bool:
-    """Whether a JSON reader could find a tool call in ``event``; an escape could spell anything."""
-    return b"tool_calls" in event or b"function_call" in event or b"\\u" in event
-
-
-def _may_finish(event: bytes) -> bool:
-    """Whether ``event`` may give a reason to finish; ``null``, in the two usual spellings, is none."""
-    unfinished = event.count(b'"finish_reason":null') + event.count(b'"finish_reason": null')
-    return event.count(b"finish_reason") != unfinished
+def _value(data: bytes) -> object:
+    try:
+        return parse_json(data)
+    except RequestMalformed as error:
+        raise UpstreamAnswerRefused("the upstream's answer is not strict JSON") from error
 
 
 def _parsed(data: bytes) -> Mapping[str, object]:
-    try:
-        value = parse_json(data)
-    except RequestMalformed as error:
-        raise UpstreamAnswerRefused("the upstream's answer is not strict JSON") from error
+    value = _value(data)
     if not isinstance(value, dict):
         raise UpstreamAnswerRefused("the upstream's answer is no object")
     return value
@@ -158,46 +174,84 @@ def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:
     return choices
 
 
-def _collect(part: Mapping[str, object], choice: int, calls: dict[tuple[int, int], _Call]) -> None:
-    """Add what one message, or one delta of it, says of calls."""
+def _parts(choice: Mapping[str, object]) -> list[dict[str, object]]:
+    """The message and the delta of a choice, those that are there."""
+    return [part for name in ("delta", "message") if (part := _object(choice, name)) is not None]
+
+
+def _object(value: Mapping[str, object], name: str) -> dict[str, object] | None:
+    found = value.get(name)
+    if found is None or isinstance(found, dict):
+        return found
+    raise UpstreamAnswerRefused("not an object", where=name)
+
+
+def _index(value: Mapping[str, object], place: int) -> int:
+    """The index that ``value`` names, or its place if it names none."""
+    found = value.get("index")
+    if found is None:
+        return place
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _MAX_INDEX:
+        raise UpstreamAnswerRefused("not an index", where="index")
+    return found
+
+
+def _collect(
+    part: Mapping[str, object], choice: int, calls: dict[tuple[int, int], _Call], *, streamed: bool
+) -> int:
+    """Add what one message, or one delta of it, says of calls; returns how many entries spoke of one."""
     entries = part.get("tool_calls")
     if entries is not None and not isinstance(entries, list):
         raise UpstreamAnswerRefused("tool_calls are no array", where="tool_calls")
+    found = len(entries or ())
     for place, entry in enumerate(entries or ()):
         if not isinstance(entry, dict):
             raise UpstreamAnswerRefused("a tool call is no object", where="tool_calls")
-        index = entry.get("index")
-        _add(calls, (choice, index if isinstance(index, int) else place), entry)
+        index = _index(entry, place)
+        _add(calls, (choice, index if streamed else place), entry)
     if part.get("function_call") is not None:  # the older form, one per message
-        _add(calls, (choice, -1), {"type": "function", "function": part["function_call"]})
+        _add(calls, (choice, -1), {"type": "function", "function": _object(part, "function_call")})
+        found += 1
     if len(calls) > _MAX_CALLS:
         raise UpstreamAnswerRefused("too many tool calls", expected=f"at most {_MAX_CALLS}")
+    return found
 
 
 def _add(calls: dict[tuple[int, int], _Call], at: tuple[int, int], entry: Mapping[str, object]) -> None:
     call = calls.setdefault(at, _Call())
     kind = entry.get("type")
-    if kind not in (None, "function", "custom"):
+    if kind not in (None, "", "function", "custom"):
         call.nameless = True  # a call of the upstream's own tools: no name that a profile could list
-    named = kind if kind in ("function", "custom") else ("custom" if "custom" in entry else "function")
-    name = tool_name({"type": named, named: entry.get(named)})
-    if name is not None:
-        call.names.append(name)
-    body = entry.get(named)
-    if isinstance(body, dict):
-        text = body.get("arguments", body.get("input"))
-        if isinstance(text, str):
-            call.arguments.append(text)
+    if kind in ("function", "custom"):
+        call.forms.add(str(kind))
+    if other := _text(entry, "name"):
+        call.others.add(other)
+    for form, member in _TEXT.items():
+        body = _object(entry, form)
+        if body is not None:
+            call.forms.add(form)
+            call.names.append(_text(body, "name"))
+            call.arguments.append(_text(body, member))
+    if len(call.forms) > 1:
+        raise UpstreamAnswerRefused("a tool call in two forms", expected="function or custom")
+
+
+def _text(value: Mapping[str, object], name: str) -> str:
+    found = value.get(name)
+    if found is None or isinstance(found, str):
+        return found or ""
+    raise UpstreamAnswerRefused("not a string", where=name)
 
 
 def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[ToolCall, ...]:
     passed = []
     for _, call in sorted(calls.items()):
         # clients join the pieces of a name or keep one of them: every reading must be allowed
-        readings = {"".join(call.names), *(name for name in call.names if name)}
-        refused = call.nameless or not all(map(allowed, readings))
-        if refused:
+        readings = {"".join(call.names), *(name for name in call.names if name), *call.others}
+        if call.nameless or not all(map(allowed, readings)):
             raise ToolNotAllowed("the model called a tool that the profile does not allow")
+        if call.others - {"".join(call.names)}:
+            raise UpstreamAnswerRefused("a tool call with two names", where="name")
         digest = hashlib.sha256("".join(call.arguments).encode("utf-8", "surrogatepass")).hexdigest()
         passed.append(ToolCall("".join(call.names), f"sha256:{digest}"))
     return tuple(passed)
