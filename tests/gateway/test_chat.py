@@ -62,11 +62,43 @@ def test_what_is_decided_about_is_read() -> None:
         b"[" * 100_000,
         b'{"a":' * 100_000,
         b'{"model":"m","messages":[],"seed":' + b"9" * 5000 + b"}",
+        b'{"model":"m","Model":"big","messages":[]}',
+        b'{"model":"m","mode\\u006c\\u0000":"big","messages":[]}',
+        b'{"model":"m","messages":[],"Messages":[]}',
+        b'{"model":"m","messages":[],"STREAM":true}',
+        b'{"model":"m","messages":[],"Tools":[{"type":"function","function":{"name":"rm"}}]}',
+        b'{"model":"m","messages":[],"Functions":[{"name":"rm"}]}',
+        b'{"model":"m","messages":[],"toolChoice":{"type":"function","function":{"name":"rm"}}}',
+        b'{"model":"m","messages":[],"maxTokens":9}',
+        b'{"model":"m","messages":[],"tools":[{"type":"function","Function":{"name":"rm"}}]}',
+        b'{"model":"m","messages":[],"tools":[{"type":"function","function":{"name":"a","Name":"rm"}}]}',
+        b'{"model":"m","messages":[],"functions":[{"name":"a","NAME":"rm"}]}',
+        b'{"model":"m","messages":[],"tools":[],"tool_choice":{"Type":"function"}}',
     ],
 )
 def test_what_two_readers_could_read_differently_is_refused(data: bytes) -> None:
     with pytest.raises(RequestMalformed):
         parse_chat(data)
+
+
+def test_members_of_others_and_of_a_tools_schema_pass_in_every_spelling() -> None:
+    schema = {"type": "object", "properties": {"Name": {"Type": "string"}, "Function": {}, "Model": {}}}
+    listed = {"type": "function", "function": {"name": "a", "parameters": schema, "strict": True}}
+    found = parse_chat(body(tools=[listed], metadata={"Model": "x"}, user="u", response_format={"Type": "x"}))
+    assert found.tools == ("a",)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {**tool("a"), "custom": {"name": "rm"}},
+        {**tool("a"), "name": "rm"},
+        {"type": "custom", "custom": {"name": "a"}, "function": {"name": "rm"}},
+    ],
+)
+def test_a_tool_with_two_names_has_none_that_a_profile_could_list(entry: dict) -> None:
+    assert parse_chat(body(tools=[entry])).tools == (None,)
+    assert b"rm" not in without_tools(body(tools=[entry, tool("a")]), {"a"}.__contains__)
 
 
 def test_no_secret_text_stands_in_a_refusal() -> None:

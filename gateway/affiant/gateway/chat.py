@@ -1,7 +1,8 @@
 """A chat completion request, read once and never rewritten, except that tools may be removed.
 
 The body is read strictly, because two readers must not see two requests: duplicate members anywhere, ``NaN``
-and nesting without end are refused. What is forwarded are the very bytes that came; where tools are removed,
+and nesting without end are refused, and a member like ``Model`` that a reader without regard to case takes for
+one that is judged. What is forwarded are the very bytes that came; where tools are removed,
 all other members keep their bytes (:func:`without_tools`).
 """
 
@@ -16,6 +17,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from affiant.gateway.errors import RequestMalformed
+from affiant.gateway.one_reading import folded, inexact
 
 __all__ = ["ChatRequest", "parse_chat", "parse_json", "tool_name", "without_tools"]
 
@@ -34,6 +36,20 @@ _PARAMETERS: Final = (
     "top_p",
 )
 """Members that shape sampling; disclosed as ``mdl.prm``, each in its own spelling, cut at 64 characters."""
+
+_MEMBERS: Final = folded(
+    "function_call",
+    "functions",
+    "messages",
+    "model",
+    "parallel_tool_calls",
+    "stream",
+    "tool_choice",
+    "tools",
+    *_PARAMETERS,
+)
+_TOOL_MEMBERS: Final = folded("custom", "function", "name", "type")
+_FORMS: Final = ("function", "custom")
 
 _MODEL: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
 
@@ -58,6 +74,7 @@ def parse_chat(body: bytes) -> ChatRequest:
     value = parse_json(body)
     if not isinstance(value, dict):
         raise RequestMalformed("the body is not an object", found=type(value).__name__)
+    _require_exact(value)
     model, stream = value.get("model"), value.get("stream", False)
     if not isinstance(model, str) or _MODEL.match(model) is None:
         raise RequestMalformed(
@@ -73,6 +90,28 @@ def parse_chat(body: bytes) -> ChatRequest:
         tools=(*map(tool_name, _array(value, "tools")), *map(_function_name, _array(value, "functions"))),
         parameters={name: _spelled(value[name]) for name in _PARAMETERS if value.get(name) is not None},
     )
+
+
+def _require_exact(value: Mapping[str, object]) -> None:
+    """Return if what is judged stands in ``value`` in its exact spelling only; a tool's own schema is free."""
+    held = [
+        *_array(value, "tools"),
+        *_array(value, "functions"),
+        value.get("tool_choice"),
+        value.get("function_call"),
+    ]
+    entries = [entry for entry in held if isinstance(entry, dict)]
+    bodies = [body for entry in entries for form in _FORMS if isinstance(body := entry.get(form), dict)]
+    found = inexact(value, _MEMBERS)
+    for inner in (*entries, *bodies):
+        found = found or inexact(inner, _TOOL_MEMBERS)
+    if found is not None:
+        raise RequestMalformed(
+            "a member in another spelling",
+            expected=found,
+            where=found,
+            hint="Two readers would see two requests",
+        )
 
 
 def parse_json(data: bytes | str) -> object:
@@ -126,7 +165,11 @@ def tool_name(entry: object) -> str | None:
     if not isinstance(entry, dict):
         return None
     kind = entry.get("type", "function")
-    return _function_name(entry.get(kind)) if kind in ("function", "custom") else None
+    if kind not in _FORMS:
+        return None
+    name = _function_name(entry.get(kind))
+    others = [form for form in _FORMS if form != kind and entry.get(form) is not None]
+    return None if others or entry.get("name", name) not in (None, name) else name
 
 
 def _function_name(entry: object) -> str | None:

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 
 from affiant.gateway.errors import UpstreamAnswerRefused
 
-__all__ = ["CHAT_MEMBERS", "fold", "inexact", "require_calls_in_place", "require_no_calls"]
+__all__ = ["CHAT_MEMBERS", "fold", "folded", "inexact", "require_calls_in_place", "require_no_calls"]
 
 _LONGEST_KEPT: Final = 64
 _DOTLESS: Final = str.maketrans({"\u0131": "i"})
@@ -40,11 +40,12 @@ def _fold(name: str) -> str:
 _fold_kept = lru_cache(maxsize=2048)(_fold)
 
 
-def _folded(*names: str) -> Mapping[str, str]:
+def folded(*names: str) -> Mapping[str, str]:
+    """What :func:`inexact` looks for: folded name -> exact name."""
     return {_fold(name): name for name in names}
 
 
-CHAT_MEMBERS: Final = _folded(
+CHAT_MEMBERS: Final = folded(
     "arguments",
     "choices",
     "custom",
