@@ -285,6 +285,32 @@ def told(
     return SessionClient.start(running.gateway, platform, openings=openings), upstream, script
 
 
+LISTS: dict[str, tuple[Sequence[Step], int, str | None]] = {
+    "down": ([], 502, "upstream.cut"),
+    "an error": (whole({"error": {"message": "x"}}, status="500 Oops"), 502, "upstream.answer"),
+    "no list": (whole({"models": []}), 502, "upstream.answer"),
+    "not JSON": (whole(b"<html>"), 502, "upstream.answer"),
+    "our key refused": (whole({"error": "sk-secret"}, status="401 No"), 502, "upstream.unauthorized"),
+    "no such path": (whole(b"<html>", status="404 Not Found", content_type="text/html"), 200, None),
+    "a list": (whole({"object": "list", "data": []}), 200, None),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_models_that_cannot_be_had_is_said_to_be_that(
+    told: tuple[SessionClient, ScriptedUpstream, Script], name: str
+) -> None:
+    """An upstream that lists no models is not one that fails: the list is empty."""
+    session, _, script = told
+    script.answer, status, code = LISTS[name]
+    answer = session.ask("GET", "/v1/models")
+    assert (answer.status, answer.code if code else None) == (
+        status,
+        code,
+    ) and b"sk-secret" not in answer.body
+    assert code or answer.json() == {"object": "list", "data": []}
+
+
 def test_the_very_bytes_are_forwarded_and_no_header_of_the_clients(
     told: tuple[SessionClient, ScriptedUpstream, Script],
 ) -> None:

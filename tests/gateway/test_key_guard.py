@@ -95,11 +95,12 @@ def test_honest_answers_pass_byte_for_byte(
     assert keyed[1].received[-1].headers["authorization"] == "Bearer " + KEY.decode()
 
 
-def test_a_list_of_models_with_the_gateways_key_lists_nothing(
+def test_a_list_of_models_with_the_gateways_key_is_refused(
     keyed: tuple[InProcess, ScriptedUpstream], session: SessionClient
 ) -> None:
     keyed[1].script = lambda _: whole({"data": [{"id": KEY.decode()}]})
-    assert KEY not in session.ask("GET", "/v1/models").body
+    answer = session.ask("GET", "/v1/models")
+    assert (answer.status, answer.code) == (502, "upstream.answer") and KEY not in answer.body
 
 
 def test_every_part_is_looked_at() -> None:

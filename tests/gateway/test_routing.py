@@ -62,6 +62,19 @@ async def test_one_that_is_down_lists_nothing_and_is_asked_again() -> None:
     assert (down.asked, up.asked) == (2, 1)
 
 
+async def test_all_of_them_down_is_told_as_a_request_would_be() -> None:
+    for found in (upstreams(Listed("a", None)), upstreams(Listed("a", None), Listed("b", None))):
+        with pytest.raises(UpstreamUnreachable):
+            await found.models()
+    with pytest.raises(UpstreamUnreachable):
+        await found.choose("x")
+
+
+async def test_one_that_is_down_is_left_out_of_the_list() -> None:
+    assert await upstreams(Listed("a", None), Listed("b", ["x"])).models() == ("x",)
+    assert await upstreams(Listed("a", None), Listed("b", [])).models() == ()
+
+
 async def test_a_list_is_believed_for_a_minute() -> None:
     clock = [0.0]
     one, two = Listed("a", ["x"]), Listed("b", ["y"])

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, UpstreamConfig
+from affiant.gateway.answers import require_plain
 from affiant.gateway.chat import parse_json
 from affiant.gateway.dev_echo import EchoConnector
 from affiant.gateway.errors import RequestMalformed, SettingsRefused, UpstreamAnswerRefused
@@ -30,6 +31,8 @@ __all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "read_whole"]
 
 MAX_ANSWER: Final = 32 << 20
 """Bytes of a whole answer."""
+_NO_LIST: Final = (404, 405, 501)
+"""An upstream that has no list of models says so; it may serve some all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,12 @@ class OpenAIUpstream:
         return await self._client.request(head + body, tried=tried)
 
     async def models(self) -> Sequence[str]:
-        """The ids of the models that it lists."""
+        """As :meth:`~.upstream.Upstream.models`."""
         answer = await self.request("GET", "/models", b"", attempts=[], accept=b"application/json")
         body = await read_whole(answer)
+        if answer.status in _NO_LIST:
+            return ()
+        require_plain(answer, "application/json")
         self.guard.require_absent(body)
         try:
             value = parse_json(body)

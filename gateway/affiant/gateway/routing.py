@@ -33,19 +33,28 @@ class Upstreams:
 
         Raises:
             ModelNotFound: several upstreams, and none lists it.
+            AffiantError: none of them answers.
         """
         if len(self._upstreams) == 1:
             return self._upstreams[0]
+        down: list[AffiantError] = []
         for upstream in self._upstreams:
-            if model in await self._models_of(upstream):
+            if model in await self._models_of(upstream, down):
                 return upstream
+        self._require_one_up(down)
         raise ModelNotFound("no upstream lists this model", found=model[:64])
 
     async def models(self) -> tuple[str, ...]:
-        """The ids of all models that are listed, each once, in order."""
+        """The ids of all models that are listed, each once, in order; an upstream that is down is left out.
+
+        Raises:
+            AffiantError: all of them are.
+        """
         names: dict[str, None] = {}
+        down: list[AffiantError] = []
         for upstream in self._upstreams:
-            names.update(dict.fromkeys(sorted(await self._models_of(upstream))))
+            names.update(dict.fromkeys(sorted(await self._models_of(upstream, down))))
+        self._require_one_up(down)
         return tuple(names)
 
     async def close(self) -> None:
@@ -53,13 +62,19 @@ class Upstreams:
         for upstream in self._upstreams:
             await upstream.close()
 
-    async def _models_of(self, upstream: Upstream) -> frozenset[str]:
+    def _require_one_up(self, down: Sequence[AffiantError]) -> None:
+        if len(down) == len(self._upstreams):
+            raise down[0]
+
+    async def _models_of(self, upstream: Upstream, down: list[AffiantError]) -> frozenset[str]:
+        """What ``upstream`` lists; nothing, and one more in ``down``, if it cannot be asked."""
         now = self._seconds()
         known = self._listed.get(upstream.id)
         if known is None or now - known[0] >= _LISTED_FOR_S:
             try:
                 known = (now, frozenset(await upstream.models()))
-            except AffiantError:  # it does not answer: it lists nothing now, and is asked again next time
+            except AffiantError as error:  # it lists nothing now, and is asked again next time
+                down.append(error)
                 return frozenset()
             self._listed[upstream.id] = known
         return known[1]

@@ -92,7 +92,11 @@ class Upstream(Protocol):
         ...
 
     async def models(self) -> Sequence[str]:
-        """The ids of the models that it serves."""
+        """The ids of the models that it lists; none if it has no such list.
+
+        Raises:
+            AffiantError: it does not answer, or not with a list.
+        """
         ...
 
     async def close(self) -> None:
