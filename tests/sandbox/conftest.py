@@ -280,3 +280,19 @@ def warm(isolation: str, release: None) -> Iterator[Machine]:
     with made_machine(isolation) as made:
         made.keep_services()
         yield made
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of two pages: a small file fits, a larger one does not."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: mounts a file system")
+    place = tmp_path / "disk"
+    place.mkdir()
+    options = ("-o", "size=8k,nr_inodes=8", "tmpfs")
+    if subprocess.run(["mount", "-t", "tmpfs", *options, str(place)], check=False).returncode != 0:
+        pytest.skip("this machine mounts no file system for tests")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)

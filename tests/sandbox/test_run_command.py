@@ -201,3 +201,38 @@ def test_a_command_that_takes_too_long_is_ended(warm, tmp_path):
     done = warm.run("sleep", "60", options=("--timeout", "1", "--bundle", str(tmp_path / "b.json")))
     assert done.returncode == 143
     assert "1 closed" in warm.verdict(tmp_path / "b.json")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("option", ["--bundle", "--json"])
+def test_a_full_disk_at_the_users_file_is_a_refusal_that_says_where_the_receipts_are(warm, full_disk, option):
+    (full_disk / "filler").write_bytes(bytes(8192))
+    done = warm.run("sh", "-c", "exit 3", options=(option, str(full_disk / "file")))
+    assert done.returncode == 125
+    error = done.stderr.decode()
+    assert error.count("\n") == 1, error
+    assert "[session.output_path]" in error
+    assert "No space left on device" in error
+    assert "ended with 3" in error
+    (named,) = (path for path in warm.home.glob("sessions/*/bundle.affiant.json") if str(path) in error)
+    assert parse_bundle(named.read_bytes()).receipts
+    assert [path.name for path in full_disk.iterdir()] == ["filler"]
+
+
+@pytest.mark.root
+def test_an_output_on_a_full_disk_keeps_the_agents_files_for_recover(warm, full_disk, tmp_path):
+    done = warm.run(
+        *("sh", "-c", "head -c 100000 /dev/zero >big"), options=("--output", str(full_disk / "out"))
+    )
+    error = done.stderr.decode()
+    assert done.returncode == 125
+    assert "[workspace.unwritable]" in error
+    assert not list((full_disk / "out").iterdir())
+    session = error.partition("affiant session recover ")[2].split()[0]
+    assert f"affiant session recover {session} --output DIR" in error
+    arguments = ["session", "recover", "--home", str(warm.home), session]
+    again = CliRunner().invoke(cli, [*arguments, "--output", str(full_disk / "out")])
+    assert "[workspace.unwritable]" in again.stderr
+    assert CliRunner().invoke(cli, [*arguments, "--output", str(tmp_path / "out")]).exit_code == 0
+    assert (tmp_path / "out" / "big").stat().st_size == 100_000
+    assert not (warm.home / "sessions" / session / "files.kept").exists()

@@ -22,8 +22,8 @@ from affiant.attestation.canonical import parse_object, parse_strict
 from affiant.attestation.openings import open_sealed
 from affiant.attestation.receipt import parse_receipt, receipt_hash
 from affiant.errors import MalformedError
-from affiant.sandbox.home import write_file
 from affiant.sandbox.supervisor.spool import SpoolEntry, read_signed
+from affiant.sandbox.user_files import write_user_file
 
 __all__ = [
     "SealedBundle",
@@ -154,7 +154,8 @@ def write_bundle(path: Path, bundle: Bundle) -> None:
 
     Raises:
         BundleMalformed: it could not be read back.
+        OutputPlaceRefused: the machine did not let us write there.
     """
     data = bundle.to_bytes()
     parse_bundle(data)
-    write_file(path, data)
+    write_user_file(path, data, mode=0o600)

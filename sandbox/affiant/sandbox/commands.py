@@ -6,19 +6,22 @@ import json
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from affiant.attestation.simulated.commands import default_home
-from affiant.command_line import RefusalShown
+from affiant.command_line import show_refusal
 from affiant.errors import AffiantError
+from affiant.sandbox.errors import OutputPlaceRefused
 from affiant.sandbox.home import open_home
 from affiant.sandbox.isolation.backend import IsolationClass
 from affiant.sandbox.running import EXIT_OURS, RunOptions, open_standard_streams, run_once
 from affiant.sandbox.services import GatewayChoice
 from affiant.sandbox.session_commands import tell_leftovers
 from affiant.sandbox.session_plan import SessionRequest, VaultChoice
+from affiant.sandbox.user_files import write_user_file
 
 __all__ = ["run"]
 
@@ -211,13 +214,21 @@ def run(
     except KeyboardInterrupt as error:  # while leftovers were ended: nothing of this session has begun
         raise click.exceptions.Exit(128 + signal.SIGINT) from error
     except AffiantError as error:
-        _summarise(json_path, {"exit_code": EXIT_OURS, "refused": error.to_json()})
-        RefusalShown(error).show()
+        show_refusal(error)
+        with suppress(OutputPlaceRefused):  # what happened first is what the user must hear
+            _summarise(json_path, {"exit_code": EXIT_OURS, "refused": error.to_json()})
         raise click.exceptions.Exit(EXIT_OURS) from error
-    _summarise(json_path, outcome.to_json())
+    try:
+        _summarise(json_path, outcome.to_json())
+    except OutputPlaceRefused as error:
+        error.hint = f"The command ended with {outcome.exit_code}"
+        if outcome.bundle is not None:
+            error.hint += f"; the receipts are in {outcome.bundle}"
+        show_refusal(error)
+        raise click.exceptions.Exit(EXIT_OURS) from error
     raise click.exceptions.Exit(outcome.exit_code)
 
 
 def _summarise(path: Path | None, members: Mapping[str, object]) -> None:
-    if path is not None and path.parent.is_dir():
-        path.write_text(json.dumps(members, indent=2, sort_keys=True) + "\n", encoding="ascii")
+    if path is not None:
+        write_user_file(path, (json.dumps(members, indent=2, sort_keys=True) + "\n").encode("ascii"))

@@ -8,6 +8,7 @@
     +-- AgentUnknown          session.agent           the profile file names no such agent
     +-- InputRefused          session.input           the input, its place or the output does not fit the profile
     +-- GatewayNotPinned      session.gateway_pin     a gateway is named, but not which one it must be
+    +-- OutputPlaceRefused    session.output_path     a file could not be written where it is wanted
     StateError
     +-- StoreLocked           store.locked            another process holds this part of the state folder
     +-- ServiceFailed         service.failed          a service ended before it was ready
@@ -45,6 +46,7 @@ __all__ = [
     "HomeFileMalformed",
     "HomeRefused",
     "InputRefused",
+    "OutputPlaceRefused",
     "ServiceFailed",
     "ServiceSilent",
     "ServiceUnreadable",
@@ -101,6 +103,12 @@ class InputRefused(ConfigurationError):
     """The input, its place inside, or the output does not fit the profile."""
 
     code = "session.input"
+
+
+class OutputPlaceRefused(ConfigurationError):
+    """A file could not be written where it is wanted."""
+
+    code = "session.output_path"
 
 
 class GatewayNotPinned(ConfigurationError):

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.errors import AffiantError
 from affiant.sandbox.bundle_out import write_bundle
+from affiant.sandbox.errors import OutputPlaceRefused
 from affiant.sandbox.session import Session
 from affiant.sandbox.session_plan import SessionRequest
 
@@ -41,12 +42,6 @@ _STEPS: Final = {
     "output": "copied changes to {path}",
     "bundled": "receipts in {path}",
 }
-
-
-class OutputPlaceRefused(ConfigurationError):
-    """A file could not be written where it is wanted."""
-
-    code = "session.output_path"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +165,7 @@ async def _run(request: SessionRequest, command: Sequence[str], options: RunOpti
         return RunOutcome(exit_code=128 + signals.first)
     except AffiantError:  # the session was ended for a reason: its receipts show it, if there are any
         if options.bundle is not None and signals.session is not None:
-            with suppress(AffiantError, OSError):  # what happened first is what the user must hear
+            with suppress(AffiantError):  # what happened first is what the user must hear
                 write_bundle(options.bundle, signals.session.bundle())
         raise
 
@@ -199,7 +194,13 @@ async def _in_session(
         finally:
             signals.phase = _Phase.CLOSING
     if options.bundle is not None:
-        write_bundle(options.bundle, session.bundle())
+        try:
+            write_bundle(options.bundle, session.bundle())
+        except OutputPlaceRefused as error:
+            error.hint = (
+                f"The command ended with {result.exit_code}; the receipts are in {session.bundle_path}"
+            )
+            raise
     return RunOutcome(
         exit_code=result.exit_code,
         session=session.id,

@@ -322,8 +322,12 @@ class Session:
             )
         except AffiantError as error:
             if source.exists():
+                kept = keep_files(opened.home, self.id)
                 self._kept = True
-                error.hint = f"What the agent left is kept in {keep_files(opened.home, self.id)}"
+                error.hint = (
+                    f"What the agent left is kept in {kept}, "
+                    f"take it with: affiant session recover {self.id} --output DIR"
+                )
             raise
         self._progress("output", {"path": str(output), "added": len(self.output.changes.added)})
 

@@ -16,9 +16,9 @@ from affiant.attestation.simulated.commands import default_home
 from affiant.command_line import Group, print_json, printable
 from affiant.errors import AffiantError
 from affiant.sandbox.cut_off import reap_leftovers
+from affiant.sandbox.errors import OutputPlaceRefused
 from affiant.sandbox.home import Home, open_home
 from affiant.sandbox.recovering import Recovered, recover
-from affiant.sandbox.running import OutputPlaceRefused
 from affiant.sandbox.sessions import SessionEntry, find_session, list_sessions
 
 __all__ = ["session", "tell_leftovers"]

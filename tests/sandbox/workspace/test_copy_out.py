@@ -6,7 +6,7 @@ import pytest
 
 from affiant.sandbox.workspace.copy_in import copy_in
 from affiant.sandbox.workspace.copy_out import copy_out
-from affiant.sandbox.workspace.errors import OutputConflict, TreeTooLarge
+from affiant.sandbox.workspace.errors import OutputConflict, OutputUnwritable, TreeTooLarge
 from affiant.sandbox.workspace.walk import Limits
 
 
@@ -139,3 +139,39 @@ def test_more_than_the_limits_writes_nothing(session):
     with pytest.raises(TreeTooLarge):
         copy_out(tree, output, before=before, limits=Limits(total_bytes=1 << 20))
     assert not output.exists()
+
+
+@pytest.mark.root
+def test_of_a_file_that_does_not_fit_nothing_stays_and_the_code_says_so(session, full_disk):
+    tree, _, before = session
+    (tree / "a").write_text("fits")
+    (tree / "b").write_bytes(bytes(100_000))
+    with pytest.raises(OutputUnwritable, match="No space left") as refused:
+        copy_out(tree, full_disk / "out", before=before)
+    assert refused.value.code == "workspace.unwritable"
+    assert {path.name: path.read_text() for path in (full_disk / "out").iterdir()} == {"a": "fits"}
+
+
+@pytest.mark.root
+def test_a_folder_that_cannot_be_made_is_unwritable_and_no_conflict(session, full_disk):
+    tree, _, before = session
+    (full_disk / "out").mkdir()
+    while True:
+        try:
+            (full_disk / f"filler{len(list(full_disk.iterdir()))}").mkdir()
+        except OSError:
+            break
+    (tree / "d").mkdir()
+    (tree / "d" / "x").write_text("x")
+    with pytest.raises(OutputUnwritable):
+        copy_out(tree, full_disk / "out", before=before)
+
+
+def test_no_name_of_the_agents_is_taken_for_a_draft(session):
+    tree, output, before = session
+    for name in (".affiant-output.new", ".affiant-output1.new", "z"):
+        (tree / name).write_text(name)
+    copy_out(tree, output, before=before)
+    assert {path.name: path.read_text() for path in output.iterdir()} == {
+        name: name for name in (".affiant-output.new", ".affiant-output1.new", "z")
+    }

@@ -7,6 +7,7 @@
 4. A link arrives only if it can never lead out of the tree (:func:`tree.link_stays_inside`).
 5. In the output no link is followed either: a file is written beside its place and renamed onto it, which
    replaces a link that stands there; a link in place of a directory refuses.
+6. Every file in the output is whole: if one cannot be written (a full disk), nothing of it stays.
 
 Doing it twice gives the same output and the same summary.
 """
@@ -17,10 +18,11 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.workspace.errors import OutputConflict, TreeUnreadable
+from affiant.sandbox.workspace.errors import OutputConflict, OutputUnwritable
 from affiant.sandbox.workspace.tree import (
     Changes,
     Entry,
@@ -44,7 +46,8 @@ __all__ = ["Taken", "copy_out"]
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_DRAFT: Final = ".affiant-output.new"
+_DRAFT: Final = ".affiant-output{}.new"
+"""What a file is called until it is whole; the number is one that no name in the session's tree has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +77,25 @@ def copy_out(
     Raises:
         OutputConflict: the output holds a link or file where a directory is needed, or the reverse.
         TreeTooLarge: the agent left more than the limits; nothing was written.
-        TreeUnreadable: the machine did not let us.
+        TreeUnreadable: the machine did not let us read what the agent left.
+        OutputUnwritable: the machine did not let us write; the files written before are whole.
     """
     skipped: list[Skipped] = []
     entries = read_tree(source, limits=limits, exclude=exclude, skipped=skipped)
     changes = compare(before, entries)
     wanted = {*changes.added, *changes.changed}
     wanted -= _misleading([entry for entry in entries if entry.path in wanted], skipped)
+    draft = _draft_name(entries)
     try:
         output.mkdir(mode=0o755, parents=True, exist_ok=True)
         with open_directory(source) as tree, open_directory(output.resolve()) as place:
             for entry in entries:
                 if entry.path in wanted:
-                    _write(entry, tree, place, limits)
+                    _write(entry, tree, place, limits, draft)
     except OSError as error:
-        raise TreeUnreadable("the output cannot be written", found=error.strerror) from error
+        raise OutputUnwritable(
+            "the output cannot be written", where=escaped(str(output)), found=error.strerror
+        ) from error
     kept = Changes(
         added=tuple(path for path in changes.added if path in wanted),
         changed=tuple(path for path in changes.changed if path in wanted),
@@ -108,29 +115,36 @@ def _misleading(entries: Iterable[Entry], skipped: list[Skipped]) -> set[str]:
     return found
 
 
-def _write(entry: Entry, tree: int, output: int, limits: Limits) -> None:
+def _draft_name(entries: Iterable[Entry]) -> str:
+    names = {segment for entry in entries for segment in entry.path.split("/")}
+    return next(name for number in count() if (name := _DRAFT.format(number or "")) not in names)
+
+
+def _write(entry: Entry, tree: int, output: int, limits: Limits, draft: str) -> None:
     """One file or link, from below ``tree`` to below ``output``, each parent reached without a link."""
     above, _, name = entry.path.rpartition("/")
     with _parents(output, above, make=True) as place:
-        if entry.kind is Kind.LINK:
-            _clear(_DRAFT, place)
-            os.symlink(entry.content, _DRAFT, dir_fd=place)
-        else:
-            with _parents(tree, above, make=False) as origin:
-                _write_draft(entry, name, origin, place, limits)
+        _clear(draft, place)
         try:
-            os.rename(_DRAFT, name, src_dir_fd=place, dst_dir_fd=place)
-        except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
-            _clear(_DRAFT, place)
-            raise OutputConflict(
-                "the output has a directory where the session made a file", where=escaped(entry.path)
-            ) from error
+            if entry.kind is Kind.LINK:
+                os.symlink(entry.content, draft, dir_fd=place)
+            else:
+                with _parents(tree, above, make=False) as origin:
+                    _write_draft(
+                        Found(entry.path, name, origin, entry.kind, entry.executable, 0), draft, place, limits
+                    )
+            os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)
+        except BaseException as error:  # raised again, or as what it means
+            _clear(draft, place)
+            if isinstance(error, (IsADirectoryError, NotADirectoryError, FileExistsError)):
+                raise OutputConflict(
+                    "the output has a directory where the session made a file", where=escaped(entry.path)
+                ) from error
+            raise
 
 
-def _write_draft(entry: Entry, name: str, origin: int, place: int, limits: Limits) -> None:
-    _clear(_DRAFT, place)
-    found = Found(entry.path, name, origin, entry.kind, entry.executable, 0)
-    fd = os.open(_DRAFT, _NEW_FILE, 0o755 if entry.executable else 0o644, dir_fd=place)
+def _write_draft(found: Found, draft: str, place: int, limits: Limits) -> None:
+    fd = os.open(draft, _NEW_FILE, 0o755 if found.executable else 0o644, dir_fd=place)
     with os.fdopen(fd, "wb") as file:
         for chunk in read_chunks(found, at_most=limits.total_bytes):
             file.write(chunk)
@@ -159,10 +173,10 @@ def _parents(base: int, path: str, *, make: bool) -> Iterator[int]:
 
 
 def _step(parent: int, name: str, path: str, *, make: bool) -> int:
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=parent)
     try:
-        if make:
-            with suppress(FileExistsError):
-                os.mkdir(name, 0o755, dir_fd=parent)
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError as error:
         raise OutputConflict(

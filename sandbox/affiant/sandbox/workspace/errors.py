@@ -10,14 +10,23 @@
     MalformedError
     +-- ImageRefused     workspace.image          an archive or OCI layout that is not what it claims to be
     UnreachableError
-    +-- TreeUnreadable   workspace.unreadable     the machine did not let us read or write the tree
+    +-- TreeUnreadable   workspace.unreadable     the machine did not let us read or copy the tree
+    +-- OutputUnwritable workspace.unwritable     the machine did not let us write the output: a full disk, say
 """
 
 from __future__ import annotations
 
 from affiant.errors import MalformedError, NotAllowedError, UnreachableError
 
-__all__ = ["ImageRefused", "NameRefused", "OutputConflict", "SpecialFile", "TreeTooLarge", "TreeUnreadable"]
+__all__ = [
+    "ImageRefused",
+    "NameRefused",
+    "OutputConflict",
+    "OutputUnwritable",
+    "SpecialFile",
+    "TreeTooLarge",
+    "TreeUnreadable",
+]
 
 
 class SpecialFile(NotAllowedError):
@@ -45,9 +54,15 @@ class OutputConflict(NotAllowedError):
 
 
 class TreeUnreadable(UnreachableError):
-    """The machine did not let us read or write the tree."""
+    """The machine did not let us read or copy the tree."""
 
     code = "workspace.unreadable"
+
+
+class OutputUnwritable(UnreachableError):
+    """The machine did not let us write the output: its disk is full, or it is read-only."""
+
+    code = "workspace.unwritable"
 
 
 class ImageRefused(MalformedError):

@@ -153,7 +153,7 @@ def read_chunks(found: Found, *, at_most: int) -> Iterator[bytes]:
     Raises:
         SpecialFile: it is no regular file any more.
         TreeTooLarge: more than ``at_most`` bytes.
-        TreeUnreadable: it cannot be opened.
+        TreeUnreadable: it cannot be opened or read.
     """
     try:
         fd = os.open(found.name, _FILE, dir_fd=found.parent)
@@ -165,13 +165,20 @@ def read_chunks(found: Found, *, at_most: int) -> Iterator[bytes]:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise SpecialFile("a file was exchanged for something else", where=escaped(found.path))
         size = 0
-        while chunk := os.read(fd, _CHUNK):
+        while chunk := _read(fd, found.path):
             size += len(chunk)
             if size > at_most:
                 raise TreeTooLarge("too many bytes", where=escaped(found.path))
             yield chunk
     finally:
         os.close(fd)
+
+
+def _read(fd: int, path: str) -> bytes:
+    try:
+        return os.read(fd, _CHUNK)
+    except OSError as error:
+        raise TreeUnreadable("a file cannot be read", where=escaped(path), found=error.strerror) from error
 
 
 def read_tree(
