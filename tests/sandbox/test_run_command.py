@@ -236,3 +236,21 @@ def test_an_output_on_a_full_disk_keeps_the_agents_files_for_recover(warm, full_
     assert CliRunner().invoke(cli, [*arguments, "--output", str(tmp_path / "out")]).exit_code == 0
     assert (tmp_path / "out" / "big").stat().st_size == 100_000
     assert not (warm.home / "sessions" / session / "files.kept").exists()
+
+
+LOSSES = "ln -s /etc/shadow s; rm file.txt; echo y >y; mkdir empty; printf a >'nl\nx'"
+
+
+@pytest.mark.parametrize("options", [("--quiet",), ("--verbose",)])
+def test_what_is_not_copied_out_is_said_even_when_quiet(warm, tmp_path, options):
+    out, summary = tmp_path / "out", tmp_path / "s.json"
+    given = ("--input", str(warm.folder / "in"), "--output", str(out), "--json", str(summary), *options)
+    done = warm.run("sh", "-c", LOSSES, options=given)
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 0
+    assert "affiant: not copied: s: a link that could lead out of the folder" in lines
+    assert "affiant: not copied: nl\\nx: its name, or where it links to, is not printable" in lines
+    assert sorted(path.name for path in out.iterdir()) == ["empty", "y"]
+    text = f"affiant: copied changes to {out}: 1 added, 0 changed, 1 removed, 1 new folder, 2 skipped"
+    assert (text in lines) is ("--verbose" in options)
+    assert len(json.loads(summary.read_bytes())["changes"]["skipped"]) == 2

@@ -22,8 +22,10 @@ from affiant.command_line import printable
 from affiant.errors import AffiantError
 from affiant.sandbox.bundle_out import write_bundle
 from affiant.sandbox.errors import OutputPlaceRefused
+from affiant.sandbox.output_report import changes_to_json, counted, skipped_lines
 from affiant.sandbox.session import Session
 from affiant.sandbox.session_plan import SessionRequest
+from affiant.sandbox.workspace.tree import Changes
 
 __all__ = ["EXIT_OURS", "RunOptions", "RunOutcome", "open_standard_streams", "run_once"]
 
@@ -39,7 +41,6 @@ _STEPS: Final = {
     "services-ready": "SIMULATED platform; gateway at {gateway}",
     "input": "copied {entries} files and folders in",
     "ready": "admitted; the agent may start",
-    "output": "copied changes to {path}",
     "bundled": "receipts in {path}",
 }
 
@@ -175,9 +176,10 @@ async def _in_session(
 ) -> RunOutcome:
     def progress(step: str, detail: Mapping[str, object]) -> None:
         if options.show_progress and (line := _line(step, detail)) is not None:
-            with suppress(OSError):  # nobody reads our own lines any more: the session goes on
-                sys.stderr.write(f"affiant: {line}\n")
-                sys.stderr.flush()
+            _say(line)
+        if isinstance(changes := detail.get("changes"), Changes):
+            for line in skipped_lines(changes, rest="see --json"):
+                _say(line)
 
     opening = Session.open(request, home=options.home, progress=progress, echo=options.show_services)
     async with opening as session:
@@ -207,24 +209,20 @@ async def _in_session(
         isolation=session.isolation,
         bundle=session.bundle_path if options.bundle is None else options.bundle,
         timed_out=result.timed_out,
-        changes=_changes(session),
+        changes=None if session.output is None else changes_to_json(session.output.changes),
     )
 
 
-def _changes(session: Session) -> Mapping[str, object] | None:
-    if session.output is None:
-        return None
-    changes = session.output.changes
-    return {
-        "added": list(changes.added),
-        "changed": list(changes.changed),
-        "removed": list(changes.removed),
-        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in changes.skipped],
-    }
+def _say(line: str) -> None:
+    with suppress(OSError):  # nobody reads our own lines any more: the session goes on
+        sys.stderr.write(f"affiant: {line}\n")
+        sys.stderr.flush()
 
 
 def _line(step: str, detail: Mapping[str, object]) -> str | None:
     """One line for a person; None for steps that tell a person nothing."""
+    if isinstance(changes := detail.get("changes"), Changes):
+        return printable(f"copied changes to {detail.get('path')}: {counted(changes)}")
     text = _STEPS.get(step)
     if text is None:
         return None

@@ -329,7 +329,7 @@ class Session:
                     f"take it with: affiant session recover {self.id} --output DIR"
                 )
             raise
-        self._progress("output", {"path": str(output), "added": len(self.output.changes.added)})
+        self._progress("output", {"path": str(output), "changes": self.output.changes})
 
 
 def _end(descriptor: int | None, capture: Capture | None) -> int:

@@ -18,6 +18,7 @@ from affiant.errors import AffiantError
 from affiant.sandbox.cut_off import reap_leftovers
 from affiant.sandbox.errors import OutputPlaceRefused
 from affiant.sandbox.home import Home, open_home
+from affiant.sandbox.output_report import counted, skipped_lines
 from affiant.sandbox.recovering import Recovered, recover
 from affiant.sandbox.sessions import SessionEntry, find_session, list_sessions
 
@@ -193,6 +194,9 @@ def recover_(
         output=output,
         starting=lambda: click.echo("affiant: starting a gateway to ask it (SIMULATED platform)", err=True),
     )
+    if done.taken is not None:
+        for line in skipped_lines(done.taken.changes, rest="see --json"):
+            click.echo(f"affiant: {line}", err=True)
     if as_json:
         print_json(_recovered(name, done))
         return
@@ -208,7 +212,7 @@ def recover_(
             f"{gathered.left_out} records are not among them: a close speaks for all that came before it"
         )
     if done.taken is not None:
-        click.echo(f"copied {len(done.taken.changes.added)} files and folders to {output}")
+        click.echo(f"copied to {output}: {counted(done.taken.changes)}")
 
 
 def _recovered(name: str, done: Recovered) -> dict[str, object]:
@@ -221,6 +225,9 @@ def _recovered(name: str, done: Recovered) -> dict[str, object]:
         "left_out": gathered.left_out,
         "session": name,
         "simulated": True,
+        "skipped": []
+        if taken is None
+        else [{"path": entry.path, "reason": entry.reason} for entry in taken.changes.skipped],
     }
 
 

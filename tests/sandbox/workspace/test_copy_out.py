@@ -175,3 +175,14 @@ def test_no_name_of_the_agents_is_taken_for_a_draft(session):
     assert {path.name: path.read_text() for path in output.iterdir()} == {
         name: name for name in (".affiant-output.new", ".affiant-output1.new", "z")
     }
+
+
+def test_new_folders_leave_even_if_nothing_in_them_does(session):
+    tree, output, before = session
+    (tree / "empty" / "deeper").mkdir(parents=True)
+    (tree / "odd").mkdir()
+    os.mkfifo(tree / "odd" / "pipe")
+    taken = copy_out(tree, output, before=before)
+    assert taken.changes.folders == ("empty", "empty/deeper", "odd")
+    assert sorted(path.name for path in output.rglob("*")) == ["deeper", "empty", "odd"]
+    assert not (output / "src").exists(), "folders that were there before are no change"

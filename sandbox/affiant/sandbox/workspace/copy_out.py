@@ -1,7 +1,8 @@
 """Takes the changes out of a sandbox's tree, which a hostile agent wrote, into a directory of the user's.
 
 1. The tree is read by descriptors, links are never followed (:mod:`walk`).
-2. Only what was added or changed is written; nothing in the output is ever deleted.
+2. Only what was added or changed is written, new directories too if they are empty; nothing in the output is ever
+   deleted.
 3. Files arrive without owner, setuid and other special bits; devices, pipes, sockets and names that are not
    printable are skipped and said.
 4. A link arrives only if it can never lead out of the tree (:func:`tree.link_stays_inside`).
@@ -85,12 +86,15 @@ def copy_out(
     changes = compare(before, entries)
     wanted = {*changes.added, *changes.changed}
     wanted -= _misleading([entry for entry in entries if entry.path in wanted], skipped)
-    draft = _draft_name(entries)
+    draft, folders = _draft_name(entries), frozenset(changes.folders)
     try:
         output.mkdir(mode=0o755, parents=True, exist_ok=True)
         with open_directory(source) as tree, open_directory(output.resolve()) as place:
             for entry in entries:
-                if entry.path in wanted:
+                if entry.path in folders:
+                    with _parents(place, entry.path, make=True):
+                        pass
+                elif entry.path in wanted:
                     _write(entry, tree, place, limits, draft)
     except OSError as error:
         raise OutputUnwritable(
@@ -101,6 +105,7 @@ def copy_out(
         changed=tuple(path for path in changes.changed if path in wanted),
         removed=changes.removed,
         skipped=tuple(skipped),
+        folders=changes.folders,
     )
     return Taken(kept, tree_digest(entries))
 

@@ -52,12 +52,13 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What differs from before, as paths in order; directories are not counted."""
+    """What differs from before, as paths in order; of directories the new ones, apart from the rest."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     skipped: tuple[Skipped, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 def tree_digest(entries: Iterable[Entry]) -> str:
@@ -68,14 +69,21 @@ def tree_digest(entries: Iterable[Entry]) -> str:
 
 def compare(before: Iterable[Entry], after: Iterable[Entry], skipped: Iterable[Skipped] = ()) -> Changes:
     """What ``after`` adds to, changes in and lacks of ``before``; what was skipped is neither."""
-    old = {entry.path: entry for entry in before if entry.kind is not Kind.DIRECTORY}
-    new = {entry.path: entry for entry in after if entry.kind is not Kind.DIRECTORY}
+    earlier, later = tuple(before), tuple(after)
+    old = {entry.path: entry for entry in earlier if entry.kind is not Kind.DIRECTORY}
+    new = {entry.path: entry for entry in later if entry.kind is not Kind.DIRECTORY}
+    folders = _folders(later) - _folders(earlier)
     return Changes(
         added=tuple(sorted(new.keys() - old.keys())),
         changed=tuple(sorted(path for path in new.keys() & old.keys() if new[path] != old[path])),
         removed=tuple(sorted(old.keys() - new.keys())),
         skipped=tuple(skipped),
+        folders=tuple(sorted(folders)),
     )
+
+
+def _folders(entries: Iterable[Entry]) -> set[str]:
+    return {entry.path for entry in entries if entry.kind is Kind.DIRECTORY}
 
 
 def link_stays_inside(path: str, target: str) -> bool:
