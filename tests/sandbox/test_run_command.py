@@ -93,6 +93,11 @@ BAD = [
     (("--bundle", "/nowhere/b.json"), 125, "session.output_path", "/nowhere"),
     (("--json", "/nowhere/s.json"), 125, "session.output_path", "/nowhere"),
     (("--output", "/proc/nowhere"), 125, "session.input", "/proc/nowhere"),
+    (("--input", "FOLDER"), 125, "session.input_private", "--home"),
+    (("--input", "HOME/secrets"), 125, "session.input_private", "--home"),
+    (("--output", "HOME/out"), 125, "session.input_private", "--home"),
+    (("--runtime", "FOLDER"), 125, "session.input_private", "--home"),
+    (("--input", "IN", "--secret-store", "IN"), 125, "session.input_private", "secret store"),
     (("--gateway", "https://127.0.0.1:1"), 125, "session.gateway_pin", "--gateway-config"),
     (
         ("--gateway", "http://127.0.0.1:1", "--gateway-config", "sha256:" + "0" * 64),
@@ -118,7 +123,7 @@ BAD = [
 @pytest.mark.parametrize(("options", "exit_code", "code", "text"), BAD, ids=lambda value: str(value)[:40])
 def test_bad_input_is_one_clear_line_with_a_code(warm, options, exit_code, code, text):
     (warm.folder / "broken.yaml").write_text("agent_configs:\n  writer:\n    tols: []\n")
-    places = {"BROKEN": "broken.yaml", "IN": "in", "OUT": "out"}
+    places = {"BROKEN": "broken.yaml", "IN": "in", "OUT": "out", "HOME": "home", "FOLDER": "."}
     given = []
     for option in options:
         name = next((name for name in places if option.startswith(name)), None)

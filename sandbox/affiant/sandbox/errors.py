@@ -7,6 +7,7 @@
     +-- ServiceUnreadable     service.unreadable      a service's own user cannot read what it needs
     +-- AgentUnknown          session.agent           the profile file names no such agent
     +-- InputRefused          session.input           the input, its place or the output does not fit the profile
+    |   +-- PrivateExposed    session.input_private   the agent would be shown keys or secrets of ours
     +-- GatewayNotPinned      session.gateway_pin     a gateway is named, but not which one it must be
     +-- OutputPlaceRefused    session.output_path     a file could not be written where it is wanted
     StateError
@@ -47,6 +48,7 @@ __all__ = [
     "HomeRefused",
     "InputRefused",
     "OutputPlaceRefused",
+    "PrivateExposed",
     "ServiceFailed",
     "ServiceSilent",
     "ServiceUnreadable",
@@ -103,6 +105,12 @@ class InputRefused(ConfigurationError):
     """The input, its place inside, or the output does not fit the profile."""
 
     code = "session.input"
+
+
+class PrivateExposed(InputRefused):
+    """A folder that is shown to the agent, or written to for it, overlaps what it must never reach."""
+
+    code = "session.input_private"
 
 
 class OutputPlaceRefused(ConfigurationError):

@@ -29,6 +29,7 @@ from affiant.sandbox.isolation.backend import file_owner
 from affiant.sandbox.isolation.reconcile import reap_leftovers as reap_isolation
 from affiant.sandbox.isolation.record import ProcessName
 from affiant.sandbox.launches import Launch
+from affiant.sandbox.private_places import private_inodes
 from affiant.sandbox.privileges import SUPERVISOR_USER, is_root
 from affiant.sandbox.provisioner import Image
 from affiant.sandbox.provisioning import bind_session, provision
@@ -167,6 +168,7 @@ def _fill_folder(home: Home, plan: SessionPlan, progress: Progress) -> Copied | 
             plan.request.input,
             folder / plan.sandbox.source_of(plan.place),
             exclude=frozenset(plan.sandbox.carved_out(plan.place)),
+            private=private_inodes(home, plan.request),
             owner=file_owner(plan.backend, plan.session) if is_root() else None,
         )
         progress("input", {"digest": copied.digest, "entries": len(copied.entries)})

@@ -23,6 +23,7 @@ from affiant.attestation.release import load_release
 from affiant.sandbox.errors import InputRefused
 from affiant.sandbox.home import Home
 from affiant.sandbox.isolation.backend import BackendName
+from affiant.sandbox.private_places import private_inodes
 from affiant.sandbox.services import Services
 from affiant.sandbox.session_documents import session_activation, session_manifest
 from affiant.sandbox.session_plan import SessionPlan
@@ -62,7 +63,7 @@ async def bind_session(
     Args:
         random_bytes: for the activation's salts and challenge.
     """
-    rootfs, runtime = await asyncio.to_thread(_digests, plan)
+    rootfs, runtime = await asyncio.to_thread(_digests, home, plan)
     manifest = session_manifest(
         plan,
         supervisor=load_release().build_digest,
@@ -157,12 +158,13 @@ def _vault_token(plan: SessionPlan, stack: ExitStack) -> Mapping[str, int]:
     return {"vault_token": descriptor}
 
 
-def _digests(plan: SessionPlan) -> tuple[str | None, str | None]:
+def _digests(home: Home, plan: SessionPlan) -> tuple[str | None, str | None]:
     """The digests of root file system and runtime, as the manifest names them."""
     rootfs, runtime = plan.rootfs, plan.request.runtime
+    private = private_inodes(home, plan.request)
     return (
-        None if rootfs is None else runtime_digest(rootfs),
-        None if runtime is None else runtime_digest(runtime),
+        None if rootfs is None else runtime_digest(rootfs, private=private),
+        None if runtime is None else runtime_digest(runtime, private=private),
     )
 
 

@@ -36,6 +36,7 @@ from affiant.sandbox.errors import ServiceSilent, SessionNotOpen
 from affiant.sandbox.home import default_home, open_home
 from affiant.sandbox.isolation.backend import probe
 from affiant.sandbox.launching import LaunchedSession, launched
+from affiant.sandbox.private_places import refuse_private
 from affiant.sandbox.recovery import Gathered, fetch_sealed, gather
 from affiant.sandbox.session_documents import new_session_id
 from affiant.sandbox.session_folder import BUNDLE, keep_files, reclaim_folder
@@ -115,6 +116,7 @@ class Session:
         place = open_home(default_home(os.environ) if home is None else home)
         for reaped in await asyncio.to_thread(reap_leftovers, place):
             progress("reaped", {"session": reaped.session, "text": reaped.text})
+        refuse_private(place, request)
         name = new_session_id(secrets.token_bytes)
         plan = await asyncio.to_thread(
             plan_session,

@@ -19,6 +19,7 @@ from affiant.sandbox.workspace.tree import Entry, Kind, tree_digest
 from affiant.sandbox.workspace.walk import (
     WHOLE,
     Found,
+    Inodes,
     Limits,
     escaped,
     link_target,
@@ -47,6 +48,7 @@ def copy_in(
     *,
     limits: Limits = WHOLE,
     exclude: frozenset[str] = frozenset(),
+    private: Inodes = frozenset(),
     owner: Owner | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Copied:
@@ -54,11 +56,13 @@ def copy_in(
 
     Args:
         exclude: paths relative to ``source`` that stay out (the profile's carve-outs).
+        private: what may not be copied under whatever name.
         owner: whom the copy belongs to; None: whoever we are.
         progress: called now and then with files and bytes copied so far.
 
     Raises:
         SpecialFile, NameRefused, TreeTooLarge: the tree holds what cannot be copied.
+        PrivateExposed: the tree is, or holds, what is private.
         OutputConflict: ``target`` is not empty.
         TreeUnreadable: the machine did not let us.
     """
@@ -70,7 +74,7 @@ def copy_in(
             if os.listdir(copy):
                 raise OutputConflict("the copy's directory is not empty", where=escaped(target.name))
             _give(copy, owner)
-            for found in walk(origin, limits=limits, exclude=exclude):
+            for found in walk(origin, limits=limits, exclude=exclude, private=private):
                 entry, size = _copy(found, copy, limits.total_bytes - total, owner)
                 entries.append(entry)
                 total += size

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from affiant.sandbox.errors import PrivateExposed
 from affiant.sandbox.workspace.errors import NameRefused, SpecialFile, TreeTooLarge, TreeUnreadable
 from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, tree_digest
 
 __all__ = [
     "WHOLE",
     "Found",
+    "Inodes",
     "Limits",
     "escaped",
     "link_target",
@@ -58,6 +60,9 @@ class Found:
     modified_ns: int
 
 
+Inodes = frozenset[tuple[int, int]]
+"""Files and directories by device and inode."""
+
 Refusal = NameRefused | SpecialFile | TreeUnreadable
 Refuse = Callable[[str, Refusal], None]
 """What to do with an entry that cannot be copied, other than to raise: note it and go on."""
@@ -67,28 +72,43 @@ WHOLE: Final = Limits()
 
 
 def walk(
-    root: int, *, limits: Limits, exclude: frozenset[str] = frozenset(), refuse: Refuse | None = None
+    root: int,
+    *,
+    limits: Limits,
+    exclude: frozenset[str] = frozenset(),
+    private: Inodes = frozenset(),
+    refuse: Refuse | None = None,
 ) -> Iterator[Found]:
     """Every entry below the directory ``root``, each directory before what is in it, in order of names.
 
     Args:
         root: a descriptor; it stays the caller's.
         exclude: paths that are passed over, with what is below them.
+        private: what may not be met under whatever name.
         refuse: called for what cannot be copied: devices, pipes, sockets, unprintable names, unreadable
             directories; None: they are raised.
 
     Raises:
         SpecialFile, NameRefused, TreeUnreadable: such an entry, unless ``refuse`` takes it.
         TreeTooLarge: more entries or levels than the limits.
+        PrivateExposed: the tree is, or holds, what is private.
     """
-    for count, found in enumerate(_walk(root, "", limits.depth, exclude, refuse)):
+    _require_public(os.fstat(root), "", private)
+    steps = _walk(root, "", limits.depth, exclude=exclude, private=private, refuse=refuse)
+    for count, found in enumerate(steps):
         if count >= limits.files:
             raise TreeTooLarge("too many files", expected=f"at most {limits.files}")
         yield found
 
 
 def _walk(
-    parent: int, prefix: str, levels: int, exclude: frozenset[str], refuse: Refuse | None
+    parent: int,
+    prefix: str,
+    levels: int,
+    *,
+    exclude: frozenset[str],
+    private: Inodes,
+    refuse: Refuse | None,
 ) -> Iterator[Found]:
     if levels == 0:
         raise TreeTooLarge("directories nested too deep", where=escaped(prefix[:200]))
@@ -99,11 +119,13 @@ def _walk(
         if path in exclude:
             continue
         try:
-            found = _judge(parent, name, path)
+            found = _judge(parent, name, path, private)
             yield found
             if found.kind is Kind.DIRECTORY:
                 with open_directory(name, parent) as below:
-                    yield from _walk(below, path + "/", levels - 1, exclude, refuse)
+                    yield from _walk(
+                        below, path + "/", levels - 1, exclude=exclude, private=private, refuse=refuse
+                    )
         except FileNotFoundError:  # it was removed while we looked: then it is not there
             continue
         except (NameRefused, SpecialFile, TreeUnreadable) as error:
@@ -112,10 +134,11 @@ def _walk(
             refuse(path, error)
 
 
-def _judge(parent: int, name: str, path: str) -> Found:
+def _judge(parent: int, name: str, path: str, private: Inodes) -> Found:
     if not name.isprintable():
         raise NameRefused("a file's name is not printable Unicode", where=escaped(path))
     facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    _require_public(facts, path, private)
     if stat.S_ISDIR(facts.st_mode):
         kind = Kind.DIRECTORY
     elif stat.S_ISREG(facts.st_mode):
@@ -126,6 +149,15 @@ def _judge(parent: int, name: str, path: str) -> Found:
         raise SpecialFile("a device, pipe or socket cannot be copied", where=escaped(path))
     executable = kind is Kind.FILE and bool(facts.st_mode & stat.S_IXUSR)
     return Found(path, name, parent, kind, executable, facts.st_mtime_ns)
+
+
+def _require_public(facts: os.stat_result, path: str, private: Inodes) -> None:
+    if (facts.st_dev, facts.st_ino) in private:
+        raise PrivateExposed(
+            "this is the state folder, a secret store or a key under another name, and no agent may reach that",
+            where=escaped(path) or ".",
+            hint="Give the session a folder without it",
+        )
 
 
 @contextmanager
@@ -186,6 +218,7 @@ def read_tree(
     *,
     limits: Limits = WHOLE,
     exclude: frozenset[str] = frozenset(),
+    private: Inodes = frozenset(),
     skipped: list[Skipped] | None = None,
 ) -> tuple[Entry, ...]:
     """The entries of ``directory``, with the digest of every file.
@@ -202,7 +235,7 @@ def read_tree(
         skipped.append(Skipped(escaped(path), error.code))
 
     with open_directory(directory) as root:
-        for found in walk(root, limits=limits, exclude=exclude, refuse=note):
+        for found in walk(root, limits=limits, exclude=exclude, private=private, refuse=note):
             try:
                 content, size = _content(found, left)
             except (NameRefused, SpecialFile, TreeUnreadable) as error:
@@ -240,9 +273,9 @@ def link_target(found: Found) -> str:
     return target
 
 
-def runtime_digest(directory: Path, *, limits: Limits = WHOLE) -> str:
+def runtime_digest(directory: Path, *, limits: Limits = WHOLE, private: Inodes = frozenset()) -> str:
     """The digest of a prepared environment (``--runtime``), as the manifest names it."""
-    return tree_digest(read_tree(directory.resolve(), limits=limits))
+    return tree_digest(read_tree(directory.resolve(), limits=limits, private=private))
 
 
 def escaped(path: str) -> str:
