@@ -7,13 +7,16 @@ a command whose extra is not installed says which one to install.
 from __future__ import annotations
 
 import importlib
-from typing import Final, NamedTuple
+import signal
+from typing import Any, Final, NamedTuple
 
 import click
 
 from affiant.command_line import Group
 
 __all__ = ["cli", "main"]
+
+_EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 class _Entry(NamedTuple):
@@ -77,6 +80,12 @@ class _LazyGroup(Group):
         if not isinstance(command, click.Command):  # pragma: no cover - a mistake in the table above
             raise TypeError(f"{entry.module}.{entry.attribute} is no command")
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:  # while something was loaded, as later: 128 + the signal's number
+            raise click.exceptions.Exit(_EXIT_INTERRUPTED) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

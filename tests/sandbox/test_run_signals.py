@@ -9,6 +9,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import termios
 import time
 
@@ -98,6 +99,25 @@ def test_a_signal_before_the_command_runs_undoes_everything(machine):
     assert out == b""
     assert b"Traceback" not in error
     assert machine.quiet_within(5), machine.processes()
+
+
+def test_ctrl_c_while_the_command_line_is_still_loading_is_130(machine):
+    """Whatever is being imported just then: nothing of the session has begun."""
+    late = (
+        "import importlib, os, signal, sys\n"
+        "real = importlib.import_module\n"
+        "def slow(name):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(name)\n"
+        "importlib.import_module = slow\n"
+        "from affiant.__main__ import main\n"
+        "main()\n"
+    )
+    argv = [sys.executable, "-c", late, *machine.argv("true")[3:]]
+    done = subprocess.run(argv, capture_output=True, timeout=30, check=False, cwd="/")
+    assert done.returncode == 130
+    assert done.stdout == b""
+    assert done.stderr.strip() == b""
 
 
 def test_a_reader_that_goes_away_ends_a_command_that_keeps_writing(machine):
