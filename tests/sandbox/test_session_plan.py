@@ -10,7 +10,7 @@ import pytest
 
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import InputRefused
-from affiant.sandbox.isolation.backend import Availability, BackendName, IsolationClass
+from affiant.sandbox.isolation.backend import NEEDS_ROOT, Availability, BackendName, IsolationClass
 from affiant.sandbox.session_plan import SessionPlan, SessionRequest, plan_session
 
 PROFILES = b"""agent_configs:
@@ -80,6 +80,20 @@ def test_an_isolation_below_the_floor_is_refused_with_the_way_out(plan):
     with pytest.raises(AffiantError, match="--min-isolation namespace") as refused:
         plan("reader", probe=bubblewrap_only)
     assert refused.value.code == "isolation.unavailable"
+
+
+def without_root() -> Mapping[BackendName, Availability]:
+    return {
+        BackendName.GVISOR: Availability(BackendName.GVISOR, "1", (NEEDS_ROOT,)),
+        BackendName.BUBBLEWRAP: Availability(BackendName.BUBBLEWRAP, "1", ()),
+    }
+
+
+def test_gvisor_that_only_lacks_root_is_not_to_be_installed(plan):
+    with pytest.raises(AffiantError, match="gVisor needs root here") as refused:
+        plan("reader", probe=without_root)
+    assert "--min-isolation namespace" in str(refused.value)
+    assert "install" not in str(refused.value)
 
 
 BAD = [

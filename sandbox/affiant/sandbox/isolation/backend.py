@@ -24,10 +24,21 @@ from affiant.sandbox.isolation.linux import landlock_version
 from affiant.sandbox.isolation.plan import AGENT_GID, AGENT_UID
 from affiant.sandbox.isolation.seccomp import supported_machines
 
-__all__ = ["Availability", "BackendName", "IsolationClass", "Owner", "choose", "file_owner", "probe"]
+__all__ = [
+    "NEEDS_ROOT",
+    "Availability",
+    "BackendName",
+    "IsolationClass",
+    "Owner",
+    "choose",
+    "file_owner",
+    "probe",
+]
 
 _PROBE_SECONDS: Final = 20
 _INSTALL: Final = "Run scripts/install_sandbox_runtime.sh"
+NEEDS_ROOT: Final = "gVisor with a network of its own needs root"
+"""The one reason against gVisor that nothing installed would change."""
 
 
 class IsolationClass(enum.Enum):
@@ -98,8 +109,11 @@ def choose(floor: IsolationClass, found: Mapping[BackendName, Availability]) -> 
     missing = "; ".join(
         f"{name.value}: {', '.join(found[name].reasons)}" for name in eligible if name in found
     )
-    lower = found.get(BackendName.BUBBLEWRAP)
-    hint = f"{_INSTALL} as root"
+    lower, strong = found.get(BackendName.BUBBLEWRAP), found.get(BackendName.GVISOR)
+    only_root = (
+        floor is IsolationClass.USERSPACE_KERNEL and strong is not None and strong.reasons == (NEEDS_ROOT,)
+    )
+    hint = "gVisor needs root here: run as root" if only_root else f"{_INSTALL} as root"
     if floor is IsolationClass.USERSPACE_KERNEL and lower is not None and lower.usable:
         hint += ", or accept bubblewrap with --min-isolation namespace (receipts will say so)"
     raise IsolationUnavailable(
@@ -135,7 +149,7 @@ def _probe_gvisor() -> Availability:
     if release_year(release) < OLDEST_RELEASE:
         reasons.append(f"runsc is older than {OLDEST_RELEASE} ({release or 'no version'})")
     if os.geteuid() != 0:
-        reasons.append("gVisor with a network of its own needs root")
+        reasons.append(NEEDS_ROOT)
     elif not _runs("unshare", "--mount", "--net", "--pid", "--fork", "true"):
         reasons.append("the kernel gives root no new namespaces here")
     if not any(os.access(place, os.X_OK) for place in ("/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip")):
