@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,45 @@ def test_an_unknown_agent_is_refused_before_anything_starts(warm):
     with pytest.raises(AffiantError) as refused:
         asyncio.run(run())
     assert refused.value.code == "policy.unknown_agent"
+
+
+OVERLAPPING = """
+import asyncio, sys
+from pathlib import Path
+from affiant.sandbox.isolation.backend import IsolationClass
+from affiant.sandbox.session import Session
+from affiant.sandbox.session_plan import SessionRequest
+
+folder = Path(sys.argv[1])
+request = SessionRequest(
+    profile=folder / "profiles.yaml", agent="writer", min_isolation=IsolationClass(sys.argv[2])
+)
+async def first(opened, leave):
+    async with Session.open(request, home=folder / "home"):
+        opened.set()
+        await leave.wait()
+async def both():
+    opened, leave = asyncio.Event(), asyncio.Event()
+    starter = asyncio.create_task(first(opened, leave))
+    await opened.wait()
+    async with Session.open(request, home=folder / "home"):
+        leave.set()
+        await starter
+asyncio.run(both())
+"""
+
+
+def test_overlapping_sessions_of_one_program_leave_no_process_and_no_warning(machine):
+    """The first starts the services and leaves them to the second."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", OVERLAPPING, str(machine.folder), machine.isolation],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        cwd="/",
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert machine.processes() == {}
 
 
 @pytest.mark.root

@@ -6,6 +6,9 @@ launcher holds that lock shared, so the keeper gets it exactly when the last of 
 (flock(2)); it then stops what it started and ends. While it stops them it holds the lock: a launcher that comes
 just then waits, finds nothing running and starts afresh.
 
+As long as it lives it holds ``keepers.lock`` shared, with every other keeper: whoever gets that one exclusively knows
+that all have ended.
+
 If the keeper itself is killed, what it started gets SIGTERM from the kernel.
 """
 
@@ -25,16 +28,21 @@ from pathlib import Path
 
 from affiant.errors import AffiantError
 from affiant.sandbox.exposure import Need
-from affiant.sandbox.home import Home, give_folder, open_home
+from affiant.sandbox.home import Home, give_folder, lock, open_home
 from affiant.sandbox.privileges import GATEWAY_USER, PLATFORM_USER, is_root
 from affiant.sandbox.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
 
-__all__ = ["gateway_spec", "keeper_spec", "launchers_lock", "main", "platform_spec"]
+__all__ = ["gateway_spec", "keeper_spec", "keepers_lock", "launchers_lock", "main", "platform_spec"]
 
 
 def launchers_lock(home: Home) -> Path:
     """What every launcher holds shared, and a keeper waits for."""
     return home.path / "launchers.lock"
+
+
+def keepers_lock(home: Home) -> Path:
+    """What every keeper holds shared until it has ended."""
+    return home.path / "keepers.lock"
 
 
 def keeper_spec(home: Home, *, platform: bool, gateway: bool, upstreams: Sequence[str]) -> ServiceSpec:
@@ -151,7 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--upstream", action="append", default=[])
     parser.add_argument("--ready-fd", type=int, required=True)
     given = parser.parse_args(arguments)
-    return asyncio.run(_keep(open_home(given.home), given))
+    home = open_home(given.home)
+    with lock(keepers_lock(home), shared=True):
+        return asyncio.run(_keep(home, given))
 
 
 if __name__ == "__main__":

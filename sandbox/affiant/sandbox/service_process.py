@@ -254,6 +254,14 @@ class ServiceProcess:
         self._drain.join(1.0)
         return code
 
+    def let_go(self) -> None:
+        """Leave it running, and have it reaped whenever it ends. Nothing else may be asked of it afterwards."""
+        for descriptor in (self._pidfd, self._ready):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._pidfd = self._ready = None
+        threading.Thread(target=self._process.wait, name=f"reap-{self.name}", daemon=True).start()
+
     async def stop(self, *, grace_s: float = _STOP_GRACE_S) -> int:
         """End it and everything in its process group: SIGTERM, then after ``grace_s`` SIGKILL. Idempotent."""
         if grace_s > 0:

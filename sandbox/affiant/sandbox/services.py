@@ -26,7 +26,7 @@ from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import GatewayNotPinned, GatewayNotTheOne, SessionRefused
 from affiant.sandbox.gateway_probe import RunningGateway, fetch_config, read_gateway_file
 from affiant.sandbox.home import Home, lock
-from affiant.sandbox.keeper import keeper_spec, launchers_lock
+from affiant.sandbox.keeper import keeper_spec, keepers_lock, launchers_lock
 from affiant.sandbox.launches import live_launches
 from affiant.sandbox.provisioner import SimulatedProvisioner
 from affiant.sandbox.service_process import ServiceProcess, start_service
@@ -34,6 +34,8 @@ from affiant.sandbox.service_process import ServiceProcess, start_service
 __all__ = ["GatewayChoice", "Services", "ensure_services"]
 
 _KEEPER_STOPS_WITHIN_S = 15.0
+_SERVICES_STOP_WITHIN_S = 5.0
+_STEP_S = 0.02
 _KEEPER_STARTS_WITHIN_S = 45.0
 
 
@@ -76,13 +78,18 @@ class Services:
     _keeper: ServiceProcess | None = field(repr=False, default=None)
 
     async def leave(self) -> None:
-        """Stop using them. The last to leave waits until what was started has stopped. Idempotent."""
+        """Stop using them. The last to leave waits until what was started has stopped, whoever started it; what
+        outlives us then is for the others. Idempotent."""
         if self.membership >= 0:
             os.close(self.membership)
             self.membership = -1
-        if self._keeper is not None and not live_launches(self.home):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._keeper.wait(), _KEEPER_STOPS_WITHIN_S)
+        keeper, self._keeper = self._keeper, None
+        try:
+            if not live_launches(self.home) and not _others(self.home):
+                await _until_stopped(self.home, keeper)
+        finally:
+            if keeper is not None and not keeper.ended:
+                keeper.let_go()
 
 
 async def ensure_services(
@@ -137,6 +144,42 @@ def _join(home: Home) -> int:
     descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
+
+
+def _others(home: Home) -> bool:
+    """Whether a launcher of this state folder is left; a keeper that is stopping is none."""
+    descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        return (
+            _locks(descriptor, fcntl.LOCK_SH)
+            and not _locks(descriptor, fcntl.LOCK_EX)
+            and _locks(descriptor, fcntl.LOCK_SH)  # again: a keeper may have got it between the two
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _locks(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def _until_stopped(home: Home, keeper: ServiceProcess | None) -> None:
+    """Wait, not for ever, until no keeper is left, and with them what they started."""
+    if keeper is not None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(keeper.wait(), _KEEPER_STOPS_WITHIN_S)
+    descriptor = os.open(keepers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SERVICES_STOP_WITHIN_S):
+                while not _locks(descriptor, fcntl.LOCK_EX):  # noqa: ASYNC110 - nobody tells us of a lock
+                    await asyncio.sleep(_STEP_S)
+    finally:
+        os.close(descriptor)
 
 
 @asynccontextmanager
