@@ -88,6 +88,38 @@ def test_a_second_ctrl_c_kills_a_command_that_does_not_listen(warm, tmp_path):
     assert "1 closed" in warm.verdict(tmp_path / "b.json")
 
 
+TICKING = "echo started; (while :; do echo tick; sleep 0.05; done) & wait"
+
+
+def read_for(seconds: float, descriptor: int) -> bytes:
+    os.set_blocking(descriptor, False)
+    seen, until = b"", time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            seen += os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            time.sleep(0.02)
+    return seen
+
+
+def test_ctrl_z_stops_the_agent_with_the_launcher_until_both_are_continued(warm):
+    """In a process group of its own that a parent watches: elsewhere the kernel stops nobody."""
+    process = warm.start("sh", "-c", TICKING, preexec_fn=lambda: os.setpgid(0, 0))
+    until_started(process)
+    assert process.stdout is not None
+    out = process.stdout.fileno()
+    assert b"tick" in read_for(0.5, out)
+    process.send_signal(signal.SIGTSTP)
+    assert os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT) is not None
+    read_for(1.0, out)  # what was on its way
+    assert read_for(0.5, out) == b""
+    process.send_signal(signal.SIGCONT)
+    assert b"tick" in read_for(1.5, out)
+    process.send_signal(signal.SIGTERM)
+    read_for(1.5, out)
+    assert process.wait(20) == 143
+
+
 def test_a_signal_before_the_command_runs_undoes_everything(machine):
     process = machine.start("sh", "-c", "echo started")
     until = time.monotonic() + 20

@@ -1,5 +1,7 @@
 """One command in one session, as a terminal's foreground job: signals, progress, and what came of it.
 
+Ctrl-Z (SIGTSTP) stops the agent's processes, then this one; continued, it continues them.
+
 A signal before the command runs undoes what was started. While it runs, the first SIGINT, SIGTERM or SIGHUP is
 the agent's; the second kills it. Either way the session is closed and its receipts are written. One more while
 that happens leaves at once: supervisor and services notice, and end by themselves.
@@ -111,6 +113,24 @@ class _Signals:
     def install(self) -> None:
         for number in _FORWARDED:
             asyncio.get_running_loop().add_signal_handler(number, self._arrived, number)
+        if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:  # whoever started us may have turned it off
+            self._listen_to_stop()
+
+    def _listen_to_stop(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTSTP, lambda: self._do(self._stop()))
+
+    async def _stop(self) -> None:
+        """Stop as the terminal asked, the agent first. Where nobody could continue us the kernel does not stop us
+        (an orphaned process group): then the agent goes on at once, too."""
+        session = self.session if self.phase is _Phase.RUNNING else None
+        if session is not None:
+            await session.signal(signal.SIGSTOP)
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTSTP)
+        signal.raise_signal(signal.SIGTSTP)  # we stand still here until we are continued
+        self._listen_to_stop()
+        if session is not None:
+            await session.signal(signal.SIGCONT)
 
     def _arrived(self, number: signal.Signals) -> None:
         self._count += 1

@@ -132,6 +132,34 @@ def test_an_ending_signal_reaches_every_process_of_the_command_as_from_a_termina
     assert asyncio.run(go()).code == 5
 
 
+def test_a_stopped_command_stands_still_with_all_its_processes_until_it_is_continued(backend, tmp_path):
+    async def go():
+        async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
+            script = "echo up; (while :; do echo tick; sleep 0.05; done) & wait"
+            read, waiting = await begin(client, Command((SHELL, "-c", script), ENV))
+            os.set_blocking(read, False)
+
+            async def seen(seconds):
+                await asyncio.sleep(seconds)
+                try:
+                    return os.read(read, 1 << 16)
+                except BlockingIOError:
+                    return b""
+
+            running = await seen(0.4)
+            await client.signal(signal.SIGSTOP)
+            await seen(0.2)
+            stopped = await seen(0.4)
+            await client.signal(signal.SIGCONT)
+            continued = await seen(0.4)
+            await client.kill()
+            await asyncio.wait_for(waiting, 5)
+            os.close(read)
+            return b"tick" in running, stopped, b"tick" in continued
+
+    assert asyncio.run(go()) == (True, b"", True)
+
+
 def test_any_other_signal_reaches_the_commands_first_process_only(backend, tmp_path):
     """The subshell has no trap: the signal would end it."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from affiant.sandbox.isolation.backend import Owner
 from affiant.sandbox.isolation.bubblewrap import Launch, close_all, open_launch
-from affiant.sandbox.isolation.driver import ENDING, Exit, Prepared, Stdio
+from affiant.sandbox.isolation.driver import FOR_ALL, Exit, Prepared, Stdio
 from affiant.sandbox.isolation.enclosure import Enclosure
 from affiant.sandbox.isolation.errors import CommandNotRun, PlanRefused, SandboxFailed, StepRefused
 from affiant.sandbox.isolation.linux import die_with_parent
@@ -80,7 +80,7 @@ class BubblewrapDriver:
     def signal(self, number: int) -> None:
         targets = _agents_of(self._pid)
         reached = [
-            _send(self._pid, target, number) for target in (targets if number in ENDING else targets[:1])
+            _send(self._pid, target, number) for target in (targets if number in FOR_ALL else targets[:1])
         ]
         if not any(reached):
             raise StepRefused(

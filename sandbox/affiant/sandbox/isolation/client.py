@@ -125,7 +125,7 @@ class RunnerClient:
         await self._ask("start", {"command": command_to_json(command)}, (stdin, stdout, stderr))
 
     async def signal(self, number: int) -> None:
-        """Send a signal: one that ends (``driver.ENDING``) to every process of the command, another to its first."""
+        """Send a signal: those of ``driver.FOR_ALL`` to every process of the command, another to its first."""
         await self._ask("signal", {"number": number})
 
     async def wait(self) -> Ended:

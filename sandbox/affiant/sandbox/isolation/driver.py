@@ -10,11 +10,14 @@ from typing import Final, Protocol
 from affiant.sandbox.isolation.plan import Command, SandboxPlan
 from affiant.sandbox.isolation.rootfs import Shown
 
-__all__ = ["ENDING", "Driver", "Exit", "Prepared", "Stdio"]
+__all__ = ["ENDING", "FOR_ALL", "Driver", "Exit", "Prepared", "Stdio"]
 
 ENDING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 """Signals that every process of the command gets: as from a terminal's keys, and as a service manager ends a service.
 The first process alone would be too little: a shell waits for its program to end before it looks at its own."""
+
+FOR_ALL: Final = ENDING | {signal.SIGSTOP, signal.SIGCONT}
+"""Those that go to every process: what ends a command, and what stops and continues it as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

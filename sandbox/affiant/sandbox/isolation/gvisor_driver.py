@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.driver import ENDING, Exit, Prepared, Stdio
+from affiant.sandbox.isolation.driver import FOR_ALL, Exit, Prepared, Stdio
 from affiant.sandbox.isolation.enclosure import PRIVATE, Enclosure
 from affiant.sandbox.isolation.errors import CommandNotRun, SandboxFailed, StepRefused
 from affiant.sandbox.isolation.gvisor import (
@@ -60,7 +60,7 @@ class GVisorDriver:
     def signal(self, number: int) -> None:
         try:
             subprocess.run(
-                signal_command(self.program, self.folder, number, everyone=number in ENDING),
+                signal_command(self.program, self.folder, number, everyone=number in FOR_ALL),
                 capture_output=True,
                 check=True,
                 env={},

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -30,6 +31,8 @@ __all__ = ["AgentRun", "RunServices"]
 
 _PIECE: Final = 64 * 1024
 _LIMIT_EXIT: Final = 137
+_HARMLESS: Final = frozenset({signal.SIGSTOP, signal.SIGCONT})
+"""Signals that never end a command."""
 _DELIVERY_TRIES: Final = 60
 _DELIVERY_STEP_S: Final = 0.05
 
@@ -99,7 +102,8 @@ class AgentRun:
         for _ in range(_DELIVERY_TRIES):
             try:
                 await self.services.runner.signal(number)
-                self._delivered = number
+                if number not in _HARMLESS:
+                    self._delivered = number
             except StepRefused:  # no process yet, or none any more
                 await asyncio.sleep(_DELIVERY_STEP_S)
             except AffiantError:
