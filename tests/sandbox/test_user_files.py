@@ -45,3 +45,12 @@ def test_a_pipe_is_written_to_and_not_replaced_by_a_file(tmp_path: Path):
     finally:
         os.close(reading)
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_where_others_could_have_put_something_it_is_replaced_and_no_link_followed(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    write_user_file(tmp_path / "link", b"x", stream=False)
+    assert (tmp_path / "link").is_file()
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "pipe").is_fifo()

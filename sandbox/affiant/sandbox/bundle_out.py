@@ -149,8 +149,11 @@ def _opened(text: str, openings: Mapping[str, str], key: X25519PrivateKey) -> st
     return "~".join([jws, *open_sealed(openings[rh], key=key, rh=rh), ""])
 
 
-def write_bundle(path: Path, bundle: Bundle) -> None:
+def write_bundle(path: Path, bundle: Bundle, *, stream: bool = False) -> None:
     """Write the bundle, readable for its owner alone: it holds what the receipts hide.
+
+    Args:
+        stream: whether ``path`` may name something that is no file; only a path of the user's own choice.
 
     Raises:
         BundleMalformed: it could not be read back.
@@ -158,4 +161,4 @@ def write_bundle(path: Path, bundle: Bundle) -> None:
     """
     data = bundle.to_bytes()
     parse_bundle(data)
-    write_user_file(path, data, mode=0o600)
+    write_user_file(path, data, mode=0o600, stream=stream)

@@ -85,7 +85,7 @@ def recover(
         state = SessionState.CLOSED if gathered.in_order else SessionState.LOST
         write_note(home, replace(entry.note, state=state))
     if bundle is not None:
-        write_bundle(bundle, gathered.bundle)
+        write_bundle(bundle, gathered.bundle, stream=True)
     return Recovered(gathered, None if output is None else take_files(home, entry, output))
 
 

@@ -187,7 +187,7 @@ async def _run(request: SessionRequest, command: Sequence[str], options: RunOpti
     except AffiantError:  # the session was ended for a reason: its receipts show it, if there are any
         if options.bundle is not None and signals.session is not None:
             with suppress(AffiantError):  # what happened first is what the user must hear
-                write_bundle(options.bundle, signals.session.bundle())
+                write_bundle(options.bundle, signals.session.bundle(), stream=True)
         raise
 
 
@@ -217,7 +217,7 @@ async def _in_session(
             signals.phase = _Phase.CLOSING
     if options.bundle is not None:
         try:
-            write_bundle(options.bundle, session.bundle())
+            write_bundle(options.bundle, session.bundle(), stream=True)
         except OutputPlaceRefused as error:
             error.hint = (
                 f"The command ended with {result.exit_code}; the receipts are in {session.bundle_path}"

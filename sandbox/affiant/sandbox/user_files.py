@@ -16,21 +16,21 @@ from affiant.sandbox.errors import OutputPlaceRefused
 __all__ = ["write_user_file"]
 
 
-def write_user_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool = True) -> None:
     """Write ``data`` durably and whole or not at all, beside and then in place of ``path``.
-
-    What is no file (a pipe, a terminal, ``/dev/stdout``) is written to as it is, and never replaced by one.
 
     Args:
         mode: of the file, less the umask.
+        stream: what is no file (a pipe, a terminal, ``/dev/stdout``) is written to as it is, and never replaced by
+            one. False where others could have put something: then it is replaced, and no link is followed.
 
     Raises:
         OutputPlaceRefused: the machine did not let us.
     """
     try:
-        if _is_stream(path):
-            with open(path, "wb") as stream:
-                stream.write(data)
+        if stream and _is_stream(path):
+            with open(path, "wb") as file:
+                file.write(data)
         else:
             _replace(path, data, mode)
     except OSError as error:

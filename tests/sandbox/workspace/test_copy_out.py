@@ -1,6 +1,8 @@
 """Taking changes out of a tree that a hostile agent wrote."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -186,3 +188,25 @@ def test_new_folders_leave_even_if_nothing_in_them_does(session):
     assert taken.changes.folders == ("empty", "empty/deeper", "odd")
     assert sorted(path.name for path in output.rglob("*")) == ["deeper", "empty", "odd"]
     assert not (output / "src").exists(), "folders that were there before are no change"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: becomes somebody else, whom modes bind")
+def test_a_folder_that_lets_nobody_look_is_skipped_and_said():
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o777)
+        os.seteuid(12345)
+        try:
+            folder = Path(place) / "tree" / "d"
+            folder.mkdir(parents=True)
+            (folder / "x").write_text("x")
+            (folder.parent / "y").write_text("y")
+            folder.chmod(0o400)
+            taken = copy_out(folder.parent, Path(place) / "out", before=())
+            folder.chmod(0o700)
+        finally:
+            os.seteuid(0)
+        assert taken.changes.added == ("y",)
+        assert [(each.path, each.reason) for each in taken.changes.skipped] == [
+            ("d/x", "workspace.unreadable")
+        ]

@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.workspace.errors import OutputConflict, OutputUnwritable
+from affiant.sandbox.workspace.errors import OutputConflict, OutputUnwritable, TreeUnreadable
 from affiant.sandbox.workspace.tree import (
     Changes,
     Entry,
@@ -82,7 +82,10 @@ def copy_out(
         OutputUnwritable: the machine did not let us write; the files written before are whole.
     """
     skipped: list[Skipped] = []
-    entries = read_tree(source, limits=limits, exclude=exclude, skipped=skipped)
+    try:
+        entries = read_tree(source, limits=limits, exclude=exclude, skipped=skipped)
+    except OSError as error:
+        raise TreeUnreadable("what the session left cannot be read", found=error.strerror) from error
     changes = compare(before, entries)
     wanted = {*changes.added, *changes.changed}
     wanted -= _misleading([entry for entry in entries if entry.path in wanted], skipped)

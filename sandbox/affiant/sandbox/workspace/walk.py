@@ -132,6 +132,11 @@ def _walk(
             if refuse is None:
                 raise
             refuse(path, error)
+        except OSError as error:  # a directory that lists its names, and lets nobody look at them
+            unreadable = TreeUnreadable("it cannot be read", where=escaped(path), found=error.strerror)
+            if refuse is None:
+                raise unreadable from error
+            refuse(path, unreadable)
 
 
 def _judge(parent: int, name: str, path: str, private: Inodes) -> Found:
