@@ -136,6 +136,13 @@ def test_an_inline_receipt_comes_on_request_without_who_stands_behind(
     assert receipt.disclosed.get("agt.user") is None and receipt.disclosed.get("res.dig") is not None
 
 
+@pytest.mark.parametrize("value", ["Inline", "none", "inline, inline", ""])
+def test_another_wish_for_a_receipt_is_refused(session: SessionClient, value: str) -> None:
+    answer = session.chat({"model": "affiant-dev-echo", "messages": []}, headers={"Affiant-Receipt": value})
+    assert (answer.status, answer.code) == (400, "request.malformed")
+    assert record_of(session, answer).kind == "refusal"
+
+
 def test_an_agent_reads_its_receipt_without_user_and_tenant(session: SessionClient) -> None:
     jti = session.say("hi").headers["affiant-receipt-id"]
     for tail in ("", "/bundle"):

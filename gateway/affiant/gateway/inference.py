@@ -45,6 +45,7 @@ from affiant.gateway.errors import (
     GatewayFault,
     JournalUnavailable,
     RequestAbandoned,
+    RequestMalformed,
     ToolNotAllowed,
 )
 from affiant.gateway.errors_http import error_body, error_headers, status_of
@@ -221,7 +222,7 @@ class _Exchange:
         require_media_type(self._scope, _JSON)
         body = self._body.require(self._route.body_max)
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
-        self._inline = header(self._scope, "Affiant-Receipt") == "inline"
+        self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
         request = parse_chat(body)
         policy = session.admitted.policy
         rules = decide_model(policy, request.model, self._account)
@@ -400,3 +401,9 @@ def _nonce(text: str | None) -> str | None:
     if text is not None:
         from_b64u(text, size=32)
     return text
+
+
+def _wants_inline(text: str | None) -> bool:
+    if text not in (None, "inline"):
+        raise RequestMalformed("no wish for a receipt", expected="inline", where="Affiant-Receipt")
+    return text is not None

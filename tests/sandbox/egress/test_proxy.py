@@ -593,7 +593,7 @@ def chat(*fields: bytes, body: bytes = b'{"model":"m"}', form: str = f"http://{G
 
 @pytest.mark.parametrize("form", [f"http://{GATEWAY}", ""])
 def test_the_gateways_name_reaches_the_gateway_with_a_counter(world: World, form: str) -> None:
-    fields = (b"Authorization: Bearer affiant-session", b"Affiant-Receipt: inline", b"Affiant-Nonce: " + b"n" * 43,
+    fields = (b"Authorization: Bearer affiant-session", b"Affiant-Receipt: inline", b"Affiant-Nonce: " + b"A" * 43,
               b"Affiant-Proof: forged")  # fmt: skip
     reply = world.run("network_egress: denied", lambda box: box.plain(chat(*fields, form=form)))
     assert (reply.status, reply.body) == (200, b"data: one\n\ndata: [DONE]\n\n")
@@ -602,9 +602,34 @@ def test_the_gateways_name_reaches_the_gateway_with_a_counter(world: World, form
     assert (method, target, body, cseq) == ("POST", "/v1/chat/completions", b'{"model":"m"}', 0)
     assert b"authorization" not in headers
     assert b"affiant-proof" not in headers
-    assert headers[b"affiant-nonce"] == b"n" * 43
+    assert headers[b"affiant-nonce"] == b"A" * 43
+    assert headers[b"affiant-receipt"] == b"inline"
     assert headers[b"affiant-on-behalf"] == b"agent"
     assert world.chain.records == []
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"Affiant-Nonce: short",
+        b"Affiant-Nonce: ",
+        b"Affiant-Nonce: " + b"A" * 44,
+        b"Affiant-Nonce: " + b"A" * 42 + b"B",
+        b"Affiant-Nonce: " + b"A" * 43 + b"\r\nAffiant-Nonce: " + b"A" * 43,
+        b"Affiant-Receipt: Inline",
+        b"Affiant-Receipt: none",
+        b"Affiant-Receipt: ",
+        b"Affiant-Receipt: inline, inline",
+        b"Affiant-Receipt: inline\r\nAffiant-Receipt: inline",
+    ],
+)
+def test_a_header_that_the_gateway_would_not_heed_is_refused_and_not_dropped(
+    world: World, field: bytes
+) -> None:
+    reply = world.run("network_egress: denied", lambda box: box.plain(chat(field)))
+    assert reply.status == 400 and code(reply).startswith("egress.")
+    assert field.split(b":")[0].decode().lower() in reply.body.decode().lower()
+    assert world.gateway.seen == [] and len(world.chain.kinds) == 1
 
 
 def test_reads_take_no_counter(world: World) -> None:
@@ -628,6 +653,7 @@ def test_nothing_else_of_the_gateway_is_reachable(world: World, method: str, pat
     request = get(f"http://{GATEWAY}{path}", b"Content-Length: 0", host=GATEWAY, method=method)
     reply = world.run("network_egress: denied", lambda box: box.plain(request))
     assert (reply.status, code(reply)) == (403, "gateway_path")
+    assert b"/v1/receipts/{id}/bundle" in reply.body
     assert world.gateway.seen == []
     assert world.chain.kinds == ["refusal.gateway_path"]
 

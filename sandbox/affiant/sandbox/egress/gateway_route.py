@@ -1,9 +1,11 @@
 """``gateway.affiant.internal``: how an agent without any credential reaches the inference gateway.
 
-The agent's own ``Authorization`` and every ``Affiant-`` header but a well-formed nonce are dropped; the session's
-proof of possession takes their place. The body is read whole first, because the proof covers its digest; the
-answer goes back byte for byte as it comes. Reachable are inference, the list of models, and this session's own
-receipts; everything else is refused, and recorded. Placeholders may stand in prompts: they are nothing but that.
+The agent's own ``Authorization`` and every ``Affiant-`` header are dropped, but for its nonce and its wish for an
+inline receipt; the session's proof of possession takes their place. A nonce or wish of another form is refused: to
+drop it would let the agent believe that it was heeded. The body is read whole first, because the proof covers its
+digest; the answer goes back byte for byte as it comes. Reachable are inference, the list of models, and this
+session's own receipts; everything else is refused, and recorded. Placeholders may stand in prompts: they are nothing
+but that.
 
 An inference request takes the next counter. Each counter ends in one record of the gateway's or, where the
 gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries it; no
@@ -21,7 +23,12 @@ from typing import Any, Final, Protocol
 from affiant.errors import AffiantError, NotAllowedError, UnreachableError
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.denial import denial_of
-from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable, RequestTooLarge
+from affiant.sandbox.egress.errors import (
+    EgressDenied,
+    RecordsUnavailable,
+    RequestMalformed,
+    RequestTooLarge,
+)
 from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import Action, EgressRecords
@@ -59,7 +66,15 @@ _COUNTED: Final = ("POST", "/v1/chat/completions")
 _READABLE: Final = re.compile(
     r"/v1/models(?:/[A-Za-z0-9._:-]{1,128})?|/v1/receipts/[A-Za-z0-9_-]{22}(?:/bundle)?"
 )
-_NONCE: Final = re.compile(rb"[A-Za-z0-9_-]{43}\Z")
+_HEEDED: Final = {
+    b"affiant-nonce": (
+        "Affiant-Nonce",
+        re.compile(rb"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z"),
+        "32 bytes in base64url, 43 characters",
+    ),
+    b"affiant-receipt": ("Affiant-Receipt", re.compile(rb"inline\Z"), "inline"),
+}
+"""The agent's own headers that the gateway heeds: field -> its name, its form, the form in words."""
 _DROPPED: Final = frozenset(
     {
         b"accept-encoding", b"authorization", b"connection", b"content-length", b"cookie", b"expect", b"forwarded",
@@ -272,14 +287,18 @@ def _admitted(head: RequestHead, target: str) -> bool:
     """Whether the request takes a counter, if it may be made at all: what no proof could cover is refused here."""
     if len(target) > _MAX_TARGET or len(head.value(b"content-type") or b"") > _MAX_CONTENT_TYPE:
         raise RequestTooLarge("a target or content type that the gateway does not take")
-    head.value(b"affiant-nonce")
+    for lowered, (name, form, expected) in _HEEDED.items():
+        value = head.value(lowered)
+        if value is not None and form.match(value) is None:
+            raise RequestMalformed("not a value that the gateway heeds", expected=expected, where=name)
     path = target.partition("?")[0]
     if (head.method, path) == _COUNTED:
         return True
     if head.method == "GET" and _READABLE.fullmatch(path) is not None:
         return False
     raise EgressDenied(
-        "the gateway's name serves POST /v1/chat/completions, GET /v1/models and GET /v1/receipts/{id} only",
+        "the gateway's name serves only POST /v1/chat/completions, GET /v1/models, GET /v1/receipts/{id} and "
+        "GET /v1/receipts/{id}/bundle",
         reason="gateway_path",
         rules=(),
     )
@@ -289,7 +308,6 @@ def _forwarded(head: RequestHead) -> tuple[HeaderField, ...]:
     kept: list[HeaderField] = []
     for name, value in head.headers:
         field = name.lower()
-        nonce = field == b"affiant-nonce" and _NONCE.match(value) is not None
-        if nonce or not (field in _DROPPED or field.startswith(b"affiant-")):
+        if field in _HEEDED or not (field in _DROPPED or field.startswith(b"affiant-")):
             kept.append((name, value))
     return (*kept, _ON_BEHALF)
