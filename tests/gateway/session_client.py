@@ -45,6 +45,7 @@ from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
 from affiant.attestation.statement import parse_statement, report_data, session_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.load import load_profiles
+from affiant.sandbox.session_documents import new_session_id
 
 PROFILE = b"""
 agent_configs:
@@ -207,7 +208,7 @@ def draft(
         upstream_roots=(),
     )
     activation = make_activation(
-        session=b64u(secrets.token_bytes(16)),
+        session=new_session_id(secrets.token_bytes),
         agent=agent_commitment(secrets.token_bytes(16), agent),
         input_digest=None,
         isolation="bwrap-landlock",
