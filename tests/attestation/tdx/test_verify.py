@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -533,3 +533,48 @@ def test_revocation_is_judged_again_for_a_cached_chain(platform: SimulatedPlatfo
 def test_an_expired_document_names_itself(platform: SimulatedPlatform) -> None:
     with pytest.raises(CollateralExpired, match="TCB Info"):
         verify(replace(platform, shifts={CollateralPart.TCB_INFO: timedelta(days=-60)}))
+
+
+# -- since when an update is due ----------------------------------------------------------------------------------
+
+FIRST, SECOND = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
+
+
+def above_all(platform: SimulatedPlatform, status: str, date: datetime, step: int = 1) -> PlatformLevel:
+    return level(platform, pce_svn=platform.machine.pce_svn + step, status=status, date=date)
+
+
+def test_nothing_is_due_where_nothing_is_out_of_date(platform: SimulatedPlatform) -> None:
+    newer = with_levels(platform, above_all(platform, "UpToDate", FIRST), level(platform))
+    assert verify(newer).newer_level_since is None
+    configuration = with_levels(platform, level(platform, status="ConfigurationNeeded"))
+    assert verify(configuration).newer_level_since is None
+
+
+def test_an_update_is_due_since_the_first_level_that_is_not_out_of_date(platform: SimulatedPlatform) -> None:
+    """A second update never prolongs what the first one began; levels that are out of date themselves do not count."""
+    old = with_levels(
+        platform,
+        above_all(platform, "UpToDate", SECOND, step=3),
+        above_all(platform, "SWHardeningNeeded", FIRST, step=2),
+        above_all(platform, "OutOfDate", datetime(2026, 1, 15, tzinfo=UTC)),
+        level(platform, status="OutOfDate"),
+    )
+    assert verify(old).newer_level_since == FIRST
+
+
+def test_the_part_that_has_been_due_for_longest_counts(platform: SimulatedPlatform) -> None:
+    old = with_levels(platform, above_all(platform, "UpToDate", SECOND), level(platform, status="OutOfDate"))
+    qe = (SVNLevel(isv_svn=200, date=FIRST), SVNLevel(isv_svn=0, status="OutOfDate"))
+    assert verify(old).newer_level_since == SECOND
+    assert verify(with_qe_levels(old, *qe)).newer_level_since == FIRST
+
+
+def test_a_part_without_a_better_level_has_no_date_to_count_from(platform: SimulatedPlatform) -> None:
+    old = with_levels(platform, above_all(platform, "UpToDate", SECOND), level(platform, status="OutOfDate"))
+    assert verify(with_qe_levels(old, SVNLevel(isv_svn=0, status="OutOfDate"))).newer_level_since is None
+
+
+def test_a_module_that_was_updated_below_its_td_is_due_since_the_update(platform: SimulatedPlatform) -> None:
+    levels = (SVNLevel(isv_svn=5, date=SECOND), SVNLevel(isv_svn=0, status="OutOfDate"))
+    assert relaunched(with_module_levels(platform, *levels)).newer_level_since == SECOND

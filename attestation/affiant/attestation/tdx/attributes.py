@@ -11,7 +11,17 @@ from typing import Final
 from affiant.attestation.tdx.errors import DebugTD, ServiceTDBound, TDAttributesRefused, XFAMRefused
 from affiant.attestation.tdx.quote import TDReport
 
-__all__ = ["TD_ATTRIBUTE_NAMES", "XFAM_NAMES", "appraise_td_configuration", "names_of_bits"]
+__all__ = [
+    "TD_ATTRIBUTE_NAMES",
+    "XFAM_NAMES",
+    "appraise_forbidden_bits",
+    "appraise_td_configuration",
+    "appraise_xfam_masks",
+    "has_sept_ve_disable",
+    "has_service_td",
+    "names_of_bits",
+    "with_sept_ve_disable",
+]
 
 TD_ATTRIBUTE_NAMES: Final[Mapping[int, str]] = {
     0: "DEBUG",
@@ -83,18 +93,50 @@ def appraise_td_configuration(body: TDReport) -> None:
         XFAMRefused: XFAM is outside of its fixed masks.
         ServiceTDBound: a service TD (of migration, for example) is bound.
     """
-    # 38: attributes, bit by bit.
+    appraise_forbidden_bits(body)
+    if not has_sept_ve_disable(body):
+        raise TDAttributesRefused("TD_ATTRIBUTES lacks SEPT_VE_DISABLE (28)", found=body.td_attributes.hex())
+    if has_service_td(body):
+        raise ServiceTDBound("a service TD is bound to this TD", found=(body.mrservicetd or b"").hex())
+    appraise_xfam_masks(body)
+
+
+def appraise_forbidden_bits(body: TDReport) -> None:
+    """38: the bits that no policy can allow.
+
+    Raises:
+        DebugTD: the host can read the TD's memory.
+        TDAttributesRefused: another forbidden bit.
+    """
     attributes = int.from_bytes(body.td_attributes, "little")
     if attributes & _DEBUG:
         raise DebugTD("the TD is debuggable: its host can read its memory", found=body.td_attributes.hex())
     for name, mask in _FORBIDDEN.items():
         if attributes & mask:
             raise TDAttributesRefused(f"TD_ATTRIBUTES has {name} set", found=body.td_attributes.hex())
-    if not attributes & _SEPT_VE_DISABLE:
-        raise TDAttributesRefused("TD_ATTRIBUTES lacks SEPT_VE_DISABLE (28)", found=body.td_attributes.hex())
-    if body.mrservicetd is not None and any(body.mrservicetd):
-        raise ServiceTDBound("a service TD is bound to this TD", found=body.mrservicetd.hex())
-    # 39: the extended features that the TD may use.
+
+
+def has_sept_ve_disable(body: TDReport) -> bool:
+    """38: whether the host can deliver no exceptions on pages of its choice."""
+    return bool(int.from_bytes(body.td_attributes, "little") & _SEPT_VE_DISABLE)
+
+
+def with_sept_ve_disable(td_attributes: bytes) -> bytes:
+    """``td_attributes`` with that bit set, to compare all the others."""
+    return (int.from_bytes(td_attributes, "little") | _SEPT_VE_DISABLE).to_bytes(8, "little")
+
+
+def has_service_td(body: TDReport) -> bool:
+    """38: whether a service TD is bound; a TD 1.0 body cannot say so."""
+    return body.mrservicetd is not None and any(body.mrservicetd)
+
+
+def appraise_xfam_masks(body: TDReport) -> None:
+    """39: the extended features that any TD may use.
+
+    Raises:
+        XFAMRefused: XFAM is outside of its fixed masks.
+    """
     xfam = int.from_bytes(body.xfam, "little")
     if xfam & _XFAM_FIXED != _XFAM_FIXED or xfam & ~_XFAM_ALLOWED:
         raise XFAMRefused(

@@ -9,7 +9,7 @@ freshness comes from the nonce in REPORTDATA alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -32,7 +32,13 @@ from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.tdx.rollback import CollateralMark, mark_of
 from affiant.attestation.tdx.roots import EvidenceClass
 from affiant.attestation.tdx.tcb_info import ModuleLevel, TCBInfo, TCBLevel, match_module_level
-from affiant.attestation.tdx.tcb_status import ComponentStatus, TCBStatus, converge, judge_relaunch
+from affiant.attestation.tdx.tcb_status import (
+    DOCUMENT_STATUSES,
+    ComponentStatus,
+    TCBStatus,
+    converge,
+    judge_relaunch,
+)
 from affiant.attestation.tdx.times import check_windows, earliest_expiry, utc
 
 __all__ = ["AuthenticQuote", "TCBStatuses", "VerifiedQuote", "authenticate_quote", "verify_quote"]
@@ -66,6 +72,9 @@ class VerifiedQuote:
     advisories: frozenset[str]
     tcb_date: datetime
     """The earliest of the matched levels' dates."""
+    newer_level_since: datetime | None
+    """For the parts that are out of date: the earliest date of a level of theirs that is not, which is when an update
+    became due. None: no part is out of date, or the collateral lists no better level."""
     earliest_expiry: datetime
     """The last instant at which every part holds; what relies on this result must not outlive it."""
     evaluation_number: int
@@ -110,6 +119,17 @@ class _Level:
         return status if self.module is None else converge(status, self.module.status)
 
 
+_OUT_OF_DATE: Final = frozenset(
+    (TCBStatus.OUT_OF_DATE, TCBStatus.OUT_OF_DATE_CONFIGURATION_NEEDED, ComponentStatus.OUT_OF_DATE)
+)
+_BETTER: Final = (
+    (frozenset(DOCUMENT_STATUSES) | frozenset(ComponentStatus))
+    - _OUT_OF_DATE
+    - {
+        TCBStatus.REVOKED,
+        ComponentStatus.REVOKED,
+    }
+)
 _NO_ROLLBACK: Final = not_made(22, "no earlier collateral of this platform was given to compare with")
 _LEFT_TO_APPRAISAL: Final = tuple(not_made(point, "left to appraisal") for point in APPRAISAL_POINTS)
 _NO_RELAUNCH: Final = not_made(33, "a TD 1.0 body has one TEE_TCB_SVN only")
@@ -188,6 +208,7 @@ def verify_quote(
         # 35: union of the advisories, earliest date.
         advisories=frozenset().union(*(level.advisories for level in levels)),
         tcb_date=min(level.tcb_date for level in levels),
+        newer_level_since=_newer_level_since(quote, collateral, levels),
         # 36: over all parts.
         earliest_expiry=min(collateral.expiry, earliest_expiry(chain.windows)),
         evaluation_number=collateral.evaluation_number,
@@ -293,3 +314,28 @@ def _matched(
     if current is not None:
         levels += [current.platform, current.module]
     return tuple(level for level in levels if level is not None)
+
+
+def _newer_level_since(
+    quote: TDQuote, collateral: VerifiedCollateral, levels: Iterable[TCBLevel | ModuleLevel]
+) -> datetime | None:
+    """Since when an update is due; what a grace period is counted from. The earliest date counts, so that a later
+    update never prolongs the grace of an earlier one; and no part that is up to date prolongs it at all."""
+    outdated = [level for level in levels if level.status in _OUT_OF_DATE]
+    if not outdated:
+        return None
+    body = quote.body
+    versions = {body.tee_tcb_svn, body.tee_tcb_svn2 or body.tee_tcb_svn}
+    ladders: list[Sequence[TCBLevel | ModuleLevel]] = [
+        collateral.tcb_info.levels,
+        collateral.qe_identity.levels,
+        *(collateral.tcb_info.module_identity(version).levels for version in versions),
+    ]
+    due = []
+    for ladder in ladders:
+        if any(rung is level for level in outdated for rung in ladder):
+            better = [level.tcb_date for level in ladder if level.status in _BETTER]
+            if not better:
+                return None
+            due.append(min(better))
+    return min(due)
