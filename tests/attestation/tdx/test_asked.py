@@ -20,7 +20,7 @@ from affiant.attestation.encoding import sha256_name
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx.appraisal import Tier
-from affiant.attestation.tdx.asked import Expectations, appraise_asked
+from affiant.attestation.tdx.asked import appraise_asked
 from affiant.attestation.tdx.errors import (
     DebugTD,
     EvidenceClassMismatch,
@@ -31,6 +31,7 @@ from affiant.attestation.tdx.errors import (
     RTMR3EventsRefused,
     TCBStatusNotAccepted,
 )
+from affiant.attestation.tdx.expectations import Expectations
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import INTEL_SGX_ROOT_CA_SPKI
 from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote

@@ -184,7 +184,7 @@ def verify(
     from affiant.attestation.quotes.verdict import Question, judge_quote  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.verdict_text import render_verdict  # noqa: PLC0415 - as above
     from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
-    from affiant.attestation.tdx.asked import Expectations  # noqa: PLC0415 - as above
+    from affiant.attestation.tdx.expectations import Expectations  # noqa: PLC0415 - as above
 
     if image is not None and reference is None:
         raise click.UsageError("--image says which of the --reference images to accept; give --reference too")

@@ -27,11 +27,12 @@ from typing import Final
 from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.quotes.event_log_file import parse_event_log_file
 from affiant.attestation.quotes.quote_file import read_quote_file
-from affiant.attestation.tdx.asked import AskedAppraisal, Expectations, appraise_asked
+from affiant.attestation.tdx.asked import AskedAppraisal, appraise_asked
 from affiant.attestation.tdx.checks import Check, held, not_made
 from affiant.attestation.tdx.collateral import ITEMS, Collateral
 from affiant.attestation.tdx.collateral_verification import verify_collateral
 from affiant.attestation.tdx.errors import UntrustedRoot
+from affiant.attestation.tdx.expectations import Expectations
 from affiant.attestation.tdx.quote import TDQuote, parse_quote
 from affiant.attestation.tdx.reference import ReferenceValues
 from affiant.attestation.tdx.roots import EvidenceClass, TrustRoots

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["APPRAISAL_POINTS", "CHECKLIST", "Check", "CheckOutcome", "held", "not_made"]
+__all__ = ["APPRAISAL_POINTS", "CHECKLIST", "Check", "CheckOutcome", "held", "held_as", "not_made"]
 
 
 class CheckOutcome(StrEnum):
@@ -100,6 +100,11 @@ _HELD: Final = {
 def held(points: Iterable[int]) -> tuple[Check, ...]:
     """The rows for ``points``, which all held."""
     return tuple(_HELD[point] for point in points)
+
+
+def held_as(point: int, detail: str) -> Check:
+    """The row for a ``point`` that held, with what exactly held."""
+    return Check(point, CHECKLIST[point][0], CheckOutcome.HELD, detail)
 
 
 def not_made(point: int, reason: str) -> Check:
