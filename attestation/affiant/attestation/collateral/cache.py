@@ -32,6 +32,7 @@ from affiant.attestation.collateral.wanted import Authority, Platform
 from affiant.attestation.tdx.collateral import ITEMS, MAX_COLLATERAL_BYTES, Collateral
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral, verify_collateral
 from affiant.attestation.tdx.errors import CollateralRollback
+from affiant.attestation.tdx.rollback import CollateralMark
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.errors import AffiantError
 
@@ -92,12 +93,7 @@ class CollateralCache:
             AffiantError: it does not verify at ``now``.
         """
         with self._reading(platform) as folder:
-            entries = [_entry_name(platform, root) for root in sorted(trust.spki_sha256)]
-            with folder.child("platforms") as platforms:
-                kept = platforms.names()
-            if not (found := [name for name in entries if name in kept]):
-                raise self._absent(platform)
-            entry, collateral = self._read(folder, found[0])
+            entry, collateral = self._entry(folder, platform, trust)
             seen = self._newest(folder, entry)
         verified = verify_collateral(collateral, now=now, trust=trust)
         if verified.root_digest != entry.root or verified.tcb_info.fmspc != platform.fmspc:
@@ -109,6 +105,16 @@ class CollateralCache:
         if seen is not None:
             newest_of(verified).refuse_step_back(seen)
         return verified
+
+    def newest_mark(self, platform: Platform, *, trust: TrustRoots) -> CollateralMark | None:
+        """How new the newest collateral is that was ever kept of this FMSPC; None: there is no memory of it.
+
+        Raises:
+            CollateralNotCached, CacheDamaged: as :meth:`load`.
+        """
+        with self._reading(platform) as folder:
+            seen = self._newest(folder, self._entry(folder, platform, trust)[0])
+        return None if seen is None else seen.mark
 
     def entries(self) -> tuple[Entry | Damaged, ...]:
         """All entries by name, each read with its items; damaged ones as such. Nothing is verified."""
@@ -139,6 +145,17 @@ class CollateralCache:
                     yield folder
         except FileNotFoundError as error:
             raise self._absent(platform) from error
+
+    def _entry(
+        self, folder: PrivateFolder, platform: Platform, trust: TrustRoots
+    ) -> tuple[Entry, Collateral]:
+        """The first entry of ``platform`` under an accepted root."""
+        entries = [_entry_name(platform, root) for root in sorted(trust.spki_sha256)]
+        with folder.child("platforms") as platforms:
+            kept = platforms.names()
+        if not (found := [name for name in entries if name in kept]):
+            raise self._absent(platform)
+        return self._read(folder, found[0])
 
     def _read(self, folder: PrivateFolder, name: str) -> tuple[Entry, Collateral]:
         """One entry and its items, each compared with its digest."""

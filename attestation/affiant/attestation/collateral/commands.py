@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from affiant.attestation.collateral.wanted import Edition, Platform
     from affiant.attestation.tdx.roots import TrustRoots
 
-__all__ = ["collateral"]
+__all__ = ["collateral", "default_cache"]
 
 _PATH = click.Path(exists=True, readable=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -69,7 +69,7 @@ def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         ) from error
 
 
-def _default_cache() -> Path:
+def default_cache() -> Path:
     """``collateral/`` in ``$AFFIANT_HOME``, or in ``affiant`` of the XDG state folder."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(os.environ.get("AFFIANT_HOME") or Path(state) / "affiant") / "collateral"
@@ -381,4 +381,4 @@ def _roots(root: str) -> TrustRoots:
 def _open_cache(cache: Path | None) -> CollateralCache:
     from affiant.attestation.collateral.cache import CollateralCache  # noqa: PLC0415 - as above
 
-    return CollateralCache((cache or _default_cache()).absolute())
+    return CollateralCache((cache or default_cache()).absolute())
