@@ -170,8 +170,12 @@ def test_wrong_usage_exits_with_2(files: Path, more: tuple[str, ...]) -> None:
     assert run(files, *fixed).exit_code == 2
 
 
-def test_collateral_is_never_optional(files: Path) -> None:
-    assert CliRunner().invoke(cli, ["quote", "verify", str(files / "quote.bin")]).exit_code == 2
+def test_collateral_is_never_optional(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFFIANT_HOME", str(files / "home"))
+    result = CliRunner().invoke(cli, ["quote", "verify", str(files / "quote.bin")])
+    assert result.exit_code == 2
+    assert "collateral.absent" in result.output
+    assert not (files / "home").exists()
     empty = files / "empty"
     empty.mkdir()
     result = run(files, "--root", str(files / "root.der"), collateral="empty")

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from affiant.attestation.encoding import from_hex
-from affiant.attestation.quotes.reading import pins_of, read_bounded, read_event_log, read_quote, roots_of
+from affiant.attestation.quotes.reading import (
+    pins_of,
+    policy_of,
+    read_bounded,
+    read_event_log,
+    read_quote,
+    roots_of,
+)
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable, show_refusal
 from affiant.errors import AffiantError, ConfigurationError
-
-if TYPE_CHECKING:
-    from affiant.attestation.tdx.reference import ImageRole
 
 __all__ = ["quote"]
 
@@ -70,7 +74,7 @@ _root = click.option(
     "--root",
     metavar="intel|FILE",
     help="The root key you accept: Intel's, or a certificate or public key. Only Intel's is hardware. "
-    "Default: the root that --reference names, else intel.",
+    "Default: the root that --reference or --policy names, else intel.",
 )
 _reference = click.option(
     "--reference",
@@ -130,11 +134,30 @@ def inspect(file: Path, *, as_json: bool) -> None:
 
 @quote.command()
 @_quote_file
-@_collateral
+@click.option(
+    "--collateral",
+    type=click.Path(exists=True, readable=True, path_type=Path),
+    help="Collateral of the quote's platform: one JSON file, or a folder of the service's answers.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Or take it from this cache of `affiant collateral fetch`, which also remembers the newest it has held. "
+    "Without --collateral: the default cache. Nobody is asked.",
+)
 @_at
 @_root
 @_reference
-@click.option("--image", type=click.Choice(["gateway", "session"]), help="Accept this image alone.")
+@click.option(
+    "--policy",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    help="Or what you accept as a policy that a person writes (docs/formats/appraisal_policy.md).",
+)
+@click.option(
+    "--image",
+    metavar="NAME",
+    help="Accept this image alone: gateway or session with --reference, a name of the --policy with it.",
+)
 @click.option("--mrconfigid", callback=_hexadecimal, metavar="HEX", help="What the launcher must have bound.")
 @click.option(
     "--report-data", callback=_hexadecimal, metavar="HEX", help="All 64 bytes that REPORTDATA must be."
@@ -151,11 +174,13 @@ def verify(
     ctx: click.Context,
     *,
     file: Path,
-    collateral: Path,
+    collateral: Path | None,
+    cache: Path | None,
     at: datetime,
     root: str | None,
     reference: Path | None,
-    image: ImageRole | None,
+    policy: Path | None,
+    image: str | None,
     mrconfigid: bytes | None,
     report_data: bytes | None,
     rtmr3: bytes | None,
@@ -168,17 +193,20 @@ def verify(
     do not ask is listed as not made, and never affirmed.
 
     Exit codes: 0 affirming (everything was asked and held, UpToDate), 10 warning (an accepted status short of
-    UpToDate, or not everything asked), 20 contraindicated (refused), 30 none (no --reference: nothing appraised),
-    40 simulated, 2 usage.
+    UpToDate, an exception was needed, or not everything asked), 20 contraindicated (refused), 30 none (no --reference
+    or --policy: nothing appraised), 40 simulated, 2 usage.
 
     \b
     Examples:
       affiant quote verify quote.bin --collateral collateral.json
       affiant quote verify quote.bin --collateral collateral/ --at 2026-11-21T12:00:00Z --reference trust.json
+      affiant quote verify quote.bin --policy appraisal.yaml
       affiant quote verify quote.bin --collateral c.json --reference trust.json --image session \\
           --mrconfigid HEX --report-data HEX --rtmr3 HEX --json
     """
-    from affiant.attestation.quotes.collateral_folder import read_collateral  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.collateral.commands import default_cache  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.quotes.cached_collateral import read_cached_collateral  # noqa: PLC0415 - as above
+    from affiant.attestation.quotes.collateral_folder import read_collateral  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.event_log_file import MAX_EVENT_LOG_FILE  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.verdict import Question, judge_quote  # noqa: PLC0415 - as above
@@ -186,20 +214,39 @@ def verify(
     from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.expectations import Expectations  # noqa: PLC0415 - as above
 
-    if image is not None and reference is None:
-        raise click.UsageError("--image says which of the --reference images to accept; give --reference too")
+    if reference is not None and policy is not None:
+        raise click.UsageError("--reference and --policy both say what is accepted: give one of them")
+    if collateral is not None and cache is not None:
+        raise click.UsageError("--collateral and --cache are two sources of the same: give one of them")
+    if image is not None and reference is None and policy is None:
+        raise click.UsageError(
+            "--image says which of the accepted images counts: give --reference or --policy"
+        )
+    if reference is not None and image not in (None, "gateway", "session"):
+        raise click.UsageError("--reference knows the images gateway and session")
     try:
         pins = None if reference is None else pins_of(reference, at)
+        settings = None if policy is None else policy_of(policy)
+        if pins is not None:
+            roots = roots_of(root, pins.roots)
+        else:
+            roots = roots_of(root, None if settings is None else settings.roots_at(at))
+        kept = (cache or default_cache()).absolute()
         question = Question(
             at=at,
-            roots=roots_of(root, pins),
+            roots=roots,
+            policy=settings,
             references=() if pins is None else pins.references,
             reference_file=None if pins is None else pins.digest,
             expected=Expectations(image=image, mrconfigid=mrconfigid, report_data=report_data, rtmr3=rtmr3),
         )
         verdict = judge_quote(
             read_bounded(file, MAX_QUOTE_FILE),
-            lambda parsed: read_collateral(collateral, parsed),
+            lambda parsed: (
+                read_cached_collateral(kept, parsed, now=at, trust=roots)
+                if collateral is None
+                else read_collateral(collateral, parsed)
+            ),
             question,
             event_log=None if event_log is None else read_bounded(event_log, MAX_EVENT_LOG_FILE),
             build=build_name(),

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from affiant.attestation.quotes.pins import Pins
     from affiant.attestation.quotes.quote_file import QuoteFile
     from affiant.attestation.tdx.measured_log import MeasuredLog
+    from affiant.attestation.tdx.policy_settings import AppraisalPolicy
     from affiant.attestation.tdx.roots import TrustRoots
 
-__all__ = ["pins_of", "read_bounded", "read_event_log", "read_quote", "roots_of"]
+__all__ = ["pins_of", "policy_of", "read_bounded", "read_event_log", "read_quote", "roots_of"]
 
 _DASH: Final = Path("-")
 
@@ -74,8 +75,23 @@ def pins_of(reference: Path, at: datetime) -> Pins:
         ) from error
 
 
-def roots_of(root: str | None, pins: Pins | None) -> TrustRoots:
-    """The accepted roots: ``intel``, those of a file, or else those that the reference file names.
+def policy_of(file: Path) -> AppraisalPolicy:
+    """The reader's own appraisal policy; if it is refused, nothing is judged.
+
+    Raises:
+        click.UsageError: it is refused.
+    """
+    from affiant.attestation.strict_yaml import MAX_YAML_BYTES  # noqa: PLC0415 - as above
+    from affiant.attestation.tdx.policy_file import parse_appraisal_policy  # noqa: PLC0415 - as above
+
+    try:
+        return parse_appraisal_policy(read_bounded(file, MAX_YAML_BYTES), source=file.name)
+    except AffiantError as error:
+        raise click.UsageError(f"the policy is refused: {printable(str(error))} [{error.code}]") from error
+
+
+def roots_of(root: str | None, named: TrustRoots | None) -> TrustRoots:
+    """The accepted roots: ``intel``, those of a file, or else those that the reference file or policy names.
 
     Raises:
         click.UsageError: the file holds no root.
@@ -84,7 +100,7 @@ def roots_of(root: str | None, pins: Pins | None) -> TrustRoots:
     from affiant.attestation.tdx.roots import TrustRoots as Roots  # noqa: PLC0415 - as above
 
     if root is None:
-        return Roots.intel() if pins is None else pins.roots
+        return Roots.intel() if named is None else named
     if root == "intel":
         return Roots.intel()
     try:

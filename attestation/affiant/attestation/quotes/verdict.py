@@ -4,11 +4,12 @@ Verification asks whether genuine hardware made the quote, at a TCB level that i
 is what the reader expects. Each refuses by itself. Exit codes (trust rules, 13):
 
 == =============== ============================================================================================
-0  affirming       hardware, ``UpToDate``, reference values held, and MRCONFIGID, REPORTDATA and RTMR3 were asked
-10 warning         hardware and reference values held, but a status short of ``UpToDate`` that they accept, or
-                   not everything was asked
+0  affirming       hardware, ``UpToDate``, reference values or policy held without an exception, and MRCONFIGID,
+                   REPORTDATA and RTMR3 were asked
+10 warning         hardware and reference values or policy held, but a status short of ``UpToDate`` that they accept,
+                   or by an exception, or not everything was asked
 20 contraindicated refused: malformed, not authentic, not fresh, revoked, or not what was expected
-30 none            hardware, but nothing was appraised, because no reference values were given
+30 none            hardware, but nothing was appraised: neither reference values nor a policy were given
 40 simulated       everything asked held, on a platform that is no hardware
 == =============== ============================================================================================
 
@@ -30,17 +31,21 @@ from affiant.attestation.quotes.quote_file import read_quote_file
 from affiant.attestation.tdx.asked import AskedAppraisal, appraise_asked
 from affiant.attestation.tdx.checks import Check, held, not_made
 from affiant.attestation.tdx.collateral import ITEMS, Collateral
-from affiant.attestation.tdx.collateral_verification import verify_collateral
-from affiant.attestation.tdx.errors import UntrustedRoot
+from affiant.attestation.tdx.collateral_verification import VerifiedCollateral, verify_collateral
+from affiant.attestation.tdx.errors import ExpectationInvalid, UntrustedRoot
 from affiant.attestation.tdx.expectations import Expectations
+from affiant.attestation.tdx.policy_appraisal import PolicyAppraisal, appraise_by_policy, judge_by_policy
+from affiant.attestation.tdx.policy_outcomes import PolicyOutcome
+from affiant.attestation.tdx.policy_settings import AppraisalPolicy
 from affiant.attestation.tdx.quote import TDQuote, parse_quote
 from affiant.attestation.tdx.reference import ReferenceValues
+from affiant.attestation.tdx.rollback import CollateralMark
 from affiant.attestation.tdx.roots import EvidenceClass, TrustRoots
 from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
 from affiant.attestation.verifier.verdict import EXIT_CODES, EXIT_SIMULATED, Tier
 from affiant.errors import AffiantError, ConfigurationError
 
-__all__ = ["Question", "QuoteVerdict", "Stage", "judge_quote"]
+__all__ = ["Question", "QuoteVerdict", "RememberedCollateral", "Stage", "judge_quote"]
 
 
 class Stage(StrEnum):
@@ -61,6 +66,14 @@ _HELD_AFTER: Final = {
 """What a stage that was passed has checked as a whole; the other points end with the stages after it."""
 
 
+@dataclass(frozen=True, slots=True)
+class RememberedCollateral:
+    """Collateral from a place with a memory: verified, and the newest mark that was seen there (None: none)."""
+
+    verified: VerifiedCollateral
+    seen: CollateralMark | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What the reader asks: at which instant, under which roots, and what is expected."""
@@ -70,7 +83,13 @@ class Question:
     references: tuple[ReferenceValues, ...] = ()
     reference_file: str | None = None
     """``sha256:`` name of the file that ``references`` are from."""
+    policy: AppraisalPolicy | None = None
+    """What a person wrote instead of reference values; never both."""
     expected: Expectations = field(default_factory=Expectations)
+
+    def __post_init__(self) -> None:
+        if self.policy is not None and self.references:
+            raise ExpectationInvalid("reference values and a policy both say what is accepted; give one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +103,9 @@ class QuoteVerdict:
     stage: Stage
     quote: TDQuote | None = None
     verified: VerifiedQuote | None = None
-    appraisal: AskedAppraisal | None = None
+    appraisal: AskedAppraisal | PolicyAppraisal | None = None
+    policies: tuple[PolicyOutcome, ...] = ()
+    """What each policy decided, also where one refused; empty without a policy."""
     refusal: AffiantError | None = None
 
     @property
@@ -145,6 +166,7 @@ class QuoteVerdict:
             "refused": refused,
             "verification": None if self.verified is None else _verification(self.verified),
             "appraisal": None if self.appraisal is None else _appraisal(self.appraisal),
+            "policies": [_outcome(outcome) for outcome in self.policies],
             "checks_made": [check.to_json() for check in self.checks_made],
             "checks_not_made": [check.to_json() for check in self.checks_not_made],
             "inputs": dict(self.inputs),
@@ -153,7 +175,7 @@ class QuoteVerdict:
 
 def judge_quote(
     content: bytes,
-    collateral: Callable[[TDQuote], Collateral],
+    collateral: Callable[[TDQuote], Collateral | RememberedCollateral],
     question: Question,
     *,
     build: str,
@@ -177,19 +199,20 @@ def judge_quote(
     stage = Stage.QUOTE
     quote: TDQuote | None = None
     verified: VerifiedQuote | None = None
-    appraisal: AskedAppraisal | None = None
+    appraisal: AskedAppraisal | PolicyAppraisal | None = None
+    policies: tuple[PolicyOutcome, ...] = ()
     refusal: AffiantError | None = None
+    if question.policy is not None:
+        inputs["policy_file"] = question.policy.digest
     try:
         quote = parse_quote(read_quote_file(content).data)
         if (named := _name(quote.digest)) == inputs["quote_file"]:
             del inputs["quote_file"]
         inputs["quote"] = named
         stage = Stage.COLLATERAL
-        items = collateral(quote)
-        inputs |= _digests(items)
-        checked = verify_collateral(items, now=question.at, trust=question.roots)
+        checked, seen = _checked(collateral(quote), question, inputs)
         stage = Stage.VERIFICATION
-        verified = verify_quote(quote, checked, now=question.at)
+        verified = verify_quote(quote, checked, now=question.at, seen=seen)
         inputs |= {
             "pck_chain": _name(verified.input_digests["pck_chain"]),
             "root_key": _name(verified.root_digest),
@@ -199,10 +222,15 @@ def judge_quote(
         if event_log is not None:
             inputs["event_log"] = sha256_name(event_log)
             log = parse_event_log_file(event_log)
-        appraisal = appraise_asked(verified, question.references, question.expected, log=log)
+        if question.policy is not None:
+            policies = judge_by_policy(verified, question.policy, question.expected)
+            appraisal = appraise_by_policy(verified, question.policy, question.expected, log=log)
+        else:
+            asked = appraise_asked(verified, question.references, question.expected, log=log)
+            if asked.reference is not None:
+                inputs["reference_values"] = asked.reference.digest
+            appraisal = asked
         stage = Stage.DONE
-        if appraisal.reference is not None:
-            inputs["reference_values"] = appraisal.reference.digest
     except ConfigurationError:
         raise
     except AffiantError as error:
@@ -215,8 +243,20 @@ def judge_quote(
         quote=quote,
         verified=verified,
         appraisal=appraisal,
+        policies=policies,
         refusal=refusal,
     )
+
+
+def _checked(
+    given: Collateral | RememberedCollateral, question: Question, inputs: dict[str, str]
+) -> tuple[VerifiedCollateral, CollateralMark | None]:
+    """Collateral as verified; its digests stand among the inputs also where it is refused."""
+    if isinstance(given, RememberedCollateral):
+        inputs |= _digests(given.verified.collateral)
+        return given.verified, given.seen
+    inputs |= _digests(given)
+    return verify_collateral(given, now=question.at, trust=question.roots), None
 
 
 def _digests(items: Collateral) -> Mapping[str, str]:
@@ -265,7 +305,16 @@ def _verification(verified: VerifiedQuote) -> Mapping[str, object]:
     }
 
 
-def _appraisal(appraisal: AskedAppraisal) -> Mapping[str, object]:
+def _appraisal(appraisal: AskedAppraisal | PolicyAppraisal) -> Mapping[str, object]:
+    if isinstance(appraisal, PolicyAppraisal):
+        return {
+            "asked": True,
+            "images": list(dict.fromkeys(image.name for image in appraisal.images)),
+            "shapes": sorted({shape for image in appraisal.images for shape in image.shapes}),
+            "policy": appraisal.policy.digest,
+            "exceptions": [exception.name for exception in appraisal.exceptions],
+            "holds_until": _instant(appraisal.holds_until),
+        }
     reference = appraisal.reference
     return {
         "asked": reference is not None,
@@ -274,4 +323,23 @@ def _appraisal(appraisal: AskedAppraisal) -> Mapping[str, object]:
         "accepted_statuses": None
         if reference is None
         else sorted(status.value for status in reference.statuses),
+    }
+
+
+def _outcome(outcome: PolicyOutcome) -> Mapping[str, object]:
+    return {
+        "name": outcome.policy.name,
+        "code": outcome.policy.code,
+        "decision": str(outcome.decision),
+        "detail": outcome.detail,
+        "exceptions": [
+            {
+                "name": used.name,
+                "reason": used.reason,
+                "until": None if used.until is None else _instant(used.until),
+                "where": used.where,
+            }
+            for used in outcome.exceptions
+        ],
+        "refused": None if outcome.refusal is None else outcome.refusal.to_json(),
     }

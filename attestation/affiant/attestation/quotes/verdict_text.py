@@ -13,6 +13,8 @@ from affiant.attestation.quotes.lines import field, heading, prose
 from affiant.attestation.quotes.verdict import QuoteVerdict, Stage
 from affiant.attestation.tdx.asked import AskedAppraisal
 from affiant.attestation.tdx.checks import Check
+from affiant.attestation.tdx.policy_appraisal import PolicyAppraisal
+from affiant.attestation.tdx.policy_outcomes import PolicyOutcome
 from affiant.attestation.tdx.verify import VerifiedQuote
 from affiant.attestation.verifier.verdict import Tier
 
@@ -31,6 +33,7 @@ def _lines(verdict: QuoteVerdict) -> Iterator[str]:
     yield from _head(verdict)
     yield from _verification(verdict)
     yield from _appraisal(verdict)
+    yield from _policies(verdict.policies)
     yield from _checks("CHECKS MADE", verdict.checks_made)
     if verdict.refusal is None:
         yield from _checks("CHECKS NOT MADE", verdict.checks_not_made)
@@ -104,9 +107,22 @@ def _appraisal(verdict: QuoteVerdict) -> Iterator[str]:
         yield from heading("APPRAISAL  not made: the refusal came before")
 
 
-def _appraised(appraisal: AskedAppraisal) -> Iterator[str]:
+def _appraised(appraisal: AskedAppraisal | PolicyAppraisal) -> Iterator[str]:
+    if isinstance(appraisal, PolicyAppraisal):
+        yield from heading("APPRAISAL  held, by every policy and as far as it was asked")
+        yield field("policy file", appraisal.policy.digest)
+        images = (f"{image.name} ({', '.join(image.shapes)})" for image in appraisal.images)
+        yield from prose("image (shapes)", " or ".join(images))
+        exceptions = ", ".join(exception.name for exception in appraisal.exceptions)
+        yield from prose("exceptions used", exceptions or "none")
+        yield field(
+            "holds until", f"{appraisal.holds_until:%Y-%m-%dT%H:%M:%SZ}, with what was used to accept it"
+        )
+        return
     if appraisal.reference is None:
-        yield from heading("APPRAISAL  not made: no --reference, so what runs in the TD was not asked")
+        yield from heading(
+            "APPRAISAL  not made: no --reference or --policy, so what runs in the TD was not asked"
+        )
         yield field("fixed rules", "held: not debuggable, no reserved, profiling or migration bit")
         return
     yield from heading("APPRAISAL  held, as far as it was asked")
@@ -114,6 +130,21 @@ def _appraised(appraisal: AskedAppraisal) -> Iterator[str]:
     yield field("image", " or ".join(appraisal.images))
     statuses = sorted(status.value for status in appraisal.reference.statuses)
     yield from prose("accepted statuses", ", ".join(statuses))
+
+
+def _policies(outcomes: Sequence[PolicyOutcome]) -> Iterator[str]:
+    """Every policy and what it decided; under it each exception that it needed, or its refusal."""
+    if not outcomes:
+        return
+    yield from heading(f"POLICIES ({len(outcomes)})")
+    for outcome in outcomes:
+        decision = str(outcome.decision).replace("_", " ")
+        yield from prose(outcome.policy.name, f"{decision}: {outcome.detail}", width=_CODE)
+        for used in outcome.exceptions:
+            end = "without an end" if used.until is None else f"until {used.until:%Y-%m-%dT%H:%M:%SZ}"
+            yield from prose(f"  by {used.name}", f"{end}, {used.where}: {used.reason}", width=_CODE)
+        if outcome.refusal is not None:
+            yield from prose("  refusal", f"[{outcome.refusal.code}] {outcome.refusal}", width=_CODE)
 
 
 def _refusal(verdict: QuoteVerdict) -> Iterator[str]:
@@ -137,6 +168,6 @@ def _end(verdict: QuoteVerdict) -> Iterator[str]:
     elif verdict.tier is Tier.NONE:
         yield "tier none: hardware made this quote; what runs in the TD was not appraised"
     elif verdict.tier is Tier.WARNING:
-        yield "tier warning: hardware and reference values hold; see the TCB status and what was not made"
+        yield "tier warning: hardware and what is accepted hold; see the TCB status, exceptions and what was not made"
     else:
         yield "VERIFIED  tier affirming: hardware, up to date, and everything that was to be asked held"
