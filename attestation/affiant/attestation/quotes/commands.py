@@ -5,7 +5,7 @@ What a command needs is imported when it runs, so that help costs nothing.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -96,6 +96,7 @@ def quote() -> None:
       affiant quote explain quote.bin --collateral collateral.json
       affiant quote eventlog ccel.bin --quote quote.bin
       affiant quote conformance vectors/tdx
+      affiant quote policy check appraisal.yaml
     """
 
 
@@ -403,4 +404,57 @@ def conformance(folder: Path, *, as_json: bool) -> None:
     else:
         click.echo(render_conformance(result), nl=False)
     if result.disagreements:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+@quote.group(cls=Group)
+def policy() -> None:
+    """Look at an appraisal policy before it decides anything (docs/formats/appraisal_policy.md).
+
+    \b
+    Examples:
+      affiant quote policy check appraisal.yaml
+    """
+
+
+@policy.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path))
+@_at
+@click.option(
+    "--ends-within",
+    type=click.IntRange(min=0, max=3650),
+    default=30,
+    show_default=True,
+    metavar="DAYS",
+    help="Report entries that end within so many days.",
+)
+@_json
+def check(*, file: Path, at: datetime, ends_within: int, as_json: bool) -> None:
+    """Read a policy, and report what a reviewer should see: what ended or ends soon, what is wide or not limited.
+
+    Exit codes: 0 nothing to report, 1 findings, each of which can be meant, 2 usage, also for a file that is refused.
+
+    \b
+    Examples:
+      affiant quote policy check appraisal.yaml
+      affiant quote policy check appraisal.yaml --at 2027-01-01T00:00:00Z --ends-within 90 --json
+    """
+    from affiant.attestation.tdx.policy_lint import lint_policy  # noqa: PLC0415 - help must stay cheap
+
+    settings = policy_of(file)
+    found = lint_policy(settings, at=at, soon=timedelta(days=ends_within), source=file.name)
+    if as_json:
+        print_json(
+            {
+                "typ": "affiant-appraisal-lint/1",
+                "at": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+                "policy": settings.digest,
+                "findings": [finding.to_json() for finding in found],
+            }
+        )
+    else:
+        for finding in found:
+            click.echo(printable(f"{finding.where}: {finding.text} [{finding.code}]"))
+        click.echo(f"{len(found)} findings at {at:%Y-%m-%dT%H:%M:%SZ}")
+    if found:
         raise click.exceptions.Exit(EXIT_REFUSED)
