@@ -276,6 +276,22 @@ def test_grace_for_one_status_is_none_for_another(platform: SimulatedPlatform) -
     assert used(accepted(verify(both), with_tcb(named))) == ["grace of OutOfDateConfigurationNeeded"]
 
 
+def test_grace_covers_no_advisory_that_the_update_does_not_close(platform: SimulatedPlatform) -> None:
+    """The platform needs software hardening for one advisory; only its enclave is out of date, for another one."""
+    hardening = with_levels(
+        platform, level(platform, status="SWHardeningNeeded", advisories=("INTEL-SA-00837",))
+    )
+    current = SVNLevel(isv_svn=200, date=datetime(2026, 4, 1, tzinfo=UTC))
+    for closed in (("INTEL-SA-00999",), ("INTEL-SA-00999", "INTEL-SA-00837")):
+        old = SVNLevel(isv_svn=0, status="OutOfDate", advisories=closed)
+        found = verify(with_qe_levels(hardening, current, old))
+        assert found.statuses.merged.value == "OutOfDate"
+        assert found.due_advisories == {"INTEL-SA-00999"}
+        refusal = refused(found, with_tcb(GRACE))
+        assert (refusal.code, refusal.found) == ("appraisal.advisory", "INTEL-SA-00837")
+        assert used(accepted(found, with_tcb(GRACE + ADVISORY))) == ["grace of OutOfDate", "INTEL-SA-00837"]
+
+
 def test_grace_does_not_prolong_an_enclave_that_is_out_of_date_for_longer(
     platform: SimulatedPlatform,
 ) -> None:

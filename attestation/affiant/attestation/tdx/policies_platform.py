@@ -101,13 +101,15 @@ def _in_grace(verified: VerifiedQuote, settings: AppraisalPolicy) -> bool:
 
 def advisories(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
     """37: an open advisory refuses, unless it is excepted by its id, or the status stands by its grace: the time
-    that is given for the update is given for what the update closes."""
+    that is given for the update is given for what the update closes, and for nothing else (a platform that needs
+    software hardening as well has advisories that no update closes)."""
     if not verified.advisories:
         return Finding(detail="no advisory is open")
-    if _in_grace(verified, settings):
+    covered: frozenset[str] = verified.due_advisories if _in_grace(verified, settings) else frozenset()
+    if not (left := verified.advisories - covered):
         return Finding(detail="open advisories are covered by the grace of the TCB status")
     used = []
-    for advisory in sorted(verified.advisories):
+    for advisory in sorted(left):
         refusal = AdvisoryOpen(
             "an advisory is open",
             found=advisory,
@@ -116,7 +118,8 @@ def advisories(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
         entries = [entry for entry in settings.advisories if entry.advisory == advisory]
         used.append(used_exception(advisory, excepting(entries, verified.judged_at, refusal, advisory)))
     return Finding(
-        detail=f"every open advisory ({len(used)}) is excepted by its id",
+        detail=f"every open advisory ({len(left)}) is excepted by its id"
+        + (f", but for {len(covered)} that the grace of the TCB status covers" if covered else ""),
         exceptions=tuple(used),
         until=first_end(exception.until for exception in used),
     )

@@ -70,6 +70,8 @@ class VerifiedQuote:
     evidence_class: EvidenceClass
     statuses: TCBStatuses
     advisories: frozenset[str]
+    due_advisories: frozenset[str]
+    """Those of them that stand only at levels that are out of date: what an update is there to close."""
     tcb_date: datetime
     """The earliest of the matched levels' dates."""
     newer_level_since: datetime | None
@@ -207,6 +209,7 @@ def verify_quote(
         statuses=_merge(launch, current, qe_level),
         # 35: union of the advisories, earliest date.
         advisories=frozenset().union(*(level.advisories for level in levels)),
+        due_advisories=_advisories(levels, out_of_date=True) - _advisories(levels, out_of_date=False),
         tcb_date=min(level.tcb_date for level in levels),
         newer_level_since=_newer_level_since(quote, collateral, levels),
         # 36: over all parts.
@@ -314,6 +317,11 @@ def _matched(
     if current is not None:
         levels += [current.platform, current.module]
     return tuple(level for level in levels if level is not None)
+
+
+def _advisories(levels: Iterable[TCBLevel | ModuleLevel], *, out_of_date: bool) -> frozenset[str]:
+    chosen = (level.advisories for level in levels if (level.status in _OUT_OF_DATE) is out_of_date)
+    return frozenset().union(*chosen)
 
 
 def _newer_level_since(
