@@ -79,7 +79,7 @@ _root = click.option(
 _reference = click.option(
     "--reference",
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
-    help="What you accept to run: reference values, or your trust file. Without it nothing is appraised.",
+    help="What you accept to run: reference values, or your trust file. Without it or --policy nothing is appraised.",
 )
 
 
