@@ -110,9 +110,9 @@ def test_too_many_bytes_or_values_are_refused() -> None:
     ],
 )
 def test_hostile_documents_are_refused_quickly(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     refused(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

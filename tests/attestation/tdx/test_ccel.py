@@ -181,13 +181,13 @@ def test_a_cut_log_is_refused_unless_cut_between_events(length: int) -> None:
 def test_a_hundred_thousand_events_take_linear_time() -> None:
     def seconds(count: int) -> float:
         data = ccel(*[SEPARATOR] * count)
-        start = time.perf_counter()
+        start = time.process_time()
         parse_ccel(data).replay()
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     seconds(1_000)
     small, large = min(seconds(5_000) for _ in range(2)), seconds(100_000)
-    assert large < 60 * small, "twenty times the events, about twenty times the time"
+    assert large < 100 * small, "twenty times the events: quadratic would be four hundred times the time"
 
 
 def test_the_genuine_logs_replay(vectors: Any) -> None:

@@ -135,13 +135,13 @@ def test_arbitrary_bytes_are_only_refused(data: bytes) -> None:
 def test_a_hundred_thousand_events_take_linear_time() -> None:
     def seconds(count: int) -> float:
         data = b"[" + b",".join([json.dumps(runtime("tick", b"1")).encode()] * count) + b"]"
-        start = time.perf_counter()
+        start = time.process_time()
         parse_runtime_log(data).replay()
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     seconds(1_000)
     small, large = min(seconds(5_000) for _ in range(2)), seconds(100_000)
-    assert large < 60 * small, "twenty times the events, about twenty times the time"
+    assert large < 100 * small, "twenty times the events: quadratic would be four hundred times the time"
 
 
 # -- against a quote -------------------------------------------------------------------------------------------
