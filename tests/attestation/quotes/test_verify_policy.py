@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from tdx.conftest import MRCONFIGID, NOW, RELEASE, REPORT_DATA, Genuine, _genuine, quote_of
-from tdx.test_policy_file import HARDWARE, SIMULATED
+from tdx.test_policy_file import SIMULATED, deployed
 
 from affiant.__main__ import cli
 from affiant.attestation.release import reference_values
@@ -128,11 +128,11 @@ def genuine(folder: Path, found: Genuine, policy: str, *more: str) -> Result:
 
 def test_azures_paravisor_by_the_documented_example(vectors: Any, tmp_path: Path) -> None:
     azure = _genuine(vectors, "azure_spr_v4", "collateral/00806f_2025-02.json", 1740714290)
-    result = genuine(tmp_path, azure, HARDWARE)
+    result = genuine(tmp_path, azure, deployed(vectors))
     assert result.exit_code == 10, result.output
     assert "exceptions used     azure-paravisor, grace of OutOfDate" in result.output
     assert "p.yaml:" in result.output
-    without = HARDWARE.replace("images: [azure-dcesv5]", "images: [alibaba]")
+    without = deployed(vectors).replace("images: [azure-dcesv5]", "images: [alibaba]")
     result = genuine(tmp_path, azure, without)
     assert result.exit_code == 20
     assert "[appraisal.td_attributes]" in result.output
@@ -145,6 +145,6 @@ def test_bare_metal_with_everything_asked_is_affirming(vectors: Any, tmp_path: P
         *("--mrconfigid", body.mrconfigid.hex(), "--report-data", body.report_data.hex()),
         *("--rtmr3", body.rtmrs[3].hex()),
     )
-    assert genuine(tmp_path, found, HARDWARE).exit_code == 10
-    result = genuine(tmp_path, found, HARDWARE, *asked)
+    assert genuine(tmp_path, found, deployed(vectors)).exit_code == 10
+    result = genuine(tmp_path, found, deployed(vectors), *asked)
     assert result.exit_code == 0, result.output

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tdx.conftest import MRCONFIGID, NOW, REPORT_DATA, Genuine, quote_of, verify
-from tdx.test_policy_file import HARDWARE, HEX48, SIMULATED, parse, with_tcb
+from tdx.test_policy_file import HARDWARE, HEX48, SIMULATED, deployed, parse, with_tcb
 from tdx.test_verify import SVNLevel, above_all, level, with_levels, with_qe_levels
 
 from affiant.attestation.simulated.boot import Image
@@ -368,7 +368,7 @@ def genuine(vectors: Any, quote: str, collateral: str, now: int) -> tuple[Genuin
 
 def test_azures_paravisor_is_a_warning_by_its_exception_and_its_grace(vectors: Any) -> None:
     _, azure = genuine(vectors, "azure_spr_v4", "00806f_2025-02", 1740714290)
-    appraisal = accepted(azure, HARDWARE)
+    appraisal = accepted(azure, deployed(vectors))
     assert appraisal.tier is Tier.WARNING
     assert [image.name for image in appraisal.images] == ["azure-dcesv5"]
     assert used(appraisal) == ["azure-paravisor", "grace of OutOfDate"]
@@ -377,16 +377,16 @@ def test_azures_paravisor_is_a_warning_by_its_exception_and_its_grace(vectors: A
 
 def test_azures_paravisor_is_refused_without_either(vectors: Any) -> None:
     _, azure = genuine(vectors, "azure_spr_v4", "00806f_2025-02", 1740714290)
-    assert refused(azure, HARDWARE.replace("days: 360", "days: 300")).code == "appraisal.grace_over"
-    other_image = HARDWARE.replace("images: [azure-dcesv5]", "images: [bare-metal]")
+    assert refused(azure, deployed(vectors).replace("days: 360", "days: 300")).code == "appraisal.grace_over"
+    other_image = deployed(vectors).replace("images: [azure-dcesv5]", "images: [bare-metal]")
     assert refused(azure, other_image).code == "appraisal.td_attributes"
     _, later = genuine(vectors, "azure_spr_v4", "00806f_2025-10", 1761920231)
-    assert refused(later, HARDWARE).code == "appraisal.exception_lapsed"
+    assert refused(later, deployed(vectors)).code == "appraisal.exception_lapsed"
 
 
 def test_azure_by_named_status_and_advisories(vectors: Any) -> None:
     _, azure = genuine(vectors, "azure_spr_v4", "00806f_2025-02", 1740714290)
-    text = HARDWARE.replace("statuses: [UpToDate]", "statuses: [UpToDate, OutOfDate]")
+    text = deployed(vectors).replace("statuses: [UpToDate]", "statuses: [UpToDate, OutOfDate]")
     assert refused(azure, text).code == "appraisal.advisory"
     ids = sorted(azure.advisories)
     entries = "".join(f"    - {{id: {each}, reason: r, until: 2026-12-31T00:00:00Z}}\n" for each in ids)
@@ -403,9 +403,9 @@ def test_bare_metal_with_everything_asked_is_affirming(vectors: Any) -> None:
         report_data=body.report_data,
         rtmr3=body.rtmrs[3],
     )
-    assert accepted(verified, HARDWARE, everything).tier is Tier.AFFIRMING
-    assert accepted(verified, HARDWARE).tier is Tier.WARNING
-    assert refused(verified, HARDWARE.replace("minimum_evaluation: 17", "minimum_evaluation: 21"))
+    assert accepted(verified, deployed(vectors), everything).tier is Tier.AFFIRMING
+    assert accepted(verified, deployed(vectors)).tier is Tier.WARNING
+    assert refused(verified, deployed(vectors).replace("minimum_evaluation: 17", "minimum_evaluation: 21"))
 
 
 def test_a_genuine_service_td_of_a_level_below_all_is_refused_before_any_policy(vectors: Any) -> None:
@@ -423,7 +423,8 @@ def test_the_policies_on_a_genuine_service_td_by_themselves(vectors: Any) -> Non
     _, good = genuine(vectors, "google_v5_emr", "90c06f_2026-02-18", 1772707803)
     alibaba = _genuine(vectors, "coco_v5_servicetd", "collateral/90c06f_2026-02-18.json", 1772707803)
     dressed = replace(good, quote=alibaba.quote)
-    assert used(accepted(dressed, HARDWARE)) == ["service-td"]
-    other = HARDWARE.replace("mrservicetd: 383c", "mrservicetd: 383d")
-    assert other != HARDWARE
+    assert used(accepted(dressed, deployed(vectors))) == ["service-td"]
+    found = alibaba.quote.body.mrservicetd
+    assert found is not None
+    other = deployed(vectors).replace(found.hex(), found[::-1].hex())
     assert refused(dressed, other).code == "appraisal.service_td"

@@ -6,12 +6,14 @@ import hashlib
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from affiant.attestation.tdx.policy_errors import PolicyEmpty, PolicyKeyRefused, PolicyValueRefused
 from affiant.attestation.tdx.policy_file import parse_appraisal_policy
 from affiant.attestation.tdx.policy_settings import AppraisalPolicy, AttributeExceptionName, DemandedFlags
+from affiant.attestation.tdx.quote import parse_quote
 from affiant.attestation.tdx.roots import INTEL_SGX_ROOT_CA_SPKI, EvidenceClass
 from affiant.attestation.tdx.tcb_status import TCBStatus
 from affiant.errors import AffiantError
@@ -20,6 +22,31 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "formats" / "appraisal
 SIMULATED = (EXAMPLES / "simulated.yaml").read_text()
 HARDWARE = (EXAMPLES / "hardware.yaml").read_text()
 HEX48 = "11" * 48
+
+
+def deployed(vectors: Any) -> str:
+    """The hardware example with measurements of genuine TDs in the place of the invented ones."""
+    text = HARDWARE
+    for image, quote in (
+        ("bare-metal", "phala_v5_td15ex"),
+        ("azure-dcesv5", "azure_spr_v4"),
+        ("alibaba", "coco_v5_servicetd"),
+    ):
+        body = parse_quote(vectors.quote(quote)).body
+        before, name, rest = text.partition(f"name: {image}")
+        registers = {
+            "mrtd": body.mrtd,
+            "rtmr0": body.rtmrs[0],
+            "rtmr1": body.rtmrs[1],
+            "rtmr2": body.rtmrs[2],
+        }
+        if body.mrservicetd is not None and any(body.mrservicetd):
+            registers["mrservicetd"] = body.mrservicetd
+        for register, value in registers.items():
+            rest = re.sub(rf"\b{register}: [0-9a-f]{{96}}", f"{register}: {value.hex()}", rest, count=1)
+            assert value.hex() in rest
+        text = before + name + rest
+    return text
 
 
 def parse(text: str) -> AppraisalPolicy:
