@@ -119,8 +119,8 @@ TOOLS_CALLED = Sabotage(
     (
         Patch(
             "gateway/affiant/gateway/tool_filter.py",
-            "refused = call.nameless or not all(map(allowed, readings))",
-            "refused = False",
+            "if call.nameless or not all(map(allowed, readings)):",
+            "if False:",
         ),
     ),
     ("the model's call of it was stopped, whole and streaming",),
@@ -188,6 +188,14 @@ def test_the_demo_fails_at_the_line_of_the_control_that_is_off(
     assert set(sabotage.lines) <= set(wrong), told.text
     expected = (*sabotage.lines, *sabotage.may_notice)
     assert all(line.startswith(expected) for line in wrong), told.text
+
+
+@pytest.mark.parametrize("sabotage", (*FAST, *SLOW), ids=lambda case: case.control)
+def test_every_patch_still_finds_its_place(sabotage: Sabotage) -> None:
+    """At once, and not only when the long tests run."""
+    root = Path(__file__).resolve().parents[2]
+    for patch in sabotage.patches:
+        assert (root / patch.path).read_text().count(patch.old) == 1, patch
 
 
 def _placed(patch: Patch, copy: SourceCopy) -> Patch:
