@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -128,6 +129,23 @@ def test_what_was_written_checks(installed: Path) -> None:
     written = write_release()
     assert check_release() == load_release() == written
     assert [path.name for path in installed.glob("release*")] == ["release.json"]
+
+
+def test_whoever_measures_meanwhile_never_meets_a_draft(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured, drafts = [], []
+    real = os.replace
+
+    def looked_at(source: str, target: Path) -> None:
+        drafts.append(Path(source))
+        measured.append(installed_files.measure_files())
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", looked_at)
+    written = write_release()
+    assert measured == [written.files] and not drafts[0].exists()
+    assert write_release() == written and len(drafts) == 1, "what is right is not written again"
 
 
 def test_a_changed_installation_is_refused_and_named(installed: Path) -> None:

@@ -18,8 +18,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -246,12 +249,26 @@ def check_release() -> Release:
 
 
 def write_release() -> Release:
-    """Measure the installed files and write their manifest beside the code, whole or not at all."""
+    """Measure the installed files and write their manifest beside the code, whole or not at all.
+
+    One that is there already and right stays as it is. The draft of a new one has a name of its own and lies outside
+    of what is measured: others may measure, or write, at the same time.
+    """
     release = build_release(measure_files())
-    path = _manifest_file()
-    unfinished = path.with_suffix(".json.new")
-    unfinished.write_bytes(release.to_bytes())
-    unfinished.replace(path)
+    path, data = _manifest_file(), release.to_bytes()
+    with suppress(FileNotFoundError):
+        if path.read_bytes() == data:
+            return release
+    descriptor, draft = tempfile.mkstemp(prefix=".release-", dir=path.parent.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(draft, 0o644)
+        os.replace(draft, path)
+    except BaseException:  # nothing stays, and raised again
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+        raise
     return release
 
 
