@@ -10,7 +10,11 @@ import pytest
 from affiant.sandbox.errors import PrivateExposed
 from affiant.sandbox.home import Home, open_home
 from affiant.sandbox.private_places import private_inodes, refuse_private
+from affiant.sandbox.recovering import recover
+from affiant.sandbox.session_folder import KEPT
+from affiant.sandbox.session_note import SessionNote, SessionState
 from affiant.sandbox.session_plan import SessionRequest, VaultChoice
+from affiant.sandbox.sessions import SessionEntry
 from affiant.sandbox.workspace.copy_in import copy_in
 from affiant.sandbox.workspace.walk import runtime_digest
 
@@ -81,3 +85,16 @@ def test_a_link_to_a_key_is_copied_as_a_link_and_leads_nowhere(home, tmp_path):
     (tmp_path / "work" / "in" / "l").symlink_to(home.secrets / "key")
     copy_in(tmp_path / "work" / "in", tmp_path / "copy", private=private_inodes(home, request(tmp_path)))
     assert (tmp_path / "copy" / "l").is_symlink()
+
+
+@pytest.mark.parametrize("place", ["", "sessions", ".."])
+def test_recovered_files_of_an_agent_cannot_land_in_the_state_folder(home, place):
+    """A file ``trust.json`` of the agent's would be the one that is trusted."""
+    session = "A" * 22
+    kept = home.session(session) / KEPT
+    kept.mkdir(parents=True)
+    (kept / "trust.json").write_text("{}")
+    entry = SessionEntry(SessionNote(session=session, state=SessionState.LOST), None, None, kept)
+    with pytest.raises(PrivateExposed):
+        recover(home, entry, given=b"", bundle=None, output=home.path / place, starting=lambda: None)
+    assert (kept / "trust.json").exists() and not (home.path / "trust.json").exists()

@@ -15,7 +15,7 @@ from affiant.sandbox.errors import PrivateExposed
 from affiant.sandbox.home import Home
 from affiant.sandbox.session_plan import SessionRequest
 
-__all__ = ["private_inodes", "refuse_private"]
+__all__ = ["private_inodes", "refuse_private", "refuse_private_output"]
 
 _STATE = "affiant's own state folder"
 
@@ -36,6 +36,15 @@ def refuse_private(home: Home, request: SessionRequest) -> None:
         if folder is not None:
             for private, what in _places(home, request):
                 _compare(folder, option, private, what)
+
+
+def refuse_private_output(home: Home, output: Path) -> None:
+    """Return if nothing that an agent made can land in the state folder.
+
+    Raises:
+        PrivateExposed: ``output`` overlaps it.
+    """
+    _compare(output, "output", home.path, _STATE)
 
 
 def private_inodes(home: Home, request: SessionRequest) -> frozenset[tuple[int, int]]:

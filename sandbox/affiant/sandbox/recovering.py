@@ -20,6 +20,7 @@ from affiant.errors import StateError
 from affiant.sandbox.bundle_out import SealedBundle, parse_sealed_bundle, write_bundle
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.home import Home
+from affiant.sandbox.private_places import refuse_private_output
 from affiant.sandbox.recovery import Gathered, fetch_sealed, gather
 from affiant.sandbox.services import GatewayChoice, ensure_services
 from affiant.sandbox.session_folder import KEPT, remove_kept
@@ -78,6 +79,8 @@ def recover(
         raise SessionRuns("the session runs", where=session, hint="Wait until it has ended")
     if output is not None and entry.kept is None:
         raise NotGathered("no files were kept of this session", where=session)
+    if output is not None:
+        refuse_private_output(home, output)
     sealed = parse_sealed_bundle(given) if given is not None else _sealed(home, entry, starting)
     key = home.openings_key(random_bytes=secrets.token_bytes)
     gathered = gather(home, session, sealed, key)
