@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.collateral.errors import SettingsInvalid
+from affiant.attestation.collateral.errors import CollateralAbsent, SettingsInvalid
 from affiant.attestation.collateral.files import Choice, file_names, other_files, read_collateral_path
 from affiant.attestation.collateral.wanted import Authority, Platform
-from affiant.attestation.quotes.collateral_folder import read_collateral
+from affiant.attestation.quotes.platform_collateral import read_collateral
 from affiant.attestation.tdx.errors import CollateralMalformed
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.errors import AffiantError
@@ -73,7 +73,7 @@ def test_names_without_a_platform_serve_any(folder: Path, simulated: Simulated) 
 
 
 def test_another_platform_is_never_taken_instead(folder: Path) -> None:
-    with pytest.raises(SettingsInvalid, match="lacks an item"):
+    with pytest.raises(CollateralAbsent, match="lacks an item"):
         read_collateral_path(folder, Choice(bytes.fromhex("00a06d080000")))
 
 
@@ -81,14 +81,17 @@ def test_each_missing_item_is_named(folder: Path, simulated: Simulated) -> None:
     for name in file_names(simulated.asked).values():
         content = (folder / name).read_bytes()
         (folder / name).unlink()
-        with pytest.raises(SettingsInvalid, match="lacks an item"):
+        with pytest.raises(CollateralAbsent, match="lacks an item"):
             read_collateral_path(folder, Choice())
         (folder / name).write_bytes(content)
 
 
 def test_two_files_for_one_item_are_refused(folder: Path, simulated: Simulated) -> None:
     (folder / "root_ca_crl.der").write_bytes(simulated.collateral().root_ca_crl)
-    with pytest.raises(SettingsInvalid, match="two files"):
+    with pytest.raises(CollateralAbsent, match="two files"):
+        read_collateral_path(folder, Choice())
+    (folder / "root_ca_crl.der").rename(folder / "root_ca.crl")
+    with pytest.raises(CollateralAbsent, match="two files"):
         read_collateral_path(folder, Choice())
 
 

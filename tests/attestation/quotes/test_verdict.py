@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tdx.conftest import NOW, log_of, quote_of, reference_of, trust_of
 
-from affiant.attestation.quotes.collateral_file import parse_collateral_file
+from affiant.attestation.collateral.single_file import parse_collateral_file
 from affiant.attestation.quotes.verdict import Question, QuoteVerdict, Stage, judge_quote
 from affiant.attestation.quotes.verdict_text import render_verdict
 from affiant.attestation.simulated.platform import SimulatedPlatform

@@ -12,6 +12,7 @@
     NotAllowedError     collateral.redirect      the service sends us elsewhere
     StateError          collateral.busy          another process holds the cache
     ConfigurationError  collateral.settings      an address, a platform or a file that cannot be meant
+                        collateral.absent        a folder lacks an item, or has two files for it
                         collateral.extra         the HTTP client is not installed
 
 What the documents themselves fail with (a signature, a window, an older number) are the refusals of
@@ -34,6 +35,7 @@ from affiant.errors import (
 __all__ = [
     "CacheBusy",
     "CacheDamaged",
+    "CollateralAbsent",
     "CollateralNotCached",
     "ExtraMissing",
     "PlatformUnknown",
@@ -109,6 +111,12 @@ class SettingsInvalid(ConfigurationError):
     """An address, a platform, a number or a folder that cannot be meant."""
 
     code = "collateral.settings"
+
+
+class CollateralAbsent(ConfigurationError):
+    """The folder or cache that was named lacks an item, has two files for it, or cannot be read."""
+
+    code = "collateral.absent"
 
 
 class CollateralNotCached(UnreachableError):

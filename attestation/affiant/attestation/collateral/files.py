@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.collateral.answers import decode_revocation_list
-from affiant.attestation.collateral.errors import SettingsInvalid
+from affiant.attestation.collateral.errors import CollateralAbsent, SettingsInvalid
 from affiant.attestation.collateral.issuer_header import decode_issuer_chain
+from affiant.attestation.collateral.single_file import MAX_COLLATERAL_FILE, parse_collateral_file
 from affiant.attestation.collateral.wanted import Authority, Platform
-from affiant.attestation.quotes.collateral_file import MAX_COLLATERAL_FILE, parse_collateral_file
 from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.errors import CollateralMalformed
 
-__all__ = ["SINGLE_FILE", "Choice", "file_names", "other_files", "read_collateral_path"]
+__all__ = ["SINGLE_FILE", "Choice", "file_names", "is_single", "other_files", "read_collateral_path"]
 
 SINGLE_FILE: Final = "collateral.json"
 _CHAIN_ENDINGS: Final = ("pem", "txt")
@@ -67,14 +67,18 @@ def read_collateral_path(path: Path, choice: Choice) -> Collateral:
     """The collateral in the file or folder at ``path``. Nothing is verified.
 
     Raises:
-        SettingsInvalid: an item is missing, stands there twice, or several platforms do and none is chosen.
+        CollateralAbsent: an item is missing, stands there twice, or cannot be read.
+        SettingsInvalid: several platforms stand there, and none is chosen.
         CollateralMalformed: a file is not what its name says.
     """
-    if not path.is_dir():
-        return parse_collateral_file(_read(path))
-    if (single := path / SINGLE_FILE).is_file():
-        return parse_collateral_file(_read(single))
-    return _Folder(path).collateral(choice)
+    if not is_single(path):
+        return _Folder(path).collateral(choice)
+    return parse_collateral_file(_read(path / SINGLE_FILE if path.is_dir() else path))
+
+
+def is_single(path: Path) -> bool:
+    """Whether ``path`` is one document, or a folder that holds one: nothing is left to choose then."""
+    return not path.is_dir() or (path / SINGLE_FILE).is_file()
 
 
 def _read(path: Path) -> bytes:
@@ -82,7 +86,9 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as opened:
             return opened.read(MAX_COLLATERAL_FILE + 1)
     except OSError as error:
-        raise SettingsInvalid("a file cannot be read", where=str(path), found=error.strerror) from error
+        raise CollateralAbsent(
+            "a file of the collateral cannot be read", where=str(path), found=error.strerror
+        ) from error
 
 
 class _Folder:
@@ -90,20 +96,24 @@ class _Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._files = {entry.name.lower(): entry for entry in path.iterdir() if entry.is_file()}
+        try:
+            self._files = {entry.name.lower(): entry for entry in path.iterdir() if entry.is_file()}
+        except OSError as error:
+            raise CollateralAbsent(
+                "the folder of collateral cannot be read", where=str(path), found=error.strerror
+            ) from error
 
     def collateral(self, choice: Choice) -> Collateral:
         """The items of the platform that is meant."""
         fmspc = None if choice.fmspc is None else choice.fmspc.hex()
         tcb_info = self._stem("tcb_info", _TCB_INFO, fmspc, "FMSPC", "--fmspc")
         pck_crl = self._stem("pck_crl", _PCK_CRL, choice.authority, "PCK authority", "--ca")
-        root = "root_ca_crl" if any(f"root_ca_crl.{e}" in self._files for e in _LIST_ENDINGS) else "root_ca"
         return Collateral(
-            tcb_info=_read(self._one(tcb_info, ("json",))),
+            tcb_info=_read(self._one(("json",), tcb_info)),
             tcb_info_issuer_chain=self._chain(tcb_info),
-            qe_identity=_read(self._one("qe_identity", ("json",))),
+            qe_identity=_read(self._one(("json",), "qe_identity")),
             qe_identity_issuer_chain=self._chain("qe_identity"),
-            root_ca_crl=self._list(root),
+            root_ca_crl=self._list("root_ca_crl", "root_ca"),
             pck_crl=self._list(pck_crl),
             pck_crl_issuer_chain=self._chain(pck_crl),
         )
@@ -123,30 +133,30 @@ class _Folder:
             )
         return f"{stem}_{named[0]}" if named else stem
 
-    def _one(self, stem: str, endings: tuple[str, ...]) -> Path:
-        names = [f"{stem}.{ending}" for ending in endings]
+    def _one(self, endings: tuple[str, ...], *stems: str) -> Path:
+        names = [f"{stem}.{ending}" for stem in stems for ending in endings]
         found = [self._files[name] for name in names if name in self._files]
         if len(found) != 1:
-            raise SettingsInvalid(
+            raise CollateralAbsent(
                 "the folder lacks an item of the collateral"
                 if not found
                 else "two files for one item of the collateral",
                 where=str(self._path),
                 expected=" or ".join(names),
                 found=" and ".join(file.name for file in found) or None,
-                hint="docs/formats/collateral.md lists the names.",
+                hint="Or one collateral.json; docs/formats/collateral.md lists the names.",
             )
         return found[0]
 
     def _chain(self, stem: str) -> bytes:
-        file = self._one(f"{stem}_chain", _CHAIN_ENDINGS)
+        file = self._one(_CHAIN_ENDINGS, f"{stem}_chain")
         content = _read(file)
         if content.lstrip().startswith(b"-----BEGIN CERTIFICATE"):
             return content
         return decode_issuer_chain(content.decode("latin-1").strip(), name=file.name)
 
-    def _list(self, stem: str) -> bytes:
-        file = self._one(stem, _LIST_ENDINGS)
+    def _list(self, *stems: str) -> bytes:
+        file = self._one(_LIST_ENDINGS, *stems)
         der = decode_revocation_list(_read(file))
         if der is None:
             raise CollateralMalformed(

@@ -142,7 +142,8 @@ def given(path: Path, choice: Choice, at: datetime, trust: TrustRoots) -> Candid
     """The collateral in a file or a folder.
 
     Raises:
-        SettingsInvalid: it is not said which one, or an item is missing.
+        CollateralAbsent: an item is missing.
+        SettingsInvalid: it is not said which one.
     """
     try:
         collateral = read_collateral_path(path, choice)

@@ -61,8 +61,13 @@ def _hexadecimal(_ctx: click.Context, param: click.Parameter, value: str | None)
 _collateral = click.option(
     "--collateral",
     type=click.Path(exists=True, readable=True, path_type=Path),
-    required=True,
     help="Collateral of the quote's platform: one JSON file, or a folder of the service's answers.",
+)
+_cache = click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Or take it from this cache of `affiant collateral fetch`, which also remembers the newest it has held. "
+    "Without --collateral: the default cache. Nobody is asked.",
 )
 _at = click.option(
     "--at",
@@ -81,6 +86,11 @@ _reference = click.option(
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
     help="What you accept to run: reference values, or your trust file. Without it or --policy nothing is appraised.",
 )
+
+
+def _refuse_two_sources(collateral: Path | None, cache: Path | None) -> None:
+    if collateral is not None and cache is not None:
+        raise click.UsageError("--collateral and --cache are two sources of the same: give one of them")
 
 
 @click.group(cls=Group)
@@ -135,17 +145,8 @@ def inspect(file: Path, *, as_json: bool) -> None:
 
 @quote.command()
 @_quote_file
-@click.option(
-    "--collateral",
-    type=click.Path(exists=True, readable=True, path_type=Path),
-    help="Collateral of the quote's platform: one JSON file, or a folder of the service's answers.",
-)
-@click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Or take it from this cache of `affiant collateral fetch`, which also remembers the newest it has held. "
-    "Without --collateral: the default cache. Nobody is asked.",
-)
+@_collateral
+@_cache
 @_at
 @_root
 @_reference
@@ -206,9 +207,8 @@ def verify(
           --mrconfigid HEX --report-data HEX --rtmr3 HEX --json
     """
     from affiant.attestation.collateral.commands import default_cache  # noqa: PLC0415 - help must stay cheap
-    from affiant.attestation.quotes.cached_collateral import read_cached_collateral  # noqa: PLC0415 - as above
-    from affiant.attestation.quotes.collateral_folder import read_collateral  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.event_log_file import MAX_EVENT_LOG_FILE  # noqa: PLC0415 - as above
+    from affiant.attestation.quotes.platform_collateral import collateral_of  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.verdict import Question, judge_quote  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.verdict_text import render_verdict  # noqa: PLC0415 - as above
@@ -217,8 +217,7 @@ def verify(
 
     if reference is not None and policy is not None:
         raise click.UsageError("--reference and --policy both say what is accepted: give one of them")
-    if collateral is not None and cache is not None:
-        raise click.UsageError("--collateral and --cache are two sources of the same: give one of them")
+    _refuse_two_sources(collateral, cache)
     if image is not None and reference is None and policy is None:
         raise click.UsageError(
             "--image says which of the accepted images counts: give --reference or --policy"
@@ -243,11 +242,7 @@ def verify(
         )
         verdict = judge_quote(
             read_bounded(file, MAX_QUOTE_FILE),
-            lambda parsed: (
-                read_cached_collateral(kept, parsed, now=at, trust=roots)
-                if collateral is None
-                else read_collateral(collateral, parsed)
-            ),
+            lambda parsed: collateral_of(parsed, given=collateral, cache=kept, now=at, trust=roots),
             question,
             event_log=None if event_log is None else read_bounded(event_log, MAX_EVENT_LOG_FILE),
             build=build_name(),
@@ -264,12 +259,20 @@ def verify(
 @quote.command()
 @_quote_file
 @_collateral
+@_cache
 @_at
 @_root
 @_json
 @click.pass_context
 def explain(
-    ctx: click.Context, *, file: Path, collateral: Path, at: datetime, root: str | None, as_json: bool
+    ctx: click.Context,
+    *,
+    file: Path,
+    collateral: Path | None,
+    cache: Path | None,
+    at: datetime,
+    root: str | None,
+    as_json: bool,
 ) -> None:
     """Say why a quote has its TCB status: which level, which component decided, what an update would change.
 
@@ -280,23 +283,32 @@ def explain(
 
     \b
     Examples:
-      affiant quote explain quote.bin --collateral collateral.json
+      affiant quote explain quote.bin
       affiant quote explain quote.bin --collateral collateral/ --at 2026-11-21T12:00:00Z --json
     """
-    from affiant.attestation.quotes.collateral_folder import read_collateral  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.collateral.commands import default_cache  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.quotes.explanation_text import (  # noqa: PLC0415 - as above
         explanation_document,
         render_explanation,
     )
+    from affiant.attestation.quotes.platform_collateral import collateral_of  # noqa: PLC0415 - as above
+    from affiant.attestation.quotes.verdict import RememberedCollateral  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.collateral_verification import verify_collateral  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.explanation import explain_quote  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.quote import parse_quote  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.verify import authenticate_quote  # noqa: PLC0415 - as above
 
+    _refuse_two_sources(collateral, cache)
     roots = roots_of(root, None)
     try:
         parsed = parse_quote(read_quote(file).data)
-        checked = verify_collateral(read_collateral(collateral, parsed), now=at, trust=roots)
+        kept = (cache or default_cache()).absolute()
+        found = collateral_of(parsed, given=collateral, cache=kept, now=at, trust=roots)
+        checked = (
+            found.verified
+            if isinstance(found, RememberedCollateral)
+            else verify_collateral(found, now=at, trust=roots)
+        )
         explanation = explain_quote(authenticate_quote(parsed, checked, now=at))
     except ConfigurationError as error:
         raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error

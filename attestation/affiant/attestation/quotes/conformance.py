@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from affiant.attestation.quotes.collateral_file import parse_collateral_file
+from affiant.attestation.collateral.single_file import parse_collateral_file
 from affiant.attestation.quotes.event_log_file import parse_event_log_file
 from affiant.attestation.quotes.lines import heading, one_line, prose
 from affiant.attestation.quotes.pins import parse_root_file
