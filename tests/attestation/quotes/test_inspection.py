@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import unicodedata
 from dataclasses import replace
@@ -161,6 +162,27 @@ def test_a_damaged_quote_is_shown_or_refused(platform: SimulatedPlatform, data: 
         assert refusal.code.startswith("quote.")
     else:
         assert text.isprintable() or set(text) - {"\n"}
+
+
+@pytest.mark.parametrize("which", ["issuer", "subject"])
+def test_a_name_that_is_no_text_is_shown_as_such(platform: SimulatedPlatform, which: str) -> None:
+    """A PrintableString or UTF8String with bytes that it cannot have; the certificate's frame is sound."""
+    quote = quote_of(platform)
+    leaf = platform.certificates.pck.public_bytes(Encoding.DER)
+    organisation = b"affiant SIMULATED platform"
+    at = leaf.index(organisation) if which == "issuer" else leaf.rindex(organisation)
+    damaged = leaf[:at] + b"\xff\xfe" + leaf[at + 2 :]
+    spelled = [b"".join(base64.encodebytes(der).split()) for der in (leaf, damaged)]
+    text = quote.decode("latin-1")
+    pem = [pem_of(each) for each in spelled]
+    assert pem[0] in text
+    document, _ = inspect(text.replace(pem[0], pem[1], 1).encode("latin-1"))
+    assert document["certification"]["certificates"][0][which] == "(a name that has no text form)"
+
+
+def pem_of(text: bytes) -> str:
+    """Base64 in lines of 64 characters."""
+    return "\n".join(text[at : at + 64].decode() for at in range(0, len(text), 64))
 
 
 def test_every_genuine_quote_is_shown(vectors: Any) -> None:
