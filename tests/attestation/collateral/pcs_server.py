@@ -30,11 +30,13 @@ HEADERS = {
     "qe_identity": "SGX-Enclave-Identity-Issuer-Chain",
     "pck_crl": "SGX-PCK-CRL-Issuer-Chain",
 }
+EVALUATIONS_HEADER = "TCB-Evaluation-Data-Numbers-Issuer-Chain"
 PATHS = {
     "/tdx/certification/v4/tcb": "tcb_info",
     "/tdx/certification/v4/qe/identity": "qe_identity",
     "/sgx/certification/v4/pckcrl": "pck_crl",
     "/sgx/certification/v4/rootcacrl": "root_ca_crl",
+    "/tdx/certification/v4/tcbevaluationdatanumbers": "evaluation_numbers",
 }
 
 
@@ -100,7 +102,10 @@ class PCSServer:
         if asked.item is None:
             return reply(status="404 Not Found")
         script = self.scripts.get(asked.item)
-        return item_reply(self.collateral, asked.item) if script is None else script(asked)
+        if script is not None:
+            return script(asked)
+        known = hasattr(self.collateral, asked.item)
+        return item_reply(self.collateral, asked.item) if known else reply(status="404 Not Found")
 
 
 @contextmanager
@@ -220,4 +225,15 @@ def slow(steps: Sequence[Step], seconds: float) -> Sequence[Step]:
     return [seconds, *steps]
 
 
-__all__ = ["HEADERS", "Asked", "PCSServer", "drip", "item_reply", "reply", "serve", "slow", "url_encoded"]
+__all__ = [
+    "EVALUATIONS_HEADER",
+    "HEADERS",
+    "Asked",
+    "PCSServer",
+    "drip",
+    "item_reply",
+    "reply",
+    "serve",
+    "slow",
+    "url_encoded",
+]

@@ -499,5 +499,6 @@ def test_completion_offers_the_commands_and_their_choices(folder: Path) -> None:
         )
         return done.stdout
 
-    assert {"plain,fetch", "plain,show", "plain,check"} <= set(complete("affiant collateral ").split())
+    offered = set(complete("affiant collateral ").split())
+    assert {"plain,fetch", "plain,show", "plain,check", "plain,evaluations"} <= offered
     assert {"plain,platform", "plain,processor"} <= set(complete("affiant collateral fetch --ca ").split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from affiant.attestation.collateral.errors import SettingsInvalid
-from affiant.attestation.collateral.service import INTEL_PCS, Service, questions
+from affiant.attestation.collateral.service import INTEL_PCS, Service, evaluation_questions, questions
 from affiant.attestation.collateral.wanted import EARLY, STANDARD, Authority, Evaluation, Platform
 
 PLATFORM = Platform.named("90C06F000000", Authority.PLATFORM)
@@ -20,6 +20,13 @@ def test_intels_service_is_asked_by_its_documented_paths() -> None:
         "https://api.trustedservices.intel.com/tdx/certification/v4/tcb?fmspc=90c06f000000",
         "https://api.trustedservices.intel.com/tdx/certification/v4/qe/identity",
         "https://api.trustedservices.intel.com/sgx/certification/v4/pckcrl?ca=platform&encoding=der",
+        "https://certificates.trustedservices.intel.com/IntelSGXRootCA.der",
+    ]
+
+
+def test_the_list_of_evaluations_names_no_platform() -> None:
+    assert [question.url for question in evaluation_questions(INTEL_PCS)] == [
+        "https://api.trustedservices.intel.com/tdx/certification/v4/tcbevaluationdatanumbers",
         "https://certificates.trustedservices.intel.com/IntelSGXRootCA.der",
     ]
 

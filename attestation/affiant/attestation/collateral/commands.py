@@ -5,30 +5,40 @@ What a command needs is imported when it runs, so that help costs nothing and th
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from affiant.attestation.tdx.times import parse_rfc3339_utc
-from affiant.command_line import EXIT_REFUSED, Group, RefusalShown, print_json, printable
-from affiant.errors import AffiantError, ConfigurationError
+from affiant.attestation.collateral.evaluations_command import evaluations
+from affiant.attestation.collateral.options import (
+    ca_option,
+    cache_option,
+    default_cache,
+    fmspc_option,
+    instant,
+    json_option,
+    now,
+    pccs_option,
+    proxy_option,
+    refusals,
+    root_option,
+    roots_of,
+    timeout_option,
+    tls_ca_option,
+)
+from affiant.command_line import Group, RefusalShown, print_json, printable
+from affiant.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from affiant.attestation.collateral.cache import CollateralCache
     from affiant.attestation.collateral.files import Choice
     from affiant.attestation.collateral.wanted import Edition, Platform
-    from affiant.attestation.tdx.roots import TrustRoots
 
-__all__ = ["collateral", "default_cache"]
+__all__ = ["collateral"]
 
-_PATH = click.Path(exists=True, readable=True, path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-_DASH: Final = "-"
+_PATH: Final = click.Path(exists=True, readable=True, path_type=Path)
 
 
 class _CollateralGroup(Group):
@@ -43,61 +53,6 @@ class _CollateralGroup(Group):
             raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
 
 
-@contextmanager
-def _refusals(typ: str, *, as_json: bool) -> Iterator[None]:
-    """With --json a refusal is a document too; a mistake of the command line stays what it is."""
-    try:
-        yield
-    except AffiantError as refusal:
-        if not as_json or isinstance(refusal, ConfigurationError):
-            raise
-        print_json({"typ": typ, "refused": refusal.to_json()})
-        raise click.exceptions.Exit(EXIT_REFUSED) from refusal
-
-
-def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
-    """``now``, an RFC 3339 instant in UTC, or seconds since 1970."""
-    if value is None or value == "now":
-        return _now()
-    if value.isascii() and value.isdigit() and len(value) <= 11:
-        return datetime.fromtimestamp(int(value), UTC)
-    try:
-        return parse_rfc3339_utc(value)
-    except ValueError as error:
-        raise click.BadParameter(
-            "not an instant: now, 2026-11-21T12:00:00Z, or seconds since 1970"
-        ) from error
-
-
-def default_cache() -> Path:
-    """``collateral/`` in ``$AFFIANT_HOME``, or in ``affiant`` of the XDG state folder."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(os.environ.get("AFFIANT_HOME") or Path(state) / "affiant") / "collateral"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-_fmspc = click.option("--fmspc", metavar="HEX", help="The platform's FMSPC, 12 hexadecimal digits.")
-_ca = click.option(
-    "--ca", type=click.Choice(["platform", "processor"]), help="Who issues its PCK certificates."
-)
-_cache = click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The cache's folder. Default: collateral/ in $AFFIANT_HOME, or in affiant of the XDG state folder.",
-)
-_root = click.option(
-    "--root",
-    metavar="intel|FILE",
-    default="intel",
-    show_default=True,
-    help="The root key you accept: Intel's, or a certificate or public key. Only Intel's is hardware.",
-)
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the table.")
-
-
 @click.group(cls=_CollateralGroup)
 def collateral() -> None:
     """Fetch, keep and check what Intel publishes about a kind of platform.
@@ -109,19 +64,23 @@ def collateral() -> None:
       affiant collateral fetch quote.bin --output collateral.json
       affiant quote verify quote.bin --collateral collateral.json
       affiant collateral check collateral.json
+      affiant collateral evaluations
     """
+
+
+collateral.add_command(evaluations)
 
 
 @collateral.command()
 @click.argument("quote", type=click.Path(exists=True, dir_okay=False, allow_dash=True), required=False)
-@_fmspc
-@_ca
+@fmspc_option
+@ca_option
 @click.option(
     "-o",
     "--output",
     help="Write to this file; or, if it is a folder or ends in /, to that folder, one file for each answer.",
 )
-@_cache
+@cache_option
 @click.option("--offline", is_flag=True, help="Ask nobody: take it from the cache, if it holds now.")
 @click.option(
     "--update",
@@ -131,19 +90,12 @@ def collateral() -> None:
 @click.option(
     "--evaluation", type=click.IntRange(1, 65535), metavar="N", help="This tcbEvaluationDataNumber alone."
 )
-@click.option("--pccs", metavar="URL", help="Ask this PCCS instead of Intel's own service. https only.")
-@click.option("--tls-ca", type=_FILE, help="PEM authorities for TLS, instead of the public ones.")
-@click.option("--proxy", metavar="URL", help="Go through this proxy; the environment is not read.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 600),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="For each of the four answers, as a whole.",
-)
-@_root
-@_json
+@pccs_option
+@tls_ca_option
+@proxy_option
+@timeout_option
+@root_option
+@json_option
 def fetch(
     *,
     quote: str | None,
@@ -191,8 +143,8 @@ def fetch(
         )
     if output == "":
         raise click.UsageError("--output names no place")
-    with _refusals("affiant-collateral-fetched/1", as_json=as_json):
-        platform, trust, edition = _platform(quote, fmspc, ca), _roots(root), _edition(update, evaluation)
+    with refusals("affiant-collateral-fetched/1", as_json=as_json):
+        platform, trust, edition = _platform(quote, fmspc, ca), roots_of(root), _edition(update, evaluation)
         service = INTEL_PCS if pccs is None else Service.pccs(pccs)
         place = None if output is None else Path(output)
         folder = output is not None and is_folder(output)
@@ -201,15 +153,15 @@ def fetch(
         kept = _open_cache(cache) if cache is not None or place is None or offline else None
         if offline:
             assert kept is not None
-            verified = kept.load(platform, now=_now(), trust=trust)
+            verified = kept.load(platform, now=now(), trust=trust)
         else:
             settings = HTTPSettings(
                 tls_ca=tls_ca, proxy=proxy, answer_s=timeout, silence_s=min(timeout, 10.0)
             )
-            verified = fetch_now(service, platform, edition, trust, settings=settings, clock=_now)
+            verified = fetch_now(service, platform, edition, trust, settings=settings, clock=now)
         written: list[str] = []
         if kept is not None and not offline:
-            kept.store(verified, Source(service.base, str(edition), _now()))
+            kept.store(verified, Source(service.base, str(edition), now()))
             written.append(str(kept.path))
         if place is not None:
             write_output(place, verified, folder=folder, trust=trust)
@@ -220,10 +172,10 @@ def fetch(
 
 @collateral.command()
 @click.argument("path", type=_PATH, required=False)
-@_fmspc
-@_ca
-@_cache
-@_json
+@fmspc_option
+@ca_option
+@cache_option
+@json_option
 def show(*, path: Path | None, fmspc: str | None, ca: str | None, cache: Path | None, as_json: bool) -> None:
     """Print what collateral says about itself: dates, numbers, digests. Verifies nothing.
 
@@ -246,7 +198,7 @@ def show(*, path: Path | None, fmspc: str | None, ca: str | None, cache: Path | 
         _nothing_to_choose(fmspc, ca)
         show_cache(_open_cache(cache), as_json=as_json)
         return
-    with _refusals("affiant-collateral-summary/1", as_json=as_json):
+    with refusals("affiant-collateral-summary/1", as_json=as_json):
         summary = summarize(read_collateral_path(path, _choice(fmspc, ca)))
     if as_json:
         print_json(summary.to_json())
@@ -258,21 +210,21 @@ def show(*, path: Path | None, fmspc: str | None, ca: str | None, cache: Path | 
 @click.argument("path", type=_PATH, required=False)
 @click.option(
     "--at",
-    callback=_instant,
+    callback=instant,
     metavar="TIME",
     help="Judge at this instant: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
 )
-@_root
+@root_option
 @click.option(
     "--expires-within",
     type=click.IntRange(min=0),
     metavar="DAYS",
     help="Warn (exit code 10) if it expires within so many days.",
 )
-@_fmspc
-@_ca
-@_cache
-@_json
+@fmspc_option
+@ca_option
+@cache_option
+@json_option
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -305,7 +257,7 @@ def check(
     from affiant.attestation.collateral.verdict import judge  # noqa: PLC0415 - as above
     from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
 
-    trust = _roots(root)
+    trust = roots_of(root)
     if path is None:
         _nothing_to_choose(fmspc, ca)
         candidates = cached(_open_cache(cache), at, trust)
@@ -363,19 +315,6 @@ def _edition(update: str | None, evaluation: int | None) -> Edition:
     from affiant.attestation.collateral.wanted import Evaluation, Update  # noqa: PLC0415 - as above
 
     return Update(update or Update.STANDARD) if evaluation is None else Evaluation(evaluation)
-
-
-def _roots(root: str) -> TrustRoots:
-    from affiant.attestation.quotes.pins import MAX_ROOT_FILE, parse_root_file  # noqa: PLC0415 - as above
-    from affiant.attestation.tdx.roots import TrustRoots  # noqa: PLC0415 - as above
-
-    if root == "intel":
-        return TrustRoots.intel()
-    try:
-        with open(root, "rb") as opened:
-            return parse_root_file(opened.read(MAX_ROOT_FILE + 1))
-    except (OSError, AffiantError) as error:
-        raise click.UsageError(f"--root: {printable(str(error))}") from error
 
 
 def _open_cache(cache: Path | None) -> CollateralCache:

@@ -18,14 +18,15 @@ from affiant.attestation.collateral.errors import (
     ServiceUnavailable,
     ServiceUnreachable,
 )
-from affiant.attestation.collateral.service import Question, Service, questions
+from affiant.attestation.collateral.service import Question, Service, evaluation_questions, questions
 from affiant.attestation.collateral.transport import Transport
 from affiant.attestation.collateral.wanted import STANDARD, Edition, Evaluation, Platform
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral, verify_collateral
 from affiant.attestation.tdx.errors import CRLIssuerMismatch, TCBMismatch
+from affiant.attestation.tdx.evaluation_numbers import VerifiedEvaluationNumbers, verify_evaluation_numbers
 from affiant.attestation.tdx.roots import TrustRoots
 
-__all__ = ["Patience", "Progress", "fetch_collateral", "verify_as_asked"]
+__all__ = ["Patience", "Progress", "fetch_collateral", "fetch_evaluation_numbers", "verify_as_asked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,32 @@ async def fetch_collateral(
     verified = verify_collateral(collateral, now=clock(), trust=trust)
     verify_as_asked(verified, platform, edition)
     return verified
+
+
+async def fetch_evaluation_numbers(
+    transport: Transport,
+    service: Service,
+    *,
+    trust: TrustRoots,
+    clock: Callable[[], datetime],
+    patience: Patience = Patience(),
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    progress: Progress = _SILENT,
+) -> VerifiedEvaluationNumbers:
+    """Which TCB evaluations the service publishes, verified. Arguments and refusals as above; no platform is named."""
+    answers: dict[str, Answer] = {}
+    for question in evaluation_questions(service):
+        answers[question.item] = await _ask(
+            transport, question, clock=clock, patience=patience, sleep=sleep, progress=progress
+        )
+    numbers = answers["evaluation_numbers"]
+    return verify_evaluation_numbers(
+        numbers.content,
+        numbers.issuer_chain or b"",
+        answers["root_ca_crl"].content,
+        now=clock(),
+        trust=trust,
+    )
 
 
 def verify_as_asked(verified: VerifiedCollateral, platform: Platform, edition: Edition = STANDARD) -> None:

@@ -6,6 +6,7 @@ Intel's PCS (API v4) and a PCCS, its caching proxy, answer the same paths::
     /tdx/certification/v4/qe/identity            QE Identity        SGX-Enclave-Identity-Issuer-Chain
     /sgx/certification/v4/pckcrl?ca=&encoding=   PCK CRL            SGX-PCK-CRL-Issuer-Chain
     /sgx/certification/v4/rootcacrl              root CA CRL        PCCS alone
+    /tdx/certification/v4/tcbevaluationdatanumbers                  TCB-Evaluation-Data-Numbers-Issuer-Chain
 
 The root CA CRL of the PCS is a file on Intel's certificate host, the distribution point that the root
 certificate names. A question tells the service which kind of platform somebody verifies, and no more.
@@ -22,7 +23,7 @@ from urllib.parse import urlencode, urlsplit
 from affiant.attestation.collateral.errors import SettingsInvalid
 from affiant.attestation.collateral.wanted import STANDARD, Edition, Evaluation, Platform
 
-__all__ = ["INTEL_PCS", "Question", "Service", "questions"]
+__all__ = ["INTEL_PCS", "Question", "Service", "evaluation_questions", "questions"]
 
 _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?\Z|\[[0-9A-Fa-f:.]+\]\Z")
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*\Z")
@@ -101,8 +102,26 @@ def questions(service: Service, platform: Platform, edition: Edition = STANDARD)
             ("SGX-PCK-CRL-Issuer-Chain",),
             512 * 1024,
         ),
-        Question("root_ca_crl", "root CA CRL", service.root_crl, (), 512 * 1024),
+        _root_crl(service),
     )
+
+
+def evaluation_questions(service: Service) -> tuple[Question, Question]:
+    """The two questions whose answers hold the list of evaluations and what its signer is checked against."""
+    return (
+        Question(
+            "evaluation_numbers",
+            "TCB evaluation data numbers",
+            f"{service.base}/tdx/certification/v4/tcbevaluationdatanumbers",
+            ("TCB-Evaluation-Data-Numbers-Issuer-Chain",),
+            64 * 1024,
+        ),
+        _root_crl(service),
+    )
+
+
+def _root_crl(service: Service) -> Question:
+    return Question("root_ca_crl", "root CA CRL", service.root_crl, (), 512 * 1024)
 
 
 def _which(edition: Edition) -> Mapping[str, str]:

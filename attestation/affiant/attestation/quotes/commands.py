@@ -206,7 +206,7 @@ def verify(
       affiant quote verify quote.bin --collateral c.json --reference trust.json --image session \\
           --mrconfigid HEX --report-data HEX --rtmr3 HEX --json
     """
-    from affiant.attestation.collateral.commands import default_cache  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.collateral.options import default_cache  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.quotes.event_log_file import MAX_EVENT_LOG_FILE  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.platform_collateral import collateral_of  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE  # noqa: PLC0415 - as above
@@ -286,7 +286,7 @@ def explain(
       affiant quote explain quote.bin
       affiant quote explain quote.bin --collateral collateral/ --at 2026-11-21T12:00:00Z --json
     """
-    from affiant.attestation.collateral.commands import default_cache  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.collateral.options import default_cache  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.quotes.explanation_text import (  # noqa: PLC0415 - as above
         explanation_document,
         render_explanation,

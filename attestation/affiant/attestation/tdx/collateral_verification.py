@@ -13,21 +13,19 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
-from affiant.attestation.tdx.certificates import Certificate, parse_chain
+from affiant.attestation.tdx.certificates import Certificate
 from affiant.attestation.tdx.collateral import ITEMS, Collateral
 from affiant.attestation.tdx.crl import RevocationList, parse_crl
-from affiant.attestation.tdx.errors import CertificateMalformed, CollateralIssuerInvalid, UntrustedRoot
+from affiant.attestation.tdx.errors import UntrustedRoot
 from affiant.attestation.tdx.pck import PCKCA, verify_intermediate
 from affiant.attestation.tdx.qe_identity import QEIdentity, parse_qe_identity
 from affiant.attestation.tdx.roots import EvidenceClass, TrustRoots, evidence_class_of, verify_root
 from affiant.attestation.tdx.tcb_info import TCBInfo, parse_tcb_info
+from affiant.attestation.tdx.tcb_signer import parse_issuer_chain, verify_tcb_signer
 from affiant.attestation.tdx.times import Window, check_windows, earliest_expiry, utc
 
 __all__ = ["VerifiedCollateral", "verify_collateral"]
-
-TCB_SIGNING_COMMON_NAME: Final = "Intel SGX TCB Signing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +149,11 @@ class _Issuers:
 
 
 def _read_issuers(collateral: Collateral) -> _Issuers:
-    tcb_signer, root = _issuer_chain(collateral.tcb_info_issuer_chain, "TCB Info")
+    tcb_signer, root = parse_issuer_chain(collateral.tcb_info_issuer_chain, "TCB Info")
     known = (tcb_signer, root)
-    qe_signer, qe_root = _issuer_chain(collateral.qe_identity_issuer_chain, "QE Identity", known)
-    authority, crl_root = _issuer_chain(collateral.pck_crl_issuer_chain, "PCK CRL", known)
+    qe_signer, qe_root = parse_issuer_chain(collateral.qe_identity_issuer_chain, "QE Identity", known)
+    authority, crl_root = parse_issuer_chain(collateral.pck_crl_issuer_chain, "PCK CRL", known)
     return _Issuers(root, _distinct((root, qe_root, crl_root)), tcb_signer, qe_signer, authority)
-
-
-def _issuer_chain(
-    pem: bytes, name: str, known: tuple[Certificate, ...] = ()
-) -> tuple[Certificate, Certificate]:
-    """Signer and root: exactly two certificates, as the provisioning service sends them."""
-    try:
-        chain = parse_chain(pem, known=known)
-    except CertificateMalformed as error:
-        raise CollateralIssuerInvalid(f"the issuer chain of {name} cannot be read") from error
-    if len(chain) != 2:
-        raise CollateralIssuerInvalid(
-            f"the issuer chain of {name} has another length", expected="signer and root", found=len(chain)
-        )
-    return chain[0], chain[1]
 
 
 def _distinct(certificates: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
@@ -186,19 +169,6 @@ def _verify_issuers(issuers: _Issuers, trust: TrustRoots) -> PCKCA:
         if candidate.spki != root.spki or candidate.subject != root.subject:
             raise UntrustedRoot("the chains of one collateral end in different roots")
     for signer in _distinct((issuers.tcb_signer, issuers.qe_signer)):
-        _verify_tcb_signer(signer, root)
+        verify_tcb_signer(signer, root)
     # 12: the PCK revocation list's own issuer chain ends in the same root.
     return verify_intermediate(issuers.authority, root)
-
-
-def _verify_tcb_signer(signer: Certificate, root: Certificate) -> None:
-    """16: a TCB Signing certificate, issued directly by the root. A PCK certificate or a PCK authority
-    chains to the root too, and has no business here (known mistake: role confusion)."""
-    if signer.common_name != TCB_SIGNING_COMMON_NAME or not signer.is_end_entity():
-        raise CollateralIssuerInvalid(
-            "collateral is signed by a certificate of another role",
-            expected=repr(TCB_SIGNING_COMMON_NAME),
-            found=repr(signer.common_name[:64]),
-        )
-    if not signer.is_issued_by(root):
-        raise CollateralIssuerInvalid("the signer of the collateral is not issued by the root itself")
