@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from affiant.attestation.strict_yaml import INVISIBLE
 from affiant.errors import AffiantError
 from affiant.policy.strict_yaml import (
-    _INVISIBLE,
     MAX_BYTES,
     MAX_DEPTH,
     ListNode,
@@ -140,7 +140,7 @@ def test_an_escape_writes_no_character_that_cannot_be_seen(escape: str) -> None:
 def test_every_invisible_category_of_unicode_is_covered() -> None:
     points = [chr(point) for point in range(0x110000) if chr(point) != "\n"]
     hidden = [char for char in points if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}]
-    assert [hex(ord(char)) for char in hidden if _INVISIBLE.search(char) is None] == []
+    assert [hex(ord(char)) for char in hidden if INVISIBLE.search(char) is None] == []
 
 
 def test_the_place_of_a_character_is_its_line_and_column() -> None:

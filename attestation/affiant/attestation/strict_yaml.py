@@ -1,45 +1,99 @@
 """The part of YAML in which a document means what it shows, with the line and column of every value.
 
-For files that a person writes and a verifier believes. Built on libyaml's *events*, because its loader keeps the
-last of two equal keys in silence and turns ``no`` into False:
+For files that a person writes and that decide. Built on libyaml's *events*, not on its loader, because the loader
+keeps the last of two equal keys in silence, turns ``no`` into False and ``22:22`` into 1342, and crashes on 60,000
+nested brackets. Here:
 
-1. at most 256 KiB of UTF-8, in which every character can be seen: no tab, control or bidirectional character, also
-   none that a quoted value writes as an escape;
-2. one document; no directives, anchors, aliases, tags, merge keys or block scalars;
-3. a key is text and stands once in its mapping; at most 12 levels and 20,000 values;
-4. a value is text. Whoever reads it decides whether it is a number, by its spelling.
+1. UTF-8; no BOM, NUL, tab, carriage return, other control, zero-width or bidirectional character, neither in the text
+   nor written as an escape in a quoted value (Trojan Source, CVE-2021-42574);
+2. one document, no directives, anchors, aliases, tags, merge keys, block scalars or non-scalar keys;
+3. a key stands once in its mapping; bytes, levels and values are bounded;
+4. a value is text. Whoever reads it decides whether an *unquoted* one is a number or a boolean, by its spelling.
 
->>> compose(b"days: 14", source="a.yaml").members["days"].text
-'14'
->>> compose(b"a: 1\\na: 2", source="a.yaml")
+Bounds and refusals are the caller's, so that each kind of file keeps its own stable codes.
+
+>>> compose(b"port: 443", source="p.yaml", dialect=PLAIN).members[0].value.text
+'443'
+>>> compose(b"a: 1\\na: 2", source="p.yaml", dialect=PLAIN)
 Traceback (most recent call last):
     ...
-affiant.attestation.strict_yaml.YAMLRefused: a.yaml:2:1: key 'a' stands twice in one mapping; first at a.yaml:1:1
+affiant.attestation.strict_yaml.YAMLRefused: p.yaml:2:1: key 'a' stands twice in one mapping; first at p.yaml:1:1
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import yaml
 from yaml._yaml import CParser
 
-from affiant.errors import MalformedError
+from affiant.errors import AffiantError, MalformedError
 
-__all__ = ["MAX_YAML_BYTES", "ListNode", "MapNode", "Mark", "Node", "Scalar", "YAMLRefused", "compose"]
+__all__ = [
+    "PLAIN",
+    "Dialect",
+    "ListNode",
+    "MapNode",
+    "Mark",
+    "Member",
+    "Node",
+    "ScalarNode",
+    "YAMLRefused",
+    "compose",
+]
 
-MAX_YAML_BYTES: Final = 256 << 10
-_MAX_DEPTH: Final = 12
-"""Far below what exhausts a stack (CWE-674)."""
-_MAX_VALUES: Final = 20_000
+INVISIBLE: Final = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2"
+    "\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff"
+    "\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Unicode categories Cc, Cf, Cs, Zl and Zp without the line feed, fillers and variation selectors."""
 
 
 class YAMLRefused(MalformedError):
     """Not YAML, or YAML with a feature that lets a document mean something else than it shows."""
 
     code = "yaml.refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What one kind of file may be, and what it is refused with.
+
+    Args:
+        max_bytes, max_depth, max_values: of a document; the depth far below what exhausts a stack (CWE-674).
+        syntax: not UTF-8, or not YAML; chained from the parser's own error.
+        character: a character that cannot be seen.
+        too_large: over one of the three bounds.
+        feature: a feature that lets a document mean something else than it shows.
+        duplicate: a key that stands twice.
+    """
+
+    max_bytes: int
+    max_depth: int
+    max_values: int
+    syntax: type[AffiantError]
+    character: type[AffiantError]
+    too_large: type[AffiantError]
+    feature: type[AffiantError]
+    duplicate: type[AffiantError]
+
+
+PLAIN: Final = Dialect(
+    max_bytes=256 << 10,
+    max_depth=12,
+    max_values=20_000,
+    syntax=YAMLRefused,
+    character=YAMLRefused,
+    too_large=YAMLRefused,
+    feature=YAMLRefused,
+    duplicate=YAMLRefused,
+)
+"""Files without codes of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +109,17 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     """One value, as written; ``plain`` if it was not quoted."""
 
     text: str
     plain: bool
     mark: Mark
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all was written."""
+        return self.plain and self.text == ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,81 +131,101 @@ class ListNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One key and its value."""
+
+    key: ScalarNode
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
 class MapNode:
-    """A mapping in the order of the text, and where each key stands."""
+    """A mapping, in the order of the text; no key stands twice."""
 
-    members: Mapping[str, Node]
+    members: tuple[Member, ...]
     mark: Mark
-    keys: Mapping[str, Mark] = field(repr=False)
 
 
-Node = Scalar | ListNode | MapNode
+Node = ScalarNode | ListNode | MapNode
 
 
-def compose(data: bytes, *, source: str) -> Node:
-    """The one document of ``data``.
+def compose(data: bytes, *, source: str, dialect: Dialect) -> Node | None:
+    """The one document of ``data``; None if there is none (nothing but comments).
 
     Args:
-        data: at most :data:`MAX_YAML_BYTES`.
         source: the name that places in refusals begin with.
+        dialect: bounds, and the refusals to raise.
 
     Raises:
-        YAMLRefused: with ``where``, as ``source:line:column``.
+        AffiantError: one of the ``dialect``'s, with ``where`` as ``source:line:column``.
     """
-    if len(data) > MAX_YAML_BYTES:
-        raise YAMLRefused(
-            "file too large", expected=f"at most {MAX_YAML_BYTES} bytes", found=len(data), where=source
+    if len(data) > dialect.max_bytes:
+        raise dialect.too_large(
+            "file too large",
+            expected=f"at most {dialect.max_bytes} bytes",
+            found=f"{len(data)} bytes",
+            where=source,
         )
+    text = _decoded(data, source, dialect)
+    try:
+        return _Composer(text, source, dialect).document()
+    except yaml.MarkedYAMLError as error:
+        problem = _excerpt(error.problem or error.context or "not YAML", limit=120).strip("'\"")
+        mark = error.problem_mark
+        where = source if mark is None else f"{source}:{mark.line + 1}:{mark.column + 1}"
+        raise dialect.syntax(f"not YAML: {problem}", where=where) from error
+    except yaml.YAMLError as error:
+        raise dialect.syntax("not YAML", where=source) from error
+
+
+def _decoded(data: bytes, source: str, dialect: Dialect) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise YAMLRefused("not UTF-8", where=f"{source}:{line}") from error
-    for number, line_text in enumerate(text.split("\n"), start=1):
-        _refuse_invisible(line_text, Mark(source, number, 1))
-    try:
-        node = _Composer(text, source).document()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = source if mark is None else f"{source}:{mark.line + 1}:{mark.column + 1}"
-        raise YAMLRefused(f"not YAML: {(error.problem or 'not readable')[:120]}", where=where) from error
-    except yaml.YAMLError as error:
-        raise YAMLRefused("not YAML", where=source) from error
-    if node is None:
-        raise YAMLRefused("the file says nothing", where=source)
-    return node
+        raise dialect.syntax("not UTF-8", where=f"{source}:{line}") from error
+    found = INVISIBLE.search(text)
+    if found is not None:
+        start = found.start()
+        mark = Mark(source, text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
+        raise _character(found.group(), mark, dialect)
+    return text
 
 
-def _refuse_invisible(text: str, mark: Mark) -> None:
-    """Trojan Source (CVE-2021-42574): what a reviewer cannot see must not count."""
-    if text.isprintable():
-        return
-    column, char = next((index, char) for index, char in enumerate(text) if not char.isprintable())
-    hints = {"\t": "Indent with spaces.", "\r": "Save the file with line feeds alone (LF)."}
-    raise YAMLRefused(
-        "a character that cannot be seen",
-        found=f"U+{ord(char):04X}",
-        where=str(Mark(mark.source, mark.line, mark.column + column)),
-        hint=hints.get(char, "Delete it."),
-    )
+def _character(char: str, mark: Mark, dialect: Dialect) -> AffiantError:
+    hint = {
+        "\t": "Indent with spaces",
+        "\r": "Save the file with line feeds alone (LF)",
+        "\ufeff": "Save the file as UTF-8 without a byte order mark",
+    }.get(char, "Delete it: a reviewer cannot see it")
+    return dialect.character("character refused", found=f"U+{ord(char):04X}", where=str(mark), hint=hint)
+
+
+def _excerpt(text: str, *, limit: int = 60) -> str:
+    """Quoted, escaped to ASCII and bounded: hostile text as a refusal may show it."""
+    shown = ascii(text)
+    return shown if len(shown) <= limit else shown[: limit - 4] + "...'"
 
 
 class _Composer:
     """One pass over the events; keeps nothing but the count of values."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, dialect: Dialect) -> None:
         self._source = source
+        self._dialect = dialect
         self._values = 0
         self._events = _events(text)
 
     def document(self) -> Node | None:
         node: Node | None = None
+        documents = 0
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
-                if node is not None:
-                    raise YAMLRefused("a second document", where=str(self._mark(event)))
+                documents += 1
+                if documents > 1:
+                    raise self._dialect.feature("a second document", where=str(self._mark(event)))
                 if event.version or event.tags:
-                    raise YAMLRefused("a directive is refused", where=str(self._mark(event)))
+                    raise self._dialect.feature("a directive", where=str(self._mark(event)))
                 node = self._node(next(self._events), 1)
         return node
 
@@ -154,12 +233,15 @@ class _Composer:
         mark = self._mark(event)
         self._refuse_features(event, mark)
         self._values += 1
-        if depth > _MAX_DEPTH or self._values > _MAX_VALUES:
-            raise YAMLRefused("nested too deep" if depth > _MAX_DEPTH else "too many values", where=str(mark))
+        too_deep = depth > self._dialect.max_depth
+        if too_deep or self._values > self._dialect.max_values:
+            raise self._dialect.too_large(
+                "nested too deep" if too_deep else "too many values", where=str(mark)
+            )
         if isinstance(event, yaml.SequenceStartEvent):
             return ListNode(tuple(self._items(depth)), mark)
         if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(depth, mark)
+            return MapNode(tuple(self._members(depth)), mark)
         return self._scalar(event, mark)
 
     def _items(self, depth: int) -> Iterator[Node]:
@@ -168,48 +250,46 @@ class _Composer:
                 return
             yield self._node(event, depth + 1)
 
-    def _mapping(self, depth: int, mark: Mark) -> MapNode:
-        members: dict[str, Node] = {}
-        keys: dict[str, Mark] = {}
+    def _members(self, depth: int) -> Iterator[Member]:
+        seen: dict[str, Mark] = {}
         for event in self._events:
             if isinstance(event, yaml.MappingEndEvent):
-                break
+                return
             key = self._node(event, depth + 1)
-            if not isinstance(key, Scalar) or key.text == "<<":
-                raise YAMLRefused("a key that is no plain name", where=str(key.mark))
-            if key.text in keys:
-                raise YAMLRefused(
-                    f"key {key.text[:60]!r} stands twice in one mapping; first at {keys[key.text]}",
+            if not isinstance(key, ScalarNode):
+                raise self._dialect.feature("a key that is no plain name", where=str(key.mark))
+            if key.text == "<<":
+                raise self._dialect.feature("a merge key", where=str(key.mark), hint="Write it out")
+            if key.text in seen:
+                raise self._dialect.duplicate(
+                    f"key {_excerpt(key.text)} stands twice in one mapping; first at {seen[key.text]}",
                     where=str(key.mark),
                 )
-            keys[key.text] = key.mark
-            members[key.text] = self._node(next(self._events), depth + 1)
-        return MapNode(members, mark, keys)
+            seen[key.text] = key.mark
+            yield Member(key, self._node(next(self._events), depth + 1))
 
-    def _scalar(self, event: yaml.Event, mark: Mark) -> Scalar:
+    def _scalar(self, event: yaml.Event, mark: Mark) -> ScalarNode:
         if not isinstance(event, yaml.ScalarEvent):  # pragma: no cover - libyaml has no other node event
-            raise YAMLRefused("not a value", where=str(mark))
+            raise self._dialect.syntax("not a value", where=str(mark))
         if event.style in ("|", ">"):
-            raise YAMLRefused(
-                "a block scalar is refused", where=str(mark), hint="Write the value on one line."
-            )
-        _refuse_invisible(event.value, mark)
-        return Scalar(event.value, event.style not in ("'", '"'), mark)
+            raise self._dialect.feature("a block scalar", where=str(mark), hint="Write the value on one line")
+        found = INVISIBLE.search(event.value)
+        if found is not None or "\n" in event.value:
+            raise _character("\n" if found is None else found.group(), mark, self._dialect)
+        return ScalarNode(event.value, event.style not in ("'", '"'), mark)
 
     def _refuse_features(self, event: yaml.Event, mark: Mark) -> None:
-        features = (
-            ("an alias", isinstance(event, yaml.AliasEvent)),
-            ("an anchor", getattr(event, "anchor", None) is not None),
-            ("a tag", getattr(event, "tag", None) is not None),
-        )
-        for name, is_there in features:
-            if is_there:
-                raise YAMLRefused(f"{name} is refused", where=str(mark), hint="Write the value out.")
+        if isinstance(event, yaml.AliasEvent):
+            raise self._dialect.feature("an alias", where=str(mark), hint="Write it out")
+        if getattr(event, "anchor", None) is not None:
+            raise self._dialect.feature("an anchor", where=str(mark), hint="Write it out")
+        if getattr(event, "tag", None) is not None:
+            raise self._dialect.feature("a tag", where=str(mark))
 
     def _mark(self, event: yaml.Event) -> Mark:
         start = event.start_mark
         if start is None:  # pragma: no cover - libyaml marks every event
-            raise YAMLRefused("a value without a place", where=self._source)
+            raise self._dialect.syntax("event without a place", where=self._source)
         return Mark(self._source, start.line + 1, start.column + 1)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from affiant.attestation.strict_yaml import YAMLRefused
 from affiant.attestation.tdx.policy_errors import PolicyEmpty, PolicyKeyRefused, PolicyValueRefused
 from affiant.attestation.tdx.policy_file import parse_appraisal_policy
 from affiant.attestation.tdx.policy_settings import AppraisalPolicy, AttributeExceptionName, DemandedFlags
@@ -232,3 +233,9 @@ def test_one_image_may_have_an_entry_for_each_shape_and_each_measurement_stands_
 def test_a_key_twice_and_an_anchor_are_refused_before_anything_is_read() -> None:
     assert "stands twice" in str(refused(SIMULATED + "machines: any\n"))
     assert "an anchor" in str(refused(SIMULATED.replace("xfam: [", "xfam: &x [")))
+
+
+@pytest.mark.parametrize("data", [b"", b"# nothing\n"])
+def test_a_file_that_says_nothing_is_refused(data: bytes) -> None:
+    with pytest.raises(YAMLRefused, match="says nothing"):
+        parse_appraisal_policy(data, source="p.yaml")

@@ -81,11 +81,11 @@ def policy_of(file: Path) -> AppraisalPolicy:
     Raises:
         click.UsageError: it is refused.
     """
-    from affiant.attestation.strict_yaml import MAX_YAML_BYTES  # noqa: PLC0415 - as above
+    from affiant.attestation.strict_yaml import PLAIN  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.policy_file import parse_appraisal_policy  # noqa: PLC0415 - as above
 
     try:
-        return parse_appraisal_policy(read_bounded(file, MAX_YAML_BYTES), source=file.name)
+        return parse_appraisal_policy(read_bounded(file, PLAIN.max_bytes), source=file.name)
     except AffiantError as error:
         raise click.UsageError(f"the policy is refused: {printable(str(error))} [{error.code}]") from error
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from affiant.attestation.strict_yaml import Node, Scalar, compose
+from affiant.attestation.strict_yaml import PLAIN, Node, ScalarNode, YAMLRefused, compose
 from affiant.attestation.tdx.policy_errors import PolicyKeyRefused, PolicyValueRefused
 from affiant.attestation.tdx.policy_nodes import (
     TIMES,
@@ -74,7 +74,10 @@ def parse_appraisal_policy(data: bytes, *, source: str) -> AppraisalPolicy:
         YAMLRefused: not the strict part of YAML.
         PolicyKeyRefused, PolicyValueRefused, PolicyEmpty: another form; each with its place.
     """
-    top = NodeMap(compose(data, source=source))
+    node = compose(data, source=source, dialect=PLAIN)
+    if node is None:
+        raise YAMLRefused("the file says nothing", where=source)
+    top = NodeMap(node)
     if top.text("typ") != APPRAISAL_POLICY_TYPE:
         raise refused_value(top.nodes["typ"], "a policy of another form", expected=APPRAISAL_POLICY_TYPE)
     top.only(
@@ -232,7 +235,7 @@ def _machine(node: Node) -> AcceptedMachine:
 
 
 def _flags(node: Node) -> DemandedFlags:
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         word_of(node, {"any": None}, "pck_flags")
         return DemandedFlags(dynamic_platform=None, cached_keys=None, smt=None)
     entry = NodeMap(node)

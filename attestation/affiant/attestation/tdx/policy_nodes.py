@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final, TypedDict, TypeVar
 
 from affiant.attestation.encoding import EncodingError, from_hex
-from affiant.attestation.strict_yaml import ListNode, MapNode, Mark, Node, Scalar
+from affiant.attestation.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.attestation.tdx.policy_errors import PolicyEmpty, PolicyKeyRefused, PolicyValueRefused
 from affiant.attestation.tdx.times import parse_rfc3339_utc
 
@@ -57,8 +57,8 @@ class NodeMap:
         if not isinstance(node, MapNode):
             raise refused_value(node, "not a mapping", expected="members, as `name: value`")
         self.mark: Mark = node.mark
-        self.nodes: Mapping[str, Node] = node.members
-        self._keys = node.keys
+        self.nodes: Mapping[str, Node] = {member.key.text: member.value for member in node.members}
+        self._keys = {member.key.text: member.key.mark for member in node.members}
 
     def only(self, *, required: Iterable[str], optional: Iterable[str]) -> None:
         """Refuse unknown and missing keys."""
@@ -85,7 +85,7 @@ class NodeMap:
     def number(self, name: str, *, maximum: int, minimum: int = 0) -> int:
         """A number, not quoted."""
         node = self._node(name)
-        if isinstance(node, Scalar) and node.plain and _NUMBER.match(node.text):
+        if isinstance(node, ScalarNode) and node.plain and _NUMBER.match(node.text):
             number = int(node.text)
             if minimum <= number <= maximum:
                 return number
@@ -127,7 +127,7 @@ class NodeMap:
 
 def plain_or_entry(node: Node, read: Callable[[Node], _T]) -> tuple[_T, EntryTimes]:
     """A plain value that always counts, or a mapping with ``value`` and its time."""
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         times: EntryTimes = {
             "where": str(node.mark),
             "valid_from": None,
@@ -142,7 +142,7 @@ def plain_or_entry(node: Node, read: Callable[[Node], _T]) -> tuple[_T, EntryTim
 
 
 def any_or_list(node: Node, read: Callable[[Node], _T]) -> tuple[_T, ...] | None:
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         word_of(node, {"any": None}, "a list")
         return None
     return list_of(node, read)
@@ -167,7 +167,7 @@ def list_of(node: Node, read: Callable[[Node], _T]) -> tuple[_T, ...]:
 
 
 def text_of(node: Node) -> str:
-    if isinstance(node, Scalar) and node.text.strip():
+    if isinstance(node, ScalarNode) and node.text.strip():
         return node.text
     raise refused_value(node, "not a text", expected="one value")
 
@@ -209,7 +209,7 @@ def word_of(node: Node, words: Mapping[str, _T], what: str) -> _T:
 
 
 def refused_value(node: Node, message: str, *, expected: str | None = None) -> PolicyValueRefused:
-    found = repr(node.text[:60]) if isinstance(node, Scalar) else None
+    found = repr(node.text[:60]) if isinstance(node, ScalarNode) else None
     return PolicyValueRefused(message, where=str(node.mark), expected=expected, found=found)
 
 
