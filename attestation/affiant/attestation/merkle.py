@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-__all__ = ["Accumulator", "leaf_hash", "root"]
+__all__ = ["Accumulator", "leaf_hash", "node_hash", "root"]
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -19,7 +19,8 @@ def leaf_hash(data: bytes) -> bytes:
     return hashlib.sha256(b"\x00" + data).digest()
 
 
-def _node(left: bytes, right: bytes) -> bytes:
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """SHA-256(0x01 || left || right): 32 bytes."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
@@ -36,7 +37,7 @@ class Accumulator:
         """Append the leaf with content ``data``."""
         height, digest = 0, leaf_hash(data)
         while self._peaks and self._peaks[-1][0] == height:
-            digest = _node(self._peaks.pop()[1], digest)
+            digest = node_hash(self._peaks.pop()[1], digest)
             height += 1
         self._peaks.append((height, digest))
         self.size += 1
@@ -47,7 +48,7 @@ class Accumulator:
             return hashlib.sha256(b"").digest()
         digest = self._peaks[-1][1]
         for _, left in reversed(self._peaks[:-1]):
-            digest = _node(left, digest)
+            digest = node_hash(left, digest)
         return digest
 
 

@@ -1,0 +1,255 @@
+"""Proofs in the Merkle tree of RFC 9162, section 2.1: made from stored subtrees, verified from bytes.
+
+A proof is a tuple of 32-byte hashes, from the leaf's side up (RFC 9162, sections 2.1.3 and 2.1.4). Who makes one reads
+the roots of *complete* subtrees alone (:class:`Nodes`), which never change once they are there; tiles are one way to
+keep them.
+
+>>> from affiant.attestation.merkle import leaf_hash, root
+>>> leaves = [bytes([n]) for n in range(7)]
+>>> nodes = MemoryNodes(leaf_hash(leaf) for leaf in leaves)
+>>> path = inclusion_path(nodes, 4, 7)
+>>> verify_inclusion(leaf_hash(leaves[4]), index=4, size=7, path=path, root=root(leaves))
+>>> verify_inclusion(leaf_hash(leaves[5]), index=4, size=7, path=path, root=root(leaves))
+Traceback (most recent call last):
+    ...
+affiant.attestation.tlog.errors.InclusionInvalid: the hashes do not lead from the leaf to the root
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from affiant.attestation.merkle import node_hash
+from affiant.attestation.tlog.errors import ConsistencyInvalid, InclusionInvalid, ProofMalformed
+
+__all__ = [
+    "EMPTY_ROOT",
+    "HASH_SIZE",
+    "MAX_PATH",
+    "MAX_SIZE",
+    "MemoryNodes",
+    "Nodes",
+    "consistency_path",
+    "inclusion_path",
+    "range_hash",
+    "verify_consistency",
+    "verify_inclusion",
+]
+
+HASH_SIZE: Final = 32
+MAX_SIZE: Final = (1 << 63) - 1
+"""Leaves that a tree may have; sizes are signed 64-bit numbers in C2SP documents."""
+MAX_PATH: Final = 63
+"""Hashes in the longest proof of such a tree (C2SP tlog-witness allows as many lines)."""
+EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
+"""The root of a tree without leaves (RFC 9162, section 2.1.1)."""
+
+
+class Nodes(Protocol):
+    """The complete subtrees of one tree."""
+
+    def node(self, level: int, index: int) -> bytes:
+        """The root, 32 bytes, of the ``index``-th complete subtree of ``2**level`` leaves."""
+        ...
+
+
+class MemoryNodes:
+    """Every complete subtree of a tree in memory, level by level.
+
+    Args:
+        leaf_hashes: 32 bytes each, in order.
+    """
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, leaf_hashes: Iterable[bytes] = ()) -> None:
+        self._levels: list[list[bytes]] = [[]]
+        for leaf in leaf_hashes:
+            self.append(leaf)
+
+    @property
+    def size(self) -> int:
+        """Leaves so far."""
+        return len(self._levels[0])
+
+    def append(self, leaf: bytes) -> None:
+        """Add one leaf hash, and every subtree that it completes."""
+        level, digest = 0, leaf
+        while True:
+            if level == len(self._levels):
+                self._levels.append([])
+            row = self._levels[level]
+            row.append(digest)
+            if len(row) % 2:
+                return
+            digest = node_hash(row[-2], row[-1])
+            level += 1
+
+    def node(self, level: int, index: int) -> bytes:
+        """As :meth:`Nodes.node`."""
+        return self._levels[level][index]
+
+
+def range_hash(nodes: Nodes, start: int, end: int) -> bytes:
+    """MTH(D[start:end]) of RFC 9162, section 2.1.1, for a range that a tree really has as a subtree.
+
+    Args:
+        start: a multiple of the smallest power of two that is not below ``end - start``.
+    """
+    count = end - start
+    if count == 0:
+        return EMPTY_ROOT
+    split = _split(count)
+    if split is None:
+        return nodes.node(count.bit_length() - 1, start // count)
+    return node_hash(range_hash(nodes, start, start + split), range_hash(nodes, start + split, end))
+
+
+def inclusion_path(nodes: Nodes, index: int, size: int) -> tuple[bytes, ...]:
+    """PATH(index, D[size]): the hashes that lead from leaf ``index`` to the root over ``size`` leaves.
+
+    Raises:
+        ProofMalformed: there is no such leaf.
+    """
+    if not 0 <= index < size <= MAX_SIZE:
+        raise ProofMalformed("there is no such leaf", expected=f"an index below {size}", found=index)
+    path: list[bytes] = []
+    start, end = 0, size
+    while end - start > 1:
+        middle = start + _left(end - start)
+        if index < middle:
+            path.append(range_hash(nodes, middle, end))
+            end = middle
+        else:
+            path.append(range_hash(nodes, start, middle))
+            start = middle
+    return tuple(reversed(path))
+
+
+def consistency_path(nodes: Nodes, old: int, new: int) -> tuple[bytes, ...]:
+    """PROOF(old, D[new]): the hashes that show that the tree of ``new`` leaves begins with that of ``old``.
+
+    Empty where ``old`` is 0 or ``new``: nothing needs to be shown, or the roots are compared.
+
+    Raises:
+        ProofMalformed: ``old`` is larger than ``new``.
+    """
+    if not 0 <= old <= new <= MAX_SIZE:
+        raise ProofMalformed("the older tree is the larger", expected=f"at most {new} leaves", found=old)
+    if old in (0, new):
+        return ()
+    path: list[bytes] = []
+    start, end, known = 0, new, True
+    # RFC 9162, section 2.1.4.1, SUBPROOF with its recursion unrolled; ``known``: the verifier has this root already.
+    while start + old != end:
+        middle = start + _left(end - start)
+        if start + old <= middle:
+            path.append(range_hash(nodes, middle, end))
+            end = middle
+        else:
+            path.append(range_hash(nodes, start, middle))
+            old -= middle - start
+            start, known = middle, False
+    if not known:
+        path.append(range_hash(nodes, start, end))
+    return tuple(reversed(path))
+
+
+def verify_inclusion(leaf: bytes, *, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
+    """Leaf hash ``leaf`` is the ``index``-th of the tree of ``size`` leaves with this ``root`` (section 2.1.3.2).
+
+    Raises:
+        ProofMalformed: there is no such leaf, or another number of hashes than index and size demand.
+        InclusionInvalid: the hashes lead to another root.
+    """
+    if not 0 <= index < size <= MAX_SIZE:
+        raise ProofMalformed("there is no such leaf", expected=f"an index below {size}", found=index)
+    _demand_hashes((leaf, root, *path))
+    digest, node, last, used = leaf, index, size - 1, 0
+    while last > 0:
+        if node % 2 or node < last:
+            if used == len(path):
+                raise ProofMalformed("the proof of inclusion is too short", found=f"{used} hashes")
+            digest = node_hash(path[used], digest) if node % 2 else node_hash(digest, path[used])
+            used += 1
+        node, last = node // 2, last // 2
+    if used != len(path):
+        raise ProofMalformed("the proof of inclusion is too long", expected=f"{used} hashes", found=len(path))
+    if not hmac.compare_digest(digest, root):
+        raise InclusionInvalid("the hashes do not lead from the leaf to the root")
+
+
+def verify_consistency(
+    *, old: int, old_root: bytes, new: int, new_root: bytes, path: Sequence[bytes]
+) -> None:
+    """The tree of ``new`` leaves begins with the tree of ``old`` leaves (section 2.1.4.2).
+
+    Raises:
+        ProofMalformed: ``old`` is larger than ``new``, or another number of hashes than the sizes demand.
+        ConsistencyInvalid: the hashes lead to other roots; the root of an empty tree is not the empty tree's.
+    """
+    if not 0 <= old <= new <= MAX_SIZE:
+        raise ProofMalformed("the older tree is the larger", expected=f"at most {new} leaves", found=old)
+    _demand_hashes((old_root, new_root, *path))
+    if (new == 0 and new_root != EMPTY_ROOT) or (old == 0 and old_root != EMPTY_ROOT):
+        raise ConsistencyInvalid("the root of a tree without leaves is another", expected=EMPTY_ROOT.hex())
+    if old in (0, new):
+        if path:
+            raise ProofMalformed("nothing is to be shown, and hashes are", found=f"{len(path)} hashes")
+        if old == new and not hmac.compare_digest(old_root, new_root):
+            raise ConsistencyInvalid("two roots over the same number of leaves", found=f"{new} leaves")
+        return
+    known, rest = _beginning(old, old_root, path)
+    node, last = _aligned(old - 1, new - 1)
+    first = second = known
+    for digest in rest:
+        if last == 0:
+            raise ProofMalformed("the proof of consistency is too long", found=f"{len(path)} hashes")
+        if node % 2 or node == last:
+            first, second = node_hash(digest, first), node_hash(digest, second)
+            while node and node % 2 == 0:
+                node, last = node // 2, last // 2
+        else:
+            second = node_hash(second, digest)
+        node, last = node // 2, last // 2
+    if last != 0:
+        raise ProofMalformed("the proof of consistency is too short", found=f"{len(path)} hashes")
+    if not (hmac.compare_digest(first, old_root) and hmac.compare_digest(second, new_root)):
+        raise ConsistencyInvalid(
+            "the larger tree does not begin with the smaller", found=f"{old} and {new} leaves"
+        )
+
+
+def _beginning(old: int, old_root: bytes, path: Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
+    """The hash that the walk begins at, and the rest: a complete older tree is its own beginning."""
+    if old & (old - 1) == 0:
+        return old_root, path
+    if not path:
+        raise ProofMalformed("the proof of consistency is too short", found="no hash")
+    return path[0], path[1:]
+
+
+def _aligned(node: int, last: int) -> tuple[int, int]:
+    while node % 2:
+        node, last = node // 2, last // 2
+    return node, last
+
+
+def _left(count: int) -> int:
+    """The largest power of two below ``count``, which is at least 2."""
+    return 1 << ((count - 1).bit_length() - 1)
+
+
+def _split(count: int) -> int | None:
+    """Where a range of ``count`` leaves is split; None where it is one complete subtree."""
+    return None if count & (count - 1) == 0 else _left(count)
+
+
+def _demand_hashes(hashes: Sequence[bytes]) -> None:
+    if len(hashes) > MAX_PATH + 2 or any(len(each) != HASH_SIZE for each in hashes):
+        raise ProofMalformed(
+            "hashes of another size or number", expected=f"at most {MAX_PATH} of {HASH_SIZE} bytes"
+        )
