@@ -221,7 +221,8 @@ class ServiceProcess:
         """
         assert self._ready is not None
         try:
-            line = await asyncio.wait_for(_read_line(self._ready), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                line = await _read_line(self._ready)
         except TimeoutError as error:
             await self.stop(grace_s=0)
             raise ServiceSilent(
@@ -267,7 +268,8 @@ class ServiceProcess:
         if grace_s > 0:
             self.send_signal(signal.SIGTERM)
             with suppress(TimeoutError):
-                return await asyncio.wait_for(self.wait(), grace_s)
+                async with asyncio.timeout(grace_s):
+                    return await self.wait()
         self.send_signal(signal.SIGKILL)
         return await self.wait()
 

@@ -171,7 +171,8 @@ async def _until_stopped(home: Home, keeper: ServiceProcess | None) -> None:
     """Wait, not for ever, until no keeper is left, and with them what they started."""
     if keeper is not None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(keeper.wait(), _KEEPER_STOPS_WITHIN_S)
+            async with asyncio.timeout(_KEEPER_STOPS_WITHIN_S):
+                await keeper.wait()
     descriptor = os.open(keepers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with suppress(TimeoutError):

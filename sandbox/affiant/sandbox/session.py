@@ -232,8 +232,8 @@ class Session:
         try:
             for limit, number in ((timeout_s, signal.SIGTERM), (_TERM_GRACE_S, signal.SIGKILL)):
                 with suppress(TimeoutError):
-                    code = await asyncio.wait_for(asyncio.shield(waiting), limit)
-                    return code, number is signal.SIGKILL
+                    async with asyncio.timeout(limit):
+                        return await asyncio.shield(waiting), number is signal.SIGKILL
                 await (self.kill() if number is signal.SIGKILL else self.signal(number))
             return await waiting, True
         finally:

@@ -132,7 +132,8 @@ class SupervisorLink:
         """Close the control socket, give the supervisor its time to leave, then kill what is left. Idempotent."""
         self._control.close()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._service.wait(), _LEAVES_WITHIN_S)
+            async with asyncio.timeout(_LEAVES_WITHIN_S):
+                await self._service.wait()
         await self._service.stop(grace_s=0)
 
 

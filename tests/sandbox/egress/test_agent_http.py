@@ -17,6 +17,7 @@ from tests.sandbox.egress.conftest import HOST, Sandbox, World
 from tests.secrets.upstream_server import answer
 
 from affiant.sandbox.egress import agent_http
+from affiant.sandbox.egress.denial import Denial
 
 GATEWAY = "gateway.affiant.internal"
 CHAT = f"http://{GATEWAY}/v1/chat/completions"
@@ -191,3 +192,38 @@ def test_who_goes_on_sending_beyond_the_bounds_is_cut_off(
             await asyncio.to_thread(ask, box.address)
 
     world.run("network_egress: denied", scenario)
+
+
+class Busy:
+    """An agent that always has one more byte ready, as a flood looks to a busy process."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    async def read(self) -> bytes:
+        self.reads += 1
+        await asyncio.sleep(0)
+        return b"1\r\nx\r\n"
+
+    async def write(self, data: bytes) -> None:
+        """Taken."""
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_the_time_for_what_is_thrown_away_ends_also_while_bytes_keep_coming(
+    monkeypatch: pytest.MonkeyPatch, attempt: int
+) -> None:
+    """In Python 3.11 `asyncio.wait_for` swallows a cancellation that meets a read which is just done."""
+    monkeypatch.setattr(agent_http, "_DISCARD_S", 0.05)
+    stream = Busy()
+
+    async def scenario() -> None:
+        http = agent_http.AgentHTTP(stream, agent_http.Timeouts())  # type: ignore[arg-type]
+        http._reader.feed(head(CHAT, "Transfer-Encoding: chunked"))
+        assert await http.next_head() is not None
+        denying = asyncio.create_task(http.deny(Denial(403, b"{}"), keep_alive=True))
+        done, _ = await asyncio.wait({denying}, timeout=5)
+        denying.cancel()
+        assert done, f"still reading, after {stream.reads} reads"
+
+    asyncio.run(scenario())

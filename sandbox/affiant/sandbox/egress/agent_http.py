@@ -92,7 +92,8 @@ class AgentHTTP:
         except PeerSilent:
             return None
         try:
-            event = await asyncio.wait_for(self._event(self._timeouts.head), self._timeouts.head)
+            async with asyncio.timeout(self._timeouts.head):
+                event = await self._event(self._timeouts.head)
         except TimeoutError as error:
             raise PeerSilent("the request's head does not come to its end") from error
         if event is None:
@@ -210,7 +211,8 @@ class AgentHTTP:
 
     async def _fill(self, timeout: float) -> bool:
         try:
-            data = await asyncio.wait_for(self.stream.read(), timeout)
+            async with asyncio.timeout(timeout):
+                data = await self.stream.read()
         except TimeoutError as error:
             raise PeerSilent(
                 "the agent sent nothing for too long", expected=f"within {timeout:g} s"

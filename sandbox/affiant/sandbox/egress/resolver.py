@@ -103,7 +103,8 @@ class Resolver:
             )
         self._asked.add(host)
         try:
-            answers = await asyncio.wait_for(self._lookup(host, port), _TIMEOUT_S)
+            async with asyncio.timeout(_TIMEOUT_S):
+                answers = await self._lookup(host, port)
         except (OSError, UnicodeError, TimeoutError) as error:
             raise NameUnresolved("the name has no address", where=host) from error
         if not answers or len(answers) > _MAX_ANSWERS:

@@ -144,7 +144,8 @@ class Tunnels:
         seen = b""
         while len(seen) <= 2 * MAX_CLIENT_HELLO:
             try:
-                data = await asyncio.wait_for(stream.read(), self.timeouts.head)
+                async with asyncio.timeout(self.timeouts.head):
+                    data = await stream.read()
             except TimeoutError as error:
                 raise PeerSilent("no ClientHello follows CONNECT") from error
             if not data:
@@ -157,7 +158,8 @@ class Tunnels:
     async def _inspect(self, stream: PlainStream, origin: Origin, inside: ServeInside) -> None:
         tls = TLSStream(stream, self.certificates.context(origin.host))
         try:
-            await asyncio.wait_for(tls.handshake(), self.timeouts.head)
+            async with asyncio.timeout(self.timeouts.head):
+                await tls.handshake()
             await inside(AgentHTTP(tls, self.timeouts), origin)
         except (ssl.SSLError, TimeoutError):
             return  # the client does not want the session's certificate, or its TLS broke: nothing was asked
@@ -167,7 +169,8 @@ class Tunnels:
     async def _spliced(self, stream: PlainStream, address: str, port: int) -> str:
         """Copy both ways until both have ended; how it went."""
         try:
-            reader, writer = await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_S)
+            async with asyncio.timeout(_DIAL_S):
+                reader, writer = await asyncio.open_connection(address, port)
         except (OSError, TimeoutError):
             return "failed"
         peer = PlainStream(reader, writer)
@@ -184,7 +187,11 @@ class Tunnels:
 
 
 async def _copy(source: PlainStream, sink: PlainStream) -> None:
-    while data := await asyncio.wait_for(source.read(), _SPLICE_IDLE_S):
+    while True:
+        async with asyncio.timeout(_SPLICE_IDLE_S):
+            data = await source.read()
+        if not data:
+            break
         await sink.write(data)
     sink.write_eof()
 

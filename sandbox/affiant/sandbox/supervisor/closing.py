@@ -39,14 +39,16 @@ _RETRY_S: Final = 0.2
 async def end_agent(session: OpenSession, running: asyncio.Task[None] | None) -> None:
     """Steps 1 and 2: afterwards nothing of the agent's runs, and nothing can go out."""
     with suppress(AffiantError, TimeoutError):  # a runner that is gone has ended the sandbox by that
-        await asyncio.wait_for(session.runner.kill(), _AGENT_S)
+        async with asyncio.timeout(_AGENT_S):
+            await session.runner.kill()
     if running is not None:
         await asyncio.wait({running}, timeout=_AGENT_S)
         running.cancel()
         await asyncio.wait({running}, timeout=_AGENT_S)
     await session.proxy.stop()
     with suppress(AffiantError, TimeoutError):
-        await asyncio.wait_for(session.runner.cleanup(), _AGENT_S)
+        async with asyncio.timeout(_AGENT_S):
+            await session.runner.cleanup()
 
 
 async def close_session(session: OpenSession, ending: Ending, *, chain_s: float, bundle_s: float) -> Path:

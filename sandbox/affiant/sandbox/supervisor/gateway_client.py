@@ -89,7 +89,9 @@ class GatewayConnection:
         """
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
-                self._http.receive_data(await asyncio.wait_for(self._reader.read(_PIECE), timeout))
+                async with asyncio.timeout(timeout):
+                    data = await self._reader.read(_PIECE)
+                self._http.receive_data(data)
         except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
             raise GatewayUnreachable("the gateway broke its answer off") from error
         if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
@@ -254,12 +256,10 @@ class GatewayClient:
 
     async def _connect(self) -> GatewayConnection:
         try:
-            reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(
+            async with asyncio.timeout(self._timing.connect):
+                reader, writer = await asyncio.open_connection(
                     self._host, self._port, ssl=self._context, server_hostname="", limit=4 * _PIECE
-                ),
-                self._timing.connect,
-            )
+                )
         except (OSError, TimeoutError) as error:
             raise GatewayUnreachable(
                 "the gateway does not answer", where=f"{self._host}:{self._port}"
