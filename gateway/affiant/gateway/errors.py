@@ -8,9 +8,9 @@
                         UpstreamUnauthorized
     NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
     NotAllowedError     ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed
-    UnreachableError    JournalUnavailable, IndexUnavailable, Busy, MemorySpent, RequestLate, Draining,
+    UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, Busy, MemorySpent, RequestLate, Draining,
                         UpstreamUnreachable, UpstreamTimeout, UpstreamCut
-    StateError          StoreLocked, SessionClosed, NotFound, ModelNotFound, RequestAbandoned, GatewayFault
+    StateError          StoreLocked, LogDamaged, SessionClosed, NotFound, ModelNotFound, RequestAbandoned, GatewayFault
     ConfigurationError  SettingsRefused
 """
 
@@ -39,6 +39,8 @@ __all__ = [
     "IndexUnavailable",
     "JournalMalformed",
     "JournalUnavailable",
+    "LogDamaged",
+    "LogUnavailable",
     "MemorySpent",
     "ModelNotAllowed",
     "ModelNotFound",
@@ -198,6 +200,12 @@ class IndexUnavailable(UnreachableError):
     code = "index.unavailable"
 
 
+class LogUnavailable(UnreachableError):
+    """The transparency log does not grow any more, or is too far behind; nothing is admitted meanwhile."""
+
+    code = "log.unavailable"
+
+
 class Busy(UnreachableError):
     """More of something is under way than this gateway bounds it to."""
 
@@ -256,6 +264,12 @@ class StoreLocked(StateError):
     """Another gateway serves from this folder."""
 
     code = "store.locked"
+
+
+class LogDamaged(StateError):
+    """What lies in the log's folder is not what its own last checkpoint says. Going on would fork the log."""
+
+    code = "log.damaged"
 
 
 class SessionClosed(StateError):

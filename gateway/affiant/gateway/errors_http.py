@@ -31,6 +31,7 @@ STATUS: Final[Mapping[str, int]] = {
     "gateway.memory": 503,
     "index.unavailable": 503,
     "journal.unavailable": 503,
+    "log.unavailable": 503,
     "model.not_found": 404,
     "not_found": 404,
     "proof.mismatch": 401,
