@@ -8,18 +8,20 @@ its members before it is signed), or by changing the list of records afterwards.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from affiant.attestation.bundle import Bundle, objects_by_digest
 from affiant.attestation.canonical import canonical
 from affiant.attestation.chain import ChainSigner
 from affiant.attestation.ear import ear_digest, issue_ear
-from affiant.attestation.encoding import b64u, b64u_sha256, sha256_name
+from affiant.attestation.encoding import b64u, b64u_sha256, from_b64u, sha256_name
 from affiant.attestation.evidence import Evidence, wrap_endorsements, wrap_evidence
 from affiant.attestation.gateway_config import GatewayConfig, local_gateway_config
 from affiant.attestation.keys import Signer
@@ -38,6 +40,7 @@ from affiant.attestation.session_summary import session_counts, session_root
 from affiant.attestation.simulated.boot import Image, boot_events, boot_registers
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.statement import (
+    LogIdentity,
     gateway_statement,
     parse_statement,
     report_data,
@@ -45,6 +48,13 @@ from affiant.attestation.statement import (
 )
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, event_digest
 from affiant.attestation.tdx.eventlog import extend
+from affiant.attestation.tdx.reference import parse_reference_values
+from affiant.attestation.tlog.checkpoint import Checkpoint
+from affiant.attestation.tlog.entry import LogEntry
+from affiant.attestation.tlog.note import signed
+from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.proof import LogProof
+from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash
 from affiant.attestation.trust_file import TrustFile, parse_trust_file, simulated_trust_file
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -93,6 +103,12 @@ def trust_bytes(**changes: object) -> bytes:
 
 def trust(**changes: object) -> TrustFile:
     return parse_trust_file(trust_bytes(**changes))
+
+
+def leaf_of(jws: str) -> LogEntry:
+    claims = json.loads(from_b64u(jws.split(".")[1]))
+    rh = hashlib.sha256(jws.encode()).digest()
+    return LogEntry(claims["kind"], from_b64u(claims["chn"]), claims["seq"], claims["iat"], rh)
 
 
 def link(text: str) -> str:
@@ -155,7 +171,7 @@ class Story:
         self.session = self._id()
         self.reference = reference_bytes()
         if self.config is None:
-            self.config = local_gateway_config(sha256_name(self.reference))
+            self.config = local_gateway_config(parse_reference_values(self.reference))
         self.endorsements = wrap_endorsements(self.platform.collateral(self.collateral_at).to_bytes())
         self.col = b64u_sha256(self.endorsements)
 
@@ -179,6 +195,9 @@ class Story:
 
     def make_gateway(self) -> None:
         self.gateway_signer, self.ear_signer = self._key(), self._key()
+        self.log_signer = LogSigner(
+            self.config.origin, Ed25519PrivateKey.from_private_bytes(self.random_bytes(32))
+        )
         chn = self._id()
         raw = gateway_statement(
             iss=self.config.iss,
@@ -188,6 +207,7 @@ class Story:
             ear=self.ear_signer.public_key,
             tls_spki=link("tls"),
             policy=self.config.digest,
+            log=LogIdentity(self.log_signer.verifier, "file"),
             epoch_s=60,
             not_after=int((NOW + self.gateway_not_after).timestamp()),
             nonce=None,
@@ -214,7 +234,7 @@ class Story:
             rootfs=self.rootfs,
             runtime=None,
             isolation_floor=self.floor,
-            gateway=GatewayIdentity(self.config.reference, self.config.digest, self.cls),
+            gateway=GatewayIdentity(self.config.origin, self.config.reference, self.config.digest, self.cls),
             hosts=self.hosts,
             upstream_roots=[],
         )
@@ -474,7 +494,20 @@ class Story:
             endorsements=objects_by_digest([self.endorsements]),
             results=objects_by_digest([self.ear.encode()]),
             policies=objects_by_digest([self.policy, self.config.raw, self.reference]),
+            proofs=self.proofs(),
         )
+
+    def proofs(self) -> Mapping[str, str]:
+        """Every record in one log, under one checkpoint."""
+        records = [*self.gateway_records, *self.session_records]
+        nodes = MemoryNodes(leaf_of(record.jws).leaf_hash for record in records)
+        size = len(records)
+        text = Checkpoint(self.config.origin, size, range_hash(nodes, 0, size)).to_text()
+        note = signed(text, self.log_signer)
+        return {
+            record.rh: LogProof(index, inclusion_path(nodes, index, size), note).to_bytes().decode()
+            for index, record in enumerate(records)
+        }
 
     def bytes(self) -> bytes:
         """The bundle file."""

@@ -14,13 +14,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
-from story import NOW, Story, link, trust_bytes
+from story import NOW, Story, link, reference_bytes, trust_bytes
 
 from affiant.attestation import merkle, records
 from affiant.attestation.bundle import parse_bundle
 from affiant.attestation.canonical import canonical
 from affiant.attestation.ear import verify_ear
-from affiant.attestation.encoding import b64u, sha256_name
+from affiant.attestation.encoding import b64u
 from affiant.attestation.evidence import (
     Admission,
     parse_admission,
@@ -29,10 +29,11 @@ from affiant.attestation.evidence import (
     wrap_admission,
     wrap_endorsements,
 )
-from affiant.attestation.gateway_config import local_gateway_config, parse_gateway_config
+from affiant.attestation.gateway_config import local_gateway_config, local_log_origin, parse_gateway_config
 from affiant.attestation.openings import open_sealed, recipient, seal
 from affiant.attestation.session_summary import session_root
 from affiant.attestation.shapes import ShapeMismatch
+from affiant.attestation.tdx.reference import parse_reference_values
 from affiant.attestation.trust_file import parse_trust_file
 from affiant.errors import AffiantError
 
@@ -108,16 +109,24 @@ def test_the_length_of_what_is_sealed_tells_nothing() -> None:
 
 
 def test_the_local_configuration_is_the_same_bytes_each_time() -> None:
-    name = sha256_name(b"reference")
-    assert local_gateway_config(name).raw == local_gateway_config(name).raw
-    assert local_gateway_config(name).mrconfigid == hashlib.sha384(local_gateway_config(name).raw).digest()
+    reference = parse_reference_values(reference_bytes())
+    made = local_gateway_config(reference)
+    assert made.raw == local_gateway_config(reference).raw
+    assert made.mrconfigid == hashlib.sha384(made.raw).digest()
+
+
+def test_the_log_of_a_development_machine_is_named_after_its_platform() -> None:
+    one, other = local_log_origin(["sha256:" + "0" * 64]), local_log_origin(["sha256:" + "1" * 64])
+    assert one != other
+    assert one.endswith(".affiant.invalid")
 
 
 @pytest.mark.parametrize(
-    "change", [{"upstreams": []}, {"origin": "x"}, {"extra": 1}, {"cls": "x"}, {"epoch_s": 0}]
+    "change",
+    [{"upstreams": []}, {"origin": None}, {"origin": "a b"}, {"extra": 1}, {"cls": "x"}, {"epoch_s": 0}],
 )
 def test_another_configuration_is_refused(change: dict[str, object]) -> None:
-    document = json.loads(local_gateway_config(sha256_name(b"")).raw)
+    document = json.loads(local_gateway_config(parse_reference_values(reference_bytes())).raw)
     with pytest.raises(ShapeMismatch):
         parse_gateway_config(canonical({**document, **change}))
 
@@ -138,7 +147,7 @@ def test_a_bundle_comes_back_and_its_bytes_are_reproducible() -> None:
         lambda d: d.update(trust={}),
         lambda d: d.pop("anchors"),
         lambda d: d.update(receipts=[]),
-        lambda d: d["receipts"][0].update(proof="x"),
+        lambda d: d["receipts"][0].update(proof=7),
         lambda d: d["receipts"][0].update(more=1),
         lambda d: d["keysets"].update({"sha256:" + "0" * 64: "AA"}),
         lambda d: d["keysets"].update({"../x": "AA"}),
@@ -170,6 +179,9 @@ def test_a_bundle_of_another_form_is_refused(change: object) -> None:
         {"require": []},
         {"require": ["no.such.check"]},
         {"log": {"origin": "x"}},
+        {"log": [{"value": "anybody"}]},
+        {"log": [{"value": 7}]},
+        {"log": []},
         {"witnesses": ["x"]},
         {"unheard": 1},
         {"tee_roots": [{"value": "sha256:xx"}]},

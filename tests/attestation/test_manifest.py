@@ -70,7 +70,7 @@ def test_initdata_is_toml_that_carries_the_very_manifest() -> None:
         {"vault": {"address": "x'''\n", "ca": "sha256:" + "1" * 64}},
         {"upstream_roots": ["sha256:" + "2" * 64, "sha256:" + "1" * 64]},
         {"upstream_roots": ["sha256:" + "1" * 64] * 2},
-        {"gateway": {**MANIFEST["gateway"], "origin": "log.example"}},
+        {"gateway": {**MANIFEST["gateway"], "origin": None}},
     ],
 )
 def test_a_manifest_of_another_form_is_refused(change: dict[str, object]) -> None:

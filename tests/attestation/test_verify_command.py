@@ -40,7 +40,7 @@ def test_the_json_document_says_the_same(files: Path) -> None:
     assert document["typ"] == "affiant-verdict/1"
     assert (document["exit_code"], document["simulated"], document["tier"]) == (40, True, "none")
     assert document["levels"]["L5"] == "held"
-    assert "log.inclusion" in document["not_made"]
+    assert "wit.quorum" in document["not_made"]
 
 
 def test_one_flipped_byte_exits_with_20_and_the_reason(files: Path) -> None:

@@ -18,7 +18,13 @@ from typing import Any, TypeVar
 
 from tests.gateway.session_client import Answer, Gateway
 
-from affiant.attestation.gateway_config import DEV_ECHO, LOCAL_ISSUER, UpstreamConfig, make_gateway_config
+from affiant.attestation.gateway_config import (
+    DEV_ECHO,
+    LOCAL_ISSUER,
+    UpstreamConfig,
+    local_log_origin,
+    make_gateway_config,
+)
 from affiant.attestation.release import reference_values, write_release
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
@@ -62,6 +68,7 @@ def settings_for(
             "config": make_gateway_config(
                 iss=LOCAL_ISSUER,
                 cls="simulated",
+                origin=local_log_origin(reference.roots),
                 reference=reference.digest,
                 upstreams=upstreams,
                 body_max=body_max,

@@ -203,7 +203,7 @@ def draft(
         rootfs="host-usr",
         runtime=None,
         isolation_floor="namespace",
-        gateway=GatewayIdentity(config.reference, config.digest, config.cls),
+        gateway=GatewayIdentity(config.origin, config.reference, config.digest, config.cls),
         hosts={},
         upstream_roots=(),
     )

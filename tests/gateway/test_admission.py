@@ -87,7 +87,13 @@ def manifest_like(made: Draft, **changes: object) -> Manifest:
 
 def gateway_like(made: Draft, **changes: object) -> Draft:
     identity = made.manifest.gateway
-    members = {"reference": identity.reference, "config": identity.config, "cls": identity.cls, **changes}
+    members = {
+        "origin": identity.origin,
+        "reference": identity.reference,
+        "config": identity.config,
+        "cls": identity.cls,
+        **changes,
+    }
     return with_manifest(made, manifest_like(made, gateway=GatewayIdentity(**members)))
 
 

@@ -61,7 +61,11 @@ def test_reference_values_that_the_configuration_does_not_name_are_refused(
 ) -> None:
     good = settings_for(platform, tmp_path)
     other = make_gateway_config(
-        iss="urn:x", cls="simulated", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+        iss="urn:x",
+        cls="simulated",
+        origin="log.example",
+        reference="sha256:" + "0" * 64,
+        upstreams=[DEV_ECHO],
     )
     with pytest.raises(SettingsRefused):
         replace(good, config=other)

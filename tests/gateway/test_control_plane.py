@@ -125,6 +125,9 @@ def test_the_openapi_document_lists_every_route(gateway: Gateway) -> None:
         "/v1/sessions/{session}/bundle",
         "/v1/receipts/{receipt}",
         "/v1/receipts/{receipt}/bundle",
+        "/v1/receipts/{receipt}/proof",
+        "/log/checkpoint",
+        "/log/tile/{path}",
     }
 
 

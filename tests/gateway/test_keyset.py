@@ -16,8 +16,9 @@ from affiant.attestation.evidence import parse_evidence
 from affiant.attestation.gateway_config import make_gateway_config
 from affiant.attestation.simulated.boot import Image, boot_log
 from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
-from affiant.attestation.statement import parse_statement, report_data
+from affiant.attestation.statement import LogIdentity, parse_statement, report_data
 from affiant.attestation.tdx import parse_quote
+from affiant.attestation.tlog.note_keys import LogKey
 from affiant.gateway.errors import ConfigurationUnbound
 from affiant.gateway.keyset import Keyset, make_keyset
 from affiant.gateway.tls import make_tls_identity
@@ -34,6 +35,7 @@ def keyset(platform: PlatformClient, tmp_path: Path) -> Iterator[Keyset]:
             source=source,
             boot_log=boot_log(Image.GATEWAY),
             tls_spki="A" * 43,
+            log=LogIdentity(LogKey(config.origin, bytes(32)), "file"),
             now=NOW,
             random_bytes=secrets.token_bytes,
         )
@@ -59,7 +61,11 @@ def test_a_td_that_was_launched_for_another_configuration_is_refused_before_anyt
 ) -> None:
     good = settings_for(platform, tmp_path).config
     other = make_gateway_config(
-        iss="urn:other", cls="simulated", reference=good.reference, upstreams=good.upstreams
+        iss="urn:other",
+        cls="simulated",
+        origin=good.origin,
+        reference=good.reference,
+        upstreams=good.upstreams,
     )
     with SimulatedTD(platform.create_td(image=Image.GATEWAY, mrconfigid=other.mrconfigid)) as source:
         with pytest.raises(ConfigurationUnbound):
@@ -68,6 +74,7 @@ def test_a_td_that_was_launched_for_another_configuration_is_refused_before_anyt
                 source=source,
                 boot_log=b"",
                 tls_spki="A" * 43,
+                log=LogIdentity(LogKey(good.origin, bytes(32)), "file"),
                 now=NOW,
                 random_bytes=secrets.token_bytes,
             )

@@ -17,7 +17,13 @@ from affiant.attestation.encoding import b64u
 from affiant.attestation.keys import Signer
 from affiant.attestation.openings import OpeningInvalid, recipient, seal
 from affiant.attestation.receipt import Issued, issue_receipt, parse_receipt, verify_receipt
-from affiant.attestation.statement import gateway_statement, parse_statement, session_statement
+from affiant.attestation.statement import (
+    LogIdentity,
+    gateway_statement,
+    parse_statement,
+    session_statement,
+)
+from affiant.attestation.tlog.note_keys import LogKey
 from affiant.sandbox.bundle_out import (
     SealedBundle,
     SealedBundleMalformed,
@@ -136,7 +142,8 @@ def close(session: str, why: str) -> Issued:
     statement = parse_statement(
         gateway_statement(
             iss="gateway", cls="simulated", chn=(ID,), receipt=SIGNER.public_key, ear=other, tls_spki=LINK,
-            policy="sha256:" + "0" * 64, epoch_s=60, not_after=int(NOW.timestamp()) + 60, nonce=None,
+            policy="sha256:" + "0" * 64, epoch_s=60, log=LogIdentity(LogKey("log.example", bytes(32)), "file"),
+            not_after=int(NOW.timestamp()) + 60, nonce=None,
         )
     )  # fmt: skip
     return issue_receipt(

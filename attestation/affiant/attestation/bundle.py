@@ -1,7 +1,7 @@
 """The single bundle: one JSON file that carries receipts and everything needed to check them, but no trust.
 
-``*.affiant.json``, media type ``application/vnd.affiant.bundle.v1+json``: ``receipts`` are
-``{"sdjwt", "proof"}`` (``proof`` is null until the log exists); ``keysets``, ``evidence``, ``endorsements``,
+``*.affiant.json``, media type ``application/vnd.affiant.bundle.v1+json``: ``receipts`` are ``{"sdjwt", "proof"}``
+(``proof`` is a C2SP tlog-proof, or null where there was none to give); ``keysets``, ``evidence``, ``endorsements``,
 ``results`` and ``policies`` map ``sha256:<hex>`` of the exact bytes to their base64url. Nothing in it is a trust
 anchor; what it names is believed only as far as a trust file of the reader's own goes.
 """
@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.canonical import parse_strict
-from affiant.attestation.encoding import EncodingError, b64u, from_b64u, is_sha256_name, sha256_name
+from affiant.attestation.encoding import (
+    EncodingError,
+    b64u,
+    b64u_sha256,
+    from_b64u,
+    is_sha256_name,
+    sha256_name,
+)
 from affiant.errors import MalformedError
 
 __all__ = ["BUNDLE_TYPE", "MAX_BUNDLE", "Bundle", "BundleMalformed", "parse_bundle"]
@@ -43,12 +50,14 @@ class Bundle:
     endorsements: Mapping[str, bytes] = field(default_factory=dict)
     results: Mapping[str, bytes] = field(default_factory=dict)
     policies: Mapping[str, bytes] = field(default_factory=dict)
+    proofs: Mapping[str, str] = field(default_factory=dict)
+    """Receipt hash, 43 characters -> proof of inclusion, as text; unverified."""
 
     def to_bytes(self) -> bytes:
         """The file: sorted, indented, with a final newline; the same bundle gives the same bytes."""
         document: dict[str, object] = {
             "typ": BUNDLE_TYPE,
-            "receipts": [{"sdjwt": text, "proof": None} for text in self.receipts],
+            "receipts": [{"sdjwt": text, "proof": self.proofs.get(_hash_of(text))} for text in self.receipts],
             "checkpoints": {},
             "anchors": {"tsr": [], "sigstore": []},
         }
@@ -78,23 +87,31 @@ def parse_bundle(data: bytes) -> Bundle:
         raise BundleMalformed("missing or foreign members", found=sorted(set(value) ^ members)[:8])
     if value["checkpoints"] != {} or value["anchors"] != {"tsr": [], "sigstore": []}:
         raise BundleMalformed("checkpoints and anchors are not read by this version", expected="none")
-    return Bundle(
-        receipts=_receipts(value["receipts"]), **{name: _objects(value[name], name) for name in _MAPS}
-    )
+    receipts, proofs = _receipts(value["receipts"])
+    return Bundle(receipts=receipts, proofs=proofs, **{name: _objects(value[name], name) for name in _MAPS})
 
 
-def _receipts(entries: object) -> tuple[str, ...]:
+def _hash_of(sdjwt: str) -> str:
+    return b64u_sha256(sdjwt.partition("~")[0].encode("utf-8", "surrogatepass"))
+
+
+def _receipts(entries: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
     if not isinstance(entries, list) or not entries:
         raise BundleMalformed("no receipts", expected="at least one", where="receipts")
-    texts = []
+    texts: list[str] = []
+    proofs: dict[str, str] = {}
     for index, entry in enumerate(entries):
         where = f"receipts[{index}]"
         if not isinstance(entry, dict) or set(entry) != {"sdjwt", "proof"}:
             raise BundleMalformed("not a receipt entry", expected="exactly sdjwt and proof", where=where)
-        if not isinstance(entry["sdjwt"], str) or entry["proof"] is not None:
-            raise BundleMalformed("proof must be null until there is a log", where=where)
+        if not isinstance(entry["sdjwt"], str) or not isinstance(entry["proof"], (str, type(None))):
+            raise BundleMalformed(
+                "a receipt or a proof is no text", expected="texts; no proof: null", where=where
+            )
         texts.append(entry["sdjwt"])
-    return tuple(texts)
+        if entry["proof"] is not None:
+            proofs[_hash_of(entry["sdjwt"])] = entry["proof"]
+    return tuple(texts), proofs
 
 
 def _objects(entries: object, name: str) -> Mapping[str, bytes]:

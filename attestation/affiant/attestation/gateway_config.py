@@ -8,13 +8,14 @@ that an operator cannot run the image under another configuration unseen.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, Text
+from affiant.attestation.tdx.reference import ReferenceValues
 
 __all__ = [
     "DEV_ECHO",
@@ -22,6 +23,7 @@ __all__ = [
     "GatewayConfig",
     "UpstreamConfig",
     "local_gateway_config",
+    "local_log_origin",
     "make_gateway_config",
     "parse_gateway_config",
 ]
@@ -31,7 +33,7 @@ _SHAPE: Final = Obj(
         "typ": Const("affiant-gateway-config/1"),
         "iss": Text(),
         "cls": Enum(("hardware", "simulated")),
-        "origin": Const(None),
+        "origin": Pattern(r"[!-*,-~]{1,255}", "a log's origin: printable ASCII without spaces and `+`"),
         "reference": Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"),
         "upstreams": Array(
             Obj(
@@ -73,6 +75,8 @@ class GatewayConfig:
     raw: bytes
     iss: str
     cls: str
+    origin: str
+    """The transparency log that this gateway writes, and no other gateway at the same time."""
     reference: str
     """``sha256:`` name of the reference values that session quotes are appraised against."""
     upstreams: tuple[UpstreamConfig, ...]
@@ -96,6 +100,7 @@ def make_gateway_config(
     *,
     iss: str,
     cls: str,
+    origin: str,
     reference: str,
     upstreams: Sequence[UpstreamConfig],
     epoch_s: int = 60,
@@ -109,7 +114,7 @@ def make_gateway_config(
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
-                "origin": None,
+                "origin": origin,
                 "reference": reference,
                 "upstreams": [_upstream(upstream) for upstream in upstreams],
                 "epoch_s": epoch_s,
@@ -130,11 +135,26 @@ LOCAL_ISSUER: Final = "urn:affiant:gateway:local"
 
 
 def local_gateway_config(
-    reference: str, *, upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,)
+    reference: ReferenceValues, *, upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,)
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
-    return make_gateway_config(iss=LOCAL_ISSUER, cls="simulated", reference=reference, upstreams=upstreams)
+    return make_gateway_config(
+        iss=LOCAL_ISSUER,
+        cls="simulated",
+        origin=local_log_origin(reference.roots),
+        reference=reference.digest,
+        upstreams=upstreams,
+    )
+
+
+def local_log_origin(roots: Iterable[str]) -> str:
+    """The origin of the log on a development machine: one for each simulated platform, whose root its name holds.
+
+    ``.invalid`` (RFC 2606): nobody can be asked there.
+    """
+    names = "\n".join(sorted(roots)).encode("ascii")
+    return f"{hashlib.sha256(names).hexdigest()[:32]}.affiant.invalid"
 
 
 def _upstream(upstream: UpstreamConfig) -> Mapping[str, object]:
@@ -160,6 +180,7 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         raw=raw,
         iss=value["iss"],
         cls=value["cls"],
+        origin=value["origin"],
         reference=value["reference"],
         upstreams=tuple(
             UpstreamConfig(item["id"], item["url"], item["bind"], item.get("key"), tuple(item["roots"]))

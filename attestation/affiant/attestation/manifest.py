@@ -84,7 +84,7 @@ _MANIFEST: Final = Obj(
         "isolation_floor": Enum(("userspace-kernel", "namespace")),
         "gateway": Obj(
             {
-                "origin": Const(None),
+                "origin": Text(),
                 "reference": _SHA256,
                 "config": _SHA256,
                 "cls": Enum(("hardware", "simulated")),
@@ -125,6 +125,8 @@ default WriteStreamRequest := false
 class GatewayIdentity:
     """The only gateway a session will talk to, by what is measured of it."""
 
+    origin: str
+    """The transparency log that it writes."""
     reference: str
     """``sha256:`` of the reference values document that its quote is appraised against."""
     config: str
@@ -208,7 +210,7 @@ def make_manifest(
                 "runtime": runtime,
                 "isolation_floor": isolation_floor,
                 "gateway": {
-                    "origin": None,
+                    "origin": gateway.origin,
                     "reference": gateway.reference,
                     "config": gateway.config,
                     "cls": gateway.cls,
@@ -290,7 +292,7 @@ def parse_manifest(raw: bytes) -> Manifest:
         rootfs=value["rootfs"],
         runtime=value["runtime"],
         isolation_floor=value["isolation_floor"],
-        gateway=GatewayIdentity(gateway["reference"], gateway["config"], gateway["cls"]),
+        gateway=GatewayIdentity(gateway["origin"], gateway["reference"], gateway["config"], gateway["cls"]),
         vault=value["vault"],
         hosts={name: tuple(addresses) for name, addresses in value["hosts"].items()},
         upstream_roots=tuple(value["upstream_roots"]),

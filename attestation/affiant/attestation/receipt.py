@@ -29,6 +29,7 @@ from affiant.attestation.keys import Signer
 from affiant.attestation.records import KINDS, PROFILES, objects_with_digests, shape_of
 from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.statement import KeysetStatement
+from affiant.attestation.tlog.entry import LogEntry
 from affiant.errors import MalformedError, NotAuthenticError
 
 __all__ = [
@@ -96,6 +97,13 @@ class VerifiedReceipt:
     payload: Mapping[str, object]
     disclosed: Disclosed
     text: ReceiptText
+
+    @property
+    def leaf(self) -> LogEntry:
+        """What the transparency log holds of it."""
+        return LogEntry(
+            self.kind, from_b64u(self.chn, size=16), self.seq, self.iat, from_b64u(self.rh, size=32)
+        )
 
     def member(self, *path: str) -> object:
         """A clear member of the payload by path, or None."""

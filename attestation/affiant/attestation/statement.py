@@ -5,8 +5,10 @@ proofs name, is SHA-256 of the same with the member ``nonce`` removed: a fresh n
 same keys. REPORTDATA of the quote is SHA-512("affiant/keyset/1\\n" || statement bytes), all 64 bytes (TDX
 specification, "Bindings").
 
-A gateway's statement names a ``receipt`` key, an ``ear`` key, the SPKI digest of its TLS key and its
-configuration digest as ``policy``. A session's names one ``session`` key, which signs its records and its
+A gateway's statement names a ``receipt`` key, an ``ear`` key, the SPKI digest of its TLS key, its configuration digest
+as ``policy``, and the log that it writes: origin, the log's public key (a vkey, C2SP signed-note), and how the private
+key is kept (``file`` on a development machine, ``sealed`` to the measured image, or in a ``td`` of the log's own).
+A session's names one ``session`` key, which signs its records and its
 proofs (told apart by ``typ``), and the template manifest, the activation and the gateway keyset it appraised,
 as ``man``, ``act`` and ``gks``.
 """
@@ -24,10 +26,13 @@ from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import b64u_sha256
 from affiant.attestation.keys import KeyMalformed, public_jwk, public_key_of, thumbprint
 from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, Shape, ShapeMismatch, Text
+from affiant.attestation.tlog.errors import NoteMalformed
+from affiant.attestation.tlog.note_keys import LogKey, parse_vkey
 
 __all__ = [
     "STATEMENT_DOMAIN",
     "KeysetStatement",
+    "LogIdentity",
     "gateway_statement",
     "parse_statement",
     "report_data",
@@ -38,14 +43,14 @@ __all__ = [
 STATEMENT_DOMAIN: Final = b"affiant/keyset/1\n"
 
 WITNESS_MAX_S: Final = 300
-"""Trust rules, 5: the oldest witnessed checkpoint under which admission goes on. Inactive while ``log`` is null."""
+"""Trust rules, 5: the oldest witnessed checkpoint under which admission goes on. Inactive until there are witnesses."""
 
 _ID: Final = Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url")
 _LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
 
 
 class _Null:
-    """A member that is null until the log exists, or a link once there is a nonce."""
+    """A member that is null, or a link once there is a nonce."""
 
     def check(self, value: object, where: str) -> None:
         if value is not None:
@@ -91,19 +96,43 @@ _COMMON: Final[Mapping[str, Shape]] = {
     "cls": Enum(("hardware", "simulated")),
     "chn": Array(_ID, least=1, most=8),
     "keys": Array(_Key(), least=1, most=8),
-    "log": Const(None),
     "epoch_s": Int(1, 3600),
     "wit_max_s": Int(1, 86400),
     "nonce": _Null(),
     "not_after": Int(),
 }
+_LOG: Final = Obj({"origin": Text(), "vkey": Text(512), "kept": Enum(("file", "sealed", "td"))})
 _SHAPES: Final = {
     "gateway": Obj(
-        {**_COMMON, "role": Const("gateway"), "policy": Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name")}
+        {
+            **_COMMON,
+            "role": Const("gateway"),
+            "policy": Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"),
+            "log": _LOG,
+        }
     ),
-    "session": Obj({**_COMMON, "role": Const("session"), "man": _LINK, "act": _LINK, "gks": _LINK}),
+    "session": Obj(
+        {**_COMMON, "role": Const("session"), "man": _LINK, "act": _LINK, "gks": _LINK, "log": Const(None)}
+    ),
 }
 _USES: Final = {"gateway": "receipt", "session": "session"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdentity:
+    """A log as a keyset binds it. ``kept``: ``file``, ``sealed`` or ``td``."""
+
+    key: LogKey
+    kept: str
+
+    @property
+    def origin(self) -> str:
+        """The log's name."""
+        return self.key.name
+
+    def to_json(self) -> Mapping[str, object]:
+        """``{origin, vkey, kept}``."""
+        return {"origin": self.origin, "vkey": self.key.vkey(), "kept": self.kept}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +153,8 @@ class KeysetStatement:
     nonce: str | None
     policy: str | None
     """Gateway: configuration digest."""
+    log: LogIdentity | None
+    """Gateway: the log that it writes."""
     man: str | None
     act: str | None
     gks: str | None
@@ -189,10 +220,21 @@ def parse_statement(raw: bytes) -> KeysetStatement:
         not_after=value["not_after"],
         nonce=value["nonce"],
         policy=value.get("policy"),
+        log=None if value["log"] is None else _log_identity(value["log"]),
         man=value.get("man"),
         act=value.get("act"),
         gks=value.get("gks"),
     )
+
+
+def _log_identity(value: Mapping[str, str]) -> LogIdentity:
+    try:
+        key = parse_vkey(value["vkey"])
+    except NoteMalformed as error:
+        raise ShapeMismatch("not a verifier key", where="statement.log.vkey") from error
+    if not isinstance(key, LogKey) or key.name != value["origin"]:
+        raise ShapeMismatch("the log's key is of another kind or name", where="statement.log.vkey")
+    return LogIdentity(key, value["kept"])
 
 
 def _entry(use: str, key: ec.EllipticCurvePublicKey) -> Mapping[str, object]:
@@ -208,6 +250,7 @@ def gateway_statement(
     ear: ec.EllipticCurvePublicKey,
     tls_spki: str,
     policy: str,
+    log: LogIdentity,
     epoch_s: int,
     not_after: int,
     nonce: str | None,
@@ -221,7 +264,7 @@ def gateway_statement(
             "cls": cls,
             "chn": list(chn),
             "keys": [_entry("receipt", receipt), _entry("ear", ear), {"use": "tls-spki", "sha256": tls_spki}],
-            "log": None,
+            "log": log.to_json(),
             "epoch_s": epoch_s,
             "wit_max_s": WITNESS_MAX_S,
             "policy": policy,

@@ -11,13 +11,14 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``reference_values`` (required) | a reference values document |
 | ``gateway_configs`` | ``sha256:`` name of a gateway configuration |
 | ``profiles`` | ``sha384:`` digest of a profile |
+| ``log`` | ``attested`` (the key that an appraised gateway binds), or a log's public key as a C2SP vkey |
 | ``rootfs`` | ``host-usr``, or ``sha256:`` name |
 | ``isolation_floor`` | (no list) ``userspace-kernel`` or ``namespace`` |
 | ``clock_tolerance_s`` | (no list) seconds, default 60 |
 | ``require`` | (no list) check codes; absent means all |
 
-``profile_signers``, ``approvers``, ``log``, ``witnesses``, ``erasure_authorities``, ``tsa_roots`` and
-``sigstore_root`` belong to the log and to signed profiles; a file that sets one is refused until they are read.
+``profile_signers``, ``approvers``, ``witnesses``, ``erasure_authorities``, ``tsa_roots`` and ``sigstore_root`` belong
+to witnesses, time and signed profiles; a file that sets one is refused until they are read.
 """
 
 from __future__ import annotations
@@ -34,10 +35,13 @@ from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import TrustRoots
+from affiant.attestation.tlog.errors import NoteMalformed
+from affiant.attestation.tlog.note_keys import LogKey, parse_vkey
 from affiant.attestation.verifier.codes import CODES
 from affiant.errors import MalformedError
 
 __all__ = [
+    "ATTESTED",
     "Entry",
     "TrustFile",
     "TrustFileMalformed",
@@ -47,10 +51,12 @@ __all__ = [
 ]
 
 _LATER: Final = frozenset(
-    {"profile_signers", "approvers", "log", "witnesses", "erasure_authorities", "tsa_roots", "sigstore_root"}
+    {"profile_signers", "approvers", "witnesses", "erasure_authorities", "tsa_roots", "sigstore_root"}
 )
-_LISTS: Final = ("tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs")
+_LISTS: Final = ("tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs", "log")
 _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
+ATTESTED: Final = "attested"
+"""A log's key counts because the quote of an accepted gateway binds it."""
 _FLOORS: Final = ("userspace-kernel", "namespace")
 
 
@@ -88,6 +94,7 @@ class TrustFile:
     gateway_configs: tuple[Entry, ...] | None
     profiles: tuple[Entry, ...] | None
     rootfs: tuple[Entry, ...] | None
+    log: tuple[Entry, ...] | None
     isolation_floor: str | None
     clock_tolerance_s: int
     require: frozenset[str] | None
@@ -165,6 +172,7 @@ def parse_trust_file(data: bytes) -> TrustFile:
         gateway_configs=_named(lists, "gateway_configs"),
         profiles=_named(lists, "profiles"),
         rootfs=_named(lists, "rootfs"),
+        log=_logs(lists),
         isolation_floor=_floor(value.get("isolation_floor")),
         clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
         require=_require(value.get("require")),
@@ -227,6 +235,21 @@ def _named(lists: Mapping[str, list[tuple[Entry, object]]], name: str) -> tuple[
     return tuple(entry for entry, _ in lists[name])
 
 
+def _logs(lists: Mapping[str, list[tuple[Entry, object]]]) -> tuple[Entry, ...] | None:
+    if "log" not in lists:
+        return None
+    for entry, raw in lists["log"]:
+        try:
+            wrong = raw != ATTESTED and not (isinstance(raw, str) and isinstance(parse_vkey(raw), LogKey))
+        except NoteMalformed:
+            wrong = True
+        if wrong:
+            raise TrustFileMalformed(
+                "not a log", expected="attested, or an Ed25519 vkey", found=entry.value[:80], where="log"
+            )
+    return tuple(entry for entry, _ in lists["log"])
+
+
 def _floor(value: object) -> str | None:
     if value is None:
         return None
@@ -273,13 +296,14 @@ def simulated_trust_file(
     """
     reference = parse_reference_values(reference_values)
     since = now.strftime("%Y-%m-%dT00:00:00Z")
-    configs = [local_gateway_config(reference.digest).digest, *gateway_configs]
+    configs = [local_gateway_config(reference).digest, *gateway_configs]
     document: dict[str, object] = {
         "typ": "affiant-trust/1",
         "tee_roots": [{"value": root, "from": since} for root in sorted(reference.roots)],
         "reference_values": [{"value": json.loads(reference_values), "from": since}],
         "gateway_configs": [{"value": digest, "from": since} for digest in configs],
         "rootfs": [{"value": "host-usr", "from": since}],
+        "log": [{"value": ATTESTED, "from": since}],
         "isolation_floor": "namespace",
     }
     if profiles:

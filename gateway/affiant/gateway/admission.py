@@ -163,6 +163,7 @@ class Appraiser:
 
     def _check_gateway(self, manifest: Manifest) -> None:
         _same("gateway configuration", manifest.gateway.config, self.config.digest)  # 4
+        _same("log's origin", manifest.gateway.origin, self.config.origin)
         _same("reference values", manifest.gateway.reference, self.reference.digest)
         _same("gateway's class", manifest.gateway.cls, self.config.cls)
 

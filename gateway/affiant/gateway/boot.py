@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,7 @@ from affiant.attestation.chain import ChainSigner
 from affiant.attestation.encoding import b64u, b64u_sha256
 from affiant.attestation.evidence import wrap_endorsements
 from affiant.attestation.evidence_source import QuoteSource
+from affiant.attestation.statement import LogIdentity
 from affiant.attestation.tdx import VerificationCache
 from affiant.gateway.admission import Appraiser
 from affiant.gateway.admissions import Admissions
@@ -27,8 +28,9 @@ from affiant.gateway.collateral_file import COLLATERAL_NAME, CollateralFile
 from affiant.gateway.config import Settings
 from affiant.gateway.entries import BootEntry, StartedEntry, encode_entry
 from affiant.gateway.index import Index
-from affiant.gateway.journal import Journal
-from affiant.gateway.keyset import Keyset, make_keyset
+from affiant.gateway.journal import Journal, Note, Place
+from affiant.gateway.keyset import Keyset, make_keyset, require_bound
+from affiant.gateway.log_key import KEPT, load_log_signer
 from affiant.gateway.nonces import Nonces
 from affiant.gateway.openai_upstream import Credentials, make_upstream
 from affiant.gateway.recorder import Recorder
@@ -38,6 +40,7 @@ from affiant.gateway.routing import Upstreams
 from affiant.gateway.service import Service
 from affiant.gateway.sessions import SessionTable
 from affiant.gateway.submissions import Submissions
+from affiant.gateway.transparency_log import TransparencyLog, log_folder
 
 __all__ = ["Ambient", "booted"]
 
@@ -71,12 +74,16 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
         ConfigurationUnbound: the TD was launched for another configuration; nothing was written.
         JournalUnavailable: the first records cannot be made durable.
     """
+    folder = log_folder(settings.store, settings.config.origin)
+    require_bound(settings.config, ambient.source)
+    signer = await asyncio.to_thread(load_log_signer, folder, settings.config.origin)
     keyset = await asyncio.to_thread(
         make_keyset,
         config=settings.config,
         source=ambient.source,
         boot_log=settings.boot_log,
         tls_spki=ambient.tls_spki,
+        log=LogIdentity(signer.verifier, KEPT),
         now=ambient.clock(),
         random_bytes=ambient.random_bytes,
     )
@@ -84,18 +91,25 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
     boot = ambient.random_bytes(16)
     upstreams = _upstreams(settings, ambient)
     index = Index(settings.store, boot=b64u(boot))
+    log = None
     try:
+        log = TransparencyLog(folder, signer, seconds=ambient.seconds, bounds=settings.log)
+
+        def on_durable(entries: Sequence[tuple[Note, Place]]) -> None:
+            index.on_durable(entries)
+            log.on_durable(entries)
+
         journal = Journal(
             settings.store,
             boot=boot,
             number=recovery.number,
             link=recovery.link,
-            on_durable=index.on_durable,
+            on_durable=on_durable,
         )
         try:
             recorder = Recorder(_chain(keyset, ambient), journal)
             service = _service(
-                settings, ambient, keyset, recorder, bundles=Bundles(index, journal), upstreams=upstreams
+                settings, ambient, keyset, recorder, bundles=Bundles(index, journal, log), upstreams=upstreams
             )
             await _first_records(settings, keyset, journal, service, recovery)
             service.closing.began(seconds=ambient.seconds())
@@ -103,6 +117,8 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
         finally:
             await journal.close()
     finally:
+        if log is not None:
+            await log.close()
         await index.close()
         await upstreams.close()
 
@@ -144,6 +160,7 @@ def _service(
         config=settings.config,
         keyset=keyset,
         recorder=recorder,
+        log=bundles.log,
         sessions=sessions,
         authenticator=Authenticator(sessions, keyset.digest, ambient.clock),
         admissions=_admissions(settings, ambient, keyset, recorder, sessions),

@@ -11,18 +11,20 @@ own chain. Receipts carry no disclosures; those are in ``openings``, sealed to w
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from affiant.attestation.bundle import Bundle
-from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.attestation.encoding import b64u, from_b64u, sha256_name
 from affiant.attestation.receipt import receipt_hash
 from affiant.gateway.entries import Entry, ObjectEntry, PeerEntry, RecordEntry, decode_entry
-from affiant.gateway.errors import IndexUnavailable, JournalMalformed, NotFound
+from affiant.gateway.errors import IndexUnavailable, JournalMalformed, LogUnavailable, NotFound
 from affiant.gateway.index import Index, RecordPlace
 from affiant.gateway.journal import Journal, Place
+from affiant.gateway.transparency_log import TransparencyLog
 
 __all__ = ["Bundles"]
 
@@ -33,6 +35,7 @@ class Bundles:
 
     index: Index
     journal: Journal
+    log: TransparencyLog
 
     async def of_session(self, session: str) -> bytes:
         """``{"bundle", "openings"}`` of one session, of this boot or an earlier one: JSON.
@@ -50,7 +53,8 @@ class Bundles:
         sealed = [(record.jws, record.sealed) for record in records if record.ses == session]
         sealed += [(peer.jws, peer.sealed) for peer in peers]
         openings = {receipt_hash(jws): text for jws, text in sealed if text}
-        bundle = Bundle(receipts=tuple(text + "~" for text in texts), **objects)
+        proofs = await self._proofs(texts)
+        bundle = Bundle(receipts=tuple(text + "~" for text in texts), proofs=proofs, **objects)
         return b'{"bundle":%s,"openings":%s}\n' % (
             bundle.to_bytes().rstrip(),
             json.dumps(openings, sort_keys=True).encode("ascii"),
@@ -63,7 +67,35 @@ class Bundles:
         records = await self._records([record.place for record in chain])
         objects = await self._objects(await self.index.objects(own[0].boot, session))
         introduced = [record.jws for record in records if not sdjwt.startswith(record.jws + "~")]
-        return Bundle(receipts=(*(text + "~" for text in introduced), sdjwt), **objects).to_bytes()
+        receipts = (*(text + "~" for text in introduced), sdjwt)
+        proofs = await self._proofs([text.partition("~")[0] for text in receipts])
+        return Bundle(receipts=receipts, proofs=proofs, **objects).to_bytes()
+
+    async def proof_of(self, sdjwt: str) -> bytes:
+        """The proof of inclusion of one receipt, as C2SP tlog-proof text.
+
+        Raises:
+            NotFound: it has no leaf. LogUnavailable: as named.
+        """
+        await self.log.include()
+        (proof,) = await self.log.prove([_hash_of(sdjwt.partition("~")[0])])
+        if proof is None:
+            raise NotFound("the receipt has no leaf in the log")
+        return proof.to_bytes()
+
+    async def _proofs(self, texts: Sequence[str]) -> Mapping[str, str]:
+        """Proofs of the records with these JWS; what has no leaf, or a log that failed, gives none."""
+        hashes = [_hash_of(text) for text in texts]
+        try:
+            await self.log.include()
+            found = await self.log.prove(hashes)
+        except LogUnavailable:
+            return {}
+        return {
+            b64u(rh): proof.to_bytes().decode("utf-8")
+            for rh, proof in zip(hashes, found, strict=True)
+            if proof is not None
+        }
 
     async def _own_records(self, session: str) -> Sequence[RecordPlace]:
         await self.index.caught_up()
@@ -94,6 +126,10 @@ class Bundles:
             return [decode_entry(self.journal.read(place)) for place in places]
         except (OSError, JournalMalformed) as error:
             raise IndexUnavailable("the journal does not hold what the index says") from error
+
+
+def _hash_of(jws: str) -> bytes:
+    return hashlib.sha256(jws.encode("utf-8", "surrogatepass")).digest()
 
 
 def _last_of(own: Sequence[RecordPlace]) -> int:

@@ -20,6 +20,7 @@ from affiant.gateway.bodies import least_memory
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.http1 import Timeouts
 from affiant.gateway.openai_upstream import Credentials
+from affiant.gateway.transparency_log import LogBounds
 from affiant.secrets.value import SecretValue
 
 __all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings"]
@@ -49,6 +50,7 @@ class Settings:
         drain_s: seconds that requests under way get when the gateway is stopped.
         silent_s: seconds without a proof after which an expired session counts as lost.
         refusals_per_s, refusals_burst: records of refusals of callers that nobody knows.
+        log: how far the transparency log may fall behind.
     """
 
     store: Path
@@ -69,6 +71,7 @@ class Settings:
     silent_s: int = 120
     refusals_per_s: float = 5.0
     refusals_burst: int = 200
+    log: LogBounds = field(default_factory=LogBounds)
 
     def __post_init__(self) -> None:
         if self.reference.digest != self.config.reference:

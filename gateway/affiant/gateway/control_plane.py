@@ -7,6 +7,7 @@ sealed to others anyway.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final
@@ -18,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u
+from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError
 from affiant.gateway.bodies import MAX_ADMISSION, Body, Share
 from affiant.gateway.errors import (
@@ -42,6 +44,8 @@ __all__ = ["control_plane", "operator_plane"]
 
 ADMISSION_TYPE: Final = "application/vnd.affiant.admission+cmw"
 RECEIPT_TYPE: Final = "application/vnd.affiant.receipt"
+PROOF_TYPE: Final = "text/plain; charset=utf-8"
+LOG_PREFIX: Final = "/log"
 OPENINGS_HEADER: Final = "Affiant-Openings"
 ON_BEHALF_HEADER: Final = "Affiant-On-Behalf"
 RECEIPT_ID_HEADER: Final = "Affiant-Receipt-Id"
@@ -69,6 +73,7 @@ def control_plane(service: Service) -> FastAPI:
     _add_session(app, service)
     _add_receipts(app, service)
     _add_models(app, service)
+    _add_log(app, service)
     _add_health(app, service)
     document = OpenAPI(app, INFERENCE_PATHS)
     app.openapi = document  # type: ignore[method-assign]
@@ -249,6 +254,12 @@ def _add_receipts(app: FastAPI, service: Service) -> None:
         _, text = await receipt_of(receipt, request)
         return Response(text, media_type=RECEIPT_TYPE)
 
+    @app.get("/v1/receipts/{receipt}/proof")
+    async def receipt_proof(receipt: Id, request: Request) -> Response:
+        """That the receipt is in the transparency log: C2SP tlog-proof."""
+        _, text = await receipt_of(receipt, request)
+        return Response(await service.bundles.proof_of(text), media_type=PROOF_TYPE)
+
     @app.get("/v1/receipts/{receipt}/bundle")
     async def receipt_bundle(receipt: Id, request: Request) -> Response:
         """One receipt and what is needed to check it."""
@@ -266,6 +277,29 @@ def _add_models(app: FastAPI, service: Service) -> None:
         names = [name for name in await service.upstreams.models() if policy.decide_model(name).allowed]
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "upstream"} for name in names]
         return _json({"object": "list", "data": data})
+
+
+def _add_log(app: FastAPI, service: Service) -> None:
+    @app.get(LOG_PREFIX + "/checkpoint")
+    async def checkpoint() -> Response:
+        """The log's last checkpoint (C2SP tlog-tiles)."""
+        return Response(
+            service.log.head.note.to_bytes(),
+            headers={"cache-control": "no-cache"},
+            media_type="text/plain; charset=utf-8",
+        )
+
+    @app.get(LOG_PREFIX + "/tile/{path:path}")
+    async def tile(path: str) -> Response:
+        """A tile or an entry bundle that the last checkpoint implies. Public: leaves tell nothing of content."""
+        try:
+            data = await asyncio.to_thread(service.log.read, f"tile/{path}")
+        except TileMalformed as error:
+            raise NotFound("there is no such file in the log") from error
+        if data is None:
+            raise NotFound("there is no such file in the log")
+        forever = {"cache-control": "public, max-age=31536000, immutable"}
+        return Response(data, headers=forever, media_type="application/octet-stream")
 
 
 def _add_health(app: FastAPI, service: Service) -> None:

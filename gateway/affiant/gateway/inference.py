@@ -70,6 +70,7 @@ from affiant.gateway.relay import Relay, Step, usage_of
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer, judge_error
+from affiant.gateway.transparency_log import TransparencyLog
 from affiant.gateway.upstream import UpstreamAnswer
 
 __all__ = ["ChatCompletions"]
@@ -87,12 +88,14 @@ class ChatCompletions:
     """The route, and what it needs.
 
     Args:
+        log: where it is too far behind, nothing is taken.
         body_max: largest request body, bytes. bodies: bounds them all.
         refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped.
     """
 
     recorder: Recorder
+    log: TransparencyLog
     authenticator: Authenticator
     upstreams: Upstreams
     keyset_digest: str
@@ -155,6 +158,7 @@ class _Exchange:
 
     async def _serve(self) -> None:
         self._route.recorder.require()
+        self._route.log.require()
         session = await self._authenticate()
         request, forwarded = self._decide(session)
         self._account.require_formable()

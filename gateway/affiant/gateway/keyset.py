@@ -18,10 +18,16 @@ from affiant.attestation.evidence import Evidence, wrap_evidence
 from affiant.attestation.evidence_source import QuoteSource
 from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.keys import Signer
-from affiant.attestation.statement import KeysetStatement, gateway_statement, parse_statement, report_data
+from affiant.attestation.statement import (
+    KeysetStatement,
+    LogIdentity,
+    gateway_statement,
+    parse_statement,
+    report_data,
+)
 from affiant.gateway.errors import ConfigurationUnbound
 
-__all__ = ["Keyset", "make_keyset"]
+__all__ = ["Keyset", "make_keyset", "require_bound"]
 
 LIFETIME: Final = timedelta(days=366)
 """``not_after`` of a statement: a gateway is started again before."""
@@ -36,6 +42,7 @@ class _Names:
     receipt: Signer
     ear: Signer
     tls_spki: str
+    log: LogIdentity
     not_after: int
 
     def statement(self, nonce: str | None) -> bytes:
@@ -47,6 +54,7 @@ class _Names:
             ear=self.ear.public_key,
             tls_spki=self.tls_spki,
             policy=self.config.digest,
+            log=self.log,
             epoch_s=self.config.epoch_s,
             not_after=self.not_after,
             nonce=nonce,
@@ -104,6 +112,7 @@ def make_keyset(
     source: QuoteSource,
     boot_log: bytes,
     tls_spki: str,
+    log: LogIdentity,
     now: datetime,
     random_bytes: Callable[[int], bytes],
 ) -> Keyset:
@@ -112,6 +121,27 @@ def make_keyset(
     Raises:
         ConfigurationUnbound: MRCONFIGID of the TD is not SHA-384 of the configuration.
     """
+    require_bound(config, source)
+    names = _Names(
+        config=config,
+        chn=b64u(random_bytes(16)),
+        receipt=Signer.generate(),
+        ear=Signer.generate(),
+        tls_spki=tls_spki,
+        log=log,
+        not_after=int((now + LIFETIME).timestamp()),
+    )
+    statement = names.statement(None)
+    evidence = _evidence(source, boot_log, statement)
+    return Keyset(parse_statement(statement), evidence, names, source, boot_log)
+
+
+def require_bound(config: GatewayConfig, source: QuoteSource) -> None:
+    """Return if the TD was launched for ``config``.
+
+    Raises:
+        ConfigurationUnbound: MRCONFIGID is not SHA-384 of it.
+    """
     found = source.report().mrconfigid
     if found != config.mrconfigid:
         raise ConfigurationUnbound(
@@ -119,17 +149,6 @@ def make_keyset(
             expected=config.mrconfigid.hex(),
             found=found.hex(),
         )
-    names = _Names(
-        config=config,
-        chn=b64u(random_bytes(16)),
-        receipt=Signer.generate(),
-        ear=Signer.generate(),
-        tls_spki=tls_spki,
-        not_after=int((now + LIFETIME).timestamp()),
-    )
-    statement = names.statement(None)
-    evidence = _evidence(source, boot_log, statement)
-    return Keyset(parse_statement(statement), evidence, names, source, boot_log)
 
 
 def _evidence(source: QuoteSource, boot_log: bytes, statement: bytes) -> bytes:

@@ -136,7 +136,7 @@ def planned_config(
         AffiantError: there is no release manifest, or an upstream is refused.
     """
     _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
-    return local_gateway_config(sha256_name(reference), upstreams=upstream_configs(choices))
+    return local_gateway_config(parse_reference_values(reference), upstreams=upstream_configs(choices))
 
 
 def launch_gateway(launch: Launch) -> int:
@@ -148,12 +148,12 @@ def launch_gateway(launch: Launch) -> int:
     store = launch.home / "gateway"
     make_private(store)
     if launch.user is not None:
-        for path in (store, *store.iterdir()):
+        for path in (store, *store.iterdir(), *_log_files_of_others(store / "log", launch.user)):
             os.chown(path, launch.user, launch.user, follow_symlinks=False)
     platform = PlatformClient(launch.platform)
     release = load_release()
     reference = parse_reference_values(reference_values(release, platform.root()))
-    config = local_gateway_config(reference.digest, upstreams=upstream_configs(launch.upstreams))
+    config = local_gateway_config(reference, upstreams=upstream_configs(launch.upstreams))
     settings = Settings(
         store=store,
         host=launch.host,
@@ -172,6 +172,12 @@ def launch_gateway(launch: Launch) -> int:
         document = stack.enter_context(_descriptor_with(encode_settings(settings)))
         server = _start(td, document, launch.ready, launch.user)
     return _stay(server, platform, store / COLLATERAL_NAME)
+
+
+def _log_files_of_others(folder: Path, user: int) -> Iterator[Path]:
+    """The files of the logs, if they were written by another user: a gateway that was started otherwise before."""
+    if folder.is_dir() and any(log.lstat().st_uid != user for log in folder.iterdir()):
+        yield from folder.rglob("*")
 
 
 def _credentials(launch: Launch, config: GatewayConfig) -> Mapping[str, Credentials]:

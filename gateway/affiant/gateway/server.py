@@ -55,6 +55,7 @@ def gateway_app(service: Service) -> GatewayApp:
     """The public application."""
     chat = ChatCompletions(
         recorder=service.recorder,
+        log=service.log,
         authenticator=service.authenticator,
         upstreams=service.upstreams,
         keyset_digest=service.keyset.digest,

@@ -24,6 +24,7 @@ from affiant.gateway.refusal_budget import RefusalBudget
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import SessionTable
 from affiant.gateway.submissions import Submissions
+from affiant.gateway.transparency_log import TransparencyLog
 
 __all__ = ["Service"]
 
@@ -43,6 +44,7 @@ class Service:
     config: GatewayConfig
     keyset: Keyset
     recorder: Recorder
+    log: TransparencyLog
     sessions: SessionTable
     authenticator: Authenticator
     admissions: Admissions
@@ -59,7 +61,7 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether new sessions and requests are taken."""
-        return self.recorder.healthy and not self.draining
+        return self.recorder.healthy and self.log.keeps_up and not self.draining
 
     async def attest(self, nonce: str) -> bytes:
         """Fresh evidence over a caller's nonce (43 characters).
@@ -77,6 +79,7 @@ class Service:
         """Admit a session; see :class:`~.admissions.Admissions`."""
         if self.draining:
             raise Draining("the gateway is being stopped")
+        self.log.require()
         return await self.admissions.admit(body)
 
     def record_refusal(self, error: AffiantError, *, path: str, body: bytes) -> Recorded:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.chain import Head
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.gateway.errors import RecordOutOfPlace, RequestTooLarge, SessionClosed
 from affiant.gateway.recorder import Recorder
@@ -104,7 +104,7 @@ class Submissions:
                 _advance(session, record, head)
             named = session.supervisor.named
         assert named is not None, "a session has a start before it has anything else"
-        return {"rh": record.rh, "leaf": None, "head": named.to_json()}
+        return {"rh": record.rh, "leaf": b64u(record.leaf.leaf_hash), "head": named.to_json()}
 
 
 def _advance(session: Session, record: VerifiedReceipt, head: Head | None) -> None:

@@ -53,7 +53,7 @@ from affiant.gateway.journal import Place
 from affiant.gateway.log_files import CHECKPOINT, LogFiles
 from affiant.gateway.log_index import LogIndex
 
-__all__ = ["LogBounds", "LogHead", "TransparencyLog", "leaf_of"]
+__all__ = ["LogBounds", "LogHead", "TransparencyLog", "leaf_of", "log_folder"]
 
 _BATCH: Final = 4096
 _HASH: Final = 32
@@ -91,6 +91,11 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 _CLAIMS: Final = msgspec.json.Decoder(_Claims)
+
+
+def log_folder(store: Path, origin: str) -> Path:
+    """Where the log ``origin`` lies in a gateway's store."""
+    return store / "log" / hashlib.sha256(origin.encode("utf-8")).hexdigest()[:32]
 
 
 def leaf_of(jws: str) -> LogEntry:
@@ -158,6 +163,15 @@ class TransparencyLog:
     def backlog(self) -> int:
         """Leaves that wait for a checkpoint."""
         return self._added - self._logged
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether :meth:`require` would return."""
+        try:
+            self.require()
+        except LogUnavailable:
+            return False
+        return True
 
     def require(self) -> None:
         """Return if what is recorded now will have its leaf in time.

@@ -20,6 +20,7 @@ from datetime import datetime
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
 from affiant.attestation.simulated.serving import simulated_reference
+from affiant.attestation.tdx.reference import parse_reference_values
 from affiant.attestation.trust_file import TrustFile, accepted_at, parse_trust_file
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.descriptors import descriptor_from_thread
@@ -121,7 +122,7 @@ async def ensure_services(
             missing = await asyncio.to_thread(_missing, home, choice)
             if missing:
                 keeper = await _start(home, missing, choice, echo=echo)
-            url, config = await asyncio.to_thread(_gateway, home, choice, accepted, sha256_name(reference))
+            url, config = await asyncio.to_thread(_gateway, home, choice, accepted, reference)
         return Services(
             home=home,
             provisioner=SimulatedProvisioner(home.path),
@@ -239,7 +240,7 @@ def _own_gateway(home: Home) -> tuple[RunningGateway, GatewayConfig] | None:
 
 
 def _gateway(
-    home: Home, choice: GatewayChoice, accepted: frozenset[str], reference: str
+    home: Home, choice: GatewayChoice, accepted: frozenset[str], reference: bytes
 ) -> tuple[str, GatewayConfig]:
     """The gateway's address and its configuration. Blocks for at most some seconds."""
     if choice.url is not None:
@@ -258,11 +259,11 @@ def _gateway(
     named, config = own
     wanted = set(choice.upstreams) or {DEV_ECHO.url}
     found = {upstream.url for upstream in config.upstreams}
-    local = local_gateway_config(reference)
-    if found != wanted or config.reference != reference or (not choice.upstreams and config != local):
+    local = local_gateway_config(parse_reference_values(reference))
+    if found != wanted or config.reference != local.reference or (not choice.upstreams and config != local):
         raise ServicesBusy(
             "a gateway with another configuration serves from this state folder",
-            expected=f"upstreams {', '.join(sorted(wanted))}, reference values {reference}",
+            expected=f"upstreams {', '.join(sorted(wanted))}, reference values {local.reference}",
             found=f"upstreams {', '.join(sorted(found))}, reference values {config.reference}",
             hint="Wait until it has ended, or give --home another folder",
         )

@@ -53,7 +53,9 @@ def session_manifest(
         rootfs="host-usr" if rootfs is None else rootfs,
         runtime=runtime,
         isolation_floor=plan.request.min_isolation.value,
-        gateway=GatewayIdentity(reference=gateway.reference, config=gateway.digest, cls=gateway.cls),
+        gateway=GatewayIdentity(
+            origin=gateway.origin, reference=gateway.reference, config=gateway.digest, cls=gateway.cls
+        ),
         hosts=plan.hosts,
         upstream_roots=[sha256_name(der) for der in plan.roots],
         vault=None

@@ -207,7 +207,7 @@ class Launcher:
             "rootfs": "host-usr",
             "runtime": None,
             "isolation_floor": "namespace",
-            "gateway": GatewayIdentity(reference=config.reference, config=config.digest, cls="simulated"),
+            "gateway": GatewayIdentity(config.origin, config.reference, config.digest, "simulated"),
             "hosts": hosts or {},
             "upstream_roots": [sha256_name(root) for root in roots],
         }

@@ -47,7 +47,7 @@ def manifest(**changes):
     parts = {
         "cls": "simulated", "profile_digest": PROFILE.digest, "file_digest": DIGEST, "supervisor": BUILD,
         "rootfs": "host-usr", "runtime": None, "isolation_floor": "userspace-kernel",
-        "gateway": GatewayIdentity(reference=DIGEST, config=DIGEST, cls="simulated"), "hosts": {},
+        "gateway": GatewayIdentity("log.example", DIGEST, DIGEST, "simulated"), "hosts": {},
         "upstream_roots": [sha256_name(ROOT)],
     }  # fmt: skip
     return make_manifest(**parts | changes)
@@ -157,9 +157,7 @@ def test_a_document_that_is_none_is_refused(name: str) -> None:
 def test_other_pins_than_the_manifests_are_refused(what: str) -> None:
     given = {"config": b"x", "reference": b"y"}
     names = {name: sha256_name(data) for name, data in given.items()}
-    named = manifest(
-        gateway=GatewayIdentity(reference=names["reference"], config=names["config"], cls="simulated")
-    )
+    named = manifest(gateway=GatewayIdentity("log.example", names["reference"], names["config"], "simulated"))
     with pytest.raises(ProvisionMismatch):
         pinned_gateway(named, **{**given, what: os.urandom(8)})
 

@@ -16,6 +16,7 @@ from affiant.attestation.manifest import Activation, Manifest
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.statement import KeysetStatement
 from affiant.attestation.tdx.appraisal import Appraisal
+from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.refusals import NotMade
 
@@ -70,6 +71,8 @@ class Case:
     parties: list[Party] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
     foreign: frozenset[str] = frozenset()
+    checkpoints: dict[tuple[bytes, str], Checkpoint] = field(default_factory=dict)
+    """Note and key -> the checkpoint, its signature verified."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
 

@@ -71,8 +71,15 @@ def check_config_bound(case: Case) -> Finding:
         config = config_of(case, party)
         if parse_quote(party.evidence.quote).body.mrconfigid != config.mrconfigid:
             raise ConfigUnbound("the quote binds another configuration", expected=config.mrconfigid.hex())
+        log = party.statement.log
         if config.iss != party.statement.iss or config.cls != party.statement.cls:
             raise ConfigUnbound("configuration and keyset disagree on issuer or class")
+        if log is None or config.origin != log.origin:
+            raise ConfigUnbound(
+                "configuration and keyset name different logs",
+                expected=config.origin,
+                found=None if log is None else log.origin,
+            )
     return Finding("the gateway's configuration is the one bound in MRCONFIGID")
 
 

@@ -18,6 +18,7 @@ from affiant.attestation.verifier import (
     body_checks,
     chain_checks,
     evidence_checks,
+    log_checks,
     policy_checks,
     receipt_checks,
     session_checks,
@@ -77,6 +78,8 @@ CHECKS: Final[Sequence[_Row]] = (
     _Row("pol.private", "L4", policy_checks.check_private),
     _Row("iso.floor", "L4", policy_checks.check_isolation),
     _Row("rfs.accepted", "L4", policy_checks.check_rootfs),
+    _Row("log.inclusion", "L2", log_checks.check_inclusion),
+    _Row("log.consistency", "L2", log_checks.check_consistency),
 )
 """In the order in which they are made: a check finds what those before it established."""
 
@@ -85,9 +88,7 @@ _BODIES: Final[Sequence[_Row]] = (
     _Row("body.response", "L5", body_checks.check_response),
 )
 
-_NO_LOG: Final = (
-    ("log.inclusion", "L2", "there is no log yet"),
-    ("log.consistency", "L2", "there is no log yet"),
+_NO_WITNESS: Final = (
     ("wit.quorum", "L3", "there is no witness yet"),
     ("time.bracket", "L3", "without witnessed checkpoints there is no time but what signers assert"),
 )
@@ -128,7 +129,7 @@ def verify_bundle(
         case.established.add("fmt.bundle")
     checks += [_run(row, case, trust) for row in CHECKS]
     checks += [_run_body(row, case, trust) for row in _BODIES]
-    checks += [_not_made(code, level, reason, trust, tier=None) for code, level, reason in _NO_LOG]
+    checks += [_not_made(code, level, reason, trust, tier=None) for code, level, reason in _NO_WITNESS]
     checks.append(
         Check(
             "chain.coverage", None, State.NOT_ASKED, None, "a single bundle: what else there was is not asked"

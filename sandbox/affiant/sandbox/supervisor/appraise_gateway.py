@@ -89,7 +89,14 @@ def pinned_gateway(manifest: Manifest, *, config: bytes, reference: bytes) -> Ga
             raise ProvisionMismatch(
                 f"the {what} is not the one that the manifest names", expected=named, found=sha256_name(data)
             )
-    return GatewayPins(parse_gateway_config(config), parse_reference_values(reference), manifest.gateway.cls)
+    pins = GatewayPins(parse_gateway_config(config), parse_reference_values(reference), manifest.gateway.cls)
+    if pins.config.origin != manifest.gateway.origin:
+        raise ProvisionMismatch(
+            "the gateway writes another log than the manifest names",
+            expected=manifest.gateway.origin,
+            found=pins.config.origin,
+        )
+    return pins
 
 
 async def fetch_gateway_evidence(client: GatewayClient, *, nonce: bytes) -> tuple[bytes, str]:
@@ -128,6 +135,7 @@ def appraise_gateway(
         ("evidence class", pins.cls, statement.cls),
         ("issuer", pins.config.iss, statement.iss),
         ("configuration", pins.config.digest, statement.policy),
+        ("log's origin", pins.config.origin, None if statement.log is None else statement.log.origin),
         ("nonce", b64u(nonce), statement.nonce),
         ("TLS key", peer_spki, statement.tls_spki),
     )
