@@ -22,13 +22,13 @@ class TDRegisters:
     """The registers of one TD, as its own report shows them (Intel TDX module ABI, TDINFO).
 
     Args:
-        td_id: 32 bytes that name this TD on its platform. Not part of a 1.0 or 1.5 quote.
         td_attributes, xfam: 8 bytes each, little-endian.
         mrtd, mrconfigid, mrowner, mrownerconfig: 48 bytes each, fixed at launch.
         rtmrs: RTMR0 to RTMR3, 48 bytes each.
+        td_id: 32 bytes that name this TD on its platform. No TDREPORT and no quote 1.0 or 1.5 has it: None, except
+            on the simulated platform.
     """
 
-    td_id: bytes
     td_attributes: bytes
     xfam: bytes
     mrtd: bytes
@@ -36,6 +36,7 @@ class TDRegisters:
     mrowner: bytes
     mrownerconfig: bytes
     rtmrs: tuple[bytes, bytes, bytes, bytes]
+    td_id: bytes | None = None
 
 
 class QuoteSource(Protocol):

@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.platform import SimulatedPlatform
+
+from .kernel import FakeTDX
 
 REPORT_DATA = hashlib.sha512(b"a statement").digest()
 
@@ -18,9 +21,23 @@ def random_bytes(size: int) -> bytes:
     return hashlib.shake_256(b"names").digest(size)
 
 
+def launch(machine: SimulatedPlatform) -> TDRegisters:
+    return machine.launch(Image.SESSION, mrconfigid=b"\x01" * 48, mrtd=b"\x02" * 48, td_id=bytes(32))
+
+
 @pytest.fixture(scope="session")
-def quoting() -> Callable[[bytes], bytes]:
+def machine() -> SimulatedPlatform:
+    return SimulatedPlatform.create(now=datetime(2026, 5, 4, tzinfo=UTC), random_bytes=random_bytes)
+
+
+@pytest.fixture(scope="session")
+def quoting(machine: SimulatedPlatform) -> Callable[[bytes], bytes]:
     """Report data -> quote of one TD."""
-    platform = SimulatedPlatform.create(now=datetime(2026, 5, 4, tzinfo=UTC), random_bytes=random_bytes)
-    registers = platform.launch(Image.SESSION, mrconfigid=b"\x01" * 48, mrtd=b"\x02" * 48, td_id=bytes(32))
-    return lambda data: platform.quote(registers, data.ljust(64, b"\0"))
+    registers = launch(machine)
+    return lambda data: machine.quote(registers, data.ljust(64, b"\0"))
+
+
+@pytest.fixture
+def tdx(machine: SimulatedPlatform) -> FakeTDX:
+    """The kernel of a TD on ``machine``."""
+    return FakeTDX(launch(machine), machine.quote)

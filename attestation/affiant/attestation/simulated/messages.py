@@ -262,7 +262,7 @@ _REGISTERS: Final = ("mrtd", "mrconfigid", "mrowner", "mrownerconfig")
 def registers_to_json(registers: TDRegisters) -> dict[str, object]:
     """The registers as members, all in hexadecimal."""
     return {
-        "td_id": registers.td_id.hex(),
+        "td_id": None if registers.td_id is None else registers.td_id.hex(),
         "td_attributes": registers.td_attributes.hex(),
         "xfam": registers.xfam.hex(),
         **{name: getattr(registers, name).hex() for name in _REGISTERS},

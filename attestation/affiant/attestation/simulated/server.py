@@ -27,6 +27,7 @@ from affiant.attestation.simulated.messages import (
     encode_reply,
     parse_platform_request,
     parse_td_request,
+    registers_to_json,
 )
 from affiant.attestation.simulated.socket_path import reachable_address
 from affiant.errors import AffiantError
@@ -171,7 +172,8 @@ class PlatformServer:
                 ours.close()
                 raise
             self._add(_Peer(ours, td))
-            self._send(peer, encode_reply(identifier, {"td_id": td.registers.td_id.hex()}), theirs.fileno())
+            named = {"td_id": registers_to_json(td.registers)["td_id"]}
+            self._send(peer, encode_reply(identifier, named), theirs.fileno())
 
     def _send(self, peer: _Peer, reply: bytes, *descriptors: int) -> None:
         try:

@@ -61,7 +61,7 @@ class SourceBusy(UnreachableError):
 
 
 class ResponseRefused(MalformedError):
-    """What the interface gave is no quote over the report data that was asked for."""
+    """What the interface gave is not what was asked for: no quote or report, or one over other report data."""
 
     code = "source.response"
 
