@@ -10,10 +10,10 @@ SOURCES := attestation policy secrets sandbox gateway
 TEST_PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile
 
-.PHONY: help setup demo test test-all check bench clean format
+.PHONY: help setup test-tools demo test test-all check bench clean format
 
 help: ## Show the commands
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make .venv with every extra, find or install the sandbox runtime, write the release manifest
 	@PYTHON=$(PYTHON) bash scripts/setup.sh
@@ -21,10 +21,13 @@ setup: ## Make .venv with every extra, find or install the sandbox runtime, writ
 demo: setup ## One attested session from start to a checked receipt, told on the terminal
 	@$(BIN)/python -m examples.demo
 
-test: setup ## All tests that end within minutes
+test-tools: ## Find or install what some tests are held against; without it they are skipped
+	@bash scripts/install_test_tools.sh
+
+test: setup test-tools ## All tests that end within minutes
 	@$(PYTEST) -m "not slow"
 
-test-all: setup ## All tests, the long ones included
+test-all: setup test-tools ## All tests, the long ones included
 	@$(PYTEST)
 
 check: setup ## Lint, types, import contracts

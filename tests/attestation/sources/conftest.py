@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -13,6 +13,7 @@ from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.platform import SimulatedPlatform
 
 from .kernel import FakeTDX
+from .software_tpm import SoftwareTPM, missing
 
 REPORT_DATA = hashlib.sha512(b"a statement").digest()
 
@@ -41,3 +42,13 @@ def quoting(machine: SimulatedPlatform) -> Callable[[bytes], bytes]:
 def tdx(machine: SimulatedPlatform) -> FakeTDX:
     """The kernel of a TD on ``machine``."""
     return FakeTDX(launch(machine), machine.quote)
+
+
+@pytest.fixture(scope="session")
+def software_tpm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SoftwareTPM]:
+    """A real TPM 2.0 in software."""
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    running = SoftwareTPM(tmp_path_factory.mktemp("swtpm"))
+    yield running
+    running.close()

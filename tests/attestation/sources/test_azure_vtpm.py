@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -36,6 +33,7 @@ from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
 from affiant.errors import AffiantError
 
+from .azure import hcl_report, runtime_data
 from .conftest import random_bytes
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
@@ -52,24 +50,6 @@ def key() -> rsa.RSAPrivateKey:
 @pytest.fixture(scope="module")
 def platform() -> SimulatedPlatform:
     return SimulatedPlatform.create(now=NOW, random_bytes=random_bytes)
-
-
-def b64u(number: int) -> str:
-    data = number.to_bytes((number.bit_length() + 7) // 8, "big")
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def runtime_data(key: rsa.RSAPrivateKey, **changes: Any) -> bytes:
-    numbers = key.public_key().public_numbers()
-    jwk = {"kid": "HCLAkPub", "key_ops": ["sign"], "kty": "RSA", "e": b64u(numbers.e), "n": b64u(numbers.n)}
-    other = {"kid": "HCLEkPub", "kty": "RSA", "e": "AQAB", "n": "AQAB"}
-    return json.dumps({"keys": [jwk | changes, other], "user-data": "00" * 64}).encode()
-
-
-def hcl_report(runtime: bytes, *, report_type: int = 4, hash_type: int = 1, tail: int = 100) -> bytes:
-    header = b"HCLA" + struct.pack("<7I", 2, 0, 2, 0, 0, 0, 0)
-    request = struct.pack("<5I", 20 + len(runtime), 1, report_type, hash_type, len(runtime))
-    return header + bytes(1184) + request + runtime + bytes(tail)
 
 
 def attest(nonce: bytes = NONCE, pcrs: Mapping[int, bytes] = PCRS, *, bank: int = 0x000B) -> bytes:
@@ -218,6 +198,18 @@ def test_an_hcl_report_of_another_form_is_refused(key: rsa.RSAPrivateKey) -> Non
     ):
         with pytest.raises(AffiantError) as refused:
             parse_hcl_report(data)
+        assert refused.value.code == "azure.malformed"
+
+
+def test_user_data_is_64_bytes_or_not_there(key: rsa.RSAPrivateKey) -> None:
+    runtime = runtime_data(key, user_data="aB" * 64)
+    assert parse_hcl_report(hcl_report(runtime)).user_data == b"\xab" * 64
+    absent = runtime.replace(b'"user-data"', b'"other-data"')
+    assert parse_hcl_report(hcl_report(absent)).user_data is None
+    text = b'"' + b"aB" * 64 + b'"'
+    for other in (text[:-3] + b'"', text[:-1] + b'00"', b'"' + b"zz" * 64 + b'"', b"7" * 15, b"{}", b'""'):
+        with pytest.raises(AffiantError) as refused:
+            parse_hcl_report(hcl_report(runtime.replace(text, other)))
         assert refused.value.code == "azure.malformed"
 
 

@@ -1,11 +1,13 @@
 """Azure's HCL report: what the paravisor of a confidential VM says about its vTPM. Not yet run on TDX hardware.
 
-Source: Microsoft's open guest attestation code and OpenHCL's attestation protocol. Little-endian::
+Source: Microsoft Learn, "Confidential VM guest attestation design detail" (February 2025), and Microsoft's open guest
+attestation code. Little-endian::
 
     0     32    header: "HCLA", version, size, request type, status, 3 x reserved
     32    1184  hardware report: for TDX a TDREPORT (1024 bytes) and zeros
     1216  20    data size, version, report type (4 = TDX), hash type (1 = SHA-256), runtime data size
-    1236  n     runtime data: JSON with the vTPM's attestation key (``HCLAkPub``, RSA 2048)
+    1236  n     runtime data: JSON with the vTPM's attestation key (``HCLAkPub``, RSA 2048) and ``user-data``,
+                64 bytes in hexadecimal that the guest chose
 
 The TDREPORT in it can be checked on its own CPU alone and is never believed. What vouches for the runtime data is
 the TD quote: its REPORTDATA is SHA-256 of exactly these bytes, and 32 zero bytes.
@@ -15,20 +17,23 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
 
 from affiant.attestation.canonical import parse_object
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding import from_b64u, from_hex
 from affiant.attestation.sources.errors import AzureEvidenceMalformed
 from affiant.errors import AffiantError
 
-__all__ = ["HCLReport", "parse_hcl_report"]
+__all__ = ["USER_DATA_SIZE", "HCLReport", "parse_hcl_report"]
 
 MAX_HCL_REPORT: Final = 16 * 1024
+USER_DATA_SIZE: Final = 64
 _SIGNATURE: Final = b"HCLA"
+_TD_REPORT: Final = slice(32, 32 + 1024)
 _REQUEST_AT: Final = 32 + 1184
 _RUNTIME_AT: Final = _REQUEST_AT + 20
 _TDX: Final = 4
@@ -44,6 +49,10 @@ class HCLReport:
 
     runtime_data: bytes = field(repr=False)
     attestation_key: RSAPublicKey = field(repr=False)
+    user_data: bytes | None
+    """64 bytes that the guest had put in before the report was made; None where the runtime data has none."""
+    td_report: bytes = field(repr=False)
+    """1024 bytes, for the platform's quoting service and nobody else; never believed here."""
 
     @property
     def report_data(self) -> bytes:
@@ -72,13 +81,29 @@ def parse_hcl_report(data: bytes) -> HCLReport:
     if not size or end > len(data) or any(data[end:]):
         raise AzureEvidenceMalformed("the runtime data of the HCL report does not fit")
     runtime = data[_RUNTIME_AT:end]
-    return HCLReport(runtime, _attestation_key(runtime))
+    try:
+        claims = parse_object(runtime, limit=MAX_HCL_REPORT, strict_form=False)
+    except AffiantError as error:
+        raise AzureEvidenceMalformed(f"the runtime data cannot be read: {error}") from error
+    return HCLReport(runtime, _attestation_key(claims), _user_data(claims), data[_TD_REPORT])
 
 
-def _attestation_key(runtime: bytes) -> RSAPublicKey:
+def _user_data(claims: Mapping[str, object]) -> bytes | None:
+    text = claims.get("user-data")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise AzureEvidenceMalformed("the user data of the runtime data is no text")
+    try:
+        return from_hex(text.lower(), size=USER_DATA_SIZE)
+    except AffiantError as error:
+        raise AzureEvidenceMalformed(f"the user data of the runtime data cannot be read: {error}") from error
+
+
+def _attestation_key(claims: Mapping[str, object]) -> RSAPublicKey:
     """The one key named HCLAkPub."""
     try:
-        keys = parse_object(runtime, limit=MAX_HCL_REPORT, strict_form=False).get("keys")
+        keys = claims.get("keys")
         found = [
             key
             for key in (keys if isinstance(keys, list) else ())

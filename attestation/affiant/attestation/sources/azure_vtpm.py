@@ -15,8 +15,8 @@ In order:
 5. the PCR values are exactly those that the TPM quote is about;
 6. the TPM quote is over the verifier's own nonce, all of it.
 
-Written from Microsoft's published sources; not yet run on TDX hardware, and not on Azure. Fetching the parts (NV index
-0x01400001 of the vTPM, the quote by the instance metadata service) is not here yet.
+Written from Microsoft's published sources; not yet run on TDX hardware, and not on Azure. The parts are read from such
+a machine by :mod:`.azure_guest`.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class VerifiedAzureVTPM:
     pcrs: Mapping[int, bytes]
     """What the guest booted, as the paravisor's vTPM saw it."""
     nonce: bytes
+    user_data: bytes | None
+    """64 bytes that the guest chose once, some time before; the TD quote vouches for them, and not for when."""
     profile: str = PROFILE
 
 
@@ -101,7 +103,9 @@ def verify_azure_vtpm(
     # 6.
     if not hmac.compare_digest(quote.nonce, nonce):
         raise AzureNonceMismatch("the TPM quote is over another nonce")
-    return VerifiedAzureVTPM(platform=platform, pcrs=dict(evidence.pcrs), nonce=nonce)
+    return VerifiedAzureVTPM(
+        platform=platform, pcrs=dict(evidence.pcrs), nonce=nonce, user_data=report.user_data
+    )
 
 
 def appraise_azure_vtpm(verified: VerifiedAzureVTPM, pinned: Mapping[int, frozenset[bytes]]) -> None:

@@ -6,6 +6,7 @@
                         source.busy        the interface is used by others, or does not answer in time
     MalformedError      source.response    what came back is not what was asked for
                         source.log         the event log's file is not what this program wrote
+                        tpm.refused        the TPM refuses a command, with a return code of its own
                         azure.malformed    a part of Azure's vTPM evidence has another form
     NotAuthenticError   source.register    log and register tell different stories
                         azure.binding      the TD quote does not vouch for this vTPM
@@ -44,6 +45,7 @@ __all__ = [
     "SourceAbsent",
     "SourceBusy",
     "SourceDenied",
+    "TPMRefused",
 ]
 
 
@@ -64,6 +66,20 @@ class ResponseRefused(MalformedError):
     """What the interface gave is not what was asked for: no quote or report, or one over other report data."""
 
     code = "source.response"
+
+
+class TPMRefused(MalformedError):
+    """The TPM answered a command with a refusal.
+
+    Args:
+        return_code: the TPM's (TPM 2.0 Library, part 2, 6.6); :attr:`found` names it.
+    """
+
+    code = "tpm.refused"
+
+    def __init__(self, message: str, *, where: str, found: str, return_code: int) -> None:
+        super().__init__(message, where=where, found=found)
+        self.return_code = return_code
 
 
 class LogDamaged(MalformedError):

@@ -22,6 +22,7 @@ from affiant.attestation.sources.errors import (
     AzurePCRsInvalid,
     AzureSignatureInvalid,
 )
+from affiant.attestation.sources.tpm_fields import TPMFields
 
 __all__ = ["TPMQuote", "parse_tpm_quote"]
 
@@ -78,7 +79,7 @@ def parse_tpm_quote(message: bytes, signature: bytes) -> TPMQuote:
     """
     if max(len(message), len(signature)) > MAX_TPM_QUOTE:
         raise AzureEvidenceMalformed("the TPM quote is too large", expected=f"at most {MAX_TPM_QUOTE} bytes")
-    attest = _Reader(message)
+    attest = TPMFields(message, name="the TPM quote", refusal=AzureEvidenceMalformed)
     if attest.take(4) != _MAGIC or attest.number(2) != _TYPE_QUOTE:
         raise AzureEvidenceMalformed("not a quote that a TPM made", expected="magic ff544347, type 8018")
     attest.sized()  # the signer's qualified name: the signature says who it is
@@ -91,34 +92,10 @@ def parse_tpm_quote(message: bytes, signature: bytes) -> TPMQuote:
     attest.end()
     if len(pcr_digest) != 32 or not bits:
         raise AzureEvidenceMalformed("a TPM quote about no PCR, or with another digest")
-    signed = _Reader(signature)
+    signed = TPMFields(signature, name="the TPM quote", refusal=AzureEvidenceMalformed)
     if signed.number(2) != _RSASSA or signed.number(2) != _SHA256:
         raise AzureEvidenceMalformed("another signature algorithm", expected="RSASSA with SHA-256")
     value = signed.sized()
     signed.end()
     selected = tuple(number for number in range(bits.bit_length()) if bits >> number & 1)
     return TPMQuote(message, value, nonce, selected, pcr_digest)
-
-
-class _Reader:
-    """Big-endian fields, never past the end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, size: int) -> bytes:
-        if size > len(self._data) - self._at:
-            raise AzureEvidenceMalformed("the TPM quote is cut short")
-        self._at += size
-        return self._data[self._at - size : self._at]
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self.take(size), "big")
-
-    def sized(self) -> bytes:
-        return self.take(self.number(2))
-
-    def end(self) -> None:
-        if self._at != len(self._data):
-            raise AzureEvidenceMalformed("the TPM quote has more bytes than it needs")

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Finds or installs what a few tests are held against, and says what it does.
+#
+#   swtpm        a TPM 2.0 in software, for the TPM client
+#   tpm2-tools   fills it, and is the second opinion
+#
+# Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
+# Installs as root on a machine with apt-get, from the package sources that it already has; AFFIANT_INSTALL=no forbids it.
+set -euo pipefail
+
+say() { printf 'test tools: %s\n' "$*"; }
+
+missing=()
+command -v swtpm >/dev/null || missing+=(swtpm)
+command -v tpm2_createprimary >/dev/null || missing+=(tpm2-tools)
+if ((${#missing[@]} == 0)); then
+    exit 0
+fi
+if ((EUID != 0)) || [[ ${AFFIANT_INSTALL:-yes} == no ]] || ! command -v apt-get >/dev/null; then
+    say "tests of the TPM client are skipped without: ${missing[*]} (as root: apt-get install ${missing[*]})"
+    exit 0
+fi
+say "installing ${missing[*]}"
+install() { DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends "${missing[@]}" >/dev/null; }
+install 2>/dev/null || { apt-get update --quiet >/dev/null && install; } ||
+    say "could not be installed; tests of the TPM client are skipped"

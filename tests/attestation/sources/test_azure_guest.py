@@ -1,0 +1,228 @@
+"""Azure's evidence from a machine: the TPM is a real one (swtpm), paravisor and metadata service are fakes on loopback.
+
+The quotes are signed by the simulated platform, and nothing here has run on Azure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.sources.azure_guest import (
+    ATTESTATION_KEY,
+    HCL_REPORT_INDEX,
+    USER_DATA_INDEX,
+    AzureGuest,
+)
+from affiant.attestation.sources.azure_imds import AzureIMDS
+from affiant.attestation.sources.azure_vtpm import PROFILE, verify_azure_vtpm
+from affiant.attestation.sources.errors import (
+    AzureNonceMismatch,
+    ResponseRefused,
+    SettingsInvalid,
+    SourceAbsent,
+    SourceBusy,
+)
+from affiant.attestation.sources.tpm import TPM
+from affiant.attestation.sources.tpm_device import TPMTransport
+from affiant.attestation.tdx.collateral_verification import verify_collateral
+from affiant.attestation.tdx.quote import parse_quote
+from affiant.attestation.tdx.roots import TrustRoots
+from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
+
+from .azure import FakeIMDS, hcl_report, reply, runtime_data
+from .conftest import launch
+from .kernel import td_report
+from .software_tpm import SoftwareTPM
+
+NOW = datetime(2026, 5, 4, tzinfo=UTC)
+NONCE = hashlib.sha256(b"a verifier's nonce").digest()
+USER_DATA = hashlib.sha512(b"a guest's keys").digest()
+NV_WRITE = 0x137
+
+
+class Paravisor:
+    """Between the guest and its TPM: what it sees written to the user data's index is in the next HCL report."""
+
+    def __init__(self, transport: TPMTransport, machine: SimulatedPlatform) -> None:
+        self.transport = transport
+        self.machine = machine
+        self.own = TPM(transport)
+        self.key: RSAPublicKey = self.own.read_public(ATTESTATION_KEY)
+        self.user_data = bytes(64)
+        self.deaf = False
+        self.after: Callable[[int], None] = lambda _: None
+        self.registers = launch(machine)
+        self.size = len(self.hcl())
+        self.own.nv_define(HCL_REPORT_INDEX, self.size)
+        self.put()
+
+    def hcl(self, *, report_data: bytes | None = None) -> bytes:
+        runtime = runtime_data(self.key, user_data=self.user_data.hex().upper())
+        digest = hashlib.sha256(runtime).digest() + bytes(32)
+        return hcl_report(runtime, td_report=td_report(self.registers, report_data or digest), tail=0)
+
+    def put(self, content: bytes | None = None) -> None:
+        self.own.nv_write(HCL_REPORT_INDEX, (content or self.hcl()).ljust(self.size, b"\0"))
+
+    def transmit(self, command: bytes) -> bytes:
+        answer = self.transport.transmit(command)
+        code, index = int.from_bytes(command[6:10], "big"), int.from_bytes(command[14:18], "big")
+        if code == NV_WRITE and index == USER_DATA_INDEX and not self.deaf:
+            self.user_data = self.own.nv_read(USER_DATA_INDEX)
+            self.put()
+        self.after(code)
+        return answer
+
+
+@pytest.fixture
+def paravisor(software_tpm: SoftwareTPM, machine: SimulatedPlatform) -> Iterator[Paravisor]:
+    yield Paravisor(software_tpm.transport(), machine)
+    for index in (HCL_REPORT_INDEX, USER_DATA_INDEX):
+        if f"{index:x}" in software_tpm.tool("tpm2_getcap", "handles-nv-index").lower():
+            software_tpm.tool("tpm2_nvundefine", "-C", "o", hex(index))
+
+
+@pytest.fixture
+def service(paravisor: Paravisor) -> Iterator[FakeIMDS]:
+    def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        report = from_b64u(json.loads(body)["report"])
+        quote = paravisor.machine.quote(paravisor.registers, report[128:192])
+        reply(handler, json.dumps({"quote": b64u(quote)}).encode())
+
+    running = FakeIMDS(answer)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def guest(paravisor: Paravisor, service: FakeIMDS) -> AzureGuest:
+    return AzureGuest(TPM(paravisor), AzureIMDS(service.base), sleep=lambda _: None)
+
+
+def verified(machine: SimulatedPlatform, quote: bytes) -> VerifiedQuote:
+    trust = TrustRoots.pinned((machine.root_spki(),))
+    collateral = verify_collateral(machine.collateral(NOW), now=NOW, trust=trust)
+    return verify_quote(parse_quote(quote), collateral, now=NOW)
+
+
+def test_what_is_taken_is_what_the_profile_verifies(
+    guest: AzureGuest, machine: SimulatedPlatform, software_tpm: SoftwareTPM
+) -> None:
+    software_tpm.tool("tpm2_pcrextend", f"9:sha256={'5a' * 32}")
+    taken = guest.take(NONCE)
+    found = verify_azure_vtpm(taken.evidence, verified(machine, taken.td_quote), nonce=NONCE)
+    assert (found.profile, found.nonce, found.user_data) == (PROFILE, NONCE, bytes(64))
+    assert str(found.platform.evidence_class) == "simulated"
+    assert sorted(found.pcrs) == list(range(24))
+    assert any(found.pcrs[9])
+    with pytest.raises(AzureNonceMismatch):
+        verify_azure_vtpm(taken.evidence, verified(machine, taken.td_quote), nonce=bytes(32))
+
+
+def test_user_data_gets_into_what_the_td_quote_vouches_for(
+    guest: AzureGuest, machine: SimulatedPlatform
+) -> None:
+    before = guest.take(NONCE)
+    taken = guest.take(NONCE, user_data=USER_DATA, pcrs=(0, 4))
+    found = verify_azure_vtpm(taken.evidence, verified(machine, taken.td_quote), nonce=NONCE)
+    assert (found.user_data, sorted(found.pcrs)) == (USER_DATA, [0, 4])
+    assert parse_quote(before.td_quote).body.report_data != found.platform.quote.body.report_data
+    again = guest.take(NONCE, user_data=bytes(64))  # the index is there already
+    assert verify_azure_vtpm(
+        again.evidence, verified(machine, again.td_quote), nonce=NONCE
+    ).user_data == bytes(64)
+
+
+def test_a_paravisor_that_takes_its_time_is_waited_for(paravisor: Paravisor, service: FakeIMDS) -> None:
+    paravisor.deaf, slept = True, list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            paravisor.user_data = USER_DATA
+            paravisor.put()
+
+    AzureGuest(TPM(paravisor), AzureIMDS(service.base), sleep=sleep).take(NONCE, user_data=USER_DATA)
+    assert len(slept) == 3
+
+
+def test_a_paravisor_that_knows_no_user_data_is_given_up(
+    paravisor: Paravisor, guest: AzureGuest, service: FakeIMDS
+) -> None:
+    paravisor.deaf = True
+    with pytest.raises(SourceBusy, match="no report with the user data"):
+        guest.take(NONCE, user_data=USER_DATA)
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    ("nonce", "user_data"), [(NONCE[:31], None), (b"", None), (NONCE, bytes(63)), (NONCE, b"")]
+)
+def test_a_nonce_or_user_data_of_another_size_is_never_padded(
+    guest: AzureGuest, nonce: bytes, user_data: bytes | None
+) -> None:
+    with pytest.raises(SettingsInvalid):
+        guest.take(nonce, user_data=user_data)
+
+
+def test_another_key_in_the_tpm_than_in_the_report_is_refused(
+    paravisor: Paravisor, guest: AzureGuest
+) -> None:
+    paravisor.key = rsa.generate_private_key(65537, 2048).public_key()
+    paravisor.put()
+    with pytest.raises(ResponseRefused, match="0x81000003"):
+        guest.take(NONCE)
+
+
+def test_a_tdreport_over_other_runtime_data_is_refused_before_anybody_is_asked(
+    paravisor: Paravisor, guest: AzureGuest, service: FakeIMDS
+) -> None:
+    paravisor.put(paravisor.hcl(report_data=bytes(64)[:-1] + b"\1"))
+    with pytest.raises(ResponseRefused, match="other report data"):
+        guest.take(NONCE)
+    assert service.asked == []
+
+
+def test_a_quote_for_another_report_is_refused(
+    guest: AzureGuest, service: FakeIMDS, paravisor: Paravisor
+) -> None:
+    quote = paravisor.machine.quote(paravisor.registers, bytes(64))
+    service.answer = lambda handler, _: reply(handler, json.dumps({"quote": b64u(quote)}).encode())
+    with pytest.raises(ResponseRefused, match="other report data"):
+        guest.take(NONCE)
+
+
+def test_a_pcr_that_moves_between_quote_and_reading_is_quoted_again(
+    guest: AzureGuest, paravisor: Paravisor, software_tpm: SoftwareTPM, machine: SimulatedPlatform
+) -> None:
+    quotes = []
+
+    def extend(code: int) -> None:
+        if code == 0x158:
+            quotes.append(code)
+            if len(quotes) < 3:
+                software_tpm.tool("tpm2_pcrextend", f"12:sha256={'5a' * 32}")
+
+    paravisor.after = extend
+    taken = guest.take(NONCE)
+    assert len(quotes) == 3
+    verify_azure_vtpm(taken.evidence, verified(machine, taken.td_quote), nonce=NONCE)
+    quotes.clear()
+    paravisor.after = lambda code: extend(code) if not quotes.clear() else None
+    with pytest.raises(SourceBusy, match="do not stand still"):
+        guest.take(NONCE)
+
+
+def test_a_vtpm_without_an_hcl_report_is_no_azure(software_tpm: SoftwareTPM) -> None:
+    with pytest.raises(SourceAbsent, match="TPM2_NV_ReadPublic"):
+        AzureGuest(TPM(software_tpm.transport()), AzureIMDS(), sleep=lambda _: None).take(NONCE)
