@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from affiant.attestation.sources.dstack import DstackAgent
+from affiant.attestation.sources.dstack import DSTACK_SOCKET, TAPPD_SOCKET, DstackAgent, DstackAPI
 from affiant.attestation.sources.errors import (
     ResponseRefused,
     SettingsInvalid,
@@ -22,47 +21,9 @@ from affiant.attestation.sources.errors import (
 from affiant.errors import AffiantError
 
 from .conftest import REPORT_DATA
+from .dstack_agent import Agent, ok, refused
 
 Quoting = Callable[[bytes], bytes]
-
-
-class Agent:
-    """Answers every request with ``answer`` of its JSON body, and keeps what it was asked."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        self.answer: Callable[[dict[str, str]], bytes] = lambda _: b""
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(str(path))
-        self.listener.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            with connection, connection.makefile("rb") as reader:
-                line = reader.readline().decode()
-                size = 0
-                while (header := reader.readline().strip().lower()) != b"":
-                    if header.startswith(b"content-length:"):
-                        size = int(header.split(b":")[1])
-                body = json.loads(reader.read(size))
-                self.asked.append((line.split(" ")[1], body))
-                try:
-                    connection.sendall(self.answer(body))
-                except OSError:
-                    continue
-
-
-def ok(body: bytes) -> bytes:
-    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
-        len(body),
-        body,
-    )
 
 
 @pytest.fixture
@@ -79,8 +40,7 @@ def agent(tmp_path: Path, quoting: Quoting) -> Iterator[Agent]:
         ).encode()
     )
     yield running
-    running.listener.shutdown(socket.SHUT_RDWR)
-    running.listener.close()
+    running.close()
 
 
 def refusal(agent: Agent, **options: float) -> AffiantError:
@@ -94,6 +54,35 @@ def test_a_quote_comes_with_its_event_log(agent: Agent, quoting: Quoting) -> Non
     assert found.quote == quoting(REPORT_DATA) == DstackAgent(agent.path).quote(REPORT_DATA)
     assert found.event_log == b'[{"imr":3}]'
     assert agent.asked[0] == ("/GetQuote", {"report_data": REPORT_DATA.hex()})
+
+
+def test_the_older_agent_is_asked_at_its_own_endpoint(agent: Agent, quoting: Quoting) -> None:
+    """And by RawQuote: TdxQuote would hash the report data."""
+    assert DstackAgent(agent.path, api=DstackAPI.TAPPD).quote(REPORT_DATA) == quoting(REPORT_DATA)
+    assert agent.asked == [("/prpc/Tappd.RawQuote?json", {"report_data": REPORT_DATA.hex()})]
+
+
+def test_the_newer_socket_goes_before_the_older(agent: Agent, tmp_path: Path) -> None:
+    DstackAgent.of_this_machine(agent.path, tmp_path / "none.sock").quote(REPORT_DATA)
+    DstackAgent.of_this_machine(tmp_path / "none.sock", agent.path).quote(REPORT_DATA)
+    DstackAgent.of_this_machine(agent.path, agent.path).quote(REPORT_DATA)
+    assert [target.split("?")[0] for target, _ in agent.asked] == [
+        "/GetQuote",
+        "/prpc/Tappd.RawQuote",
+        "/GetQuote",
+    ]
+    with pytest.raises(SourceAbsent, match="guest"):
+        DstackAgent.of_this_machine(tmp_path / "guest", tmp_path / "tappd").quote(REPORT_DATA)
+    assert (str(DSTACK_SOCKET), str(TAPPD_SOCKET)) == ("/var/run/dstack.sock", "/var/run/tappd.sock")
+
+
+def test_an_event_is_sent_in_hexadecimal_and_a_refusal_is_one(agent: Agent) -> None:
+    agent.answer = lambda _: ok(b"")
+    DstackAgent(agent.path).emit_event("name", b"\x00\xff")
+    assert agent.asked == [("/EmitEvent", {"event": "name", "payload": "00ff"})]
+    agent.answer = lambda _: refused(400)
+    with pytest.raises(ResponseRefused, match="400"):
+        DstackAgent(agent.path).emit_event("name", b"")
 
 
 @pytest.mark.parametrize("size", [0, 32, 63, 65])

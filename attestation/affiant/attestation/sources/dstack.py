@@ -1,8 +1,13 @@
 """Quotes from dstack's guest agent: HTTP over its unix socket. Not yet run on TDX hardware.
 
-Source: dstack's guest agent API, ``POST /GetQuote`` with ``{"report_data":"<128 hex>"}``; the answer has ``quote`` in
-hexadecimal and ``event_log`` as a text. The agent is part of the TD and is measured with it; what it answers is still
-compared with what was asked.
+Source: dstack's guest agent API, agent_rpc.proto. The socket says which of two endpoints answers::
+
+    /var/run/dstack.sock   POST /GetQuote                    0.5 and later
+    /var/run/tappd.sock    POST /prpc/Tappd.RawQuote?json    before, and kept afterwards
+
+Both take ``{"report_data":"<128 hex>"}`` and give ``quote`` in hexadecimal and ``event_log`` as a text. Of the older
+agent's two it is ``RawQuote``: ``TdxQuote`` would hash the report data by a rule of its own. The agent is part of the
+TD and is measured with it; what it answers is still compared with what was asked.
 """
 
 from __future__ import annotations
@@ -10,19 +15,28 @@ from __future__ import annotations
 import http.client
 import socket
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.sources.checked_quote import check_quote, check_report_data
 from affiant.attestation.sources.errors import ResponseRefused, SourceAbsent, SourceBusy, SourceDenied
 from affiant.errors import AffiantError
 
-__all__ = ["DSTACK_SOCKET", "DstackAgent", "DstackQuote"]
+__all__ = ["DSTACK_SOCKET", "TAPPD_SOCKET", "DstackAPI", "DstackAgent", "DstackQuote"]
 
 DSTACK_SOCKET: Final = Path("/var/run/dstack.sock")
+TAPPD_SOCKET: Final = Path("/var/run/tappd.sock")
 _MAX_ANSWER: Final = 4 * 1024 * 1024
 """An event log of 10,000 events fits."""
+
+
+class DstackAPI(Enum):
+    """Where an agent answers for quotes."""
+
+    GUEST = "/GetQuote"
+    TAPPD = "/prpc/Tappd.RawQuote?json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +52,23 @@ class DstackAgent:
 
     Args:
         path: its socket.
+        api: the endpoint that this socket has.
         silence_s: seconds without a byte; a quote takes the kernel a second or more.
     """
 
-    def __init__(self, path: Path = DSTACK_SOCKET, *, silence_s: float = 40.0) -> None:
+    def __init__(
+        self, path: Path = DSTACK_SOCKET, *, api: DstackAPI = DstackAPI.GUEST, silence_s: float = 40.0
+    ) -> None:
         self._path = path
+        self._api = api
         self._silence_s = silence_s
+
+    @classmethod
+    def of_this_machine(cls, guest: Path = DSTACK_SOCKET, tappd: Path = TAPPD_SOCKET) -> Self:
+        """The agent's newer socket, or the older one where that alone is there."""
+        if not guest.exists() and tappd.exists():
+            return cls(tappd, api=DstackAPI.TAPPD)
+        return cls(guest)
 
     def quote(self, report_data: bytes) -> bytes:
         """A quote over exactly 64 bytes of ``report_data``; see :meth:`quote_with_log`."""
@@ -58,7 +83,7 @@ class DstackAgent:
             ResponseRefused: another answer than such a quote.
         """
         check_report_data(report_data)
-        body = self._post("/GetQuote", canonical({"report_data": report_data.hex()}))
+        body = self._post(self._api.value, canonical({"report_data": report_data.hex()}))
         try:
             members = parse_object(body, limit=_MAX_ANSWER, strict_form=False)
         except AffiantError as error:
@@ -71,6 +96,15 @@ class DstackAgent:
         return DstackQuote(
             check_quote(_from_hex(quote), report_data, source="dstack's agent"), event_log.encode("utf-8")
         )
+
+    def emit_event(self, name: str, payload: bytes) -> None:
+        """Have the agent extend RTMR3 by dstack's own digest of ``name`` and ``payload``; see :mod:`.dstack_guest`.
+
+        Raises:
+            SourceAbsent, SourceDenied, SourceBusy: as :meth:`quote_with_log`.
+            ResponseRefused: the agent refuses, as every one from 0.6 on does.
+        """
+        self._post("/EmitEvent", canonical({"event": name, "payload": payload.hex()}))
 
     def _post(self, target: str, body: bytes) -> bytes:
         connection = _UnixConnection(self._path, self._silence_s)
