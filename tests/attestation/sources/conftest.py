@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.sources.azure_guest import HCL_REPORT_INDEX, USER_DATA_INDEX
 
+from .azure import FakeIMDS, reply
 from .kernel import FakeTDX
+from .paravisor import Paravisor
 from .software_tpm import SoftwareTPM, missing
 
 REPORT_DATA = hashlib.sha512(b"a statement").digest()
@@ -50,5 +56,25 @@ def software_tpm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SoftwareT
     if (reason := missing()) is not None:
         pytest.skip(reason)
     running = SoftwareTPM(tmp_path_factory.mktemp("swtpm"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def paravisor(software_tpm: SoftwareTPM, machine: SimulatedPlatform) -> Iterator[Paravisor]:
+    yield Paravisor(software_tpm.transport(), machine, launch(machine))
+    for index in (HCL_REPORT_INDEX, USER_DATA_INDEX):
+        if f"{index:x}" in software_tpm.tool("tpm2_getcap", "handles-nv-index").lower():
+            software_tpm.tool("tpm2_nvundefine", "-C", "o", hex(index))
+
+
+@pytest.fixture
+def imds(paravisor: Paravisor) -> Iterator[FakeIMDS]:
+    def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        report = from_b64u(json.loads(body)["report"])
+        quote = paravisor.machine.quote(paravisor.registers, report[128:192])
+        reply(handler, json.dumps({"quote": b64u(quote)}).encode())
+
+    running = FakeIMDS(answer)
     yield running
     running.close()

@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.encoding import b64u
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.sources.azure_guest import (
-    ATTESTATION_KEY,
-    HCL_REPORT_INDEX,
-    USER_DATA_INDEX,
     AzureGuest,
 )
 from affiant.attestation.sources.azure_imds import AzureIMDS
@@ -33,80 +27,23 @@ from affiant.attestation.sources.errors import (
     SourceBusy,
 )
 from affiant.attestation.sources.tpm import TPM
-from affiant.attestation.sources.tpm_device import TPMTransport
 from affiant.attestation.tdx.collateral_verification import verify_collateral
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
 
-from .azure import FakeIMDS, hcl_report, reply, runtime_data
-from .conftest import launch
-from .kernel import td_report
+from .azure import FakeIMDS, reply
+from .paravisor import Paravisor
 from .software_tpm import SoftwareTPM
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 NONCE = hashlib.sha256(b"a verifier's nonce").digest()
 USER_DATA = hashlib.sha512(b"a guest's keys").digest()
-NV_WRITE = 0x137
-
-
-class Paravisor:
-    """Between the guest and its TPM: what it sees written to the user data's index is in the next HCL report."""
-
-    def __init__(self, transport: TPMTransport, machine: SimulatedPlatform) -> None:
-        self.transport = transport
-        self.machine = machine
-        self.own = TPM(transport)
-        self.key: RSAPublicKey = self.own.read_public(ATTESTATION_KEY)
-        self.user_data = bytes(64)
-        self.deaf = False
-        self.after: Callable[[int], None] = lambda _: None
-        self.registers = launch(machine)
-        self.size = len(self.hcl())
-        self.own.nv_define(HCL_REPORT_INDEX, self.size)
-        self.put()
-
-    def hcl(self, *, report_data: bytes | None = None) -> bytes:
-        runtime = runtime_data(self.key, user_data=self.user_data.hex().upper())
-        digest = hashlib.sha256(runtime).digest() + bytes(32)
-        return hcl_report(runtime, td_report=td_report(self.registers, report_data or digest), tail=0)
-
-    def put(self, content: bytes | None = None) -> None:
-        self.own.nv_write(HCL_REPORT_INDEX, (content or self.hcl()).ljust(self.size, b"\0"))
-
-    def transmit(self, command: bytes) -> bytes:
-        answer = self.transport.transmit(command)
-        code, index = int.from_bytes(command[6:10], "big"), int.from_bytes(command[14:18], "big")
-        if code == NV_WRITE and index == USER_DATA_INDEX and not self.deaf:
-            self.user_data = self.own.nv_read(USER_DATA_INDEX)
-            self.put()
-        self.after(code)
-        return answer
 
 
 @pytest.fixture
-def paravisor(software_tpm: SoftwareTPM, machine: SimulatedPlatform) -> Iterator[Paravisor]:
-    yield Paravisor(software_tpm.transport(), machine)
-    for index in (HCL_REPORT_INDEX, USER_DATA_INDEX):
-        if f"{index:x}" in software_tpm.tool("tpm2_getcap", "handles-nv-index").lower():
-            software_tpm.tool("tpm2_nvundefine", "-C", "o", hex(index))
-
-
-@pytest.fixture
-def service(paravisor: Paravisor) -> Iterator[FakeIMDS]:
-    def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
-        report = from_b64u(json.loads(body)["report"])
-        quote = paravisor.machine.quote(paravisor.registers, report[128:192])
-        reply(handler, json.dumps({"quote": b64u(quote)}).encode())
-
-    running = FakeIMDS(answer)
-    yield running
-    running.close()
-
-
-@pytest.fixture
-def guest(paravisor: Paravisor, service: FakeIMDS) -> AzureGuest:
-    return AzureGuest(TPM(paravisor), AzureIMDS(service.base), sleep=lambda _: None)
+def guest(paravisor: Paravisor, imds: FakeIMDS) -> AzureGuest:
+    return AzureGuest(TPM(paravisor), AzureIMDS(imds.base), sleep=lambda _: None)
 
 
 def verified(machine: SimulatedPlatform, quote: bytes) -> VerifiedQuote:
@@ -143,7 +80,7 @@ def test_user_data_gets_into_what_the_td_quote_vouches_for(
     ).user_data == bytes(64)
 
 
-def test_a_paravisor_that_takes_its_time_is_waited_for(paravisor: Paravisor, service: FakeIMDS) -> None:
+def test_a_paravisor_that_takes_its_time_is_waited_for(paravisor: Paravisor, imds: FakeIMDS) -> None:
     paravisor.deaf, slept = True, list[float]()
 
     def sleep(seconds: float) -> None:
@@ -152,17 +89,17 @@ def test_a_paravisor_that_takes_its_time_is_waited_for(paravisor: Paravisor, ser
             paravisor.user_data = USER_DATA
             paravisor.put()
 
-    AzureGuest(TPM(paravisor), AzureIMDS(service.base), sleep=sleep).take(NONCE, user_data=USER_DATA)
+    AzureGuest(TPM(paravisor), AzureIMDS(imds.base), sleep=sleep).take(NONCE, user_data=USER_DATA)
     assert len(slept) == 3
 
 
 def test_a_paravisor_that_knows_no_user_data_is_given_up(
-    paravisor: Paravisor, guest: AzureGuest, service: FakeIMDS
+    paravisor: Paravisor, guest: AzureGuest, imds: FakeIMDS
 ) -> None:
     paravisor.deaf = True
     with pytest.raises(SourceBusy, match="no report with the user data"):
         guest.take(NONCE, user_data=USER_DATA)
-    assert service.asked == []
+    assert imds.asked == []
 
 
 @pytest.mark.parametrize(
@@ -185,21 +122,30 @@ def test_another_key_in_the_tpm_than_in_the_report_is_refused(
 
 
 def test_a_tdreport_over_other_runtime_data_is_refused_before_anybody_is_asked(
-    paravisor: Paravisor, guest: AzureGuest, service: FakeIMDS
+    paravisor: Paravisor, guest: AzureGuest, imds: FakeIMDS
 ) -> None:
     paravisor.put(paravisor.hcl(report_data=bytes(64)[:-1] + b"\1"))
     with pytest.raises(ResponseRefused, match="other report data"):
         guest.take(NONCE)
-    assert service.asked == []
+    assert imds.asked == []
 
 
 def test_a_quote_for_another_report_is_refused(
-    guest: AzureGuest, service: FakeIMDS, paravisor: Paravisor
+    guest: AzureGuest, imds: FakeIMDS, paravisor: Paravisor
 ) -> None:
     quote = paravisor.machine.quote(paravisor.registers, bytes(64))
-    service.answer = lambda handler, _: reply(handler, json.dumps({"quote": b64u(quote)}).encode())
+    imds.answer = lambda handler, _: reply(handler, json.dumps({"quote": b64u(quote)}).encode())
     with pytest.raises(ResponseRefused, match="other report data"):
         guest.take(NONCE)
+
+
+def test_a_vtpm_that_signs_another_nonce_is_refused(paravisor: Paravisor, imds: FakeIMDS) -> None:
+    class Changed:
+        def transmit(self, command: bytes) -> bytes:
+            return paravisor.transmit(command.replace(NONCE, bytes(32)))
+
+    with pytest.raises(ResponseRefused, match="another nonce"):
+        AzureGuest(TPM(Changed()), AzureIMDS(imds.base), sleep=lambda _: None).take(NONCE)
 
 
 def test_a_pcr_that_moves_between_quote_and_reading_is_quoted_again(

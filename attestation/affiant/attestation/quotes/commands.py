@@ -20,6 +20,7 @@ from affiant.attestation.quotes.reading import (
     read_quote,
     roots_of,
 )
+from affiant.attestation.quotes.take_command import sources, take
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable, show_refusal
 from affiant.errors import AffiantError, ConfigurationError
 
@@ -95,7 +96,7 @@ def _refuse_two_sources(collateral: Path | None, cache: Path | None) -> None:
 
 @click.group(cls=Group)
 def quote() -> None:
-    """Inspect, verify and explain TDX quotes, offline.
+    """Inspect, verify and explain TDX quotes, offline; take one of the TD that this runs in.
 
     FILE is a quote in raw bytes, hexadecimal or base64; `-` reads standard input.
 
@@ -107,7 +108,12 @@ def quote() -> None:
       affiant quote eventlog ccel.bin --quote quote.bin
       affiant quote conformance vectors/tdx
       affiant quote policy check appraisal.yaml
+      affiant quote take --report-data HEX --output quote.bin
     """
+
+
+quote.add_command(take)
+quote.add_command(sources)
 
 
 @quote.command()

@@ -45,6 +45,7 @@ _JSON_HINTS: Final = (
     (b'"tcb_info_issuer_chain"', "collateral: it goes to --collateral"),
     (b'"affiant-reference-values', "reference values: they go to --reference"),
     (b'"affiant-eventlog', "an event log: `affiant quote eventlog` reads it"),
+    (b'"affiant-azure-vtpm', "Azure's vTPM evidence, a profile of its own and no plain TDX quote"),
     (b'"event_payload"', "an event log: `affiant quote eventlog` reads it"),
     (b'"quote"', 'a JSON document with a member "quote": take that member\'s value out'),
 )

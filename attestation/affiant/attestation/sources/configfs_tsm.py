@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -102,13 +103,14 @@ class ConfigfsTSM:
         ) from last
 
     def _request(self, report_data: bytes) -> bytes:
-        """One attempt, in a directory of its own, which is gone at the end."""
+        """One attempt, in a directory of its own, which is gone at the end, also of an interrupted one."""
         directory = self._root / f"affiant-{self._random_bytes(16).hex()}"
-        self._files.mkdir(directory)
         try:
+            self._files.mkdir(directory)
             return self._ask(directory, report_data)
         finally:
-            self._files.rmdir(directory)
+            with suppress(FileNotFoundError, NotADirectoryError):  # it could not be made
+                self._files.rmdir(directory)
 
     def _ask(self, directory: Path, report_data: bytes) -> bytes:
         provider = self._files.read(directory / "provider", limit=_MAX_TEXT).strip()
