@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from cryptography import x509
 
-from affiant.attestation.simulated.crls import issue_crl
+from affiant.attestation.simulated.crls import CRLForm, issue_crl
 from affiant.attestation.simulated.keys import Role, derive_key
 from affiant.attestation.simulated.platform import SimulatedPlatform
 
@@ -56,3 +56,26 @@ def test_it_is_complete_and_direct(
     crl = x509.load_der_x509_crl(root_crl(platform))
     with pytest.raises(x509.ExtensionNotFound):
         crl.extensions.get_extension_for_class(extension)
+
+
+def test_a_form_adds_extensions_to_the_list_and_its_entries(platform: SimulatedPlatform) -> None:
+    unknown = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), b"\x05\x00")
+    made = issue_crl(
+        platform.certificates.root,
+        derive_key(platform.seed, Role.ROOT),
+        revoked=(platform.certificates.tcb_signing,),
+        this_update=NOW,
+        next_update=NOW + timedelta(days=30),
+        form=CRLForm(
+            reason=x509.ReasonFlags.superseded,
+            extensions=((x509.DeltaCRLIndicator(1), True),),
+            entry_extensions=((unknown, True),),
+        ),
+    )
+    crl = x509.load_der_x509_crl(made)
+    assert crl.extensions.get_extension_for_class(x509.DeltaCRLIndicator).critical
+    (entry,) = crl
+    assert (
+        entry.extensions.get_extension_for_class(x509.CRLReason).value.reason is x509.ReasonFlags.superseded
+    )
+    assert [one.critical for one in entry.extensions] == [False, True]

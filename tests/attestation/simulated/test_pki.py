@@ -4,12 +4,16 @@ from datetime import timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from affiant.attestation.simulated.identity import MachineIdentity, PCKIssuer
+from affiant.attestation.simulated.keys import Role, derive_key
 from affiant.attestation.simulated.pki import (
     ORGANIZATION,
     UNIT,
+    CertificateForm,
     CertificateRole,
     issue_certificates,
     pem_chain,
@@ -84,3 +88,48 @@ def test_the_processor_authority_can_issue_too() -> None:
 def test_a_pem_chain_reads_back_leaf_first(platform: SimulatedPlatform) -> None:
     chain = platform.certificates.chain(CertificateRole.PCK)
     assert tuple(x509.load_pem_x509_certificates(pem_chain(chain))) == chain
+
+
+# -- certificates that depart from their role ---------------------------------------------------------------------
+
+
+def issued(role: CertificateRole, form: CertificateForm) -> x509.Certificate:
+    made = issue_certificates(bytes(32), created=NOW, machine=MachineIdentity(), forms={role: form})
+    return made.of(role)
+
+
+def test_one_form_changes_one_certificate_alone() -> None:
+    plain = issue_certificates(bytes(32), created=NOW, machine=MachineIdentity())
+    forms = {CertificateRole.PCK: CertificateForm(shift=timedelta(days=1))}
+    other = issue_certificates(bytes(32), created=NOW, machine=MachineIdentity(), forms=forms)
+    differing = {role for role in CertificateRole if plain.of(role) != other.of(role)}
+    assert differing == {CertificateRole.PCK}
+    assert other.pck.not_valid_before_utc - plain.pck.not_valid_before_utc == timedelta(days=1)
+
+
+def test_a_renamed_authority_is_the_issuer_of_what_it_issued() -> None:
+    forms = {CertificateRole.PCK_ISSUER: CertificateForm(common_name="Another")}
+    made = issue_certificates(bytes(32), created=NOW, machine=MachineIdentity(), forms=forms)
+    assert made.pck.issuer == made.pck_issuer.subject
+    assert common_name(made.pck_issuer) == "Another"
+
+
+def test_a_form_says_who_signs_and_who_is_named() -> None:
+    form = CertificateForm(signer=Role.PCK, issuer_common_name="Another", serial=7)
+    certificate = issued(CertificateRole.PCK, form)
+    key = derive_key(bytes(32), Role.PCK).public_key()
+    key.verify(certificate.signature, certificate.tbs_certificate_bytes, ec.ECDSA(hashes.SHA256()))
+    assert "Another" in certificate.issuer.rfc4514_string()
+    assert certificate.serial_number == 7
+
+
+def test_a_form_says_what_a_certificate_may_do() -> None:
+    certificate = issued(CertificateRole.ROOT, CertificateForm(is_authority=False, signs_certificates=False))
+    assert certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
+    assert certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign is False
+
+
+def test_an_empty_sgx_extension_is_none() -> None:
+    oid = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
+    certificate = issued(CertificateRole.PCK, CertificateForm(sgx_extension=b""))
+    assert oid not in {extension.oid for extension in certificate.extensions}

@@ -25,3 +25,9 @@ def test_its_report_data_binds_key_and_auth_data() -> None:
     ).digest() + bytes(32)
     other = replace(enclave, auth_data=b"")
     assert encode_qe_report(other, POINT)[320:352] == hashlib.sha256(POINT).digest()
+
+
+def test_other_report_data_stand_in_place_of_the_binding() -> None:
+    enclave = QuotingEnclave(report_data=b"\x07" * 64)
+    assert encode_qe_report(enclave, POINT)[320:] == b"\x07" * 64
+    assert len(encode_qe_report(enclave, POINT)) == 384

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from affiant.attestation.simulated import der
 from affiant.attestation.simulated.identity import FMSPC, PPID, MachineIdentity, PCKIssuer
-from affiant.attestation.simulated.sgx_extension import encode_sgx_extension
+from affiant.attestation.simulated.sgx_extension import encode_sgx_extension, sgx_member
+from affiant.attestation.tdx.errors import PCKExtensionInvalid
 from affiant.attestation.tdx.pck import parse_pck_extension
 
 svn = st.integers(0, 255)
@@ -44,3 +47,18 @@ def test_the_processor_authority_writes_no_platform_members() -> None:
 def test_a_simulated_machine_is_labelled() -> None:
     parsed = parse_pck_extension(encode_sgx_extension(MachineIdentity()))
     assert (parsed.ppid, parsed.fmspc) == (PPID, FMSPC)
+
+
+@pytest.mark.parametrize("arc", ["1", "2", "3", "4", "5"])
+def test_a_member_can_be_left_out_or_stand_twice(arc: str) -> None:
+    for made in (
+        encode_sgx_extension(MachineIdentity(), without=frozenset({arc})),
+        encode_sgx_extension(MachineIdentity(), more=(sgx_member(arc, der.integer(0)),)),
+    ):
+        with pytest.raises(PCKExtensionInvalid):
+            parse_pck_extension(made)
+
+
+def test_what_the_processor_ca_leaves_out_may_be_left_out() -> None:
+    made = encode_sgx_extension(MachineIdentity(), without=frozenset({"6", "7"}))
+    assert made == encode_sgx_extension(MachineIdentity(issuer=PCKIssuer.PROCESSOR))

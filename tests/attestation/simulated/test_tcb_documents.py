@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,12 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from affiant.attestation.simulated.identity import MachineIdentity, ModuleIdentity, QuotingEnclave
 from affiant.attestation.simulated.keys import Role, derive_key
-from affiant.attestation.simulated.tcb_documents import default_qe_identity, default_tcb_info, sign_document
+from affiant.attestation.simulated.tcb_documents import (
+    Wording,
+    default_qe_identity,
+    default_tcb_info,
+    sign_document,
+)
 from affiant.attestation.tdx.qe_identity import parse_qe_identity
 from affiant.attestation.tdx.tcb_info import parse_tcb_info
 
@@ -50,3 +56,25 @@ def test_qe_identity_is_a_v2_document_of_this_enclave() -> None:
     assert (document["id"], document["version"]) == ("TD_QE", 2)
     assert bytes.fromhex(document["mrsigner"]) == enclave.mrsigner
     parse_qe_identity(sign_document("enclaveIdentity", text, KEY))
+
+
+def test_a_wording_replaces_adds_leaves_out_and_inserts() -> None:
+    wording = Wording(
+        members={"version": 9, "newer": []}, without=frozenset({"fmspc"}), inserted=',"id":"twice"'
+    )
+    info = replace(default_tcb_info(MachineIdentity(), ModuleIdentity()), wording=wording)
+    text = info.to_bytes(issued=NOW, next_update=LATER)
+    pairs = json.loads(text, object_pairs_hook=list)
+    assert [value for name, value in pairs if name == "id"] == ["TDX", "twice"]
+    assert dict(pairs)["version"] == 9
+    assert dict(pairs)["newer"] == []
+    assert "fmspc" not in dict(pairs)
+
+
+def test_a_document_without_a_wording_reads_as_before() -> None:
+    for document in (
+        default_tcb_info(MachineIdentity(), ModuleIdentity()),
+        default_qe_identity(QuotingEnclave()),
+    ):
+        plain = document.to_bytes(issued=NOW, next_update=LATER)
+        assert replace(document, wording=Wording()).to_bytes(issued=NOW, next_update=LATER) == plain

@@ -109,6 +109,7 @@ class QuotingEnclave:
     Args:
         cpu_svn: 16 bytes. attributes: 16 bytes (11 00 ...: initialised, provisioning key; bit 1 is DEBUG).
         misc_select: 4 bytes. mrenclave, mrsigner: 32 bytes. auth_data: 0 to 65535 bytes, opaque.
+        report_data: 64 bytes in place of the binding of attestation key and authentication data; None: the binding.
     """
 
     cpu_svn: bytes = bytes((3, 3, 2, 2, 4, 1, 0, 5)) + bytes(8)
@@ -119,3 +120,4 @@ class QuotingEnclave:
     isv_prod_id: int = 2
     isv_svn: int = 6
     auth_data: bytes = b"affiant SIMULATED QE auth data.."
+    report_data: bytes | None = None

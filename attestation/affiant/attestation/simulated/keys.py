@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-__all__ = ["SEED_SIZE", "Role", "derive_key", "public_point", "public_spki", "sign_raw"]
+__all__ = ["ORDER", "SEED_SIZE", "Role", "derive_key", "public_point", "public_spki", "sign_raw"]
 
 SEED_SIZE: Final = 32
 """Bytes of the seed."""
 
-_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """The order of P-256 (SEC 2, section 2.4.2)."""
 
 
@@ -43,7 +43,7 @@ def derive_key(seed: bytes, role: Role) -> ec.EllipticCurvePrivateKey:
     """
     info = b"affiant-simulated-platform/1 " + role.value.encode("ascii")
     wide = HKDF(algorithm=hashes.SHA256(), length=48, salt=None, info=info).derive(seed)
-    return ec.derive_private_key(int.from_bytes(wide, "big") % (_ORDER - 1) + 1, ec.SECP256R1())
+    return ec.derive_private_key(int.from_bytes(wide, "big") % (ORDER - 1) + 1, ec.SECP256R1())
 
 
 def sign_raw(key: ec.EllipticCurvePrivateKey, data: bytes) -> bytes:

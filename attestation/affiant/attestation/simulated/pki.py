@@ -10,8 +10,10 @@ certificates: serial number and key identifier are SHA-1 of the public key's poi
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from cryptography import x509
@@ -24,7 +26,15 @@ from affiant.attestation.simulated.identity import MachineIdentity
 from affiant.attestation.simulated.keys import Role, derive_key
 from affiant.attestation.simulated.sgx_extension import SGX_EXTENSION_OID, encode_sgx_extension
 
-__all__ = ["ORGANIZATION", "UNIT", "CertificateRole", "Certificates", "issue_certificates", "pem_chain"]
+__all__ = [
+    "ORGANIZATION",
+    "UNIT",
+    "CertificateForm",
+    "CertificateRole",
+    "Certificates",
+    "issue_certificates",
+    "pem_chain",
+]
 
 ORGANIZATION: Final = "affiant SIMULATED platform"
 UNIT: Final = "SIMULATED, NOT INTEL HARDWARE"
@@ -78,42 +88,81 @@ class Certificates:
                 assert_never(role)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateForm:
+    """How one certificate departs from what its role has. None: as the role has it.
+
+    Args:
+        common_name: of its subject, and so of the issuer of whatever it issued.
+        issuer_common_name: whom it names as its issuer.
+        signer: the key that signs it.
+        public_key: the key in it.
+        serial: its serial number.
+        shift: how far its validity lies from where it should.
+        is_authority: what its basic constraints say.
+        signs_certificates: what its key usage says.
+        extensions: further ones, each with whether it is critical.
+        sgx_extension: the value of its SGX extension; empty: it has none.
+        hash_algorithm: what is hashed with for its signature.
+    """
+
+    common_name: str | None = None
+    issuer_common_name: str | None = None
+    signer: Role | None = None
+    public_key: ec.EllipticCurvePublicKey | None = None
+    serial: int | None = None
+    shift: timedelta = timedelta()
+    is_authority: bool | None = None
+    signs_certificates: bool | None = None
+    extensions: tuple[tuple[x509.ExtensionType, bool], ...] = ()
+    sgx_extension: bytes | None = None
+    hash_algorithm: hashes.SHA256 | hashes.SHA384 | None = None
+
+
+_AS_IT_SHOULD_BE: Final = CertificateForm()
+_NO_FORMS: Final[Mapping[CertificateRole, CertificateForm]] = MappingProxyType({})
+_COMMON_NAMES: Final = {
+    CertificateRole.ROOT: "Intel SGX Root CA",
+    CertificateRole.PCK: "Intel SGX PCK Certificate",
+    CertificateRole.TCB_SIGNING: "Intel SGX TCB Signing",
+}
+_ISSUERS: Final = {
+    CertificateRole.ROOT: CertificateRole.ROOT,
+    CertificateRole.PCK_ISSUER: CertificateRole.ROOT,
+    CertificateRole.PCK: CertificateRole.PCK_ISSUER,
+    CertificateRole.TCB_SIGNING: CertificateRole.ROOT,
+}
+_AUTHORITIES: Final = {CertificateRole.ROOT: 1, CertificateRole.PCK_ISSUER: 0}
+"""Authority -> how many authorities may stand below it."""
+_YEARS: Final = {
+    CertificateRole.ROOT: 31,
+    CertificateRole.PCK_ISSUER: 15,
+    CertificateRole.PCK: 7,
+    CertificateRole.TCB_SIGNING: 7,
+}
+
+
 def issue_certificates(
-    seed: bytes, *, created: datetime, machine: MachineIdentity, pck: Role = Role.PCK
+    seed: bytes,
+    *,
+    created: datetime,
+    machine: MachineIdentity,
+    pck: Role = Role.PCK,
+    forms: Mapping[CertificateRole, CertificateForm] = _NO_FORMS,
 ) -> Certificates:
     """The certificates of the platform with this ``seed`` (32 bytes), valid from an hour before ``created``.
 
     ``pck`` is the key of the machine: the platform's own, or that of its sibling under the same authorities.
+    ``forms`` says which certificate departs from its role, and how.
 
     Lifetimes follow Intel's: root 31 years, issuing authority 15, PCK and TCB signing 7.
     """
-    keys = {role: derive_key(seed, role) for role in Role}
-    start = created.replace(microsecond=0) - _BACKDATED
-    root_name, issuer_name = _name("Intel SGX Root CA"), _name(machine.issuer.value)
-    root_key, issuer_key = keys[Role.ROOT], keys[Role.PCK_ISSUER]
+    issuing = _Issuing(seed, created.replace(microsecond=0) - _BACKDATED, machine, pck, forms)
     return Certificates(
-        root=_authority(
-            root_name, root_key, issuer=root_name, signer=root_key, depth=1, start=start, years=31
-        ),
-        pck_issuer=_authority(
-            issuer_name, issuer_key, issuer=root_name, signer=root_key, depth=0, start=start, years=15
-        ),
-        pck=_leaf(
-            _name("Intel SGX PCK Certificate"),
-            keys[pck],
-            issuer=issuer_name,
-            signer=issuer_key,
-            start=start,
-            sgx_extension=encode_sgx_extension(machine),
-        ),
-        tcb_signing=_leaf(
-            _name("Intel SGX TCB Signing"),
-            keys[Role.TCB_SIGNING],
-            issuer=root_name,
-            signer=root_key,
-            start=start,
-            sgx_extension=None,
-        ),
+        root=issuing.certificate(CertificateRole.ROOT),
+        pck_issuer=issuing.certificate(CertificateRole.PCK_ISSUER),
+        pck=issuing.certificate(CertificateRole.PCK),
+        tcb_signing=issuing.certificate(CertificateRole.TCB_SIGNING),
     )
 
 
@@ -132,60 +181,62 @@ def _name(common_name: str) -> x509.Name:
     )
 
 
-def _authority(
-    subject: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    *,
-    issuer: x509.Name,
-    signer: ec.EllipticCurvePrivateKey,
-    depth: int,
-    start: datetime,
-    years: int,
-) -> x509.Certificate:
-    builder = _builder(subject, key, issuer=issuer, signer=signer, start=start, years=years)
-    builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=depth), critical=True)
-    return builder.sign(signer, hashes.SHA256(), ecdsa_deterministic=True)
+@dataclass(frozen=True, slots=True)
+class _Issuing:
+    """One issue of all certificates."""
 
+    seed: bytes
+    start: datetime
+    machine: MachineIdentity
+    pck: Role
+    forms: Mapping[CertificateRole, CertificateForm]
 
-def _leaf(
-    subject: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    *,
-    issuer: x509.Name,
-    signer: ec.EllipticCurvePrivateKey,
-    start: datetime,
-    sgx_extension: bytes | None,
-) -> x509.Certificate:
-    builder = _builder(subject, key, issuer=issuer, signer=signer, start=start, years=7)
-    builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    if sgx_extension is not None:
-        extension = x509.UnrecognizedExtension(x509.ObjectIdentifier(SGX_EXTENSION_OID), sgx_extension)
-        builder = builder.add_extension(extension, critical=False)
-    return builder.sign(signer, hashes.SHA256(), ecdsa_deterministic=True)
+    def certificate(self, role: CertificateRole) -> x509.Certificate:
+        form = self.forms.get(role, _AS_IT_SHOULD_BE)
+        issuer = _ISSUERS[role]
+        named = form.issuer_common_name or self._common_name(issuer)
+        signer = derive_key(self.seed, form.signer or self._key_of(issuer))
+        public_key = form.public_key or derive_key(self.seed, self._key_of(role)).public_key()
+        start = self.start + form.shift
+        identifier = x509.SubjectKeyIdentifier.from_public_key(public_key)
+        builder = x509.CertificateBuilder(
+            issuer_name=_name(named),
+            subject_name=_name(self._common_name(role)),
+            public_key=public_key,
+            serial_number=form.serial or _serial(identifier.digest),
+            not_valid_before=start,
+            not_valid_after=start + timedelta(days=365 * _YEARS[role]),
+        )
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+        builder = builder.add_extension(authority, critical=False)
+        builder = builder.add_extension(identifier, critical=False)
+        for extension, critical in (*self._constraints(role, form), *form.extensions):
+            builder = builder.add_extension(extension, critical=critical)
+        if sgx_extension := self._sgx_extension(role, form):
+            value = x509.UnrecognizedExtension(x509.ObjectIdentifier(SGX_EXTENSION_OID), sgx_extension)
+            builder = builder.add_extension(value, critical=False)
+        return builder.sign(signer, form.hash_algorithm or hashes.SHA256(), ecdsa_deterministic=True)
 
+    def _common_name(self, role: CertificateRole) -> str:
+        own = _COMMON_NAMES.get(role, self.machine.issuer.value)
+        return self.forms.get(role, _AS_IT_SHOULD_BE).common_name or own
 
-def _builder(
-    subject: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    *,
-    issuer: x509.Name,
-    signer: ec.EllipticCurvePrivateKey,
-    start: datetime,
-    years: int,
-) -> x509.CertificateBuilder:
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    builder = x509.CertificateBuilder(
-        issuer_name=issuer,
-        subject_name=subject,
-        public_key=key.public_key(),
-        serial_number=_serial(identifier.digest),
-        not_valid_before=start,
-        not_valid_after=start + timedelta(days=365 * years),
-    )
-    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-    return builder.add_extension(authority, critical=False).add_extension(identifier, critical=False)
+    def _key_of(self, role: CertificateRole) -> Role:
+        return self.pck if role is CertificateRole.PCK else Role(role.value)
+
+    def _constraints(
+        self, role: CertificateRole, form: CertificateForm
+    ) -> tuple[tuple[x509.ExtensionType, bool], ...]:
+        is_authority = role in _AUTHORITIES if form.is_authority is None else form.is_authority
+        signs = role in _AUTHORITIES if form.signs_certificates is None else form.signs_certificates
+        depth = _AUTHORITIES.get(role) if is_authority else None
+        basic = x509.BasicConstraints(ca=is_authority, path_length=depth)
+        return (_key_usage(signs_certificates=signs), True), (basic, True)
+
+    def _sgx_extension(self, role: CertificateRole, form: CertificateForm) -> bytes:
+        if form.sgx_extension is not None:
+            return form.sgx_extension
+        return encode_sgx_extension(self.machine) if role is CertificateRole.PCK else b""
 
 
 def _serial(key_identifier: bytes) -> int:

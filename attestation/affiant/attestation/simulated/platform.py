@@ -23,7 +23,7 @@ from cryptography import x509
 
 from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.simulated.boot import Image, boot_registers
-from affiant.attestation.simulated.crls import issue_crl
+from affiant.attestation.simulated.crls import CRLForm, issue_crl
 from affiant.attestation.simulated.identity import (
     TD_ATTRIBUTES,
     XFAM,
@@ -33,7 +33,13 @@ from affiant.attestation.simulated.identity import (
 )
 from affiant.attestation.simulated.keys import SEED_SIZE, Role, derive_key, public_spki
 from affiant.attestation.simulated.pki import CertificateRole, Certificates, issue_certificates, pem_chain
-from affiant.attestation.simulated.quoting import QuoteLayout, QuoteSigner, encode_quote
+from affiant.attestation.simulated.quoting import (
+    QuoteFrame,
+    QuoteLayout,
+    QuoteParts,
+    QuoteSigner,
+    quote_parts,
+)
 from affiant.attestation.simulated.registers import (
     encode_td10_body,
     encode_td15_body,
@@ -89,6 +95,10 @@ class SimulatedPlatform:
         shifts: how far a part's dates lie from where they should.
         pck_role: the key that certifies quotes: this machine's, or its sibling's.
         also_revoked: other machines' PCK certificates on the PCK CRL.
+        also_revoked_by_root: other certificates on the root's CRL.
+        quoted: what the quotes carry in place of ``certificates``, from which the collateral's chains are.
+        issuer_chains: chains of the collateral in place of its own.
+        crl_forms, crl_issuers, crl_keys: how a list departs from its own form, issuer and key.
     """
 
     seed: bytes = field(repr=False)
@@ -104,7 +114,17 @@ class SimulatedPlatform:
     shifts: Mapping[CollateralPart, timedelta] = field(default_factory=lambda: MappingProxyType({}))
     pck_role: Role = Role.PCK
     also_revoked: tuple[x509.Certificate, ...] = ()
+    also_revoked_by_root: tuple[x509.Certificate, ...] = ()
     certificates: Certificates = field(repr=False)
+    quoted: Certificates | None = field(default=None, repr=False)
+    issuer_chains: Mapping[CollateralPart, tuple[x509.Certificate, ...]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
+    crl_forms: Mapping[CollateralPart, CRLForm] = field(default_factory=lambda: MappingProxyType({}))
+    crl_issuers: Mapping[CollateralPart, CertificateRole] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    crl_keys: Mapping[CollateralPart, Role] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def create(
@@ -200,17 +220,38 @@ class SimulatedPlatform:
         Raises:
             RegisterError: a value of another size.
         """
-        if layout is QuoteLayout.V5_TD15:
-            body = encode_td15_body(
-                registers,
-                self.module,
-                report_data,
-                current_tee_tcb_svn=current_tee_tcb_svn or self.module.tee_tcb_svn,
-                mrservicetd=mrservicetd,
-            )
-        else:
-            body = encode_td10_body(registers, self.module, report_data)
-        return encode_quote(body, layout, self.quote_signer())
+        body = self.report_body(
+            registers,
+            report_data,
+            layout=layout,
+            current_tee_tcb_svn=current_tee_tcb_svn,
+            mrservicetd=mrservicetd,
+        )
+        return self.quote_parts(body, layout).to_bytes()
+
+    def report_body(
+        self,
+        registers: TDRegisters,
+        report_data: bytes,
+        *,
+        layout: QuoteLayout = QuoteLayout.V4,
+        current_tee_tcb_svn: bytes | None = None,
+        mrservicetd: bytes = bytes(48),
+    ) -> bytes:
+        """The TD report body of :meth:`quote`, which has the same arguments."""
+        if layout is not QuoteLayout.V5_TD15:
+            return encode_td10_body(registers, self.module, report_data)
+        return encode_td15_body(
+            registers,
+            self.module,
+            report_data,
+            current_tee_tcb_svn=current_tee_tcb_svn or self.module.tee_tcb_svn,
+            mrservicetd=mrservicetd,
+        )
+
+    def quote_parts(self, body: bytes, layout: QuoteLayout, frame: QuoteFrame | None = None) -> QuoteParts:
+        """The quote over ``body`` before its bytes are joined."""
+        return quote_parts(body, layout, self.quote_signer(), frame)
 
     def quote_signer(self) -> QuoteSigner:
         """The attestation key, certified by the PCK key."""
@@ -218,7 +259,7 @@ class SimulatedPlatform:
             enclave=self.enclave,
             attestation_key=derive_key(self.seed, Role.ATTESTATION),
             pck_key=derive_key(self.seed, self.pck_role),
-            pck_chain=pem_chain(self.certificates.chain(CertificateRole.PCK)),
+            pck_chain=pem_chain((self.quoted or self.certificates).chain(CertificateRole.PCK)),
         )
 
     def collateral(self, now: datetime) -> Collateral:
@@ -228,20 +269,21 @@ class SimulatedPlatform:
             for role in CertificateRole
             if role in self.revoked and role is not CertificateRole.PCK
         )
+        root_revoked += self.also_revoked_by_root
         own = (self.certificates.pck,) if CertificateRole.PCK in self.revoked else ()
         pck_revoked = own + self.also_revoked
         return Collateral(
             tcb_info=self._document(
                 "tcbInfo", self.tcb_info, CollateralPart.TCB_INFO, self.tcb_info_signer, now
             ),
-            tcb_info_issuer_chain=self._chain(self.tcb_info_signer),
+            tcb_info_issuer_chain=self._chain(CollateralPart.TCB_INFO, self.tcb_info_signer),
             qe_identity=self._document(
                 "enclaveIdentity", self.qe_identity, CollateralPart.QE_IDENTITY, self.qe_identity_signer, now
             ),
-            qe_identity_issuer_chain=self._chain(self.qe_identity_signer),
+            qe_identity_issuer_chain=self._chain(CollateralPart.QE_IDENTITY, self.qe_identity_signer),
             root_ca_crl=self._crl(CertificateRole.ROOT, root_revoked, CollateralPart.ROOT_CRL, now),
             pck_crl=self._crl(CertificateRole.PCK_ISSUER, pck_revoked, CollateralPart.PCK_CRL, now),
-            pck_crl_issuer_chain=self._chain(CertificateRole.PCK_ISSUER),
+            pck_crl_issuer_chain=self._chain(CollateralPart.PCK_CRL, CertificateRole.PCK_ISSUER),
         )
 
     def _document(
@@ -264,20 +306,22 @@ class SimulatedPlatform:
         now: datetime,
     ) -> bytes:
         this_update, next_update = self._window(part, now)
+        issuer = self.crl_issuers.get(part, issuer)
         return issue_crl(
             self.certificates.of(issuer),
-            derive_key(self.seed, Role(issuer.value)),
+            derive_key(self.seed, self.crl_keys.get(part, Role(issuer.value))),
             revoked=revoked,
             this_update=this_update,
             next_update=next_update,
+            form=self.crl_forms.get(part),
         )
 
     def _window(self, part: CollateralPart, now: datetime) -> tuple[datetime, datetime]:
         issued = now - _BACKDATED + self.shifts.get(part, timedelta())
         return issued, issued + COLLATERAL_LIFETIME
 
-    def _chain(self, role: CertificateRole) -> bytes:
-        return pem_chain(self.certificates.chain(role))
+    def _chain(self, part: CollateralPart, role: CertificateRole) -> bytes:
+        return pem_chain(self.issuer_chains.get(part) or self.certificates.chain(role))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

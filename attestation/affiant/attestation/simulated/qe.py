@@ -15,7 +15,7 @@ __all__ = ["encode_qe_report"]
 
 def encode_qe_report(enclave: QuotingEnclave, attestation_point: bytes) -> bytes:
     """The report body, 384 bytes, for the attestation key with this public point (64 bytes, x || y)."""
-    binding = hashlib.sha256(attestation_point + enclave.auth_data).digest()
+    binding = hashlib.sha256(attestation_point + enclave.auth_data).digest() + bytes(32)
     return b"".join(
         (
             enclave.cpu_svn,  # 0: 16
@@ -29,6 +29,6 @@ def encode_qe_report(enclave: QuotingEnclave, attestation_point: bytes) -> bytes
             enclave.isv_prod_id.to_bytes(2, "little"),  # 256
             enclave.isv_svn.to_bytes(2, "little"),  # 258
             bytes(60),  # 260: reserved
-            binding + bytes(32),  # 320: 64
+            binding if enclave.report_data is None else enclave.report_data,  # 320: 64
         )
     )

@@ -12,44 +12,50 @@ from typing import Final
 from affiant.attestation.simulated import der
 from affiant.attestation.simulated.identity import MachineIdentity, PCKIssuer
 
-__all__ = ["SGX_EXTENSION_OID", "encode_sgx_extension"]
+__all__ = ["SGX_EXTENSION_OID", "encode_sgx_extension", "sgx_member"]
 
 SGX_EXTENSION_OID: Final = "1.2.840.113741.1.13.1"
 
 
-def encode_sgx_extension(machine: MachineIdentity) -> bytes:
-    """The extension's value, DER."""
-    members = [
-        _member("1", der.octet_string(machine.ppid)),
-        _member("2", _tcb(machine)),
-        _member("3", der.octet_string(machine.pce_id)),
-        _member("4", der.octet_string(machine.fmspc)),
-        _member("5", der.enumerated(machine.sgx_type)),
-    ]
+def encode_sgx_extension(
+    machine: MachineIdentity, *, without: frozenset[str] = frozenset(), more: tuple[bytes, ...] = ()
+) -> bytes:
+    """The extension's value, DER; ``without`` the members of these arcs (``"1"`` to ``"7"``), and with ``more``
+    members behind its own."""
+    members = {
+        "1": der.octet_string(machine.ppid),
+        "2": _tcb(machine),
+        "3": der.octet_string(machine.pce_id),
+        "4": der.octet_string(machine.fmspc),
+        "5": der.enumerated(machine.sgx_type),
+    }
     if machine.issuer is PCKIssuer.PLATFORM:
-        members.append(_member("6", der.octet_string(machine.platform_instance_id)))
-        members.append(_member("7", _configuration(machine)))
-    return der.sequence(*members)
+        members["6"] = der.octet_string(machine.platform_instance_id)
+        members["7"] = _configuration(machine)
+    own = (sgx_member(arc, value) for arc, value in members.items() if arc not in without)
+    return der.sequence(*own, *more)
 
 
 def _tcb(machine: MachineIdentity) -> bytes:
     components = [
-        _member(f"2.{index}", der.integer(svn)) for index, svn in enumerate(machine.sgx_components, start=1)
+        sgx_member(f"2.{index}", der.integer(svn))
+        for index, svn in enumerate(machine.sgx_components, start=1)
     ]
     return der.sequence(
         *components,
-        _member("2.17", der.integer(machine.pce_svn)),
-        _member("2.18", der.octet_string(bytes(machine.sgx_components))),
+        sgx_member("2.17", der.integer(machine.pce_svn)),
+        sgx_member("2.18", der.octet_string(bytes(machine.sgx_components))),
     )
 
 
 def _configuration(machine: MachineIdentity) -> bytes:
     return der.sequence(
-        _member("7.1", der.boolean(machine.dynamic_platform)),
-        _member("7.2", der.boolean(machine.cached_keys)),
-        _member("7.3", der.boolean(machine.smt)),
+        sgx_member("7.1", der.boolean(machine.dynamic_platform)),
+        sgx_member("7.2", der.boolean(machine.cached_keys)),
+        sgx_member("7.3", der.boolean(machine.smt)),
     )
 
 
-def _member(arc: str, value: bytes) -> bytes:
+def sgx_member(arc: str, value: bytes) -> bytes:
+    """One member: its identifier below the extension's own, and its value in DER."""
     return der.sequence(der.oid(f"{SGX_EXTENSION_OID}.{arc}"), value)

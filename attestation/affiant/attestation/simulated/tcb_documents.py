@@ -8,8 +8,10 @@ the body. Contents are plain values: whoever wants another level, status or sign
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -28,12 +30,29 @@ __all__ = [
     "QEIdentity",
     "SVNLevel",
     "TCBInfo",
+    "Wording",
     "default_qe_identity",
     "default_tcb_info",
     "sign_document",
 ]
 
 _TCB_DATE: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_NO_MEMBERS: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """How a document's text departs from its content. The text is signed afterwards, as it then stands.
+
+    Args:
+        members: values in place of the document's own, or beside them.
+        without: members that are left out.
+        inserted: text before the closing brace, as it is: what no JSON writer would write.
+    """
+
+    members: Mapping[str, object] = field(default_factory=lambda: _NO_MEMBERS)
+    without: frozenset[str] = frozenset()
+    inserted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +121,7 @@ class TCBInfo:
     identifier: str = "TDX"
     modules: tuple[ModuleRecord, ...]
     levels: tuple[PlatformLevel, ...]
+    wording: Wording = Wording()
 
     def to_bytes(self, *, issued: datetime, next_update: datetime) -> bytes:
         """The exact text that is signed."""
@@ -118,7 +138,8 @@ class TCBInfo:
                 "tdxModule": base,
                 "tdxModuleIdentities": [module.to_json() for module in self.modules],
                 "tcbLevels": [level.to_json() for level in self.levels],
-            }
+            },
+            self.wording,
         )
 
 
@@ -135,6 +156,7 @@ class QEIdentity:
     evaluation_number: int = EVALUATION_NUMBER
     identifier: str = "TD_QE"
     levels: tuple[SVNLevel, ...]
+    wording: Wording = Wording()
 
     def to_bytes(self, *, issued: datetime, next_update: datetime) -> bytes:
         """The exact text that is signed."""
@@ -151,7 +173,8 @@ class QEIdentity:
                 "mrsigner": self.mrsigner.hex().upper(),
                 "isvprodid": self.isv_prod_id,
                 "tcbLevels": [level.to_json() for level in self.levels],
-            }
+            },
+            self.wording,
         )
 
 
@@ -200,5 +223,7 @@ def _timestamp(when: datetime) -> str:
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _text(members: dict[str, object]) -> bytes:
-    return json.dumps(members, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+def _text(members: dict[str, object], wording: Wording) -> bytes:
+    kept = {name: value for name, value in members.items() if name not in wording.without}
+    text = json.dumps(kept | dict(wording.members), separators=(",", ":"), ensure_ascii=True)
+    return (f"{text[:-1]}{wording.inserted}}}").encode("ascii")
