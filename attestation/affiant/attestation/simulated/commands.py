@@ -12,6 +12,7 @@ import click
 
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.faults.commands import evidence, scenarios
 from affiant.attestation.simulated.serving import ServeSettings, serve_platform, simulated_reference
 from affiant.attestation.simulated.socket_path import platform_socket
 from affiant.command_line import Group, print_json
@@ -42,6 +43,10 @@ def platform() -> None:
     It makes structurally real TDX quotes under a throw-away root key. Every verifier prints SIMULATED for them
     and exits with 40; no option changes that.
     """
+
+
+platform.add_command(evidence)
+platform.add_command(scenarios)
 
 
 @platform.command()
