@@ -83,16 +83,16 @@ class ModuleIdentity:
     levels: tuple[ModuleLevel, ...]
 
     def verify(self, body: TDReport) -> None:
-        """29: MRSIGNERSEAM is this signer; SEAMATTRIBUTES agree under the mask and are all zero, whatever the
-        mask hides.
+        """29: MRSIGNERSEAM is this signer and all zero, whatever the document lists; SEAMATTRIBUTES agree under the
+        mask and are all zero, whatever the mask hides.
 
         Raises:
-            TDXModuleMismatch: they differ.
+            TDXModuleMismatch: they differ, or are not zero.
         """
-        if body.mrsignerseam != self.mrsigner:
+        if body.mrsignerseam != self.mrsigner or any(body.mrsignerseam):
             raise TDXModuleMismatch(
                 f"TDX module {self.identifier} has another signer",
-                expected=self.mrsigner.hex(),
+                expected=f"{self.mrsigner.hex()}, and all zero: Intel's",
                 found=body.mrsignerseam.hex(),
             )
         masked = bytes(a & m for a, m in zip(body.seam_attributes, self.attributes_mask, strict=True))

@@ -75,6 +75,7 @@ SAID = {
     "pck-expired": "PCK Certificate",
     "module-listed-in-decimal": "TDX_1B",
     "module-attributes-masked-out": "other attributes",
+    "module-signer-not-zero-though-listed": "all zero",
     "log-without-the-kernel": "RTMR1",
     "policy-flag-not-said": "not said",
     "mix-of-two-images": "no accepted",
@@ -150,6 +151,8 @@ def test_what_only_a_question_refuses_is_refused_by_appraisal_or_memory() -> Non
 def test_no_two_scenarios_give_the_same_evidence() -> None:
     seen: dict[object, str] = {}
     for name, scenario in CATALOGUE.items():
+        if name == "high-s":  # which the platform may have signed with anyway
+            continue
         made = evidence_of(scenario, layout_for(name))
         key = (layout_for(name), made.quote, made.collateral, made.root, made.at, made.event_log, made.asked)
         assert seen.setdefault(key, name) == name

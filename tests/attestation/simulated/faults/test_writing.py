@@ -48,6 +48,7 @@ OTHERS_ACCEPT = {
     "leaf-of-another-name",
     "module-level-twice",
     "module-listed-twice",
+    "module-signer-not-zero-though-listed",
     "outer-type-5",
     "pck-crl-chain-of-the-tcb-signer",
     "pck-crl-not-yet-valid",

@@ -128,6 +128,16 @@ SCENARIOS: Final = (
         module(mrsignerseam=b"\x01" * 48),
     ),
     Scenario(
+        "module-signer-not-zero-though-listed",
+        "The TDX module is signed by somebody else, whom TCB Info lists as its signer.",
+        (29,),
+        _MISMATCH,
+        each(
+            module(mrsignerseam=b"\x01" * 48),
+            tcb_info(modules=(ModuleRecord(identifier="TDX_01", mrsigner=b"\x01" * 48, levels=_LEVELS),)),
+        ),
+    ),
+    Scenario(
         "module-attributes-not-zero",
         "SEAMATTRIBUTES are not zero.",
         (29,),
