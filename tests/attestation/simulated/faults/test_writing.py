@@ -63,6 +63,7 @@ OTHERS_ACCEPT = {
     "quote-too-large",
     "quoted-root-expired",
     "quoted-root-not-yet-valid",
+    "quoted-root-revoked",
     "root-crl-not-yet-valid",
     "root-expired",
     "root-hint-is-no-authority",

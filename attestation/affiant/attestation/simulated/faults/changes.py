@@ -15,6 +15,7 @@ from affiant.attestation.simulated.keys import Role
 from affiant.attestation.simulated.pki import (
     CertificateForm,
     CertificateRole,
+    Certificates,
     issue_certificates,
 )
 from affiant.attestation.simulated.platform import CollateralPart, SimulatedPlatform
@@ -39,6 +40,7 @@ __all__ = [
     "qe_levels",
     "qe_wording",
     "quoted_certificates",
+    "renewed_signer",
     "shifted",
     "signed_by",
     "tcb_info",
@@ -161,7 +163,7 @@ def quoted_certificates(**forms: CertificateForm) -> Change:
     return on_platform(lambda it: replace(it, quoted=_issue(it, forms)))
 
 
-def _issue(it: SimulatedPlatform, forms: dict[str, CertificateForm]) -> Any:
+def _issue(it: SimulatedPlatform, forms: dict[str, CertificateForm]) -> Certificates:
     by_role = {CertificateRole[name.upper()]: form for name, form in forms.items()}
     return issue_certificates(it.seed, created=it.created, machine=it.machine, pck=it.pck_role, forms=by_role)
 
@@ -181,6 +183,13 @@ def another_root(it: Bench) -> SimulatedPlatform:
     return SimulatedPlatform.from_seed(
         bytes(byte ^ 0xFF for byte in it.platform.seed), created=it.platform.created
     )
+
+
+def renewed_signer(it: Bench) -> Bench:
+    """QE Identity comes with a renewed certificate of the key that signs both documents."""
+    form = CertificateForm(serial=0x52, shift=timedelta(hours=1))
+    renewed = _issue(it.platform, {"tcb_signing": form}).chain(CertificateRole.TCB_SIGNING)
+    return platform(issuer_chains=MappingProxyType({CollateralPart.QE_IDENTITY: renewed}))(it)
 
 
 def signed_by(part: CollateralPart, key: Role) -> Change:

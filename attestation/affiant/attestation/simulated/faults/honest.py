@@ -13,13 +13,15 @@ from affiant.attestation.simulated.faults.changes import (
     machine,
     on_platform,
     parts,
+    quoted_certificates,
+    renewed_signer,
     tcb_wording,
     unchanged,
 )
 from affiant.attestation.simulated.faults.scenario import TD15, V4, Accepted, Change, Scenario
 from affiant.attestation.simulated.identity import PCKIssuer
 from affiant.attestation.simulated.keys import ORDER
-from affiant.attestation.simulated.pki import CertificateRole, pem_chain
+from affiant.attestation.simulated.pki import CertificateForm, CertificateRole, pem_chain
 from affiant.attestation.simulated.platform import COLLATERAL_LIFETIME, SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteFrame, QuoteParts
 from affiant.attestation.simulated.tcb_documents import ModuleRecord, SVNLevel, Wording, default_tcb_info
@@ -103,6 +105,18 @@ def _chain(*roles: CertificateRole, end: bytes = b"") -> Change:
     return change
 
 
+def _crlf(it: Bench) -> Bench:
+    chain = it.platform.quote_signer().pck_chain.replace(b"\n", b"\r\n")
+    return parts(certification_data=chain)(it)
+
+
+def _upper_case(it: Bench) -> Bench:
+    machine = it.platform.machine
+    return tcb_wording(members={"fmspc": machine.fmspc.hex().upper(), "pceId": machine.pce_id.hex().upper()})(
+        it
+    )
+
+
 def _sibling(it: Bench) -> Bench:
     """Another machine's quote, under the collateral that both machines have."""
     return replace(it, platform=it.platform.sibling(), authority=it.platform)
@@ -111,7 +125,9 @@ def _sibling(it: Bench) -> Bench:
 _LEAF, _AUTHORITY, _ROOT = CertificateRole.PCK, CertificateRole.PCK_ISSUER, CertificateRole.ROOT
 
 SCENARIOS: Final = (
-    Scenario("up-to-date", "Everything holds, and the platform is up to date.", (31, 45), _GOOD, unchanged),
+    Scenario(
+        "up-to-date", "Everything holds, and the platform is up to date.", (14, 29, 31, 45), _GOOD, unchanged
+    ),
     Scenario(
         "processor-ca",
         "The PCK certificate is issued by the Processor CA, and the revocation list is that CA's.",
@@ -123,9 +139,23 @@ SCENARIOS: Final = (
     Scenario(
         "chain-without-root",
         "The quote's chain leaves the root out, which is a hint only.",
-        (4, 6),
+        (4, 6, 9),
         _GOOD,
         _chain(_LEAF, _AUTHORITY),
+    ),
+    Scenario(
+        "another-certificate-of-the-root",
+        "The root in the quote's chain is another certificate of the same root key.",
+        (6,),
+        _GOOD,
+        quoted_certificates(root=CertificateForm(serial=0x53)),
+    ),
+    Scenario(
+        "another-certificate-of-the-authority",
+        "The quote's intermediate is another certificate of the same authority than the collateral's.",
+        (7, 12),
+        _GOOD,
+        quoted_certificates(pck_issuer=CertificateForm(serial=0x51)),
     ),
     Scenario(
         "chain-ends-in-nul",
@@ -134,11 +164,18 @@ SCENARIOS: Final = (
         _GOOD,
         _chain(_LEAF, _AUTHORITY, _ROOT, end=b"\0"),
     ),
+    Scenario(
+        "chain-with-crlf",
+        "The lines of the quote's chain end in carriage return and line feed.",
+        (4,),
+        _GOOD,
+        _crlf,
+    ),
     Scenario("padding-70", "70 zero bytes follow the quote.", (3,), _GOOD, parts(tail=bytes(70))),
     Scenario(
         "padding-to-8000",
         "The quote stands in a buffer of 8000 bytes.",
-        (3,),
+        (1, 3),
         _GOOD,
         bench(recut=lambda raw: raw.ljust(8000, b"\0")),
     ),
@@ -185,6 +222,27 @@ SCENARIOS: Final = (
         for size in (0, 1, 64, 1000)
     ),
     Scenario(
+        "qe-attribute-that-the-mask-omits",
+        "The quoting enclave runs in 64-bit mode, a bit that QE Identity's mask leaves open.",
+        (25,),
+        _GOOD,
+        enclave(attributes=b"\x15" + bytes(15)),
+    ),
+    Scenario(
+        "fmspc-in-upper-case",
+        "TCB Info spells FMSPC and PCEID in upper-case hexadecimal.",
+        (18, 19),
+        _GOOD,
+        _upper_case,
+    ),
+    Scenario(
+        "two-signer-certificates",
+        "TCB Info and QE Identity come with two certificates of one signing key, the older and the renewed one.",
+        (16, 17),
+        _GOOD,
+        renewed_signer,
+    ),
+    Scenario(
         "levels-in-another-order",
         "All levels stand in reversed order; the verdict does not depend on it.",
         (26, 30, 31),
@@ -228,7 +286,7 @@ SCENARIOS: Final = (
     Scenario(
         "last-second-of-the-collateral",
         "The collateral is judged in the very second in which it ends.",
-        (19, 20, 36),
+        (11, 12, 19, 20, 36),
         _GOOD,
         bench(later=COLLATERAL_LIFETIME - timedelta(minutes=5)),
     ),

@@ -10,12 +10,21 @@ from cryptography import x509
 
 from affiant.attestation.quotes.verdict import Stage
 from affiant.attestation.simulated.faults.bench import Bench
-from affiant.attestation.simulated.faults.changes import bench, crl_form, each, machine, platform, signed_by
+from affiant.attestation.simulated.faults.changes import (
+    bench,
+    crl_form,
+    each,
+    machine,
+    platform,
+    quoted_certificates,
+    renewed_signer,
+    signed_by,
+)
 from affiant.attestation.simulated.faults.pck_chain import UNKNOWN_CRITICAL
 from affiant.attestation.simulated.faults.scenario import Accepted, Change, Refused, Scenario
 from affiant.attestation.simulated.identity import PCKIssuer
 from affiant.attestation.simulated.keys import Role
-from affiant.attestation.simulated.pki import CertificateForm, CertificateRole, issue_certificates
+from affiant.attestation.simulated.pki import CertificateForm, CertificateRole
 from affiant.attestation.simulated.platform import CollateralPart
 
 __all__ = ["SCENARIOS"]
@@ -71,13 +80,25 @@ def _also_revoked(it: Bench) -> Bench:
 
 def _renewed_authority_revoked(it: Bench) -> Bench:
     """The quote's intermediate is an older certificate of the same authority, which alone is on the root's list."""
-    older = issue_certificates(
-        it.platform.seed,
-        created=it.platform.created,
-        machine=it.platform.machine,
-        forms={CertificateRole.PCK_ISSUER: CertificateForm(serial=0x51)},
-    )
-    return platform(quoted=older, also_revoked_by_root=(older.pck_issuer,))(it)
+    older = quoted_certificates(pck_issuer=CertificateForm(serial=0x51))(it)
+    return _revoking(older, CertificateRole.PCK_ISSUER)
+
+
+def _other_root_revoked(it: Bench) -> Bench:
+    """The root in the quote is another certificate of the root key, which alone is on the root's list."""
+    return _revoking(quoted_certificates(root=CertificateForm(serial=0x53))(it), CertificateRole.ROOT)
+
+
+def _revoking(it: Bench, role: CertificateRole) -> Bench:
+    """The certificate of ``role`` in the quote is on the root's list."""
+    assert it.platform.quoted is not None
+    return platform(also_revoked_by_root=(it.platform.quoted.of(role),))(it)
+
+
+def _renewed_signer_revoked(it: Bench) -> Bench:
+    renewed = renewed_signer(it)
+    certificate = renewed.platform.issuer_chains[CollateralPart.QE_IDENTITY][0]
+    return platform(also_revoked_by_root=(certificate,))(renewed)
 
 
 def _per_list(part: CollateralPart) -> tuple[Scenario, ...]:
@@ -218,11 +239,25 @@ SCENARIOS: Final = (
         _renewed_authority_revoked,
     ),
     Scenario(
+        "quoted-root-revoked",
+        "The root in the quote is another certificate of the same root key, which alone is revoked.",
+        (13,),
+        Refused("cert.revoked", Stage.VERIFICATION),
+        _other_root_revoked,
+    ),
+    Scenario(
         "tcb-signer-revoked",
         "The signer of TCB Info and QE Identity is on the root's list.",
         (13, 16),
         Refused("cert.revoked", Stage.COLLATERAL),
         _revoked(CertificateRole.TCB_SIGNING),
+    ),
+    Scenario(
+        "renewed-tcb-signer-revoked",
+        "QE Identity comes with a renewed certificate of the signer, and that certificate alone is revoked.",
+        (13, 17),
+        Refused("cert.revoked", Stage.COLLATERAL),
+        _renewed_signer_revoked,
     ),
     Scenario(
         "root-revoked",
