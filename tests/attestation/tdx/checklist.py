@@ -160,8 +160,12 @@ POINTS: dict[int, Point] = {
         ("evaluation-number-too-low", "lower-evaluation-number-counts"),
     ),
     22: Point(
-        (f"{TDX}/test_rollback.py::test_what_was_kept_refuses_exactly_what_is_older_in_any_part",),
-        ("collateral-steps-back", f"{TDX}/test_verify.py::test_collateral_older_than_seen_is_refused"),
+        ("collateral-steps-forward",),
+        (
+            "collateral-steps-back",
+            "evaluation-steps-back",
+            f"{TDX}/test_rollback.py::test_what_was_kept_refuses_exactly_what_is_older_in_any_part",
+        ),
     ),
     23: Point(
         ("short-r-of-qe-report",),

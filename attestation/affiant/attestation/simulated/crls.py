@@ -19,10 +19,12 @@ class CRLForm:
 
     Args:
         reason: of each entry.
+        hash_algorithm: what is hashed with for the signature; None: SHA-256.
         extensions, entry_extensions: further ones, of the list and of each entry, each with whether it is critical.
     """
 
     reason: x509.ReasonFlags = x509.ReasonFlags.key_compromise
+    hash_algorithm: hashes.SHA256 | hashes.SHA384 | None = None
     extensions: tuple[tuple[x509.ExtensionType, bool], ...] = ()
     entry_extensions: tuple[tuple[x509.ExtensionType, bool], ...] = ()
 
@@ -53,7 +55,9 @@ def issue_crl(
         builder = builder.add_extension(extension, critical=critical)
     for certificate in revoked:
         builder = builder.add_revoked_certificate(_entry(certificate, start, form))
-    return builder.sign(key, hashes.SHA256(), ecdsa_deterministic=True).public_bytes(Encoding.DER)
+    return builder.sign(key, form.hash_algorithm or hashes.SHA256(), ecdsa_deterministic=True).public_bytes(
+        Encoding.DER
+    )
 
 
 def _entry(certificate: x509.Certificate, when: datetime, form: CRLForm) -> x509.RevokedCertificate:

@@ -145,7 +145,9 @@ def test_every_point_of_the_checklist_has_a_scenario() -> None:
 def test_what_only_a_question_refuses_is_refused_by_appraisal_or_memory() -> None:
     for scenario in CATALOGUE.values():
         if isinstance(scenario.expected, Refused) and scenario.expected.authentic is not None:
-            assert scenario.expected.stage is Stage.APPRAISAL or scenario.name == "collateral-steps-back"
+            assert (
+                scenario.expected.stage is Stage.APPRAISAL or scenario.expected.code == "collateral.rollback"
+            )
 
 
 def test_no_two_scenarios_give_the_same_evidence() -> None:
@@ -154,7 +156,16 @@ def test_no_two_scenarios_give_the_same_evidence() -> None:
         if name == "high-s":  # which the platform may have signed with anyway
             continue
         made = evidence_of(scenario, layout_for(name))
-        key = (layout_for(name), made.quote, made.collateral, made.root, made.at, made.event_log, made.asked)
+        key = (
+            layout_for(name),
+            made.quote,
+            made.collateral,
+            made.root,
+            made.at,
+            made.event_log,
+            made.asked,
+            made.seen,
+        )
         assert seen.setdefault(key, name) == name
 
 

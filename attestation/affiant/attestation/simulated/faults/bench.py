@@ -50,7 +50,8 @@ class Bench:
     Args:
         platform: makes the quote. authority: makes the collateral; None: the platform does.
         now: when everything is issued. later: how much later it is judged. remembered: how much earlier than what
-            the reader remembers the collateral was issued; None: the reader remembers nothing.
+            the reader remembers the collateral was issued; None: the reader remembers nothing. newer: whose
+            collateral the reader remembers; None: the authority's.
         trusted: whose root is trusted; None: the collateral's.
         mrtd, mrconfigid, report_data, td_attributes, xfam: of the TD. mrservicetd, current_tee_tcb_svn: of body 1.5.
         extensions: digests (48 bytes each) that were extended into RTMR3. event_log: the log that comes with it.
@@ -65,6 +66,7 @@ class Bench:
     authority: SimulatedPlatform | None = None
     later: timedelta = timedelta()
     remembered: timedelta | None = None
+    newer: SimulatedPlatform | None = None
     trusted: SimulatedPlatform | None = None
     mrtd: bytes = RELEASE.mrtd
     mrconfigid: bytes = MRCONFIGID
@@ -112,6 +114,9 @@ class Bench:
         """The collateral as its authority issues it, so much before ``now``."""
         return (self.authority or self.platform).collateral(self.now - earlier)
 
+    def _remembered(self) -> Collateral:
+        return self.issued() if self.newer is None else self.newer.collateral(self.now)
+
     def evidence(self) -> Evidence:
         """What a verifier receives."""
         trusted = self.trusted or self.authority or self.platform
@@ -123,5 +128,5 @@ class Bench:
             at=(self.now + self.later).replace(microsecond=0),
             event_log=self.event_log,
             asked=self.asked,
-            seen=None if self.remembered is None else collateral_json(self.issued()),
+            seen=None if self.remembered is None else collateral_json(self._remembered()),
         )

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.faults.changes import bench, certificates, quoted_certificates, shifted
+from affiant.attestation.simulated.faults.bench import Bench
+from affiant.attestation.simulated.faults.changes import (
+    bench,
+    certificates,
+    each,
+    qe_identity,
+    quoted_certificates,
+    shifted,
+    tcb_info,
+)
 from affiant.attestation.simulated.faults.scenario import Accepted, Refused, Scenario
 from affiant.attestation.simulated.pki import CertificateForm
 from affiant.attestation.simulated.platform import COLLATERAL_LIFETIME, CollateralPart
@@ -31,6 +41,13 @@ _IN_QUOTE: Final = {
     "pck_issuer": ("quoted-pck-authority", "The PCK authority's certificate in the quote alone", (7,)),
     "pck": ("pck", "The PCK certificate", (8,)),
 }
+
+
+def _older_evaluation(it: Bench) -> Bench:
+    """The reader remembers both documents of evaluation 2, of the same day; what comes is of evaluation 1."""
+    newer = each(tcb_info(evaluation_number=2), qe_identity(evaluation_number=2))(it).platform
+    return replace(it, remembered=timedelta(), newer=newer)
+
 
 SCENARIOS: Final = (
     *(
@@ -91,5 +108,19 @@ SCENARIOS: Final = (
         (22,),
         Refused("collateral.rollback", Stage.VERIFICATION, authentic=Accepted()),
         bench(remembered=timedelta(days=5)),
+    ),
+    Scenario(
+        "evaluation-steps-back",
+        "The collateral is of an older TCB evaluation than what the reader has seen before.",
+        (21, 22),
+        Refused("collateral.rollback", Stage.VERIFICATION, authentic=Accepted()),
+        _older_evaluation,
+    ),
+    Scenario(
+        "collateral-steps-forward",
+        "The reader has seen this collateral before, and nothing newer.",
+        (22,),
+        Accepted(),
+        bench(remembered=timedelta()),
     ),
 )

@@ -74,6 +74,10 @@ def _svn_of_true(level: Any) -> None:
     level["tcb"]["sgxtcbcomponents"][3]["svn"] = True
 
 
+def _advisories_as_text(level: Any) -> None:
+    level["advisoryIDs"] = "INTEL-SA-99901"
+
+
 def _without_status(level: Any) -> None:
     del level["tcbStatus"]
 
@@ -154,6 +158,18 @@ _TCB_INFO: Final = (
         "A level has a status that only a verdict can have: TDRelaunchAdvised.",
         platform_levels(lambda it: (current_level(it, status="TDRelaunchAdvised"),)),
         (32, 33),
+    ),
+    _tcb(
+        "tcb-levels-of-another-form",
+        "The levels are an object.",
+        tcb_wording(members={"tcbLevels": {}}),
+        (18, 31),
+    ),
+    _tcb(
+        "tcb-advisories-of-another-form",
+        "A level's advisories are a text.",
+        _levels(_advisories_as_text),
+        (18, 35),
     ),
     _tcb("tcb-level-without-status", "A level has no status.", _levels(_without_status), (32,)),
     _tcb(
@@ -339,6 +355,13 @@ _EDITED: Final = (
         (1, 18),
         _FILE,
         bench(refile=lambda _: b"SIMULATED"),
+    ),
+    Scenario(
+        "collateral-with-an-empty-item",
+        "A collateral document of affiant's own form holds an item without a byte.",
+        (14, 18),
+        _FILE,
+        lambda it: replace(it, refile=lambda _: replace(it.issued(), root_ca_crl=b"").to_bytes()),
     ),
     Scenario(
         "collateral-member-twice",

@@ -161,6 +161,27 @@ SCENARIOS: Final = (
         _file(_own_log((BootEvent(4, "affiant-sim-first", {}),))),
     ),
     Scenario(
+        "log-of-another-kind",
+        "The event log is a document of another type.",
+        (44,),
+        _MALFORMED,
+        _file(canonical({"typ": "affiant-eventlog/2", "events": []})),
+    ),
+    Scenario(
+        "log-with-an-odd-name",
+        "An event's name has characters that no name has.",
+        (44,),
+        _MALFORMED,
+        _file(_own_log((BootEvent(3, "Affiant: first", {}),))),
+    ),
+    Scenario(
+        "dstack-log-with-another-member",
+        "An event of dstack's form has a member more.",
+        (44,),
+        _MALFORMED,
+        _dstack(*_SYSTEM, edit=lambda entries: [entries[0] | {"more": 1}, *entries[1:]]),
+    ),
+    Scenario(
         "dstack-log-replays", "A log of dstack's form replays to RTMR3.", (44,), Accepted(), _dstack(*_SYSTEM)
     ),
     Scenario(

@@ -7,8 +7,8 @@
     expected.json                                           one case, docs/formats/conformance.md
     SIMULATED.txt                                           what this is, and the command line
 
-Only `collateral-steps-back` cannot be shown by one command: a memory is needed, and ``seen/collateral.json`` is what
-it must have seen.
+What steps back cannot be shown by one command: a memory is needed, and ``seen/collateral.json`` is what it must have
+seen.
 """
 
 from __future__ import annotations

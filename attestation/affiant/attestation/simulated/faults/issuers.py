@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from affiant.attestation.quotes.verdict import Stage
 from affiant.attestation.simulated.faults.bench import Bench
-from affiant.attestation.simulated.faults.changes import another_root, certificates, platform
+from affiant.attestation.simulated.faults.changes import another_root, bench, certificates, platform
 from affiant.attestation.simulated.faults.pck_chain import UNKNOWN_CRITICAL
 from affiant.attestation.simulated.faults.scenario import Change, Refused, Scenario
 from affiant.attestation.simulated.keys import Role
@@ -188,6 +188,15 @@ SCENARIOS: Final = (
         (16,),
         _ISSUER,
         _chain(CollateralPart.TCB_INFO, _SIGNER),
+    ),
+    Scenario(
+        "tcb-info-chain-too-large",
+        "The chain of TCB Info has more than 16 KiB of white space.",
+        (1, 16),
+        _ISSUER,
+        bench(
+            repack=lambda it: replace(it, tcb_info_issuer_chain=it.tcb_info_issuer_chain + b"\n" * (1 << 14))
+        ),
     ),
     Scenario(
         "tcb-info-chain-in-another-order",

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from affiant.attestation.quotes.verdict import Stage
 from affiant.attestation.simulated.faults.bench import Bench
@@ -137,6 +138,13 @@ def _per_list(part: CollateralPart) -> tuple[Scenario, ...]:
             points,
             _SIGNATURE,
             signed_by(part, other),
+        ),
+        Scenario(
+            f"{slug}-signed-with-sha384",
+            f"{title} is signed with ECDSA and SHA-384.",
+            points,
+            _MALFORMED,
+            crl_form(part, hash_algorithm=hashes.SHA384()),
         ),
         Scenario(
             f"{slug}-is-a-delta",

@@ -11,11 +11,19 @@ from typing import Final
 
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.simulated.faults.bench import IMAGE, RELEASE, Bench
-from affiant.attestation.simulated.faults.changes import bench, current_level, each, machine, platform_levels
+from affiant.attestation.simulated.faults.changes import (
+    another_root,
+    bench,
+    current_level,
+    each,
+    machine,
+    platform_levels,
+)
 from affiant.attestation.simulated.faults.levels import reaching
 from affiant.attestation.simulated.faults.references import asking, only_asked
 from affiant.attestation.simulated.faults.scenario import Accepted, Change, Scenario
-from affiant.attestation.simulated.identity import MRSEAM, PPID, XFAM, PCKIssuer
+from affiant.attestation.simulated.faults.td import with_bits
+from affiant.attestation.simulated.identity import MRSEAM, PPID, TD_ATTRIBUTES, XFAM, PCKIssuer
 
 __all__ = ["SCENARIOS"]
 
@@ -36,6 +44,7 @@ def _policy(**sections: str) -> Change:
 def _policy_file(it: Bench, sections: dict[str, str]) -> bytes:
     image = RELEASE.images[IMAGE].to_json()
     own = {
+        "class": "simulated",
         "roots": f"[{sha256_name(it.platform.root_spki())}]",
         "images": f"\n  - name: {IMAGE.value}\n    shapes: [simulated]"
         + "".join(f"\n    {name}: {value}" for name, value in sorted(image.items())),
@@ -44,7 +53,7 @@ def _policy_file(it: Bench, sections: dict[str, str]) -> bytes:
         "machines": "any",
         "pck_flags": "any",
     }
-    lines = ["# SIMULATED: what a reader accepts", "typ: affiant-appraisal/1", "class: simulated"]
+    lines = ["# SIMULATED: what a reader accepts", "typ: affiant-appraisal/1"]
     lines += [f"{name}: {text}".replace(": \n", ":\n") for name, text in (own | sections).items()]
     return ("\n".join(lines) + "\n").encode("ascii")
 
@@ -131,6 +140,41 @@ SCENARIOS: Final = (
         (35, 37),
         only_asked("exception_lapsed", "SWHardeningNeeded", _ADVISORY),
         each(reaching("SWHardeningNeeded", _ADVISORY), _timed(lambda gone, _: {"tcb": _excepted(gone)})),
+    ),
+    Scenario(
+        "policy-of-hardware",
+        "The policy is one for hardware.",
+        (37,),
+        only_asked("evidence_class"),
+        _policy(**{"class": "hardware", "roots": "[intel]"}),
+    ),
+    Scenario(
+        "policy-other-root",
+        "The policy names another root than the one that is trusted.",
+        (37,),
+        only_asked("root"),
+        lambda it: _policy(roots=f"[{sha256_name(another_root(it).root_spki())}]")(it),
+    ),
+    Scenario(
+        "policy-evaluation-number-too-low",
+        "The collateral is of an older TCB evaluation than the policy asks.",
+        (21,),
+        only_asked("evaluation_number"),
+        _policy(tcb="\n  minimum_evaluation: 2"),
+    ),
+    Scenario(
+        "policy-other-td-attributes",
+        "TD_ATTRIBUTES have a permitted bit more than the policy accepts.",
+        (38,),
+        only_asked("td_attributes"),
+        each(bench(td_attributes=with_bits(TD_ATTRIBUTES, 63)), _policy()),
+    ),
+    Scenario(
+        "policy-other-xfam",
+        "XFAM is permitted, and another than the policy accepts.",
+        (39,),
+        only_asked("xfam"),
+        each(bench(xfam=with_bits(XFAM, 17)), _policy()),
     ),
     Scenario(
         "policy-other-machine",

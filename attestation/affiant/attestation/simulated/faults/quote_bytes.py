@@ -68,6 +68,9 @@ SCENARIOS: Final = (
         "quote-empty", "The quote is empty.", (1,), Refused("quote.not_a_quote", Stage.QUOTE), _cut_to(0), V4
     ),
     Scenario("quote-cut-in-header", "The quote ends within its header.", (1, 3), _MALFORMED, _cut_to(47)),
+    Scenario(
+        "quote-cut-in-frame", "The quote ends before its body's size.", (1, 3), _MALFORMED, _cut_to(53), V5
+    ),
     Scenario("quote-cut-in-body", "The quote ends within its body.", (1, 3), _MALFORMED, _cut_to(400)),
     Scenario(
         "quote-cut-in-chain", "The quote ends within its certificate chain.", (3,), _MALFORMED, _cut_by(1)
