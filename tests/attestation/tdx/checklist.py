@@ -137,7 +137,8 @@ POINTS: dict[int, Point] = {
     ),
     17: Point(
         ("two-signer-certificates",),
-        ("qe-identity-signed-by-pck-key", "renewed-tcb-signer-revoked", "collateral-of-two-roots"),
+        ("qe-identity-signed-by-pck-key", "renewed-tcb-signer-revoked", "collateral-of-two-roots")
+        + (f"{TDX}/test_collateral.py::test_one_collateral_has_one_root_even_where_two_are_trusted",),
     ),
     18: Point(
         ("unknown-members", "fmspc-in-upper-case"),

@@ -215,6 +215,21 @@ def test_a_chain_ends_in_a_trusted_root(pem: bytes) -> None:
         judged(replace(COLLATERAL, tcb_info_issuer_chain=pem))
 
 
+@pytest.mark.parametrize("item", ["tcb_info", "qe_identity"])
+def test_one_collateral_has_one_root_even_where_two_are_trusted(
+    platform: SimulatedPlatform, other_platform: SimulatedPlatform, item: str
+) -> None:
+    """A document and its chain of a second tree hold by themselves, and not beside the rest."""
+    mine, theirs = platform.collateral(NOW), other_platform.collateral(NOW)
+    trust = TrustRoots(trust_of(platform).spki_sha256 | trust_of(other_platform).spki_sha256)
+    verify_collateral(mine, now=NOW, trust=trust)
+    verify_collateral(theirs, now=NOW, trust=trust)
+    names = (item, f"{item}_issuer_chain")
+    mixed = replace(mine, **{name: getattr(theirs, name) for name in names})
+    with pytest.raises(UntrustedRoot, match="different roots"):
+        verify_collateral(mixed, now=NOW, trust=trust)
+
+
 def test_a_pinned_key_that_is_no_root_is_no_root() -> None:
     """Pinning the key of another certificate by mistake does not turn that certificate into a root."""
     signing = PLATFORM.certificates.tcb_signing.public_bytes(Encoding.DER)

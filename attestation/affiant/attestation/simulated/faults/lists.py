@@ -154,6 +154,13 @@ def _per_list(part: CollateralPart) -> tuple[Scenario, ...]:
             crl_form(part, extensions=((x509.DeltaCRLIndicator(1), True),)),
         ),
         Scenario(
+            f"{slug}-is-an-uncritical-delta",
+            f"{title} is a delta that does not say that this is critical.",
+            points,
+            _MALFORMED,
+            crl_form(part, extensions=((x509.DeltaCRLIndicator(1), False),)),
+        ),
+        Scenario(
             f"{slug}-is-indirect",
             f"{title} is an indirect one: its entries may be of other issuers.",
             points,
@@ -186,7 +193,7 @@ def _per_list(part: CollateralPart) -> tuple[Scenario, ...]:
             f"An entry names another issuer than the list's ({slug}).",
             (13,),
             _MALFORMED,
-            _entries(part, role, entry_extensions=((_another_issuer(), True),)),
+            _entries(part, role, entry_extensions=((_another_issuer(), False),)),
         ),
         Scenario(
             f"{slug}-entry-with-unknown-critical-extension",
