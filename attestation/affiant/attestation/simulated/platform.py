@@ -171,7 +171,7 @@ class SimulatedPlatform:
         certificates = issue_certificates(
             self.seed, created=self.created, machine=self.machine, pck=Role.SIBLING_PCK
         )
-        return replace(self, pck_role=Role.SIBLING_PCK, certificates=certificates)
+        return replace(self, pck_role=Role.SIBLING_PCK, certificates=certificates, quoted=None)
 
     def root_spki(self) -> bytes:
         """The root's public key, DER SubjectPublicKeyInfo: what a verifier pins."""

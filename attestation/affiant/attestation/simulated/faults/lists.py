@@ -92,8 +92,8 @@ def _other_root_revoked(it: Bench) -> Bench:
 
 def _revoking(it: Bench, role: CertificateRole) -> Bench:
     """The certificate of ``role`` in the quote is on the root's list."""
-    assert it.platform.quoted is not None
-    return platform(also_revoked_by_root=(it.platform.quoted.of(role),))(it)
+    quoted = it.platform.quoted or it.platform.certificates
+    return platform(also_revoked_by_root=(quoted.of(role),))(it)
 
 
 def _renewed_signer_revoked(it: Bench) -> Bench:
