@@ -15,6 +15,7 @@ FLOORS = ("attestation", "policy", "secrets", "sandbox", "gateway")
 BASE_MODULES = (
     "affiant.attestation.verify_command",
     "affiant.attestation.collateral.commands",
+    "affiant.attestation.published.verification",
     "affiant.attestation.quotes.commands",
     "affiant.policy.commands",
     "affiant.__main__",
@@ -30,6 +31,9 @@ EXTRAS = (
     "h11",
     "httptools",
     "opentelemetry",
+    "sigstore",
+    "sigstore_models",
+    "rfc3161_client",
 )
 
 
