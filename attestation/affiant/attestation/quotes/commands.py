@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from affiant.attestation.encoding import from_hex
+from affiant.attestation.published.commands import publish, published, statement
 from affiant.attestation.quotes.reading import (
     pins_of,
     policy_of,
@@ -427,12 +428,20 @@ def conformance(folder: Path, *, as_json: bool) -> None:
 
 @quote.group(cls=Group)
 def policy() -> None:
-    """Look at an appraisal policy before it decides anything (docs/formats/appraisal_policy.md).
+    """Look at an appraisal policy before it decides anything, sign one, or see who did.
 
     \b
     Examples:
       affiant quote policy check appraisal.yaml
+      affiant quote policy publish appraisal.yaml --output appraisal.yaml.sigstore.json \\
+          --trust-config trust_config.json --identity-token-file token
+      affiant quote policy published appraisal.yaml.sigstore.json --signer release@vendor.example \\
+          --signer-issuer https://accounts.example --trusted-root trusted_root.json
     """
+
+
+for _command in (statement, publish, published):
+    policy.add_command(_command)
 
 
 @policy.command()
