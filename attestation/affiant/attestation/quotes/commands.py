@@ -13,6 +13,7 @@ import click
 
 from affiant.attestation.encoding import from_hex
 from affiant.attestation.published.commands import publish, published, statement
+from affiant.attestation.published.options import PublishedBy, published_options
 from affiant.attestation.quotes.reading import (
     pins_of,
     policy_of,
@@ -162,6 +163,7 @@ def inspect(file: Path, *, as_json: bool) -> None:
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
     help="Or what you accept as a policy that a person writes (docs/formats/appraisal_policy.md).",
 )
+@published_options(required=False)
 @click.option(
     "--image",
     metavar="NAME",
@@ -189,6 +191,9 @@ def verify(
     root: str | None,
     reference: Path | None,
     policy: Path | None,
+    signer: str | None,
+    signer_issuer: str | None,
+    trusted_root: Path | None,
     image: str | None,
     mrconfigid: bytes | None,
     report_data: bytes | None,
@@ -203,17 +208,23 @@ def verify(
 
     Exit codes: 0 affirming (everything was asked and held, UpToDate), 10 warning (an accepted status short of
     UpToDate, an exception was needed, or not everything asked), 20 contraindicated (refused), 30 none (no --reference
-    or --policy: nothing appraised), 40 simulated, 2 usage.
+    or --policy: nothing appraised), 40 simulated, 2 usage, also for a --reference or --policy that is refused.
+
+    Either may be a published file (docs/formats/published.md): a sigstore bundle, which needs --signer,
+    --signer-issuer and --trusted-root.
 
     \b
     Examples:
       affiant quote verify quote.bin --collateral collateral.json
       affiant quote verify quote.bin --collateral collateral/ --at 2026-11-21T12:00:00Z --reference trust.json
       affiant quote verify quote.bin --policy appraisal.yaml
+      affiant quote verify quote.bin --policy appraisal.yaml.sigstore.json --signer release@vendor.example \\
+          --signer-issuer https://accounts.example --trusted-root trusted_root.json
       affiant quote verify quote.bin --collateral c.json --reference trust.json --image session \\
           --mrconfigid HEX --report-data HEX --rtmr3 HEX --json
     """
     from affiant.attestation.collateral.options import default_cache  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.quotes.accepted_file import accepted_policy, accepted_reference  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.event_log_file import MAX_EVENT_LOG_FILE  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.platform_collateral import collateral_of  # noqa: PLC0415 - as above
     from affiant.attestation.quotes.quote_file import MAX_QUOTE_FILE  # noqa: PLC0415 - as above
@@ -231,9 +242,14 @@ def verify(
         )
     if reference is not None and image not in (None, "gateway", "session"):
         raise click.UsageError("--reference knows the images gateway and session")
+    by = PublishedBy(signer, signer_issuer, trusted_root)
+    if by.any_given and reference is None and policy is None:
+        raise click.UsageError("--signer and its like say who published --reference or --policy: give one")
     try:
-        pins = None if reference is None else pins_of(reference, at)
-        settings = None if policy is None else policy_of(policy)
+        given = None if reference is None else accepted_reference(reference, by)
+        pins = None if given is None else pins_of(given, at)
+        written = None if policy is None else accepted_policy(policy, by)
+        settings = None if written is None else policy_of(written)
         if pins is not None:
             roots = roots_of(root, pins.roots)
         else:
@@ -245,6 +261,7 @@ def verify(
             policy=settings,
             references=() if pins is None else pins.references,
             reference_file=None if pins is None else pins.digest,
+            published=next((each.publication for each in (given, written) if each is not None), None),
             expected=Expectations(image=image, mrconfigid=mrconfigid, report_data=report_data, rtmr3=rtmr3),
         )
         verdict = judge_quote(
@@ -466,9 +483,10 @@ def check(*, file: Path, at: datetime, ends_within: int, as_json: bool) -> None:
       affiant quote policy check appraisal.yaml
       affiant quote policy check appraisal.yaml --at 2027-01-01T00:00:00Z --ends-within 90 --json
     """
-    from affiant.attestation.tdx.policy_lint import lint_policy  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.quotes.accepted_file import plain_policy  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.tdx.policy_lint import lint_policy  # noqa: PLC0415 - as above
 
-    settings = policy_of(file)
+    settings = policy_of(plain_policy(file))
     found = lint_policy(settings, at=at, soon=timedelta(days=ends_within), source=file.name)
     if as_json:
         print_json(

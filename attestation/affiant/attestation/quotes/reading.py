@@ -13,6 +13,7 @@ from affiant.command_line import printable
 from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
+    from affiant.attestation.quotes.accepted_file import AcceptedFile
     from affiant.attestation.quotes.pins import Pins
     from affiant.attestation.quotes.quote_file import QuoteFile
     from affiant.attestation.tdx.measured_log import MeasuredLog
@@ -59,33 +60,32 @@ def read_event_log(file: Path) -> MeasuredLog:
     return parse_event_log_file(read_bounded(file, MAX_EVENT_LOG_FILE))
 
 
-def pins_of(reference: Path, at: datetime) -> Pins:
-    """The reader's own reference file; if it is refused, nothing is judged.
+def pins_of(reference: AcceptedFile, at: datetime) -> Pins:
+    """What the reference file pins; if it is refused, nothing is judged.
 
     Raises:
         click.UsageError: it is refused.
     """
-    from affiant.attestation.quotes.pins import MAX_REFERENCE_FILE, parse_reference_file  # noqa: PLC0415 - as above
+    from affiant.attestation.quotes.pins import parse_reference_file  # noqa: PLC0415 - as above
 
     try:
-        return parse_reference_file(read_bounded(reference, MAX_REFERENCE_FILE), at)
+        return parse_reference_file(reference.content, at)
     except AffiantError as error:
         raise click.UsageError(
             f"the reference file is refused: {printable(str(error))} [{error.code}]"
         ) from error
 
 
-def policy_of(file: Path) -> AppraisalPolicy:
-    """The reader's own appraisal policy; if it is refused, nothing is judged.
+def policy_of(file: AcceptedFile) -> AppraisalPolicy:
+    """The appraisal policy in a file; if it is refused, nothing is judged.
 
     Raises:
         click.UsageError: it is refused.
     """
-    from affiant.attestation.strict_yaml import PLAIN  # noqa: PLC0415 - as above
     from affiant.attestation.tdx.policy_file import parse_appraisal_policy  # noqa: PLC0415 - as above
 
     try:
-        return parse_appraisal_policy(read_bounded(file, PLAIN.max_bytes), source=file.name)
+        return parse_appraisal_policy(file.content, source=file.name)
     except AffiantError as error:
         raise click.UsageError(f"the policy is refused: {printable(str(error))} [{error.code}]") from error
 

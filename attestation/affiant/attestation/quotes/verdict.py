@@ -26,6 +26,7 @@ from enum import StrEnum
 from typing import Final
 
 from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.attestation.published.verification import VerifiedPublication
 from affiant.attestation.quotes.event_log_file import parse_event_log_file
 from affiant.attestation.quotes.quote_file import read_quote_file
 from affiant.attestation.tdx.asked import AskedAppraisal, appraise_asked
@@ -85,6 +86,8 @@ class Question:
     """``sha256:`` name of the file that ``references`` are from."""
     policy: AppraisalPolicy | None = None
     """What a person wrote instead of reference values; never both."""
+    published: VerifiedPublication | None = None
+    """Who published the file that either is from; None: it is the reader's own."""
     expected: Expectations = field(default_factory=Expectations)
 
     def __post_init__(self) -> None:
@@ -170,6 +173,7 @@ class QuoteVerdict:
             "checks_made": [check.to_json() for check in self.checks_made],
             "checks_not_made": [check.to_json() for check in self.checks_not_made],
             "inputs": dict(self.inputs),
+            "published": None if self.question.published is None else self.question.published.to_json(),
         }
 
 
@@ -204,6 +208,8 @@ def judge_quote(
     refusal: AffiantError | None = None
     if question.policy is not None:
         inputs["policy_file"] = question.policy.digest
+    if question.published is not None:
+        inputs |= {"published": question.published.bundle, "trusted_root": question.published.trusted_root}
     try:
         quote = parse_quote(read_quote_file(content).data)
         if (named := _name(quote.digest)) == inputs["quote_file"]:

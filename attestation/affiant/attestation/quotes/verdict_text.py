@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from affiant.attestation.published.text import publication_lines
 from affiant.attestation.quotes.inspection import BODY_NAMES
 from affiant.attestation.quotes.lines import field, heading, prose
 from affiant.attestation.quotes.verdict import QuoteVerdict, Stage
@@ -34,6 +35,7 @@ def _lines(verdict: QuoteVerdict) -> Iterator[str]:
     yield from _verification(verdict)
     yield from _appraisal(verdict)
     yield from _policies(verdict.policies)
+    yield from _published(verdict)
     yield from _checks("CHECKS MADE", verdict.checks_made)
     if verdict.refusal is None:
         yield from _checks("CHECKS NOT MADE", verdict.checks_not_made)
@@ -145,6 +147,13 @@ def _policies(outcomes: Sequence[PolicyOutcome]) -> Iterator[str]:
             yield from prose(f"  by {used.name}", f"{end}, {used.where}: {used.reason}", width=_CODE)
         if outcome.refusal is not None:
             yield from prose("  refusal", f"[{outcome.refusal.code}] {outcome.refusal}", width=_CODE)
+
+
+def _published(verdict: QuoteVerdict) -> Iterator[str]:
+    """On whose word it rests what is accepted, if it is not the reader's own."""
+    if verdict.question.published is not None:
+        yield from heading("PUBLISHED  what is accepted is this signer's word")
+        yield from publication_lines(verdict.question.published)
 
 
 def _refusal(verdict: QuoteVerdict) -> Iterator[str]:
