@@ -1,4 +1,4 @@
-"""Makes ``story`` importable by the tests of this folder."""
+"""Makes ``story`` and ``sigstore_authority`` importable by the tests of this folder."""
 
 from __future__ import annotations
 
@@ -6,3 +6,4 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1]))

@@ -19,7 +19,7 @@ import pytest
 from cryptography import x509
 
 from affiant.attestation import __path__ as attestation_folders
-from affiant.attestation.quotes.collateral_file import parse_collateral_file
+from affiant.attestation.collateral.single_file import parse_collateral_file
 from affiant.attestation.simulated.faults.bench import Bench
 from affiant.attestation.simulated.faults.catalogue import CATALOGUE
 from affiant.attestation.simulated.faults.evidence import Evidence

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from affiant.attestation.quotes.collateral_file import parse_collateral_file
+from affiant.attestation.collateral.single_file import parse_collateral_file
 from affiant.attestation.simulated.faults.collateral_json import collateral_json
 
 from .conftest import bench

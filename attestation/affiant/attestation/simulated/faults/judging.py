@@ -5,7 +5,7 @@ For tests and for whoever wants to see a refusal without files. What is compared
 
 from __future__ import annotations
 
-from affiant.attestation.quotes.collateral_file import parse_collateral_file
+from affiant.attestation.collateral.single_file import parse_collateral_file
 from affiant.attestation.quotes.pins import parse_reference_file
 from affiant.attestation.quotes.verdict import Question, QuoteVerdict, RememberedCollateral, judge_quote
 from affiant.attestation.simulated.faults.evidence import Evidence
