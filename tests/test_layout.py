@@ -128,7 +128,15 @@ def test_the_clock_and_the_environment_are_read_only_at_the_rim() -> None:
                 assert not ambient(path), f"{path.relative_to(ROOT)} reads {ambient(path)}"
 
 
-RIM = {"__main__.py", "commands.py", "options.py", "take_command.py", "verify_command.py", "release.py"}
+RIM = {
+    "__main__.py",
+    "commands.py",
+    "instant_option.py",
+    "options.py",
+    "release.py",
+    "take_command.py",
+    "verify_command.py",
+}
 
 
 def test_every_folder_of_the_tree_has_a_readme() -> None:

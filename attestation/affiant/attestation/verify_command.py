@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import click
 
 from affiant.attestation.bundle import MAX_BUNDLE
+from affiant.attestation.instant_option import instant
 from affiant.attestation.release import build_name
-from affiant.attestation.trust_file import parse_instant, parse_trust_file
+from affiant.attestation.trust_file import parse_trust_file
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.command_line import print_json
@@ -18,15 +19,6 @@ from affiant.errors import AffiantError
 __all__ = ["verify"]
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-
-
-def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
-    if value is None or value == "now":
-        return datetime.now(UTC)
-    try:
-        return parse_instant(value)
-    except AffiantError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command()
@@ -40,7 +32,7 @@ def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 )
 @click.option(
     "--at",
-    callback=_instant,
+    callback=instant,
     metavar="TIME",
     help="Judge collateral and pins at this instant (default: now).",
 )

@@ -17,7 +17,6 @@ from affiant.attestation.collateral.options import (
     cache_option,
     default_cache,
     fmspc_option,
-    instant,
     json_option,
     now,
     pccs_option,
@@ -28,6 +27,7 @@ from affiant.attestation.collateral.options import (
     timeout_option,
     tls_ca_option,
 )
+from affiant.attestation.instant_option import instant
 from affiant.command_line import Group, RefusalShown, print_json, printable
 from affiant.errors import ConfigurationError
 

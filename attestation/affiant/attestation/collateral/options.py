@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from affiant.attestation.tdx.times import parse_rfc3339_utc
 from affiant.command_line import EXIT_REFUSED, print_json, printable
 from affiant.errors import AffiantError, ConfigurationError
 
@@ -23,7 +22,6 @@ __all__ = [
     "cache_option",
     "default_cache",
     "fmspc_option",
-    "instant",
     "json_option",
     "now",
     "pccs_option",
@@ -85,20 +83,6 @@ def refusals(typ: str, *, as_json: bool) -> Iterator[None]:
             raise
         print_json({"typ": typ, "refused": refusal.to_json()})
         raise click.exceptions.Exit(EXIT_REFUSED) from refusal
-
-
-def instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
-    """``now``, an RFC 3339 instant in UTC, or seconds since 1970."""
-    if value is None or value == "now":
-        return now()
-    if value.isascii() and value.isdigit() and len(value) <= 11:
-        return datetime.fromtimestamp(int(value), UTC)
-    try:
-        return parse_rfc3339_utc(value)
-    except ValueError as error:
-        raise click.BadParameter(
-            "not an instant: now, 2026-11-21T12:00:00Z, or seconds since 1970"
-        ) from error
 
 
 def default_cache() -> Path:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import click
 
 from affiant.attestation.encoding import EncodingError, from_hex
+from affiant.attestation.instant_option import instant
 from affiant.command_line import print_json, printable
 from affiant.errors import ConfigurationError
 
@@ -25,24 +26,12 @@ _YEARS: Final = range(2000, 2100)
 """When evidence can be issued: its certificates reach 32 years back and 31 forward, and X.509 times begin in 1950."""
 
 
-def _instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
-    """``now``, an RFC 3339 instant in UTC, or seconds since 1970; whole seconds."""
-    from affiant.attestation.tdx.times import parse_rfc3339_utc  # noqa: PLC0415 - help must stay cheap
-
-    try:
-        if value is None or value == "now":
-            instant = datetime.now(UTC).replace(microsecond=0)
-        elif value.isascii() and value.isdigit() and len(value) <= 11:
-            instant = datetime.fromtimestamp(int(value), UTC)
-        else:
-            instant = parse_rfc3339_utc(value)
-    except ValueError as error:
-        raise click.BadParameter(
-            "not an instant: now, 2026-11-21T12:00:00Z, or seconds since 1970"
-        ) from error
-    if instant.year not in _YEARS:
+def _issued(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime:
+    """Whole seconds, in the years in which evidence can be issued."""
+    issued = instant(ctx, param, value).replace(microsecond=0)
+    if issued.year not in _YEARS:
         raise click.BadParameter(f"evidence is issued in the years {_YEARS[0]} to {_YEARS[-1]}")
-    return instant
+    return issued
 
 
 def _seed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> bytes:
@@ -70,7 +59,7 @@ def _seed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> by
 )
 @click.option(
     "--at",
-    callback=_instant,
+    callback=_issued,
     metavar="TIME",
     help="When everything is issued and judged: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
 )
