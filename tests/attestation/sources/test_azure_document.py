@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from affiant.attestation.canonical import canonical
 from affiant.attestation.quotes.quote_file import NotAQuote, read_quote_file
 from affiant.attestation.sources.azure_document import encode_azure_evidence, parse_azure_evidence
-from affiant.attestation.sources.azure_guest import AzureTaken
-from affiant.attestation.sources.azure_vtpm import AzureVTPMEvidence
+from affiant.attestation.sources.azure_vtpm import AzureTaken, AzureVTPMEvidence
 from affiant.attestation.sources.errors import AzureEvidenceMalformed
 
 TAKEN = AzureTaken(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from affiant.attestation.quotes.azure_command import verify_azure
 from affiant.attestation.quotes.eventlog_command import eventlog
 from affiant.attestation.quotes.explain_command import explain
 from affiant.attestation.quotes.options import (
@@ -45,7 +46,7 @@ def quote() -> None:
     """
 
 
-for _command in (verify, explain, eventlog, policy, take, sources):
+for _command in (verify, verify_azure, explain, eventlog, policy, take, sources):
     quote.add_command(_command)
 
 

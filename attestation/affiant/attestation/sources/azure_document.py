@@ -11,8 +11,7 @@ from typing import Final
 
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u, from_b64u, from_hex
-from affiant.attestation.sources.azure_guest import AzureTaken
-from affiant.attestation.sources.azure_vtpm import AzureVTPMEvidence
+from affiant.attestation.sources.azure_vtpm import AzureTaken, AzureVTPMEvidence
 from affiant.attestation.sources.errors import AzureEvidenceMalformed
 from affiant.errors import AffiantError
 

@@ -21,12 +21,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.sources.azure_hcl import USER_DATA_SIZE, HCLReport, parse_hcl_report
 from affiant.attestation.sources.azure_imds import AzureIMDS
-from affiant.attestation.sources.azure_vtpm import AzureVTPMEvidence
+from affiant.attestation.sources.azure_vtpm import AzureTaken, AzureVTPMEvidence
 from affiant.attestation.sources.checked_quote import check_quote
 from affiant.attestation.sources.errors import (
     AzurePCRsInvalid,
@@ -50,14 +49,6 @@ _ATTEMPTS: Final = 3
 _RENEWALS: Final = 20
 _RENEWAL_S: Final = 0.5
 """Ten seconds in all; Microsoft's own code waits three."""
-
-
-@dataclass(frozen=True, slots=True)
-class AzureTaken:
-    """What such a machine sends to a verifier. Nothing of it is verified."""
-
-    td_quote: bytes = field(repr=False)
-    evidence: AzureVTPMEvidence = field(repr=False)
 
 
 class AzureGuest:

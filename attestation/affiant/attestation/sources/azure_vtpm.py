@@ -36,7 +36,14 @@ from affiant.attestation.sources.errors import (
 from affiant.attestation.sources.tpm_quote import parse_tpm_quote
 from affiant.attestation.tdx.verify import VerifiedQuote
 
-__all__ = ["PROFILE", "AzureVTPMEvidence", "VerifiedAzureVTPM", "appraise_azure_vtpm", "verify_azure_vtpm"]
+__all__ = [
+    "PROFILE",
+    "AzureTaken",
+    "AzureVTPMEvidence",
+    "VerifiedAzureVTPM",
+    "appraise_azure_vtpm",
+    "verify_azure_vtpm",
+]
 
 PROFILE: Final = "azure-vtpm"
 _MIN_NONCE: Final = 16
@@ -60,6 +67,14 @@ class AzureVTPMEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class AzureTaken:
+    """What such a machine sends to a verifier. Nothing of it is verified."""
+
+    td_quote: bytes = field(repr=False)
+    evidence: AzureVTPMEvidence = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class VerifiedAzureVTPM:
     """Evidence of the profile ``azure-vtpm`` that holds. Made by :func:`verify_azure_vtpm`."""
 
@@ -71,6 +86,19 @@ class VerifiedAzureVTPM:
     user_data: bytes | None
     """64 bytes that the guest chose once, some time before; the TD quote vouches for them, and not for when."""
     profile: str = PROFILE
+
+    def require_user_data(self, expected: bytes) -> None:
+        """Return if the guest gave the paravisor exactly these 64 bytes.
+
+        Raises:
+            AzureAppraisalRefused: it gave none, or others.
+        """
+        if self.user_data is None or not hmac.compare_digest(self.user_data, expected):
+            raise AzureAppraisalRefused(
+                "the guest's user data are others",
+                expected=expected.hex(),
+                found="none" if self.user_data is None else self.user_data.hex(),
+            )
 
 
 def verify_azure_vtpm(
