@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from affiant.attestation.verifier.timeline import Moment
+
 __all__ = ["EXIT_CODES", "LEVELS", "Check", "Finding", "Population", "State", "Tier", "Verdict"]
 
 
@@ -143,6 +145,8 @@ class Verdict:
     """What the chain's root makes it: ``hardware`` or ``simulated``; None if no quote was appraised."""
     checks: Sequence[Check]
     population: Population
+    timeline: Sequence[Moment] = ()
+    """Authentic records in their order, for a report; no part of the result document."""
 
     @property
     def simulated(self) -> bool:

@@ -25,6 +25,7 @@ from affiant.attestation.verifier import (
 )
 from affiant.attestation.verifier.case import Case, by_chain
 from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.timeline import timeline_of
 from affiant.attestation.verifier.verdict import Check, Finding, Population, State, Tier, Verdict
 from affiant.errors import AffiantError, StateError
 
@@ -143,6 +144,7 @@ def verify_bundle(
         evidence_class=_class(case),
         checks=tuple(checks),
         population=_population(case),
+        timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
     )
 
 

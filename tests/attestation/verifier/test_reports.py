@@ -1,0 +1,265 @@
+"""Reports: a page that cannot run or load anything; SARIF and JUnit that no machine takes for a pass."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+from story import NOW, Story, trust_bytes
+
+from affiant.__main__ import cli
+from affiant.attestation.verifier.report_html import MAX_MOMENTS, render_html
+from affiant.attestation.verifier.report_machine import render_junit, render_sarif
+from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
+
+from .test_verify_bundle import judge
+
+HOSTILE = "</code><script>alert(1)</script>\"'&<img src=x onerror=1>"
+UNSEEN = "\u202e\x1b[31m\x00\ufffe\ud800"
+"""What no record may hold, and a file's name or a foreign bundle's error might."""
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Strict(HTMLParser):
+    """Every element that is opened is closed in order; what could load or run is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: set[str] = set()
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, tag
+        while self.open[-1] in {"li", "tr", "td", "th", "p"} and self.open[-1] != tag:
+            raise AssertionError(f"{self.open[-1]} is not closed before {tag}")
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(page: str) -> Strict:
+    found = Strict()
+    found.feed(page)
+    found.close()
+    assert found.open == []
+    return found
+
+
+def hostile() -> Verdict:
+    """What an agent chose stands in the disclosed name of a command."""
+
+    class Agent(Story):
+        def by_supervisor(self, step, kind, members, hidden=None, **more):
+            if step == "exec-intent":
+                hidden = {"act": {"name": HOSTILE}}
+            return super().by_supervisor(step, kind, members, hidden, **more)
+
+    return judge(Agent().bytes())
+
+
+# -- the page ----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_can_neither_load_nor_run_anything() -> None:
+    for verdict in (judge(Story().bytes()), hostile(), judge(b"garbage")):
+        page = read(render_html(verdict))
+        assert not page.names & {"script", "iframe", "object", "embed", "img", "link", "form", "base", "svg"}
+        policy = next(
+            value
+            for tag, name, value in page.attributes
+            if tag == "meta" and value and "default-src" in value
+        )
+        assert policy is not None
+        assert policy.startswith("default-src 'none'; style-src 'sha256-")
+        assert "unsafe" not in policy
+        for tag, name, value in page.attributes:
+            assert not name.startswith("on"), (tag, name)
+            assert name not in {"href", "src", "style", "action"}, (tag, name, value)
+
+
+def test_the_style_is_the_one_that_the_policy_names() -> None:
+    import base64
+    import hashlib
+
+    page = render_html(judge(Story().bytes()))
+    style = page[page.index("<style>") + 7 : page.index("</style>")]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"sha256-{digest}" in page
+    assert "http" not in style and "url(" not in style and "@import" not in style
+
+
+def test_what_an_agent_wrote_stays_text() -> None:
+    page = render_html(hostile())
+    assert "<script" not in page
+    assert "onerror=1&gt;" in page
+    unseen = render_html(replace(hostile(), build=UNSEEN))
+    assert "\u202e" not in unseen and "\x1b" not in unseen
+    assert "\\u202e" in unseen
+
+
+def test_a_simulated_page_says_so_first_and_never_verified() -> None:
+    page = render_html(judge(Story().bytes()))
+    text = "".join(read(page).text)
+    assert "verified" not in text.lower()
+    assert page.index("SIMULATED") < page.index("What is not proven") < page.index("Who did what")
+    assert 'class="banner sim"' in page
+
+
+def test_what_was_refused_stands_on_top_in_red() -> None:
+    verdict = judge(Story().bytes()[:-20])
+    page = render_html(verdict)
+    assert 'class="banner bad"' in page
+    assert "Do not rely on these receipts" in page
+    assert "No record is authentic" in page
+
+
+def test_every_row_of_the_verdict_stands_on_the_page() -> None:
+    verdict = judge(Story().bytes())
+    text = "".join(read(render_html(verdict)).text)
+    for check in verdict.checks:
+        assert check.code in text
+    for moment in verdict.timeline:
+        assert moment.jti in text
+
+
+def test_a_long_session_is_cut_on_the_page_and_the_page_says_so() -> None:
+    verdict = judge(Story().bytes())
+    long = replace(verdict, timeline=verdict.timeline[:1] * (MAX_MOMENTS + 7))
+    assert "7 records more are not shown" in render_html(long)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+def test_a_browser_shows_the_page_without_a_complaint(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(render_html(hostile()), encoding="utf-8")
+    done = subprocess.run(
+        [
+            "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
+            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "report.html").as_uri(),
+        ],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-500:]
+    assert "Who did what, under which rule" in done.stdout
+    assert not re.search(r"Content.Security.Policy|Refused to|CONSOLE", done.stderr), done.stderr[-500:]
+
+
+# -- the timeline ------------------------------------------------------------------------------------------------
+
+
+def test_the_timeline_tells_authentic_records_in_their_order() -> None:
+    verdict = judge(Story().bytes())
+    assert len(verdict.timeline) == verdict.population.receipts
+    assert [moment.at for moment in verdict.timeline] == sorted(moment.at for moment in verdict.timeline)
+    secret = next(moment for moment in verdict.timeline if moment.kind == "secret")
+    assert dict(secret.facts)["sec[0].ref"] == "TOKEN"
+    denied = next(m for m in verdict.timeline if m.kind == "refusal" and m.role == "gateway")
+    assert (denied.decision, dict(denied.facts)["rsn"]) == ("deny", "policy.model")
+
+
+def test_records_that_are_not_authentic_are_not_told() -> None:
+    data = Story().bytes()
+    at = data.index(b'"sdjwt"') + 400
+    broken = data[:at] + (b"A" if data[at : at + 1] != b"A" else b"B") + data[at + 1 :]
+    assert judge(broken).timeline == ()
+
+
+# -- machines ----------------------------------------------------------------------------------------------------
+
+
+def test_sarif_has_a_rule_for_each_check_and_a_result_for_what_did_not_simply_hold() -> None:
+    verdict = judge(Story().bytes()[:-20])
+    document = json.loads(render_sarif(verdict, bundle="b.json"))
+    run = document["runs"][0]
+    assert document["version"] == "2.1.0"
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == [check.code for check in verdict.checks]
+    assert {result["level"] for result in run["results"]} >= {"error"}
+    for result in run["results"]:
+        assert verdict.checks[result["ruleIndex"]].code == result["ruleId"]
+        assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "b.json"
+
+
+def test_junit_passes_only_where_the_verdict_affirms() -> None:
+    for verdict in (judge(Story().bytes()), judge(Story().bytes()[:-20])):
+        suite = ET.fromstring(render_junit(verdict))
+        cases = suite.findall("testcase")
+        assert len(cases) == len(verdict.checks) + 1
+        assert int(suite.get("failures", "0")) == len(suite.findall("testcase/failure")) >= 1
+        assert cases[-1].find("failure") is not None
+    affirming = replace(
+        judge(Story().bytes()),
+        evidence_class="hardware",
+        checks=[
+            Check("sig.receipts", level, State.HELD, Tier.AFFIRMING, "")
+            for level in ("L0", "L1", "L2", "L3", "L4")
+        ],
+    )
+    assert affirming.exit_code == 0
+    assert ET.fromstring(render_junit(affirming)).get("failures") == "0"
+
+
+def test_hostile_text_breaks_neither() -> None:
+    verdict = hostile()
+    text = HOSTILE + UNSEEN
+    wrong = Check("sig.receipts", "L0", State.REFUSED, Tier.CONTRAINDICATED, text, reason=text)
+    bad = replace(verdict, checks=[*verdict.checks, wrong])
+    ET.fromstring(render_junit(bad).encode("utf-8"))
+    json.loads(render_sarif(bad, bundle=text))
+    read(render_html(bad))
+
+
+# -- the command -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "bundle.json").write_bytes(Story().bytes())
+    (tmp_path / "trust.json").write_bytes(trust_bytes())
+    return tmp_path
+
+
+def run(folder: Path, *more: str) -> Result:
+    at = f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    arguments = ["verify", str(folder / "bundle.json"), "--trust", str(folder / "trust.json"), "--at", at]
+    return CliRunner().invoke(cli, [*arguments, *more])
+
+
+def test_reports_are_written_beside_the_table_whatever_the_verdict(files: Path) -> None:
+    names = {"--html": "r.html", "--sarif": "r.sarif", "--junit": "r.xml"}
+    options = [part for option, name in names.items() for part in (option, str(files / name))]
+    result = run(files, *options)
+    assert result.exit_code == 40
+    assert "SIMULATED" in result.output
+    assert all((files / name).stat().st_size > 1000 for name in names.values())
+    (files / "bundle.json").write_bytes(b"garbage")
+    assert run(files, *options).exit_code == 20
+    assert "Do not rely" in (files / "r.html").read_text()
+    assert sorted(path.name for path in files.iterdir()) == [
+        "bundle.json",
+        "r.html",
+        "r.sarif",
+        "r.xml",
+        "trust.json",
+    ]
+
+
+def test_a_report_that_cannot_be_written_is_said_and_leaves_nothing(files: Path) -> None:
+    result = run(files, "--html", str(files / "nowhere" / "r.html"))
+    assert result.exit_code == 2
+    assert "cannot be written" in result.output
