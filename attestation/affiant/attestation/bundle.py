@@ -2,8 +2,8 @@
 
 ``*.affiant.json``, media type ``application/vnd.affiant.bundle.v1+json``: ``receipts`` are ``{"sdjwt", "proof"}``
 (``proof`` is a C2SP tlog-proof, or null where there was none to give); ``keysets``, ``evidence``, ``endorsements``,
-``results`` and ``policies`` map ``sha256:<hex>`` of the exact bytes to their base64url. Nothing in it is a trust
-anchor; what it names is believed only as far as a trust file of the reader's own goes.
+``results``, ``policies`` and ``checkpoints`` map ``sha256:<hex>`` of the exact bytes to their base64url. Nothing in it
+is a trust anchor; what it names is believed only as far as a trust file of the reader's own goes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BUNDLE_TYPE: Final = "application/vnd.affiant.bundle.v1+json"
 MAX_BUNDLE: Final = 256 << 20
 """Bytes of a single bundle; more belongs into a period bundle."""
 
-_MAPS: Final = ("keysets", "evidence", "endorsements", "results", "policies")
+_MAPS: Final = ("keysets", "evidence", "endorsements", "results", "policies", "checkpoints")
 
 
 class BundleMalformed(MalformedError):
@@ -50,6 +50,8 @@ class Bundle:
     endorsements: Mapping[str, bytes] = field(default_factory=dict)
     results: Mapping[str, bytes] = field(default_factory=dict)
     policies: Mapping[str, bytes] = field(default_factory=dict)
+    checkpoints: Mapping[str, bytes] = field(default_factory=dict)
+    """Cosigned notes that records name as ``cp``."""
     proofs: Mapping[str, str] = field(default_factory=dict)
     """Receipt hash, 43 characters -> proof of inclusion, as text; unverified."""
 
@@ -58,7 +60,6 @@ class Bundle:
         document: dict[str, object] = {
             "typ": BUNDLE_TYPE,
             "receipts": [{"sdjwt": text, "proof": self.proofs.get(_hash_of(text))} for text in self.receipts],
-            "checkpoints": {},
             "anchors": {"tsr": [], "sigstore": []},
         }
         for name in _MAPS:
@@ -80,13 +81,13 @@ def parse_bundle(data: bytes) -> Bundle:
         JSONError: not strict JSON, duplicate members, too large.
     """
     value = parse_strict(data, limit=MAX_BUNDLE)
-    members = {"typ", "receipts", "checkpoints", "anchors", *_MAPS}
+    members = {"typ", "receipts", "anchors", *_MAPS}
     if not isinstance(value, dict) or value.get("typ") != BUNDLE_TYPE:
         raise BundleMalformed("not a bundle", expected=f'"typ": "{BUNDLE_TYPE}"')
     if set(value) != members:
         raise BundleMalformed("missing or foreign members", found=sorted(set(value) ^ members)[:8])
-    if value["checkpoints"] != {} or value["anchors"] != {"tsr": [], "sigstore": []}:
-        raise BundleMalformed("checkpoints and anchors are not read by this version", expected="none")
+    if value["anchors"] != {"tsr": [], "sigstore": []}:
+        raise BundleMalformed("anchors are not read by this version", expected="none")
     receipts, proofs = _receipts(value["receipts"])
     return Bundle(receipts=receipts, proofs=proofs, **{name: _objects(value[name], name) for name in _MAPS})
 

@@ -12,13 +12,14 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``gateway_configs`` | ``sha256:`` name of a gateway configuration |
 | ``profiles`` | ``sha384:`` digest of a profile |
 | ``log`` | ``attested`` (the key that an appraised gateway binds), or a log's public key as a C2SP vkey |
+| ``witnesses`` | who must have cosigned: the text of a C2SP tlog-policy file, whose ``log`` lines may be left out |
 | ``rootfs`` | ``host-usr``, or ``sha256:`` name |
 | ``isolation_floor`` | (no list) ``userspace-kernel`` or ``namespace`` |
 | ``clock_tolerance_s`` | (no list) seconds, default 60 |
 | ``require`` | (no list) check codes; absent means all |
 
-``profile_signers``, ``approvers``, ``witnesses``, ``erasure_authorities``, ``tsa_roots`` and ``sigstore_root`` belong
-to witnesses, time and signed profiles; a file that sets one is refused until they are read.
+``profile_signers``, ``approvers``, ``erasure_authorities``, ``tsa_roots`` and ``sigstore_root`` belong to signed
+profiles, erasure and anchors; a file that sets one is refused until they are read.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import TrustRoots
-from affiant.attestation.tlog.errors import NoteMalformed
+from affiant.attestation.tlog.errors import NoteMalformed, QuorumMalformed
 from affiant.attestation.tlog.note_keys import LogKey, parse_vkey
+from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
 from affiant.attestation.verifier.codes import CODES
 from affiant.errors import MalformedError
 
@@ -51,9 +53,9 @@ __all__ = [
 ]
 
 _LATER: Final = frozenset(
-    {"profile_signers", "approvers", "witnesses", "erasure_authorities", "tsa_roots", "sigstore_root"}
+    {"profile_signers", "approvers", "erasure_authorities", "tsa_roots", "sigstore_root"}
 )
-_LISTS: Final = ("tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs", "log")
+_LISTS: Final = ("tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs", "log", "witnesses")
 _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
 ATTESTED: Final = "attested"
 """A log's key counts because the quote of an accepted gateway binds it."""
@@ -95,6 +97,7 @@ class TrustFile:
     profiles: tuple[Entry, ...] | None
     rootfs: tuple[Entry, ...] | None
     log: tuple[Entry, ...] | None
+    witnesses: tuple[tuple[Entry, WitnessPolicy], ...] | None
     isolation_floor: str | None
     clock_tolerance_s: int
     require: frozenset[str] | None
@@ -173,6 +176,7 @@ def parse_trust_file(data: bytes) -> TrustFile:
         profiles=_named(lists, "profiles"),
         rootfs=_named(lists, "rootfs"),
         log=_logs(lists),
+        witnesses=_witnesses(lists),
         isolation_floor=_floor(value.get("isolation_floor")),
         clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
         require=_require(value.get("require")),
@@ -248,6 +252,25 @@ def _logs(lists: Mapping[str, list[tuple[Entry, object]]]) -> tuple[Entry, ...] 
                 "not a log", expected="attested, or an Ed25519 vkey", found=entry.value[:80], where="log"
             )
     return tuple(entry for entry, _ in lists["log"])
+
+
+def _witnesses(
+    lists: Mapping[str, list[tuple[Entry, object]]],
+) -> tuple[tuple[Entry, WitnessPolicy], ...] | None:
+    if "witnesses" not in lists:
+        return None
+    found = []
+    for entry, raw in lists["witnesses"]:
+        try:
+            policy = parse_witness_policy(str(raw).encode("utf-8", "surrogateescape"))
+        except (QuorumMalformed, UnicodeEncodeError) as error:
+            raise TrustFileMalformed(f"not a witness policy: {error}", where="witnesses") from error
+        if policy.quorum is None:
+            raise TrustFileMalformed(
+                "`quorum none` asks nobody; leave `witnesses` out", expected="a quorum", where="witnesses"
+            )
+        found.append((entry, policy))
+    return tuple(found)
 
 
 def _floor(value: object) -> str | None:

@@ -15,7 +15,7 @@ without witnesses: a verifier says so, and stays below the level that witnesses 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -87,10 +87,17 @@ class Witnessed:
     checkpoint: Checkpoint
     note: Note
     times: Mapping[str, int]
+    not_before: int | None
+    """The latest time that a quorum does not stand before: when this was the tree, or later. None: no witnesses."""
+    not_after: int | None
+    """The earliest time that a quorum does not stand after: by then this was the tree."""
 
 
-def verify_quorum(note: Note, policy: WitnessPolicy) -> Witnessed:
+def verify_quorum(note: Note, policy: WitnessPolicy, *, logs: Iterable[LogKey] | None = None) -> Witnessed:
     """``note`` is a checkpoint that one of the policy's logs has signed and its quorum has cosigned.
+
+    Args:
+        logs: the log's keys, where they are known from elsewhere; None: those of the policy.
 
     Raises:
         CheckpointMalformed: it is no checkpoint.
@@ -98,7 +105,8 @@ def verify_quorum(note: Note, policy: WitnessPolicy) -> Witnessed:
         QuorumMissed: too few witnesses.
     """
     checkpoint = parse_checkpoint(note.text)
-    verify_note(note, [key for key in policy.logs if key.name == checkpoint.origin])
+    known = policy.logs if logs is None else logs
+    verify_note(note, [key for key in known if key.name == checkpoint.origin])
     by_key = {witness.key.key: witness for witness in policy.witnesses.values()}
     present = [each for each in note.signatures if each.key in by_key]
     if present:
@@ -110,7 +118,25 @@ def verify_quorum(note: Note, policy: WitnessPolicy) -> Witnessed:
             expected=f"the quorum {policy.quorum!r}",
             found=", ".join(sorted(times)) or "no witness",
         )
-    return Witnessed(checkpoint, note, MappingProxyType(times))
+    return Witnessed(
+        checkpoint,
+        note,
+        MappingProxyType(times),
+        not_before=_backed(policy, times, latest=True),
+        not_after=_backed(policy, times, latest=False),
+    )
+
+
+def _backed(policy: WitnessPolicy, times: Mapping[str, int], *, latest: bool) -> int | None:
+    """With a quorum of k: the k-th largest or k-th smallest time. While fewer than k lie, an honest one backs it."""
+    if policy.quorum is None:
+        return None
+    for time in sorted(set(times.values()), reverse=latest):
+        if policy.satisfied(
+            [name for name, each in times.items() if (each >= time if latest else each <= time)]
+        ):
+            return time
+    return None
 
 
 def parse_witness_policy(data: bytes) -> WitnessPolicy:

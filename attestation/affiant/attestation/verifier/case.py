@@ -17,6 +17,7 @@ from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.statement import KeysetStatement
 from affiant.attestation.tdx.appraisal import Appraisal
 from affiant.attestation.tlog.checkpoint import Checkpoint
+from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.refusals import NotMade
 
@@ -73,6 +74,10 @@ class Case:
     foreign: frozenset[str] = frozenset()
     checkpoints: dict[tuple[bytes, str], Checkpoint] = field(default_factory=dict)
     """Note and key -> the checkpoint, its signature verified."""
+    witnessed: dict[tuple[bytes, str], Witnessed] = field(default_factory=dict)
+    """Note and key -> the checkpoint under the trust file's witnesses."""
+    brackets: dict[str, tuple[int | None, int]] = field(default_factory=dict)
+    """Receipt hash -> not before, not after; seconds since 1970."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
 

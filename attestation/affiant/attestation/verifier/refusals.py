@@ -8,6 +8,7 @@ __all__ = [
     "BodyMismatch",
     "ChainBroken",
     "EvidenceUnbound",
+    "NoPin",
     "NotAccepted",
     "NotMade",
     "SessionBroken",
@@ -18,6 +19,13 @@ class NotMade(AffiantError):
     """What a check needs is not there. Never shown as a refusal."""
 
     code = "not_made"
+
+
+class NoPin(NotMade):
+    """The trust file names nothing that the check could be held against: it takes no part in the tier, and the level
+    that it belongs to is not reached."""
+
+    code = "not_pinned"
 
 
 class ChainBroken(NotAuthenticError):

@@ -22,9 +22,10 @@ from affiant.attestation.verifier import (
     policy_checks,
     receipt_checks,
     session_checks,
+    witness_checks,
 )
 from affiant.attestation.verifier.case import Case, by_chain
-from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.refusals import NoPin, NotMade
 from affiant.attestation.verifier.timeline import timeline_of
 from affiant.attestation.verifier.verdict import Check, Finding, Population, State, Tier, Verdict
 from affiant.errors import AffiantError, StateError
@@ -81,17 +82,14 @@ CHECKS: Final[Sequence[_Row]] = (
     _Row("rfs.accepted", "L4", policy_checks.check_rootfs),
     _Row("log.inclusion", "L2", log_checks.check_inclusion),
     _Row("log.consistency", "L2", log_checks.check_consistency),
+    _Row("wit.quorum", "L3", witness_checks.check_quorum),
+    _Row("time.bracket", "L3", witness_checks.check_bracket),
 )
 """In the order in which they are made: a check finds what those before it established."""
 
 _BODIES: Final[Sequence[_Row]] = (
     _Row("body.request", "L5", body_checks.check_request),
     _Row("body.response", "L5", body_checks.check_response),
-)
-
-_NO_WITNESS: Final = (
-    ("wit.quorum", "L3", "there is no witness yet"),
-    ("time.bracket", "L3", "without witnessed checkpoints there is no time but what signers assert"),
 )
 
 
@@ -130,7 +128,6 @@ def verify_bundle(
         case.established.add("fmt.bundle")
     checks += [_run(row, case, trust) for row in CHECKS]
     checks += [_run_body(row, case, trust) for row in _BODIES]
-    checks += [_not_made(code, level, reason, trust, tier=None) for code, level, reason in _NO_WITNESS]
     checks.append(
         Check(
             "chain.coverage", None, State.NOT_ASKED, None, "a single bundle: what else there was is not asked"
@@ -162,7 +159,8 @@ def _run(row: _Row, case: Case | None, trust: TrustFile) -> Check:
     try:
         finding = row.examine(case)
     except NotMade as missing:
-        return _not_made(row.code, row.level, missing.message, trust)
+        tier = None if isinstance(missing, NoPin) else Tier.NONE
+        return _not_made(row.code, row.level, missing.message, trust, tier=tier)
     except AffiantError as error:
         return _refused(_required(row.code, trust), row.code, row.level, error)
     except Exception as error:  # noqa: BLE001 - a mistake of ours must refuse the bundle, not leave it unjudged

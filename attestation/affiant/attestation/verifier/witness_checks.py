@@ -1,0 +1,176 @@
+"""L3: the log's checkpoints are cosigned by witnesses that the reader names, and so every record has a time.
+
+Not before: the checkpoint that the nearest earlier epoch record of the gateway's chain names (``cp``) existed already,
+so the record is not older than the time that a quorum of witnesses backs for it. Not after: the checkpoint of the
+record's proof covers it, so it existed by then. ``iat`` is the signer's word, and is held against both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from affiant.attestation.encoding import from_b64u
+from affiant.attestation.receipt import VerifiedReceipt
+from affiant.attestation.statement import LogIdentity
+from affiant.attestation.tlog.errors import QuorumMissed
+from affiant.attestation.tlog.note import Note, parse_note
+from affiant.attestation.tlog.proof import parse_log_proof
+from affiant.attestation.tlog.quorum import Witnessed, verify_quorum
+from affiant.attestation.verifier.case import Case, Party, by_chain
+from affiant.attestation.verifier.refusals import ChainBroken, NoPin, NotMade
+from affiant.attestation.verifier.verdict import Finding, Tier
+
+__all__ = ["WIDE_S", "check_bracket", "check_quorum"]
+
+WIDE_S: Final = 3600
+"""Seconds; a wider bracket is a warning: a day would do for nobody who asks when something happened."""
+
+
+class BracketBroken(ChainBroken):
+    """A record is dated outside of what witnesses saw, or witnesses contradict each other about it."""
+
+    code = "time.outside"
+
+
+def check_quorum(case: Case) -> Finding:
+    """``wit.quorum``: every checkpoint that proves inclusion is cosigned by a quorum that the trust file names."""
+    if case.trust.witnesses is None:
+        raise NoPin("the trust file names no witnesses")
+    case.need("log.inclusion")
+    names: set[str] = set()
+    for note, log in _proof_notes(case):
+        names |= set(_witnessed(case, note, log).times)
+    return Finding(f"cosigned by {', '.join(sorted(names))}")
+
+
+def check_bracket(case: Case) -> Finding:
+    """``time.bracket``: no record is dated outside of its bracket, and no bracket is empty."""
+    if case.trust.witnesses is None:
+        raise NoPin("without witnesses there is no time but what signers assert")
+    case.need("wit.quorum", "chain.contiguous")
+    tolerance = case.trust.clock_tolerance_s
+    for gateway in case.gateways:
+        for record, floor in _with_floors(case, gateway):
+            bracket = (floor, _ceiling(case, record, gateway))
+            case.brackets[record.rh] = bracket
+            _hold(record, bracket, tolerance)
+    unbounded = [rh for rh, (floor, _) in case.brackets.items() if floor is None]
+    widths = [ceiling - floor for floor, ceiling in case.brackets.values() if floor is not None]
+    widest = max(widths, default=0)
+    last = max((ceiling for _, ceiling in case.brackets.values()), default=0)
+    if unbounded:
+        these = "1 record has" if len(unbounded) == 1 else f"{len(unbounded)} records have"
+        text = f"{these} no earlier cosigned checkpoint; none is after {_shown(last)}"
+        return Finding(text, Tier.WARNING)
+    if widest > WIDE_S:
+        return Finding(f"the widest bracket is {widest} s", Tier.WARNING)
+    return Finding(f"every record within {widest} s, none after {_shown(last)}")
+
+
+def _hold(record: VerifiedReceipt, bracket: tuple[int | None, int], tolerance: int) -> None:
+    floor, ceiling = bracket
+    if floor is not None and floor > ceiling + tolerance:
+        raise BracketBroken(
+            "an empty bracket: witnesses saw what follows the record before what it follows",
+            expected=f"not after {_shown(ceiling)}",
+            found=f"not before {_shown(floor)}",
+            where=record.jti,
+        )
+    if record.iat > ceiling + tolerance or (floor is not None and record.iat < floor - tolerance):
+        begin = "" if floor is None else f"from {_shown(floor)} "
+        raise BracketBroken(
+            "a record is dated outside of what witnesses saw",
+            expected=f"{begin}to {_shown(ceiling)}",
+            found=_shown(record.iat),
+            where=record.jti,
+        )
+
+
+def _with_floors(case: Case, gateway: Party) -> Iterator[tuple[VerifiedReceipt, int | None]]:
+    """A gateway's records, and those of the sessions that it admitted, each with its not-before.
+
+    A session's record cannot be older than the gateway's record that admitted it.
+    """
+    admitted: dict[str, int | None] = {}
+    for chain in by_chain(gateway.records).values():
+        floor: int | None = None
+        for record in chain:
+            named = record.member("cp")
+            if isinstance(named, str):
+                floor = _floor_of(case, record, named, gateway)
+            yield record, floor
+            if record.kind == "session-start":
+                admitted[str(record.member("agt", "key"))] = floor
+    for party in case.parties:
+        if party.statement.gks == gateway.statement.keyset_digest:
+            floor = admitted.get(party.statement.receipt_kid)
+            yield from ((record, floor) for record in party.records)
+
+
+def _floor_of(case: Case, record: VerifiedReceipt, named: str, gateway: Party) -> int:
+    name = f"sha256:{from_b64u(named, size=32).hex()}"
+    if (raw := case.bundle.checkpoints.get(name)) is None:
+        raise NotMade("a checkpoint that an epoch names is not in the bundle")
+    seen = _witnessed(case, parse_note(raw), _log_of(gateway))
+    if record.member("cps") not in (None, seen.checkpoint.size):
+        raise BracketBroken(
+            "an epoch names a checkpoint of another size",
+            expected=str(seen.checkpoint.size),
+            found=str(record.member("cps")),
+            where=record.jti,
+        )
+    assert seen.not_before is not None, "a policy of the trust file has a quorum"
+    return seen.not_before
+
+
+def _ceiling(case: Case, record: VerifiedReceipt, gateway: Party) -> int:
+    proof = parse_log_proof(case.bundle.proofs[record.rh].encode("utf-8", "surrogatepass"))
+    seen = _witnessed(case, proof.note, _log_of(gateway))
+    assert seen.not_after is not None, "as above"
+    return seen.not_after
+
+
+def _log_of(gateway: Party) -> LogIdentity:
+    log = gateway.statement.log
+    if log is None:
+        raise NotMade("the keyset names no log")
+    return log
+
+
+def _proof_notes(case: Case) -> Sequence[tuple[Note, LogIdentity]]:
+    """Each checkpoint of a proof once, with the log that it is of."""
+    logs = {party.statement.keyset_digest: _log_of(party) for party in case.gateways}
+    found: dict[tuple[bytes, str], tuple[Note, LogIdentity]] = {}
+    for party in case.parties:
+        log = logs[party.statement.gks or party.statement.keyset_digest]
+        for record in party.records:
+            note = parse_log_proof(case.bundle.proofs[record.rh].encode("utf-8", "surrogatepass")).note
+            found.setdefault((note.to_bytes(), log.key.vkey()), (note, log))
+    return list(found.values())
+
+
+def _witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
+    """The note under one of the policies that count at the instant judged at; each is asked once."""
+    name = (note.to_bytes(), log.key.vkey())
+    if (known := case.witnessed.get(name)) is not None:
+        return known
+    missed: QuorumMissed | None = None
+    for entry, policy in case.trust.witnesses or ():
+        if not entry.counts_at(case.at):
+            continue
+        try:
+            case.witnessed[name] = verify_quorum(note, policy, logs=[log.key])
+            return case.witnessed[name]
+        except QuorumMissed as error:
+            missed = error
+    found = "" if missed is None else f": found {missed.found}"
+    raise NotMade(f"a checkpoint is not cosigned by the quorum that the trust file names{found}")
+
+
+def _shown(seconds: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)
