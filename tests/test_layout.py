@@ -18,6 +18,7 @@ BASE_MODULES = (
     "affiant.attestation.published.commands",
     "affiant.attestation.published.verification",
     "affiant.attestation.quotes.commands",
+    "affiant.attestation.log_reading.commands",
     "affiant.policy.commands",
     "affiant.__main__",
 )

@@ -46,6 +46,12 @@ COMMANDS: Final = {
         None,
         "Fetch, keep and check the collateral of a platform.",
     ),
+    "log": _Entry(
+        "affiant.attestation.log_reading.commands",
+        "log",
+        None,
+        "Read, check and watch a transparency log.",
+    ),
     "policy": _Entry(
         "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
     ),
