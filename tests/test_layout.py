@@ -19,6 +19,7 @@ BASE_MODULES = (
     "affiant.attestation.published.verification",
     "affiant.attestation.quotes.commands",
     "affiant.attestation.log_reading.commands",
+    "affiant.attestation.witness.commands",
     "affiant.policy.commands",
     "affiant.__main__",
 )

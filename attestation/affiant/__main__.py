@@ -52,6 +52,12 @@ COMMANDS: Final = {
         None,
         "Read, check and watch a transparency log.",
     ),
+    "witness": _Entry(
+        "affiant.attestation.witness.commands",
+        "witness",
+        "witness",
+        "Cosign the checkpoints of transparency logs.",
+    ),
     "policy": _Entry(
         "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
     ),
