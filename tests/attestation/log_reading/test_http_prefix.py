@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 from log_builder import LogBuilder
+from log_server import served
 
 from affiant.attestation.log_reading.errors import (
     LogSettingsInvalid,
@@ -21,7 +22,7 @@ from affiant.attestation.log_reading.http_prefix import HTTPSettings, open_http_
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.tlog.errors import TileMalformed
 
-from .conftest import served, trickle
+from .conftest import trickle
 
 QUICK = HTTPSettings(answer_s=0.6, silence_s=0.4)
 

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from log_builder import log_signer
+from served_witness import Served
 
 from affiant.attestation.log_reading.http_prefix import HTTPSettings, make_client
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
@@ -36,7 +37,6 @@ from affiant.attestation.witness.server import _BoundedHTTP, _Server
 from affiant.attestation.witness.witness import origin_hash
 
 from .conftest import FORK, KEYS, LOG, NAME, ORIGIN, QUICK_KEYS, opened, request
-from .serving import Served
 
 
 @pytest.fixture

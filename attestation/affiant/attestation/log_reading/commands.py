@@ -23,6 +23,7 @@ from affiant.attestation.log_reading.options import (
     tls_ca_option,
     trust_from,
 )
+from affiant.attestation.monitor.commands import monitor
 from affiant.command_line import print_json, printable
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def log() -> None:
       affiant log fsck /var/lib/affiant/gateway/log --key "$VKEY"
       affiant log prove https://log.example/affiant 4711 -o receipt.tlog-proof
       affiant log consistency https://log.example/affiant yesterday.checkpoint --key "$VKEY"
+      affiant log monitor https://log.example/affiant --policy witnesses.policy --state /var/lib/monitor
     """
+
+
+log.add_command(monitor)
 
 
 @log.command()

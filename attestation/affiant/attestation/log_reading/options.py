@@ -24,6 +24,7 @@ __all__ = [
     "EXIT_REFUSED_LOG",
     "EXIT_WARNING",
     "LogGroup",
+    "exit_code",
     "json_option",
     "key_option",
     "log_argument",
@@ -81,7 +82,7 @@ class LogGroup(Group):
             if isinstance(shown.error, ConfigurationError):
                 raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
             shown.show()
-            raise click.exceptions.Exit(_exit_code(shown.error)) from shown
+            raise click.exceptions.Exit(exit_code(shown.error)) from shown
 
 
 @contextmanager
@@ -93,7 +94,7 @@ def refusals(typ: str, *, as_json: bool) -> Iterator[None]:
         if not as_json or isinstance(refusal, ConfigurationError):
             raise
         print_json({"typ": typ, "refused": refusal.to_json()})
-        raise click.exceptions.Exit(_exit_code(refusal)) from refusal
+        raise click.exceptions.Exit(exit_code(refusal)) from refusal
 
 
 @contextmanager
@@ -148,5 +149,6 @@ def progress_of(what: str, total: int) -> Callable[[int], None]:
     return tell
 
 
-def _exit_code(error: AffiantError) -> int:
+def exit_code(error: AffiantError) -> int:
+    """What a refusal is worth."""
     return EXIT_NONE if isinstance(error, UnreachableError) else EXIT_REFUSED_LOG

@@ -1,0 +1,100 @@
+"""What a monitor finds, each with a stable code and what it is worth.
+
+::
+
+    contraindicated   note.signature      the log's checkpoint is not signed by its key
+                      checkpoint.malformed  what the log has signed is no checkpoint
+                      log.split_view      two roots over one size, or a tree that another checkpoint is no part of
+                      log.consistency     the tree does not begin with the one that was seen before
+                      log.rollback        the tree is smaller than the one that was seen before
+                      log.root, log.leaf  tiles or leaves are not those of the signed tree
+                      log.entry           a leaf that is none of this log
+                      chain.boot          a chain begins without its boot, or has another one inside
+                      chain.gap           a place of a chain has no record
+                      chain.fork          a place of a chain has a second record
+                      chain.after_end     a chain goes on after its end
+                      chain.reused        a chain's id is used again
+    warning           wit.quorum          too few witnesses have cosigned
+                      wit.future          witnesses' clocks are ahead
+                      log.stale           the newest cosigned checkpoint is too old
+                      log.behind          a larger tree was cosigned or shown than the log shows
+                      log.missing, log.tile, log.too_large  a resource is not there, or is none; perhaps not yet
+                      log.late, log.future  a leaf was added long after its record's time, or before it
+                      chain.missing_epoch   a chain was silent for longer than its cadence
+                      chain.silent        an open chain has stopped: its tail is not provable
+
+A contradiction is a property of the log for good; a warning is of this round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["MAX_FINDINGS", "Finding", "Findings", "Weight"]
+
+MAX_FINDINGS: Final = 200
+"""Findings of each weight that one round keeps; further ones are counted by code."""
+
+
+class Weight(StrEnum):
+    """What a finding is worth."""
+
+    WARNING = "warning"
+    CONTRAINDICATED = "contraindicated"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding.
+
+    Args:
+        documents: file name -> bytes; what a third party judges it by.
+        leaves: indexes of leaves whose proofs belong to the documents.
+    """
+
+    code: str
+    weight: Weight
+    message: str
+    documents: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    leaves: tuple[int, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """The same for the same finding, in every round."""
+        digest = hashlib.sha256(f"{self.code}\n{self.message}\n".encode())
+        for name, content in self.documents:
+            digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
+        return f"{self.code}-{digest.hexdigest()[:16]}"
+
+
+class Findings:
+    """The findings of one round: a bounded number, and how many there were of each code."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Weight, list[Finding]] = {weight: [] for weight in Weight}
+        self.counts: Counter[str] = Counter()
+
+    def add(self, finding: Finding) -> None:
+        """Keep it, or count it."""
+        self.counts[finding.code] += 1
+        kept = self._kept[finding.weight]
+        if len(kept) < MAX_FINDINGS:
+            kept.append(finding)
+
+    def contradict(
+        self, code: str, message: str, *documents: tuple[str, bytes], leaves: tuple[int, ...] = ()
+    ) -> None:
+        """Add a contradiction."""
+        self.add(Finding(code, Weight.CONTRAINDICATED, message, documents, leaves))
+
+    def warn(self, code: str, message: str, *documents: tuple[str, bytes]) -> None:
+        """Add a warning."""
+        self.add(Finding(code, Weight.WARNING, message, documents))
+
+    def all(self) -> tuple[Finding, ...]:
+        """What was kept, contradictions first."""
+        return (*self._kept[Weight.CONTRAINDICATED], *self._kept[Weight.WARNING])

@@ -1,0 +1,296 @@
+"""One round of a monitor: what a log shows now, held against what it has shown, and what it has shown to others.
+
+1. The checkpoint is the log's own, by its signature.
+2. It does not contradict the one that was verified last: no smaller tree, no other root, the same beginning.
+3. Its quorum has cosigned it, not too long ago.
+4. No other checkpoint that the log has signed, at a witness or in a file, contradicts it.
+5. Every new leaf is one of this log, added in time, at the next place of its chain.
+
+What holds is remembered, all of it or nothing: a tree that contradicts, or lacks its quorum, is never the one that the
+next round starts from. Leaves say nothing of content, so a monitor needs no receipt, no key and no personal data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.attestation.encoding import b64u
+from affiant.attestation.log_reading.errors import LeafWrong, ResourceMissing, ResourceTooLarge, TreeWrong
+from affiant.attestation.log_reading.log_trust import LogTrust, SignedCheckpoint
+from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
+from affiant.attestation.log_reading.source import LogSource
+from affiant.attestation.monitor.chains import Rules, next_of
+from affiant.attestation.monitor.errors import MonitorStateUnusable
+from affiant.attestation.monitor.findings import MAX_FINDINGS, Finding, Findings, Weight
+from affiant.attestation.monitor.proof_files import ProofFiles
+from affiant.attestation.monitor.quorum_time import newest, not_after
+from affiant.attestation.monitor.state import MonitorState
+from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
+from affiant.attestation.tlog.entry import parse_entry
+from affiant.attestation.tlog.errors import (
+    CheckpointMalformed,
+    EntryMalformed,
+    NoteSignatureInvalid,
+    QuorumMissed,
+    TileMalformed,
+)
+from affiant.attestation.tlog.note import Note
+from affiant.attestation.tlog.quorum import WitnessPolicy
+from affiant.attestation.tlog.tiles import TILE_WIDTH
+
+__all__ = ["Report", "Round"]
+
+_LISTED: Final = 20
+"""Open chains that a report names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one round has seen.
+
+    Args:
+        checkpoint: the log's; None where it has shown none that it signed.
+        time: seconds since 1970 that the quorum backs.
+        remembered: whether this checkpoint is where the next round starts.
+        read: leaves that were read.
+        open_chains, ended_chains: chains known so far.
+        tails: open chains, the latest first: id, last place, last time.
+        counts: findings of this round, by code; those that were kept are ``findings``.
+        contradictions: of this and all earlier rounds.
+        not_made: checks that could not be made, and why.
+    """
+
+    checkpoint: Checkpoint | None
+    time: int | None
+    remembered: bool
+    read: int
+    open_chains: int
+    ended_chains: int
+    tails: tuple[tuple[str, int, int], ...]
+    findings: tuple[Finding, ...]
+    counts: Mapping[str, int]
+    contradictions: int
+    not_made: tuple[str, ...]
+
+    @property
+    def weight(self) -> Weight | None:
+        """The heaviest finding's. A log that has contradicted itself once has done so for good."""
+        if self.contradictions or any(each.weight is Weight.CONTRAINDICATED for each in self.findings):
+            return Weight.CONTRAINDICATED
+        return Weight.WARNING if self.findings else None
+
+
+class Round:
+    """One round.
+
+    Args:
+        others: name -> another checkpoint, fetched before this round reads the log, so that an honest log is no
+            smaller; nothing in it is verified.
+        not_made: checks that the caller could not make.
+        now: seconds since 1970.
+        progress: told how many leaves were read, and of how many.
+
+    Raises:
+        MonitorStateUnusable: the state is another log's.
+    """
+
+    def __init__(
+        self,
+        source: LogSource,
+        *,
+        trust: LogTrust,
+        policy: WitnessPolicy,
+        state: MonitorState,
+        files: ProofFiles,
+        rules: Rules,
+        others: Sequence[tuple[str, Note]],
+        not_made: Sequence[str],
+        now: int,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        self._source = source
+        self._trust = trust
+        self._policy = policy
+        self._state = state
+        self._files = files
+        self._rules = rules
+        self._others = others
+        self._not_made = list(not_made)
+        self._now = now
+        self._progress = progress
+        self._found = Findings()
+        self._read = 0
+        self._tree: LogTree | None = None
+
+    def run(self) -> Report:
+        """The round's report; its contradictions are written as files, and what holds is remembered.
+
+        Raises:
+            UnreachableError: the log cannot be read now; nothing is remembered.
+            MonitorBusy: another monitor works with the state.
+        """
+        with self._state.round():
+            signed = self._signed(read_checkpoint(self._source))
+            remembered = signed is not None and self._judge(signed)
+            for finding in self._found.all():
+                if finding.weight is Weight.CONTRAINDICATED:
+                    self._files.write(finding, self._tree, None if signed is None else signed.note)
+                    self._state.record(finding, self._now)
+            return self._report(signed, remembered=remembered)
+
+    def _signed(self, note: Note) -> SignedCheckpoint | None:  # 1
+        try:
+            return self._trust.verify_log(note)
+        except (NoteSignatureInvalid, CheckpointMalformed) as error:
+            self._found.contradict(error.code, str(error), ("log.note", note.to_bytes()))
+            return None
+
+    def _judge(self, signed: SignedCheckpoint) -> bool:
+        """Whether ``signed`` is the checkpoint that the next round starts from."""
+        held = self._state.seen()
+        before = None if held is None else parse_checkpoint(held[0].text)
+        if before is not None and before.origin != signed.checkpoint.origin:
+            raise MonitorStateUnusable(
+                "the state is another log's",
+                expected=repr(signed.checkpoint.origin),
+                found=repr(before.origin),
+            )
+        if held is not None and before is not None and not self._grows(held[0], before, signed):  # 2
+            return False
+        try:
+            self._tree = LogTree(self._source, signed.checkpoint)
+            if held is not None and before is not None and self._tree.root_at(before.size) != before.root:
+                self._found.contradict(
+                    "log.consistency",
+                    f"the tree of {signed.checkpoint.size} leaves does not begin with that of {before.size}",
+                    ("held.note", held[0].to_bytes()),
+                    ("seen.note", signed.note.to_bytes()),
+                )
+                return False
+            self._compare_others(signed, self._tree)  # 4
+            witnessed = self._witnessed(signed)  # 3
+            if witnessed is None:
+                return False
+            with self._state.attempt():
+                self._leaves(
+                    self._tree, 0 if before is None else before.size, held and held[1], witnessed
+                )  # 5
+        except (TreeWrong, LeafWrong) as error:
+            self._found.contradict(error.code, str(error), ("seen.note", signed.note.to_bytes()))
+            return False
+        except (ResourceMissing, ResourceTooLarge, TileMalformed) as error:
+            self._found.warn(error.code, str(error))
+            return False
+        self._state.remember(signed.note, newest(witnessed, self._policy))
+        return True
+
+    def _grows(self, held: Note, before: Checkpoint, signed: SignedCheckpoint) -> bool:
+        now, both = signed.checkpoint, (("held.note", held.to_bytes()), ("seen.note", signed.note.to_bytes()))
+        if now.size < before.size:
+            self._found.contradict(
+                "log.rollback", f"the log shows {now.size} leaves after {before.size}", *both
+            )
+            return False
+        if now.size == before.size and now.root != before.root:
+            self._found.contradict("log.split_view", f"two roots over {now.size} leaves", *both)
+            return False
+        return True
+
+    def _compare_others(self, signed: SignedCheckpoint, tree: LogTree) -> None:
+        for name, note in self._others:
+            try:
+                other = self._trust.verify_log(note).checkpoint
+            except (NoteSignatureInvalid, CheckpointMalformed) as error:
+                self._not_made.append(f"comparison with {name}: {error.message}")
+                continue
+            both = (("log.note", signed.note.to_bytes()), ("other.note", note.to_bytes()))
+            if other.origin != signed.checkpoint.origin:
+                self._not_made.append(f"comparison with {name}: another log's checkpoint")
+            elif other.size > signed.checkpoint.size:
+                self._found.warn(
+                    "log.behind",
+                    f"{name} has {other.size} leaves, the log shows {signed.checkpoint.size}",
+                    *both,
+                )
+            elif tree.root_at(other.size) != other.root:
+                self._found.contradict(
+                    "log.split_view", f"{name} has another tree of {other.size} leaves than the log", *both
+                )
+
+    def _witnessed(self, signed: SignedCheckpoint) -> SignedCheckpoint | None:
+        try:
+            witnessed = self._trust.verify(signed.note)
+        except QuorumMissed as error:
+            self._found.warn(error.code, str(error))
+            return None
+        except NoteSignatureInvalid as error:  # a line of a known witness that does not hold
+            self._found.warn("wit.quorum", str(error))
+            return None
+        time = newest(witnessed, self._policy)
+        if time is None:
+            self._not_made.append("age of the checkpoint and times of leaves: the policy has no witnesses")
+        elif self._now - time > self._rules.stale_s:
+            self._found.warn(
+                "log.stale",
+                f"the newest cosigned checkpoint is {self._now - time} s old; expected at most {self._rules.stale_s}",
+            )
+        elif time > self._now + self._rules.slack_s:
+            self._found.warn("wit.future", f"witnesses' clocks are {time - self._now} s ahead")
+        return witnessed
+
+    def _leaves(self, tree: LogTree, start: int, earlier: int | None, witnessed: SignedCheckpoint) -> None:
+        size, until = tree.checkpoint.size, not_after(witnessed, self._policy)
+        for index, leaf in tree.leaves(start):
+            self._read += 1
+            try:
+                entry = parse_entry(leaf)
+            except EntryMalformed as error:
+                self._found.contradict(error.code, f"leaf {index}: {error}", leaves=(index,))
+                continue
+            chain, found = next_of(self._state.chain(entry.chn), entry, index, self._rules)
+            for finding in found:
+                self._found.add(finding)
+            self._state.keep(entry.chn, chain)
+            if earlier is not None and entry.iat + self._rules.merge_delay_s + self._rules.slack_s < earlier:
+                self._found.warn(
+                    "log.late", f"leaf {index} was added {earlier - entry.iat} s after its time or later"
+                )
+            if until is not None and entry.iat > until + self._rules.slack_s:
+                self._found.warn(
+                    "log.future", f"leaf {index} is {entry.iat - until} s ahead of its witnesses"
+                )
+            if index % TILE_WIDTH == TILE_WIDTH - 1 or index + 1 == size:
+                self._progress(index + 1, size)
+        self._silent(self._now if until is None else until)
+
+    def _silent(self, at: int) -> None:
+        rules = self._rules
+        patience = rules.epoch_s + rules.merge_delay_s + rules.slack_s
+        for chn, chain in self._state.newly_silent(at - patience, MAX_FINDINGS):
+            self._found.warn(
+                "chain.silent",
+                f"chain {b64u(chn)} is open and silent since place {chain.seq}, for {at - chain.iat} s: "
+                "what it did after that is not provable",
+            )
+
+    def _report(self, signed: SignedCheckpoint | None, *, remembered: bool) -> Report:
+        running, ended = self._state.counts()
+        tails = tuple((b64u(chn), seq, iat) for chn, seq, iat in self._state.open_tails(_LISTED))
+        time = None
+        if signed is not None and remembered:
+            time = newest(self._trust.verify(signed.note), self._policy)
+        return Report(
+            None if signed is None else signed.checkpoint,
+            time,
+            remembered,
+            self._read if remembered else 0,
+            running,
+            ended,
+            tails,
+            self._found.all(),
+            dict(self._found.counts),
+            self._state.contradictions(),
+            tuple(self._not_made),
+        )
