@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from log_builder import LogBuilder, chain, entry, write
 
 from affiant.attestation.log_reading.folder import FolderLog
-from affiant.attestation.log_reading.fsck import MAX_PROBLEMS, FsckReport, Weight, check_log
+from affiant.attestation.log_reading.fsck import check_log
+from affiant.attestation.log_reading.fsck_report import MAX_PROBLEMS, FsckReport
+from affiant.attestation.log_reading.weight import Weight
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.tiles import Tile, encode_bundle, parse_path
 

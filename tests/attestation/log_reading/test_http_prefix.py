@@ -11,6 +11,7 @@ import pytest
 from log_builder import LogBuilder
 from log_server import served
 
+from affiant.attestation.log_reading.bounded_http import HTTPSettings
 from affiant.attestation.log_reading.errors import (
     LogSettingsInvalid,
     LogUnavailable,
@@ -18,7 +19,7 @@ from affiant.attestation.log_reading.errors import (
     RedirectRefused,
     ResourceTooLarge,
 )
-from affiant.attestation.log_reading.http_prefix import HTTPSettings, open_http_log
+from affiant.attestation.log_reading.http_prefix import open_http_log
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.tlog.errors import TileMalformed
 

@@ -40,8 +40,9 @@ class Watched:
 
     @property
     def findings(self) -> list[Path]:
+        """The folders of findings, wherever they stand."""
         path = self.folder / "state" / "findings"
-        return sorted(path.iterdir()) if path.exists() else []
+        return sorted(each.parent for each in path.rglob("finding.json"))
 
     def sign(self, at: int, *, log: LogBuilder | None = None, size: int | None = None) -> Note:
         return (log or self.log).sign(cosigner(1, at), mldsa_cosigner(2, at + 1), size=size)

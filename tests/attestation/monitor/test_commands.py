@@ -118,4 +118,4 @@ def test_watching_ends_in_order_with_the_worst_that_was_seen(live: Live, number:
     process.send_signal(number)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 20
-    assert all(json.loads(line)["contradictions"] == 1 for line in out.splitlines())
+    assert all(json.loads(line)["verdict"] == "contraindicated" for line in out.splitlines())

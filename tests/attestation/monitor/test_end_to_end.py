@@ -15,7 +15,7 @@ from log_server import served
 from served_witness import Served
 
 from affiant.__main__ import cli
-from affiant.attestation.log_reading.http_prefix import HTTPSettings, make_client
+from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
 from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.note_keys import LogKey, parse_vkey

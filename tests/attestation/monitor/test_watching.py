@@ -13,10 +13,10 @@ from log_builder import NOW, LogBuilder, chain, cosigner, entry, log_signer, mld
 
 from affiant.attestation.log_reading.errors import LogAbsent
 from affiant.attestation.log_reading.log_trust import trust_of
+from affiant.attestation.log_reading.weight import Weight
 from affiant.attestation.merkle import leaf_hash
 from affiant.attestation.monitor.chains import Rules
 from affiant.attestation.monitor.errors import MonitorBusy, MonitorStateUnusable
-from affiant.attestation.monitor.findings import Weight
 from affiant.attestation.monitor.state import open_monitor_state
 from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.note import parse_note, signed, verify_note
@@ -93,16 +93,46 @@ def test_a_larger_tree_that_does_not_begin_with_the_old_one_is_inconsistent(watc
     assert len(set(documents(watched))) == 2
 
 
-def test_a_contradiction_is_never_forgotten(watched: Watched) -> None:
+def test_a_contradiction_that_the_log_has_signed_is_never_forgotten(watched: Watched) -> None:
     watched.sign(END)
     watched.round(END)
-    watched.sign(END, size=300)
+    other = LogBuilder(watched.folder / "other", chain("three", 300))
+    watched.others = [("witness a", other.note())]
     watched.round(END)
-    watched.sign(END)
+    watched.others = []
     report = watched.round(END)
     assert report.findings == () and report.remembered
     assert (report.contradictions, report.weight) == (1, Weight.CONTRAINDICATED)
     assert len(watched.findings) == 1
+
+
+def test_what_anybody_in_between_could_do_is_refused_and_not_held_against_the_log(watched: Watched) -> None:
+    watched.sign(END)
+    watched.round(END)
+    watched.sign(END, size=300)
+    assert watched.round(END).weight is Weight.CONTRAINDICATED
+    thief = log_signer(label="thief")
+    write(watched.folder / "log/checkpoint", signed(watched.log.note().text, thief).to_bytes())
+    assert watched.round(END).weight is Weight.CONTRAINDICATED
+    watched.sign(END)
+    report = watched.round(END)
+    assert (report.contradictions, report.weight) == (0, None)
+    assert {path.parent.name for path in watched.findings} == {"passing"} and len(watched.findings) == 2
+
+
+def test_files_of_such_findings_leave_room_for_the_logs_own(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.attestation.monitor.proof_files._MAX_PASSING", 2)
+    for number in range(4):
+        note = signed(watched.log.note(number).text, log_signer(label="thief"))
+        write(watched.folder / "log/checkpoint", note.to_bytes())
+        watched.round(END)
+    assert len(watched.findings) == 2
+    watched.sign(END)
+    watched.others = [("witness a", LogBuilder(watched.folder / "other", chain("three", 300)).note())]
+    watched.round(END)
+    assert len(watched.findings) == 3
 
 
 def test_a_contradiction_is_found_without_the_quorum(watched: Watched) -> None:

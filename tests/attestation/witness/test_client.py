@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from log_builder import LogBuilder, cosigner, mldsa_cosigner
 
+from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
 from affiant.attestation.log_reading.errors import LogSettingsInvalid
-from affiant.attestation.log_reading.http_prefix import HTTPSettings, make_client
 from affiant.attestation.tlog.note import Note, NoteSignature, verify_note
 from affiant.attestation.witness.client import Cosignatures, ask_witness
 from affiant.attestation.witness.errors import (

@@ -25,7 +25,7 @@ from cryptography.x509.oid import NameOID
 from log_builder import log_signer
 from served_witness import Served
 
-from affiant.attestation.log_reading.http_prefix import HTTPSettings, make_client
+from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
 from affiant.attestation.tlog.note import Note, parse_note, parse_signature_lines, verify_note
 from affiant.attestation.witness.asgi import _send

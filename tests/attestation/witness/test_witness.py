@@ -16,6 +16,7 @@ from affiant.attestation.tlog.note_keys import timestamp_of
 from affiant.attestation.witness import evidence
 from affiant.attestation.witness.errors import WitnessSettingsInvalid
 from affiant.attestation.witness.evidence import EvidenceFolder
+from affiant.attestation.witness.request import encode_submission
 from affiant.attestation.witness.witness import Witness, origin_hash
 
 from .conftest import FORK, KEYS, LOG, NOW, ORIGIN, QUICK_KEYS, opened, request
@@ -67,12 +68,20 @@ def test_a_contradiction_is_kept_once_with_both_notes(
     assert "CONTRADICTION" in caplog.text and str(folder) in caplog.text
 
 
-def test_evidence_is_bounded(witness: Witness, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_is_bounded_and_claims_leave_room_for_proofs(
+    witness: Witness, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(evidence, "MAX_KEPT", 2)
+    monkeypatch.setattr(evidence, "MAX_UNPROVEN", 1)
+    witness.add_checkpoint(request(0, 9), now=NOW)
+    for size in (12, 14, 16):
+        body = encode_submission(9, FORK.proof(9, size), FORK.note(size))
+        assert witness.add_checkpoint(body, now=NOW).status == 422
+    assert EvidenceFolder(home / "evidence").counts() == (0, 1)
     for size in (9, 10, 11):
-        witness.add_checkpoint(request(0 if size == 9 else size - 1, size), now=NOW)
+        witness.add_checkpoint(request(max(size - 1, 9), size), now=NOW)
         assert witness.add_checkpoint(request(size, size, FORK), now=NOW).status == 422
-    assert EvidenceFolder(home / "evidence").count() == 2
+    assert EvidenceFolder(home / "evidence").counts() == (2, 1)
 
 
 def test_evidence_that_cannot_be_written_changes_no_answer(witness: Witness, home: Path) -> None:
@@ -97,6 +106,7 @@ import os, signal, sys
 from pathlib import Path
 from affiant.attestation.tlog.note_keys import parse_vkey
 from affiant.attestation.witness.evidence import EvidenceFolder
+from affiant.attestation.witness.request import encode_submission
 from affiant.attestation.witness.keys import WitnessKeys, read_key_file
 from affiant.attestation.witness.state import open_state
 from affiant.attestation.witness.witness import Witness

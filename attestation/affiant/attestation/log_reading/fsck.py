@@ -13,13 +13,13 @@ tile. Memory: one tile for each level, whatever the size of the tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Protocol
 
+from affiant.attestation.log_reading.fsck_report import MAX_PROBLEMS, FsckReport, Problem
 from affiant.attestation.log_reading.reader import read_bundle, read_tile
 from affiant.attestation.log_reading.source import LogSource
 from affiant.attestation.log_reading.verified_tiles import tile_root
+from affiant.attestation.log_reading.weight import Weight
 from affiant.attestation.merkle import leaf_hash, node_hash
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.entry import parse_entry
@@ -36,53 +36,9 @@ from affiant.attestation.tlog.tiles import (
 from affiant.attestation.tlog.tree import EMPTY_ROOT, HASH_SIZE
 from affiant.errors import AffiantError, UnreachableError
 
-__all__ = ["MAX_PROBLEMS", "FsckReport", "ListableSource", "Problem", "Weight", "check_log"]
+__all__ = ["ListableSource", "check_log"]
 
-MAX_PROBLEMS: Final = 100
-"""Problems that are kept; further ones are counted."""
 _MAX_LEVEL: Final = 7
-
-
-class Weight(StrEnum):
-    """What a problem is worth."""
-
-    WARNING = "warning"
-    CONTRAINDICATED = "contraindicated"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is not as the checkpoint implies."""
-
-    code: str
-    path: str
-    detail: str
-    weight: Weight = Weight.CONTRAINDICATED
-
-
-@dataclass(frozen=True, slots=True)
-class FsckReport:
-    """What was found.
-
-    Args:
-        problems: the first :data:`MAX_PROBLEMS`; ``count`` is of all.
-        ahead: files of a larger tree than the checkpoint's, which a log writes before its next checkpoint.
-        listed: whether the place could be listed, and so was searched for files too many.
-    """
-
-    checkpoint: Checkpoint
-    problems: tuple[Problem, ...]
-    count: int
-    tiles: int
-    bundles: int
-    ahead: int
-    listed: bool
-
-    @property
-    def weight(self) -> Weight | None:
-        """The heaviest problem's; None where there is none."""
-        weights = {problem.weight for problem in self.problems}
-        return max(weights, default=None, key=list(Weight).index)
 
 
 class ListableSource(LogSource, Protocol):

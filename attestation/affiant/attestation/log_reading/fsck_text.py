@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from affiant.attestation.log_reading.fsck import FsckReport
+from affiant.attestation.log_reading.fsck_report import FsckReport
 from affiant.command_line import printable
 
 __all__ = ["fsck_document", "fsck_lines"]

@@ -15,9 +15,10 @@ from affiant.command_line import Group, RefusalShown, print_json, printable
 from affiant.errors import AffiantError, ConfigurationError, UnreachableError
 
 if TYPE_CHECKING:
-    from affiant.attestation.log_reading.http_prefix import HTTPSettings
-    from affiant.attestation.log_reading.log_trust import LogTrust
+    from affiant.attestation.log_reading.bounded_http import HTTPSettings
+    from affiant.attestation.log_reading.log_trust import LogTrust, SignedCheckpoint
     from affiant.attestation.log_reading.source import LogSource
+    from affiant.attestation.tlog.note import Note
 
 __all__ = [
     "EXIT_NONE",
@@ -36,6 +37,7 @@ __all__ = [
     "timeout_option",
     "tls_ca_option",
     "trust_from",
+    "verified_note",
 ]
 
 EXIT_WARNING: Final = 10
@@ -112,7 +114,7 @@ def opened_log(log: str, settings: HTTPSettings) -> Iterator[LogSource]:
 
 def settings_of(tls_ca: Path | None, timeout: float) -> HTTPSettings:
     """How servers are reached."""
-    from affiant.attestation.log_reading.http_prefix import HTTPSettings  # noqa: PLC0415 - as above
+    from affiant.attestation.log_reading.bounded_http import HTTPSettings  # noqa: PLC0415 - as above
 
     return HTTPSettings(tls_ca=tls_ca, answer_s=timeout, silence_s=min(timeout, 10.0))
 
@@ -130,6 +132,14 @@ def trust_from(keys: tuple[str, ...], policy: Path | None) -> LogTrust:
         with policy.open("rb") as opened:
             content = opened.read(_MAX_POLICY + 1)
     return trust_of(keys, content)
+
+
+def verified_note(note: Note, keys: tuple[str, ...], policy: Path | None) -> SignedCheckpoint | None:
+    """``note`` as verified; None, and said so, where the user has named no key."""
+    if not keys and policy is None:
+        click.echo("affiant: no --key or --policy: whether the log has signed this was not checked", err=True)
+        return None
+    return trust_from(keys, policy).verify(note)
 
 
 def progress_of(what: str, total: int) -> Callable[[int], None]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from affiant.attestation.encoding import b64u
-from affiant.attestation.monitor.findings import Finding, Weight
+from affiant.attestation.log_reading.weight import Weight
+from affiant.attestation.monitor.findings import Finding
 from affiant.attestation.tlog.entry import LogEntry
 
 __all__ = ["Chain", "Rules", "next_of"]

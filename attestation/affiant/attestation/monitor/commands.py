@@ -33,10 +33,10 @@ from affiant.command_line import print_json, show_refusal
 from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
-    from affiant.attestation.log_reading.http_prefix import HTTPSettings
+    from affiant.attestation.log_reading.bounded_http import HTTPSettings
     from affiant.attestation.log_reading.log_trust import LogTrust
     from affiant.attestation.monitor.chains import Rules
-    from affiant.attestation.monitor.watching import Report
+    from affiant.attestation.monitor.report import Report
 
 __all__ = ["monitor"]
 
@@ -124,11 +124,11 @@ def monitor(
 ) -> None:
     """Watch a log: signature and quorum, growth, the same tree for everybody, and no record missing in any chain.
 
-    A contradiction is written as files to findings/ in the state's folder, and is never forgotten. Nothing that did not
-    verify is where the next round starts from.
+    A contradiction is written as files to findings/ in the state's folder; one that the log itself has signed is never
+    forgotten. Nothing that did not verify is where the next round starts from.
 
-    Exit codes: 0 nothing found, 10 warnings, 20 a contradiction (now or in an earlier round), 30 the log cannot be
-    read, 2 usage. With --every: the worst of all rounds.
+    Exit codes: 0 nothing found, 10 warnings, 20 something does not hold (or the log has contradicted itself before), 30
+    the log cannot be read, 2 usage. With --every: the worst of all rounds.
 
     \b
     Examples:
@@ -243,18 +243,19 @@ def _progress() -> Callable[[int, int], None]:
 
 
 def _tell(watch: _Watch, report: Report, *, as_json: bool, one_line: bool) -> None:
+    from affiant.attestation.monitor.proof_files import ProofFiles  # noqa: PLC0415 - as above
     from affiant.attestation.monitor.report_text import report_document, report_lines  # noqa: PLC0415 - as above
 
-    folder = watch.state / "findings"
+    files = ProofFiles(watch.state / "findings")
     if not as_json:
-        click.echo("\n".join(report_lines(report, folder)))
+        click.echo("\n".join(report_lines(report, files)))
     elif one_line:
-        click.echo(json.dumps(report_document(report, folder), sort_keys=True))
+        click.echo(json.dumps(report_document(report, files), sort_keys=True))
     else:
-        print_json(report_document(report, folder))
+        print_json(report_document(report, files))
 
 
 def _weighed(report: Report) -> int:
-    from affiant.attestation.monitor.findings import Weight  # noqa: PLC0415 - as above
+    from affiant.attestation.log_reading.weight import Weight  # noqa: PLC0415 - as above
 
     return {None: 0, Weight.WARNING: EXIT_WARNING, Weight.CONTRAINDICATED: EXIT_REFUSED_LOG}[report.weight]

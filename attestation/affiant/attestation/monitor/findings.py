@@ -23,7 +23,9 @@
                       chain.missing_epoch   a chain was silent for longer than its cadence
                       chain.silent        an open chain has stopped: its tail is not provable
 
-A contradiction is a property of the log for good; a warning is of this round.
+What the log has *signed* and what contradicts it is a property of the log for good: two trees, and the faults of leaves
+and chains. The others are of this round: an older checkpoint shown again, or tiles and notes that are not the log's,
+could be the work of whoever stands between.
 """
 
 from __future__ import annotations
@@ -31,20 +33,18 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
-__all__ = ["MAX_FINDINGS", "Finding", "Findings", "Weight"]
+from affiant.attestation.log_reading.weight import Weight
+
+__all__ = ["MAX_FINDINGS", "Finding", "Findings"]
 
 MAX_FINDINGS: Final = 200
 """Findings of each weight that one round keeps; further ones are counted by code."""
-
-
-class Weight(StrEnum):
-    """What a finding is worth."""
-
-    WARNING = "warning"
-    CONTRAINDICATED = "contraindicated"
+_PASSING: Final = frozenset(
+    {"note.signature", "checkpoint.malformed", "log.rollback", "log.root", "log.leaf"}
+)
+"""Contraindicated, and not the log's own contradiction by what it has signed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,11 @@ class Finding:
     message: str
     documents: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     leaves: tuple[int, ...] = ()
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the log itself has signed the contradiction."""
+        return self.weight is Weight.CONTRAINDICATED and self.code not in _PASSING
 
     @property
     def identity(self) -> str:

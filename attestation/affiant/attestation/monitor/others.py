@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from affiant.attestation.log_reading.http_prefix import HTTPSettings, open_http_log
+from affiant.attestation.log_reading.bounded_http import HTTPSettings
+from affiant.attestation.log_reading.http_prefix import open_http_log
 from affiant.attestation.monitor.errors import MonitorSettingsInvalid
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, Note, parse_note

@@ -1,4 +1,5 @@
-"""Contradictions as files that a third party can judge: ``findings/<code>-<digest>/``, the same for the same finding.
+"""Contradictions as files that a third party can judge: ``findings/<code>-<digest>/``, the same for the same finding;
+those that are not the log's own by what it has signed in ``findings/passing/``.
 
 Two checkpoints stand there as the signed notes that they are; leaves as their 66 bytes, each with its proof under the
 checkpoint in which they were read. ``finding.json`` is written last.
@@ -21,6 +22,8 @@ from affiant.folders import make_private
 __all__ = ["ProofFiles"]
 
 MAX_KEPT: Final = 1000
+_MAX_PASSING: Final = 100
+"""Of findings that anybody between the log and here could make: they leave room for the log's own."""
 _LAST: Final = "finding.json"
 
 
@@ -32,6 +35,10 @@ class ProofFiles:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def place(self, finding: Finding) -> Path:
+        """The folder of ``finding``."""
+        return (self.path if finding.lasting else self.path / "passing") / finding.identity
+
     def write(self, finding: Finding, tree: LogTree | None, note: Note | None) -> None:
         """Write ``finding``, durably, unless it is there or too many are.
 
@@ -41,8 +48,9 @@ class ProofFiles:
         Raises:
             MonitorStateUnusable: it cannot be written.
         """
-        folder = self.path / finding.identity
-        if (folder / _LAST).exists() or self.count() >= MAX_KEPT:
+        folder = self.place(finding)
+        most = MAX_KEPT if finding.lasting else _MAX_PASSING
+        if (folder / _LAST).exists() or _count(folder.parent) >= most:
             return
         documents = dict(finding.documents)
         if tree is not None and note is not None:
@@ -54,15 +62,15 @@ class ProofFiles:
             for name, content in documents.items():
                 write_whole(folder / name, content)
             write_whole(folder / _LAST, (json.dumps(members, indent=2) + "\n").encode("utf-8"))
-            sync_folder(self.path)
+            sync_folder(folder.parent)
         except OSError as error:
             raise MonitorStateUnusable(
                 "a finding cannot be written", where=str(folder), found=error.strerror
             ) from error
 
-    def count(self) -> int:
-        """How many are there."""
-        return sum(1 for _ in self.path.iterdir()) if self.path.is_dir() else 0
+
+def _count(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
 def _leaf(tree: LogTree, note: Note, index: int) -> dict[str, bytes]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from affiant.attestation.log_reading.show_text import instant
-from affiant.attestation.monitor.findings import Weight
-from affiant.attestation.monitor.watching import Report
+from affiant.attestation.log_reading.weight import Weight
+from affiant.attestation.monitor.proof_files import ProofFiles
+from affiant.attestation.monitor.report import Report
 from affiant.attestation.tlog.note import to_base64
 from affiant.command_line import printable
 
 __all__ = ["report_document", "report_lines"]
 
 
-def report_lines(report: Report, folder: Path) -> Iterator[str]:
+def report_lines(report: Report, files: ProofFiles) -> Iterator[str]:
     """Text for a terminal."""
     if report.checkpoint is not None:
         time = "" if report.time is None else f", cosigned {instant(report.time)}"
@@ -30,7 +30,7 @@ def report_lines(report: Report, folder: Path) -> Iterator[str]:
     for finding in report.findings:
         yield printable(f"{finding.weight}: {finding.message} [{finding.code}]")
         if finding.weight is Weight.CONTRAINDICATED:
-            yield f"         {folder / finding.identity}"
+            yield f"         {files.place(finding)}"
     for code, count in sorted(report.counts.items()):
         kept = sum(finding.code == code for finding in report.findings)
         if count > kept:
@@ -39,7 +39,7 @@ def report_lines(report: Report, folder: Path) -> Iterator[str]:
         yield printable(f"not made: {text}")
 
 
-def report_document(report: Report, folder: Path) -> Mapping[str, object]:
+def report_document(report: Report, files: ProofFiles) -> Mapping[str, object]:
     """The same for programs."""
     checkpoint = report.checkpoint
     return {
@@ -60,7 +60,7 @@ def report_document(report: Report, folder: Path) -> Mapping[str, object]:
                 "code": each.code,
                 "weight": each.weight,
                 "message": each.message,
-                "files": str(folder / each.identity) if each.weight is Weight.CONTRAINDICATED else None,
+                "files": str(files.place(each)) if each.weight is Weight.CONTRAINDICATED else None,
             }
             for each in report.findings
         ],

@@ -12,8 +12,7 @@ next round starts from. Leaves say nothing of content, so a monitor needs no rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from affiant.attestation.encoding import b64u
@@ -21,11 +20,13 @@ from affiant.attestation.log_reading.errors import LeafWrong, ResourceMissing, R
 from affiant.attestation.log_reading.log_trust import LogTrust, SignedCheckpoint
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.log_reading.source import LogSource
+from affiant.attestation.log_reading.weight import Weight
 from affiant.attestation.monitor.chains import Rules, next_of
 from affiant.attestation.monitor.errors import MonitorStateUnusable
-from affiant.attestation.monitor.findings import MAX_FINDINGS, Finding, Findings, Weight
+from affiant.attestation.monitor.findings import MAX_FINDINGS, Findings
 from affiant.attestation.monitor.proof_files import ProofFiles
 from affiant.attestation.monitor.quorum_time import newest, not_after
+from affiant.attestation.monitor.report import Report
 from affiant.attestation.monitor.state import MonitorState
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.entry import parse_entry
@@ -40,46 +41,10 @@ from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.quorum import WitnessPolicy
 from affiant.attestation.tlog.tiles import TILE_WIDTH
 
-__all__ = ["Report", "Round"]
+__all__ = ["Round"]
 
 _LISTED: Final = 20
 """Open chains that a report names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What one round has seen.
-
-    Args:
-        checkpoint: the log's; None where it has shown none that it signed.
-        time: seconds since 1970 that the quorum backs.
-        remembered: whether this checkpoint is where the next round starts.
-        read: leaves that were read.
-        open_chains, ended_chains: chains known so far.
-        tails: open chains, the latest first: id, last place, last time.
-        counts: findings of this round, by code; those that were kept are ``findings``.
-        contradictions: of this and all earlier rounds.
-        not_made: checks that could not be made, and why.
-    """
-
-    checkpoint: Checkpoint | None
-    time: int | None
-    remembered: bool
-    read: int
-    open_chains: int
-    ended_chains: int
-    tails: tuple[tuple[str, int, int], ...]
-    findings: tuple[Finding, ...]
-    counts: Mapping[str, int]
-    contradictions: int
-    not_made: tuple[str, ...]
-
-    @property
-    def weight(self) -> Weight | None:
-        """The heaviest finding's. A log that has contradicted itself once has done so for good."""
-        if self.contradictions or any(each.weight is Weight.CONTRAINDICATED for each in self.findings):
-            return Weight.CONTRAINDICATED
-        return Weight.WARNING if self.findings else None
 
 
 class Round:
@@ -137,6 +102,7 @@ class Round:
             for finding in self._found.all():
                 if finding.weight is Weight.CONTRAINDICATED:
                     self._files.write(finding, self._tree, None if signed is None else signed.note)
+                if finding.lasting:
                     self._state.record(finding, self._now)
             return self._report(signed, remembered=remembered)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from affiant.attestation.log_reading.bounded_http import HTTPAnswer, bounded_request, check_prefix
 from affiant.attestation.log_reading.errors import (
     LogUnavailable,
     LogUnreachable,
@@ -22,7 +23,6 @@ from affiant.attestation.log_reading.errors import (
     ResourceTooLarge,
     ServerNotAuthentic,
 )
-from affiant.attestation.log_reading.http_prefix import HTTPAnswer, bounded_request, check_prefix
 from affiant.attestation.tlog.checkpoint import parse_checkpoint, parse_size
 from affiant.attestation.tlog.errors import CheckpointMalformed, NoteMalformed
 from affiant.attestation.tlog.note import Note, NoteSignature, parse_signature_lines
@@ -84,7 +84,7 @@ async def ask_witness(
         keys: the witness's; one at least.
         old: the size that it has, as far as is known; 0 if nothing is.
         now: seconds since 1970.
-        client: of :func:`~affiant.attestation.log_reading.http_prefix.make_client`.
+        client: of :func:`~affiant.attestation.log_reading.bounded_http.make_client`.
         answer_s: seconds for each of at most two questions.
 
     Raises:

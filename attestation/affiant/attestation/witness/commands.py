@@ -175,7 +175,7 @@ def status(*, key_path: Path, state: Path | None, as_json: bool) -> None:
     keys, database = read_key_file(key_path), _database(key_path, state)
     with open_state(database, keys.identity) as opened:
         latest = opened.all()
-    contradictions = EvidenceFolder(database.parent / "evidence").count()
+    certain, unproven = EvidenceFolder(database.parent / "evidence").counts()
     if as_json:
         print_json(
             {
@@ -183,7 +183,7 @@ def status(*, key_path: Path, state: Path | None, as_json: bool) -> None:
                 "name": keys.name,
                 "id": keys.identity,
                 "vkeys": [each.vkey() for each in keys.verifiers()],
-                "evidence": contradictions,
+                "evidence": {"certain": certain, "unproven": unproven},
                 "logs": [
                     {
                         "origin": each.origin,
@@ -203,7 +203,7 @@ def status(*, key_path: Path, state: Path | None, as_json: bool) -> None:
         click.echo(
             f"log      {printable(each.origin, limit=255)}  {each.size} leaves, cosigned {instant(each.seconds)}"
         )
-    click.echo(f"evidence {contradictions} kept in {database.parent / 'evidence'}")
+    click.echo(f"evidence {certain} contradictions, {unproven} unproven, in {database.parent / 'evidence'}")
 
 
 def _database(key_path: Path, state: Path | None) -> Path:

@@ -1,8 +1,9 @@
 """Two notes of one log that contradict each other, kept as files that anybody can judge.
 
 ``evidence/<id>/held.note`` and ``submitted.note``, and ``about.json``, which is written last. The id is a digest of
-both, so that the same contradiction is kept once. Whoever holds a checkpoint of the log can submit it; so their number
-is bounded, and what is beyond it is named in the log line alone.
+both, so that the same contradiction is kept once. Their number is bounded, and what is beyond it is named in the log
+line alone. Whoever holds a checkpoint of the log can submit it with a wrong proof: such pairs, ``unproven-<id>``, have
+a bound of their own and leave room for proofs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from affiant.folders import make_private
 __all__ = ["EvidenceFolder"]
 
 MAX_KEPT: Final = 1000
+MAX_UNPROVEN: Final = 100
+_UNPROVEN: Final = "unproven-"
 _KINDS: Final = {True: "two roots over one size", False: "a proof of consistency that does not hold"}
 
 
@@ -37,10 +40,11 @@ class EvidenceFolder:
             OSError: they cannot be written.
         """
         digest = hashlib.sha256(found.held + b"\0" + found.submitted).hexdigest()[:32]
-        folder = self.path / digest
+        folder = self.path / (digest if found.certain else _UNPROVEN + digest)
         if (folder / "about.json").exists():
             return folder
-        if self.count() >= MAX_KEPT:
+        certain, unproven = self.counts()
+        if (certain >= MAX_KEPT) if found.certain else (unproven >= MAX_UNPROVEN):
             return None
         about = {
             "typ": "affiant-witness-evidence/1",
@@ -56,6 +60,8 @@ class EvidenceFolder:
         sync_folder(self.path)
         return folder
 
-    def count(self) -> int:
-        """How many are kept."""
-        return sum(1 for _ in self.path.iterdir()) if self.path.is_dir() else 0
+    def counts(self) -> tuple[int, int]:
+        """How many are kept: certain ones, and unproven ones."""
+        names = [each.name for each in self.path.iterdir()] if self.path.is_dir() else []
+        unproven = sum(name.startswith(_UNPROVEN) for name in names)
+        return len(names) - unproven, unproven
