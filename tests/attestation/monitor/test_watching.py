@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from log_builder import NOW, LogBuilder, chain, cosigner, entry, log_signer, mldsa_cosigner, write
 
-from affiant.attestation.log_reading.errors import LogAbsent
+from affiant.attestation.log_reading.errors import LogAbsent, LogUnreachable
+from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.log_trust import trust_of
 from affiant.attestation.log_reading.weight import Weight
 from affiant.attestation.merkle import leaf_hash
@@ -125,7 +126,7 @@ def test_files_of_such_findings_leave_room_for_the_logs_own(
 ) -> None:
     monkeypatch.setattr("affiant.attestation.monitor.proof_files._MAX_PASSING", 2)
     for number in range(4):
-        note = signed(watched.log.note(number).text, log_signer(label="thief"))
+        note = signed(watched.log.note().text, log_signer(f"thief.example/{number}"))
         write(watched.folder / "log/checkpoint", note.to_bytes())
         watched.round(END)
     assert len(watched.findings) == 2
@@ -181,6 +182,34 @@ def test_what_somebody_else_was_shown_is_compared(watched: Watched, size: int, c
     assert codes(report) == [code] and report.remembered
     if code == "log.split_view":
         documents(watched, ("log.note", "other.note"))
+
+
+def test_a_split_view_that_lasts_is_one_contradiction(watched: Watched) -> None:
+    other = LogBuilder(watched.folder / "other", chain("three", 300))
+    watched.others = [("witness a", other.note())]
+    for number in range(3):
+        watched.log.add([entry("epoch", "one", 200 + number, END + number)])
+        watched.sign(END + number)
+        assert "log.split_view" in codes(watched.round(END + number))
+    assert len(watched.findings) == 1
+    assert watched.round(END + 3).contradictions == 1
+
+
+def test_a_log_that_goes_silent_takes_nothing_back(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(source: FolderLog, path: str, *, limit: int) -> bytes | None:
+        if path.startswith("tile/entries"):
+            raise LogUnreachable("silent")
+        return real(source, path, limit=limit)
+
+    real = FolderLog.read
+    monkeypatch.setattr(FolderLog, "read", silent)
+    watched.sign(END)
+    with pytest.raises(LogUnreachable):
+        watched.round(END)
+    watched.others = [("witness a", LogBuilder(watched.folder / "other", chain("three", 300)).note())]
+    report = watched.round(END)
+    assert codes(report) == ["log.split_view", "log.unreachable"] and not report.remembered
+    assert (report.contradictions, len(watched.findings)) == (1, 1)
 
 
 def test_what_others_have_of_the_same_tree_is_no_finding(watched: Watched) -> None:

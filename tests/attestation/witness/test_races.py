@@ -7,10 +7,11 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from log_builder import log_signer
 
 from affiant.attestation.encoding import b64u
@@ -64,6 +65,16 @@ def demand_one_story(given: list[tuple[str, int, float, float]]) -> None:
             assert not (began > ended and later < size), f"{later} was cosigned after {size}"
 
 
+@pytest.fixture
+def eager() -> Iterator[None]:
+    """Threads take turns far more often than they would."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager")
 def test_threads_that_race_get_one_story(home: Path) -> None:
     given: list[tuple[str, int, float, float]] = []
 

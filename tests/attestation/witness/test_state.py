@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,33 @@ def test_a_step_back_cannot_be_stored_whoever_decides(home: Path, size: int, log
         assert witness.state.stored(ORIGIN) == accept(9).stored
         with pytest.raises(sqlite3.IntegrityError):
             witness.state._connection.execute("DELETE FROM latest")
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one connection", "two connections"])
+def test_nobody_looks_while_another_decides(home: Path, *, shared: bool) -> None:
+    """What the second one is compared with is what the first one has stored, however long that took."""
+    deciding, go_on, looked = threading.Event(), threading.Event(), threading.Event()
+    found: list[Stored | None] = []
+
+    def slow(_stored: Stored | None) -> Accepted:
+        deciding.set()
+        assert go_on.wait(20)
+        return accept(9)
+
+    def next_one(stored: Stored | None) -> Accepted:
+        looked.set()
+        found.append(stored)
+        return accept(10)
+
+    with opened(home) as one, opened(home) as two, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(one.state.advance, ORIGIN, slow)
+        assert deciding.wait(20)
+        second = pool.submit((one if shared else two).state.advance, ORIGIN, next_one)
+        assert not looked.wait(0.3)
+        go_on.set()
+        first.result()
+        second.result()
+    assert found == [accept(9).stored]
 
 
 def test_a_refusal_within_a_step_stores_nothing(home: Path) -> None:

@@ -54,6 +54,7 @@ class Finding:
     Args:
         documents: file name -> bytes; what a third party judges it by.
         leaves: indexes of leaves whose proofs belong to the documents.
+        subject: what it is about, where the message changes from round to round while it lasts.
     """
 
     code: str
@@ -61,6 +62,7 @@ class Finding:
     message: str
     documents: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     leaves: tuple[int, ...] = ()
+    subject: str = ""
 
     @property
     def lasting(self) -> bool:
@@ -70,10 +72,8 @@ class Finding:
     @property
     def identity(self) -> str:
         """The same for the same finding, in every round."""
-        digest = hashlib.sha256(f"{self.code}\n{self.message}\n".encode())
-        for name, content in self.documents:
-            digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
-        return f"{self.code}-{digest.hexdigest()[:16]}"
+        about = f"{self.code}\n{self.subject or self.message}"
+        return f"{self.code}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
 
 
 class Findings:
@@ -91,10 +91,20 @@ class Findings:
             kept.append(finding)
 
     def contradict(
-        self, code: str, message: str, *documents: tuple[str, bytes], leaves: tuple[int, ...] = ()
+        self,
+        code: str,
+        message: str,
+        *documents: tuple[str, bytes],
+        leaves: tuple[int, ...] = (),
+        subject: str = "",
     ) -> None:
         """Add a contradiction."""
-        self.add(Finding(code, Weight.CONTRAINDICATED, message, documents, leaves))
+        self.add(Finding(code, Weight.CONTRAINDICATED, message, documents, leaves, subject))
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether there is a contradiction already."""
+        return bool(self._kept[Weight.CONTRAINDICATED])
 
     def warn(self, code: str, message: str, *documents: tuple[str, bytes]) -> None:
         """Add a warning."""

@@ -21,25 +21,24 @@ from affiant.attestation.log_reading.log_trust import LogTrust, SignedCheckpoint
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.log_reading.source import LogSource
 from affiant.attestation.log_reading.weight import Weight
-from affiant.attestation.monitor.chains import Rules, next_of
+from affiant.attestation.monitor.chains import Rules
 from affiant.attestation.monitor.errors import MonitorStateUnusable
-from affiant.attestation.monitor.findings import MAX_FINDINGS, Findings
+from affiant.attestation.monitor.findings import Findings
+from affiant.attestation.monitor.leaf_walk import LeafWalk
 from affiant.attestation.monitor.proof_files import ProofFiles
 from affiant.attestation.monitor.quorum_time import newest, not_after
 from affiant.attestation.monitor.report import Report
 from affiant.attestation.monitor.state import MonitorState
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
-from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.errors import (
     CheckpointMalformed,
-    EntryMalformed,
     NoteSignatureInvalid,
     QuorumMissed,
     TileMalformed,
 )
 from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.quorum import WitnessPolicy
-from affiant.attestation.tlog.tiles import TILE_WIDTH
+from affiant.errors import UnreachableError
 
 __all__ = ["Round"]
 
@@ -93,7 +92,7 @@ class Round:
         """The round's report; its contradictions are written as files, and what holds is remembered.
 
         Raises:
-            UnreachableError: the log cannot be read now; nothing is remembered.
+            UnreachableError: the log cannot be read now, and nothing was found; nothing is remembered.
             MonitorBusy: another monitor works with the state.
         """
         with self._state.round():
@@ -133,21 +132,29 @@ class Round:
                     f"the tree of {signed.checkpoint.size} leaves does not begin with that of {before.size}",
                     ("held.note", held[0].to_bytes()),
                     ("seen.note", signed.note.to_bytes()),
+                    subject=f"{before.size} {before.root.hex()}",
                 )
                 return False
             self._compare_others(signed, self._tree)  # 4
             witnessed = self._witnessed(signed)  # 3
             if witnessed is None:
                 return False
-            with self._state.attempt():
-                self._leaves(
-                    self._tree, 0 if before is None else before.size, held and held[1], witnessed
-                )  # 5
+            with self._state.attempt():  # 5
+                until = not_after(witnessed, self._policy)
+                walk = LeafWalk(self._state, self._rules, self._found, self._progress)
+                start, earlier = (0, None) if before is None or held is None else (before.size, held[1])
+                self._read = walk.run(self._tree, start, earlier=earlier, until=until)
+                walk.silent(self._now if until is None else until)
         except (TreeWrong, LeafWrong) as error:
             self._found.contradict(error.code, str(error), ("seen.note", signed.note.to_bytes()))
             return False
         except (ResourceMissing, ResourceTooLarge, TileMalformed) as error:
             self._found.warn(error.code, str(error))
+            return False
+        except UnreachableError as error:
+            if not self._found.contradicted:
+                raise
+            self._found.warn(error.code, str(error))  # going silent does not take back what was seen
             return False
         self._state.remember(signed.note, newest(witnessed, self._policy))
         return True
@@ -156,11 +163,19 @@ class Round:
         now, both = signed.checkpoint, (("held.note", held.to_bytes()), ("seen.note", signed.note.to_bytes()))
         if now.size < before.size:
             self._found.contradict(
-                "log.rollback", f"the log shows {now.size} leaves after {before.size}", *both
+                "log.rollback",
+                f"the log shows {now.size} leaves after {before.size}",
+                *both,
+                subject=f"{now.size} {now.root.hex()}",
             )
             return False
         if now.size == before.size and now.root != before.root:
-            self._found.contradict("log.split_view", f"two roots over {now.size} leaves", *both)
+            self._found.contradict(
+                "log.split_view",
+                f"two roots over {now.size} leaves",
+                *both,
+                subject=f"{now.size} {before.root.hex()} {now.root.hex()}",
+            )
             return False
         return True
 
@@ -182,7 +197,10 @@ class Round:
                 )
             elif tree.root_at(other.size) != other.root:
                 self._found.contradict(
-                    "log.split_view", f"{name} has another tree of {other.size} leaves than the log", *both
+                    "log.split_view",
+                    f"{name} has another tree of {other.size} leaves than the log",
+                    *both,
+                    subject=f"{name} {other.size} {other.root.hex()}",
                 )
 
     def _witnessed(self, signed: SignedCheckpoint) -> SignedCheckpoint | None:
@@ -206,41 +224,6 @@ class Round:
             self._found.warn("wit.future", f"witnesses' clocks are {time - self._now} s ahead")
         return witnessed
 
-    def _leaves(self, tree: LogTree, start: int, earlier: int | None, witnessed: SignedCheckpoint) -> None:
-        size, until = tree.checkpoint.size, not_after(witnessed, self._policy)
-        for index, leaf in tree.leaves(start):
-            self._read += 1
-            try:
-                entry = parse_entry(leaf)
-            except EntryMalformed as error:
-                self._found.contradict(error.code, f"leaf {index}: {error}", leaves=(index,))
-                continue
-            chain, found = next_of(self._state.chain(entry.chn), entry, index, self._rules)
-            for finding in found:
-                self._found.add(finding)
-            self._state.keep(entry.chn, chain)
-            if earlier is not None and entry.iat + self._rules.merge_delay_s + self._rules.slack_s < earlier:
-                self._found.warn(
-                    "log.late", f"leaf {index} was added {earlier - entry.iat} s after its time or later"
-                )
-            if until is not None and entry.iat > until + self._rules.slack_s:
-                self._found.warn(
-                    "log.future", f"leaf {index} is {entry.iat - until} s ahead of its witnesses"
-                )
-            if index % TILE_WIDTH == TILE_WIDTH - 1 or index + 1 == size:
-                self._progress(index + 1, size)
-        self._silent(self._now if until is None else until)
-
-    def _silent(self, at: int) -> None:
-        rules = self._rules
-        patience = rules.epoch_s + rules.merge_delay_s + rules.slack_s
-        for chn, chain in self._state.newly_silent(at - patience, MAX_FINDINGS):
-            self._found.warn(
-                "chain.silent",
-                f"chain {b64u(chn)} is open and silent since place {chain.seq}, for {at - chain.iat} s: "
-                "what it did after that is not provable",
-            )
-
     def _report(self, signed: SignedCheckpoint | None, *, remembered: bool) -> Report:
         running, ended = self._state.counts()
         tails = tuple((b64u(chn), seq, iat) for chn, seq, iat in self._state.open_tails(_LISTED))
@@ -251,7 +234,7 @@ class Round:
             None if signed is None else signed.checkpoint,
             time,
             remembered,
-            self._read if remembered else 0,
+            self._read,
             running,
             ended,
             tails,
