@@ -90,6 +90,23 @@ def test_another_view_in_a_file_or_at_a_witness_is_found(live: Live, tmp_path: P
     assert done.exit_code == 0 and "not made: comparison with witness a" in done.output
 
 
+def test_names_of_a_policy_that_are_no_text_are_shown_escaped(live: Live, tmp_path: Path) -> None:
+    other = LogBuilder(tmp_path / "other", chain("other", 30))
+    (tmp_path / "w" / origin_hash(ORIGIN)).mkdir(parents=True)
+    (tmp_path / "w" / origin_hash(ORIGIN) / "checkpoint").write_bytes(other.note().to_bytes())
+    vkey = cosigner(1).verifier.vkey().encode()
+    policy = POLICY.replace(b"witness a", b"witness \xff\xe2\x80\xae").replace(
+        b" a b", b" \xff\xe2\x80\xae b"
+    )
+    with served(tmp_path / "w") as url:
+        live.policy.write_bytes(policy.replace(vkey, vkey + b" " + url.encode()))
+        for options in ((), ("--json",)):
+            done = run(*live.arguments, *options)
+            assert done.exit_code == 20 and "log.split_view" in done.output
+            assert "\u202e" not in done.output and "udcff" in done.output
+    assert len(list((tmp_path / "state/findings").iterdir())) == 1
+
+
 def test_mistakes_are_usage_and_no_log_is_none(live: Live, tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("nonsense")
     state = ("--state", tmp_path / "new")

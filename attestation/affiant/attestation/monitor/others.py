@@ -12,6 +12,7 @@ from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, Note, parse_note
 from affiant.attestation.tlog.quorum import WitnessPolicy
 from affiant.attestation.witness.witness import origin_hash
+from affiant.command_line import printable
 from affiant.errors import AffiantError, ConfigurationError
 
 __all__ = ["ask_witnesses", "read_notes"]
@@ -26,7 +27,7 @@ def ask_witnesses(
     for witness in policy.witnesses.values():
         if witness.url is None:
             continue
-        name = f"witness {witness.name}"
+        name = f"witness {printable(witness.name, limit=100)}"  # a policy's names are any octets
         url = f"{witness.url.rstrip('/')}/{origin_hash(origin)}/checkpoint"
         try:
             with open_http_log(witness.url, settings) as source:
@@ -52,7 +53,9 @@ def read_notes(paths: Sequence[Path]) -> list[tuple[str, Note]]:
     for path in paths:
         try:
             with path.open("rb") as opened:
-                found.append((f"file {path.name}", parse_note(opened.read(MAX_NOTE_BYTES + 1))))
+                found.append(
+                    (f"file {printable(path.name, limit=100)}", parse_note(opened.read(MAX_NOTE_BYTES + 1)))
+                )
         except (OSError, NoteMalformed) as error:
             raise MonitorSettingsInvalid(
                 "not a checkpoint", where=str(path), found=str(error)[:200]
