@@ -181,3 +181,26 @@ def test_arbitrary_bytes_are_a_policy_or_are_refused(data: bytes) -> None:
 
 def test_the_policy_of_a_log_is_of_its_origin() -> None:
     assert [key.name for key in policy().logs] == [ORIGIN]
+
+
+def of(k: int) -> WitnessPolicy:
+    rows = [f"witness w{n} {W[n]}" for n in range(5)]
+    return policy("\n".join([*rows, f"group g {k} w0 w1 w2 w3 w4", "quorum g", ""]))
+
+
+@given(st.integers(1, 5), st.lists(st.integers(1, 100), min_size=5, max_size=5))
+def test_a_quorums_times_are_the_kth_largest_and_the_kth_smallest(k: int, times: list[int]) -> None:
+    said = {f"w{number}": time for number, time in enumerate(times)}
+    assert of(k).not_before(said) == sorted(times, reverse=True)[k - 1]
+    assert of(k).not_after(said) == sorted(times)[k - 1]
+
+
+def test_fewer_than_a_quorum_back_no_time() -> None:
+    assert of(3).not_before({"w0": 1, "w1": 2}) is None
+    assert of(3).not_after({"w0": 1, "w1": 2}) is None
+
+
+def test_without_witnesses_there_is_no_time() -> None:
+    nobody = policy(f"log {LOG}\nquorum none\n")
+    assert nobody.not_before({}) is None
+    assert nobody.not_after({"w0": 1}) is None

@@ -26,7 +26,6 @@ from affiant.attestation.monitor.errors import MonitorStateUnusable
 from affiant.attestation.monitor.findings import Findings
 from affiant.attestation.monitor.leaf_walk import LeafWalk
 from affiant.attestation.monitor.proof_files import ProofFiles
-from affiant.attestation.monitor.quorum_time import newest, not_after
 from affiant.attestation.monitor.report import Report
 from affiant.attestation.monitor.state import MonitorState
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
@@ -140,7 +139,7 @@ class Round:
             if witnessed is None:
                 return False
             with self._state.attempt():  # 5
-                until = not_after(witnessed, self._policy)
+                until = self._policy.not_after(witnessed.times)
                 walk = LeafWalk(self._state, self._rules, self._found, self._progress)
                 start, earlier = (0, None) if before is None or held is None else (before.size, held[1])
                 self._read = walk.run(self._tree, start, earlier=earlier, until=until)
@@ -156,7 +155,7 @@ class Round:
                 raise
             self._found.warn(error.code, str(error))  # going silent does not take back what was seen
             return False
-        self._state.remember(signed.note, newest(witnessed, self._policy))
+        self._state.remember(signed.note, self._policy.not_before(witnessed.times))
         return True
 
     def _grows(self, held: Note, before: Checkpoint, signed: SignedCheckpoint) -> bool:
@@ -212,7 +211,7 @@ class Round:
         except NoteSignatureInvalid as error:  # a line of a known witness that does not hold
             self._found.warn("wit.quorum", str(error))
             return None
-        time = newest(witnessed, self._policy)
+        time = self._policy.not_before(witnessed.times)
         if time is None:
             self._not_made.append("age of the checkpoint and times of leaves: the policy has no witnesses")
         elif self._now - time > self._rules.stale_s:
@@ -229,7 +228,7 @@ class Round:
         tails = tuple((b64u(chn), seq, iat) for chn, seq, iat in self._state.open_tails(_LISTED))
         time = None
         if signed is not None and remembered:
-            time = newest(self._trust.verify(signed.note), self._policy)
+            time = self._policy.not_before(self._trust.verify(signed.note).times)
         return Report(
             None if signed is None else signed.checkpoint,
             time,

@@ -14,8 +14,9 @@ without witnesses: a verifier says so, and stays below the level that witnesses 
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -75,6 +76,31 @@ class WitnessPolicy:
                 counted.add(group.name)
         return self.quorum is None or self.quorum in counted
 
+    def not_before(self, times: Mapping[str, int]) -> int | None:
+        """The latest of ``times`` (by witness) that a quorum does not stand before; None without one.
+
+        With a quorum of k: the k-th largest. While fewer than k lie, an honest witness backs it.
+        """
+        return self._backed(times, sorted(set(times.values()), reverse=True), operator.ge)
+
+    def not_after(self, times: Mapping[str, int]) -> int | None:
+        """The earliest of ``times`` that a quorum does not stand after: the k-th smallest; else as above."""
+        return self._backed(times, sorted(set(times.values())), operator.le)
+
+    def _backed(
+        self, times: Mapping[str, int], candidates: Iterable[int], side: Callable[[int, int], bool]
+    ) -> int | None:
+        if self.quorum is None:
+            return None
+        return next(
+            (
+                time
+                for time in candidates
+                if self.satisfied([name for name, each in times.items() if side(each, time)])
+            ),
+            None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
@@ -122,21 +148,9 @@ def verify_quorum(note: Note, policy: WitnessPolicy, *, logs: Iterable[LogKey] |
         checkpoint,
         note,
         MappingProxyType(times),
-        not_before=_backed(policy, times, latest=True),
-        not_after=_backed(policy, times, latest=False),
+        not_before=policy.not_before(times),
+        not_after=policy.not_after(times),
     )
-
-
-def _backed(policy: WitnessPolicy, times: Mapping[str, int], *, latest: bool) -> int | None:
-    """With a quorum of k: the k-th largest or k-th smallest time. While fewer than k lie, an honest one backs it."""
-    if policy.quorum is None:
-        return None
-    for time in sorted(set(times.values()), reverse=latest):
-        if policy.satisfied(
-            [name for name, each in times.items() if (each >= time if latest else each <= time)]
-        ):
-            return time
-    return None
 
 
 def parse_witness_policy(data: bytes) -> WitnessPolicy:
