@@ -56,6 +56,7 @@ def settings_for(
     *,
     upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
     body_max: int = 8 << 20,
+    policy: str | None = None,
     **more: object,
 ) -> Settings:
     release = write_release()  # the tree as it is now: what the platform will measure
@@ -72,6 +73,7 @@ def settings_for(
                 reference=reference.digest,
                 upstreams=upstreams,
                 body_max=body_max,
+                witnesses=policy,
             ),
             "reference": reference,
             "collateral": platform.collateral(),

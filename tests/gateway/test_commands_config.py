@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import parse_gateway_config
 from affiant.attestation.simulated.commands import platform
+from affiant.attestation.tlog.note_keys import CosignerKey, LogKey
 from affiant.attestation.trust_file import parse_trust_file
 from affiant.gateway.commands import gateway
 
@@ -52,3 +55,73 @@ def test_a_name_that_is_none_is_refused(tmp_path):
 def test_an_upstream_that_is_none_is_refused(tmp_path):
     result = invoke(gateway, "config", "--home", str(tmp_path / "home"), "--upstream", "ftp://x")
     assert result.exit_code == 1
+
+
+def vkey(name: str) -> str:
+    return CosignerKey(f"witness.example/{name}", hashlib.sha256(name.encode()).digest()).vkey()
+
+
+POLICY = f"""\
+# one file for monitor, gateway and trust file
+log {LogKey("log.example/x", bytes(32)).vkey()}
+witness\ta   {vkey("a")}  https://a.example/
+
+witness b {vkey("b")} http://127.0.0.1:8460
+group both 2 a b
+quorum both
+"""
+
+
+def test_witnesses_stand_in_the_configuration_and_change_its_name(tmp_path):
+    home = str(tmp_path / "home")
+    (tmp_path / "w.policy").write_text(POLICY)
+    plain = json.loads(invoke(gateway, "config", "--home", home, "--json").output)
+    made = invoke(gateway, "config", "--home", home, "--witnesses", str(tmp_path / "w.policy"), "--json")
+    found = json.loads(made.output)
+    assert found["digest"] != plain["digest"]
+    assert "witnesses" not in plain["config"]
+    assert found["config"]["witnesses"] == [
+        f"witness a {vkey('a')} https://a.example/",
+        f"witness b {vkey('b')} http://127.0.0.1:8460",
+        "group both 2 a b",
+        "quorum both",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("quorum none\n", "a quorum"),
+        ("", ""),
+        ("# nothing\n", ""),
+        (f"witness a {vkey('a')}\nquorum a\n", "witness <name> <vkey> http"),
+        (f"witness a {vkey('a')} ftp://a.example/\nquorum a\n", "witness <name> <vkey> http"),
+        (f"witness a {vkey('a')} https://a.example/\n", "`quorum`"),
+        ("witness a nonsense https://a.example/\nquorum a\n", "base64"),
+        ("\x00", ""),
+    ],
+)
+def test_witnesses_that_cannot_be_asked_are_refused_by_name_of_the_file(tmp_path, text, expected):
+    (tmp_path / "w.policy").write_text(text)
+    result = invoke(
+        gateway, "config", "--home", str(tmp_path / "home"), "--witnesses", str(tmp_path / "w.policy")
+    )
+    assert result.exit_code == 1, result.output
+    assert "w.policy" in result.output
+    assert "gateway.settings" in result.output
+    assert expected in result.output
+
+
+def test_a_trust_file_asks_for_them(tmp_path):
+    (tmp_path / "w.policy").write_text(POLICY)
+    made = invoke(
+        platform, "trust", "--home", str(tmp_path / "home"), "--witnesses", str(tmp_path / "w.policy")
+    )
+    ((_, policy),) = parse_trust_file(made.output.encode()).witnesses
+    assert set(policy.witnesses) == {"a", "b"}
+    (tmp_path / "w.policy").write_text("quorum none\n")
+    refused = invoke(
+        platform, "trust", "--home", str(tmp_path / "home"), "--witnesses", str(tmp_path / "w.policy")
+    )
+    assert refused.exit_code == 1
+    assert "asks nobody" in refused.output

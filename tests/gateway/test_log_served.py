@@ -159,7 +159,7 @@ def test_what_an_earlier_boot_could_not_log_is_never_logged_later(
         def full(*_: object) -> None:
             raise OSError(5, "the power is gone")
 
-        inside.service.log._files.settle = full  # type: ignore[method-assign]
+        inside.service.log._own._files.settle = full  # type: ignore[method-assign]
 
     with in_process(platform, tmp_path) as inside:
         session = SessionClient.start(inside, platform)
@@ -169,7 +169,8 @@ def test_what_an_earlier_boot_could_not_log_is_never_logged_later(
         assert lost is not None
     with in_process(platform, tmp_path) as inside:
         inside.run(inside.service.log.include())
-        (proof,) = inside.run(inside.service.log.prove([from_b64u(lost.rh)]))
+        log = inside.service.log
+        (proof,) = inside.run(log.prove([from_b64u(lost.rh)], log.head))
         assert proof is None
         answer = json.loads(inside.run(inside.service.bundles.of_session(session.id)))
         bundle = parse_bundle(json.dumps(answer["bundle"]).encode())
@@ -187,7 +188,7 @@ def test_a_log_that_cannot_be_written_stops_admission_and_requests(
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        inside.service.log._files.write = full  # type: ignore[method-assign]
+        inside.service.log._own._files.write = full  # type: ignore[method-assign]
         session.say("the last one")
         for _ in range(200):
             if not inside.service.log.keeps_up:

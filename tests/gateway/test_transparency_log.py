@@ -104,7 +104,7 @@ def test_every_record_has_a_proof_that_stands_alone(tmp_path: Path) -> None:
         for start in range(0, 300, 70):
             hand_in(log, *texts[start : start + 70])
             await log.include()
-        proofs = await log.prove([rh(text) for text in (*texts, record(999))])
+        proofs = await log.prove([rh(text) for text in (*texts, record(999))], log.head)
         assert proofs.pop() is None
         for number, (text, proof) in enumerate(zip(texts, proofs, strict=True)):
             assert proof is not None
@@ -146,7 +146,7 @@ def test_the_next_boot_goes_on_and_what_it_signs_is_consistent(tmp_path: Path, s
         assert log.head.checkpoint == heads[0]
         hand_in(log, *map(record, range(size, size + 40)))
         heads.append((await log.include()).checkpoint)
-        proofs = await log.prove([rh(record(number)) for number in range(size + 40)])
+        proofs = await log.prove([rh(record(number)) for number in range(size + 40)], log.head)
         assert all(proof is not None for proof in proofs)
 
     run(tmp_path, first)
@@ -253,7 +253,9 @@ def test_a_lost_or_foreign_index_is_rebuilt_from_the_log(tmp_path: Path) -> None
         await log.include()
 
     async def prove(log: TransparencyLog) -> None:
-        assert all(proof is not None for proof in await log.prove([rh(record(n)) for n in range(300)]))
+        assert all(
+            proof is not None for proof in await log.prove([rh(record(n)) for n in range(300)], log.head)
+        )
 
     run(tmp_path, grow)
     for content in (None, b"not a database at all" * 50):
@@ -288,7 +290,7 @@ def test_a_crash_before_the_checkpoint_leaves_a_log_that_goes_on_without_what_wa
         assert log.head.checkpoint.size == 250
         hand_in(log, *map(record, range(900, 930)))
         await log.include()
-        lost, kept = await log.prove([rh(record(255)), rh(record(900))])
+        lost, kept = await log.prove([rh(record(255)), rh(record(900))], log.head)
         assert lost is None
         assert kept is not None
         assert kept.index == 250

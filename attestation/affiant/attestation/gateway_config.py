@@ -8,14 +8,17 @@ that an operator cannot run the image under another configuration unseen.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import sha256_name
-from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, Text
+from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, ShapeMismatch, Text
 from affiant.attestation.tdx.reference import ReferenceValues
+from affiant.attestation.tlog.errors import QuorumMalformed
+from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
 
 __all__ = [
     "DEV_ECHO",
@@ -28,6 +31,7 @@ __all__ = [
     "parse_gateway_config",
 ]
 
+_URL: Final = re.compile(r"https?://[!-~]{1,500}\Z")
 _SHAPE: Final = Obj(
     {
         "typ": Const("affiant-gateway-config/1"),
@@ -51,7 +55,8 @@ _SHAPE: Final = Obj(
         "epoch_s": Int(1, 3600),
         "session_max_s": Int(1),
         "body_max": Int(1),
-    }
+    },
+    {"witnesses": Array(Text(4096), least=1, most=256)},
 )
 
 
@@ -84,6 +89,8 @@ class GatewayConfig:
     session_max_s: int
     body_max: int
     """Largest request body, bytes."""
+    witness_policy: WitnessPolicy | None
+    """Who must have cosigned the log; None: nobody is asked."""
 
     @property
     def digest(self) -> str:
@@ -106,11 +113,18 @@ def make_gateway_config(
     epoch_s: int = 60,
     session_max_s: int = 24 * 3600,
     body_max: int = 8 << 20,
+    witnesses: str | None = None,
 ) -> GatewayConfig:
-    """A configuration from its parts, checked like one that was read."""
+    """A configuration from its parts, checked like one that was read.
+
+    Args:
+        witnesses: a C2SP tlog-policy file's text: each witness with its URL, and a quorum. Comments and
+            ``log`` lines are left out: a gateway's witnesses are asked about its own log.
+    """
     return parse_gateway_config(
         canonical(
             {
+                **({} if witnesses is None else {"witnesses": _policy_lines(witnesses)}),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -135,7 +149,10 @@ LOCAL_ISSUER: Final = "urn:affiant:gateway:local"
 
 
 def local_gateway_config(
-    reference: ReferenceValues, *, upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,)
+    reference: ReferenceValues,
+    *,
+    upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
+    witnesses: str | None = None,
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
@@ -145,6 +162,7 @@ def local_gateway_config(
         origin=local_log_origin(reference.roots),
         reference=reference.digest,
         upstreams=upstreams,
+        witnesses=witnesses,
     )
 
 
@@ -189,4 +207,38 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         epoch_s=value["epoch_s"],
         session_max_s=value["session_max_s"],
         body_max=value["body_max"],
+        witness_policy=_witness_policy(value.get("witnesses")),
     )
+
+
+def _policy_lines(text: str) -> Sequence[str]:
+    """The lines that say whom to ask, each in one spelling. What the file says of logs is for its other readers."""
+    words = (re.split(r"[ \t]+", line.strip(" \t")) for line in text.split("\n"))
+    return [" ".join(each) for each in words if each[0] not in ("", "log") and not each[0].startswith("#")]
+
+
+def _witness_policy(lines: Sequence[str] | None) -> WitnessPolicy | None:
+    """Whoever runs the gateway under this configuration asks these witnesses; so each must say where it is asked."""
+    if lines is None:
+        return None
+    try:
+        policy = parse_witness_policy("\n".join(lines).encode("utf-8", "surrogateescape"))
+    except (QuorumMalformed, UnicodeEncodeError) as error:
+        raise ShapeMismatch(f"not a witness policy: {error}", where="config.witnesses") from error
+    if policy.logs:
+        raise ShapeMismatch(
+            "a gateway's witnesses are asked about its own log",
+            expected="no `log` line",
+            where="config.witnesses",
+        )
+    if policy.quorum is None:
+        raise ShapeMismatch("`quorum none` asks nobody", expected="a quorum", where="config.witnesses")
+    for witness in policy.witnesses.values():
+        if witness.url is None or not _URL.match(witness.url):
+            raise ShapeMismatch(
+                "a witness that cannot be asked",
+                expected="witness <name> <vkey> http(s)://host[:port]/path",
+                found=witness.name,
+                where="config.witnesses",
+            )
+    return policy

@@ -309,6 +309,7 @@ def simulated_trust_file(
     *,
     gateway_configs: Sequence[str] = (),
     profiles: Sequence[str] = (),
+    witnesses: str | None = None,
 ) -> bytes:
     """A trust file for the SIMULATED platform: its root, its reference values, the embedded gateway's configuration.
 
@@ -316,6 +317,7 @@ def simulated_trust_file(
         reference_values: the document made at build time; its ``roots`` become ``tee_roots``.
         gateway_configs: ``sha256:`` names of configurations accepted beside the embedded one.
         profiles: ``sha384:`` digests of accepted profiles; none: no profile is pinned.
+        witnesses: the text of a C2SP tlog-policy file: who must have cosigned; None: nobody is asked for.
     """
     reference = parse_reference_values(reference_values)
     since = now.strftime("%Y-%m-%dT00:00:00Z")
@@ -331,4 +333,6 @@ def simulated_trust_file(
     }
     if profiles:
         document["profiles"] = [{"value": digest, "from": since} for digest in profiles]
+    if witnesses is not None:
+        document["witnesses"] = [{"value": witnesses, "from": since}]
     return (json.dumps(document, indent=2) + "\n").encode("ascii")

@@ -30,6 +30,7 @@ class Admissions:
     Args:
         collateral: gives the collateral in force; may read a file.
         appraising: bounds how many appraisals run at once.
+        mark: writes what the chain has to say of time, right before a session's start.
     """
 
     recorder: Recorder
@@ -41,6 +42,7 @@ class Admissions:
     random_bytes: Callable[[int], bytes]
     session_max_s: int
     appraising: asyncio.Semaphore
+    mark: Callable[[], None]
 
     def nonce(self) -> str:
         """A fresh nonce for one admission."""
@@ -63,6 +65,7 @@ class Admissions:
         self.sessions.require_new(admitted)
         session = self._begin(admitted)
         kept = self._keep_objects(session, collateral)
+        self.mark()
         start = self._record_start(session)
         await asyncio.gather(start.durable, *kept)
         return {

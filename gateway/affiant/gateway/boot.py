@@ -16,8 +16,10 @@ from affiant.attestation.chain import ChainSigner
 from affiant.attestation.encoding import b64u, b64u_sha256
 from affiant.attestation.evidence import wrap_endorsements
 from affiant.attestation.evidence_source import QuoteSource
-from affiant.attestation.statement import LogIdentity
+from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
+from affiant.attestation.statement import WITNESS_MAX_S, LogIdentity
 from affiant.attestation.tdx import VerificationCache
+from affiant.attestation.tlog.note_keys import LogKey
 from affiant.gateway.admission import Appraiser
 from affiant.gateway.admissions import Admissions
 from affiant.gateway.authentication import Authenticator
@@ -33,6 +35,7 @@ from affiant.gateway.keyset import Keyset, make_keyset, require_bound
 from affiant.gateway.log_key import KEPT, load_log_signer
 from affiant.gateway.nonces import Nonces
 from affiant.gateway.openai_upstream import Credentials, make_upstream
+from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorder
 from affiant.gateway.recovery import Recovery, gap_members, recover
 from affiant.gateway.refusal_budget import RefusalBudget
@@ -41,6 +44,7 @@ from affiant.gateway.service import Service
 from affiant.gateway.sessions import SessionTable
 from affiant.gateway.submissions import Submissions
 from affiant.gateway.transparency_log import TransparencyLog, log_folder
+from affiant.gateway.witnesses import Witnesses
 
 __all__ = ["Ambient", "booted"]
 
@@ -91,9 +95,10 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
     boot = ambient.random_bytes(16)
     upstreams = _upstreams(settings, ambient)
     index = Index(settings.store, boot=b64u(boot))
-    log = None
+    log = published = None
     try:
         log = TransparencyLog(folder, signer, seconds=ambient.seconds, bounds=settings.log)
+        published = _published(settings, ambient, log, signer.verifier)
 
         def on_durable(entries: Sequence[tuple[Note, Place]]) -> None:
             index.on_durable(entries)
@@ -109,14 +114,22 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
         try:
             recorder = Recorder(_chain(keyset, ambient), journal)
             service = _service(
-                settings, ambient, keyset, recorder, bundles=Bundles(index, journal, log), upstreams=upstreams
+                settings,
+                ambient,
+                keyset,
+                recorder,
+                bundles=Bundles(index, journal, published),
+                upstreams=upstreams,
             )
             await _first_records(settings, keyset, journal, service, recovery)
+            published.begin()
             service.closing.began(seconds=ambient.seconds())
             yield service
         finally:
             await journal.close()
     finally:
+        if published is not None:
+            await published.close()
         if log is not None:
             await log.close()
         await index.close()
@@ -133,6 +146,16 @@ def _upstreams(settings: Settings, ambient: Ambient) -> Upstreams:
         ],
         seconds=ambient.seconds,
     )
+
+
+def _published(settings: Settings, ambient: Ambient, log: TransparencyLog, key: LogKey) -> PublishedLog:
+    """The log with the witnesses that the configuration names."""
+    policy = settings.config.witness_policy
+    witnesses = None
+    if policy is not None:
+        client = make_client(HTTPSettings())
+        witnesses = Witnesses(policy, key, client=client, clock=ambient.clock, bounds=settings.witnesses)
+    return PublishedLog(log, witnesses, max_age_s=WITNESS_MAX_S, clock=ambient.clock, seconds=ambient.seconds)
 
 
 def _chain(keyset: Keyset, ambient: Ambient) -> ChainSigner:
@@ -156,6 +179,15 @@ def _service(
     upstreams: Upstreams,
 ) -> Service:
     sessions = SessionTable(limit=settings.sessions_max)
+    closing = Closing(
+        recorder=recorder,
+        sessions=sessions,
+        log=bundles.log,
+        clock=ambient.clock,
+        epoch_s=settings.config.epoch_s,
+        silent_s=settings.silent_s,
+        grace_s=settings.drain_s,
+    )
     return Service(
         config=settings.config,
         keyset=keyset,
@@ -163,16 +195,9 @@ def _service(
         log=bundles.log,
         sessions=sessions,
         authenticator=Authenticator(sessions, keyset.digest, ambient.clock),
-        admissions=_admissions(settings, ambient, keyset, recorder, sessions),
+        admissions=_admissions(settings, ambient, keyset, recorder, closing),
         submissions=Submissions(recorder),
-        closing=Closing(
-            recorder=recorder,
-            sessions=sessions,
-            clock=ambient.clock,
-            epoch_s=settings.config.epoch_s,
-            silent_s=settings.silent_s,
-            grace_s=settings.drain_s,
-        ),
+        closing=closing,
         bundles=bundles,
         upstreams=upstreams,
         bodies=Bodies(memory=settings.bodies_max, seconds=settings.body_s),
@@ -184,11 +209,11 @@ def _service(
 
 
 def _admissions(
-    settings: Settings, ambient: Ambient, keyset: Keyset, recorder: Recorder, sessions: SessionTable
+    settings: Settings, ambient: Ambient, keyset: Keyset, recorder: Recorder, closing: Closing
 ) -> Admissions:
     return Admissions(
         recorder=recorder,
-        sessions=sessions,
+        sessions=closing.sessions,
         nonces=Nonces(random_bytes=ambient.random_bytes),
         appraiser=Appraiser(
             config=settings.config,
@@ -203,6 +228,7 @@ def _admissions(
         random_bytes=ambient.random_bytes,
         session_max_s=settings.config.session_max_s,
         appraising=asyncio.Semaphore(_APPRAISALS_AT_ONCE),
+        mark=closing.mark,
     )
 
 

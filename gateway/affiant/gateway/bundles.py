@@ -24,7 +24,7 @@ from affiant.gateway.entries import Entry, ObjectEntry, PeerEntry, RecordEntry, 
 from affiant.gateway.errors import IndexUnavailable, JournalMalformed, LogUnavailable, NotFound
 from affiant.gateway.index import Index, RecordPlace
 from affiant.gateway.journal import Journal, Place
-from affiant.gateway.transparency_log import TransparencyLog
+from affiant.gateway.published_log import PublishedLog
 
 __all__ = ["Bundles"]
 
@@ -35,7 +35,7 @@ class Bundles:
 
     index: Index
     journal: Journal
-    log: TransparencyLog
+    log: PublishedLog
 
     async def of_session(self, session: str) -> bytes:
         """``{"bundle", "openings"}`` of one session, of this boot or an earlier one: JSON.
@@ -45,10 +45,10 @@ class Bundles:
         """
         own = await self._own_records(session)
         last = _last_of(own)
-        chain = await self.index.chain(own[0].boot, own[0].seq, last)
+        chain, named = await self._chain(own[0], last)
         records = await self._records([record.place for record in chain])
         peers = await self._peers(await self.index.peers(session))
-        objects = await self._objects(await self.index.objects(own[0].boot, session))
+        objects = await self._objects([*await self.index.objects(own[0].boot, session), *named])
         texts = [record.jws for record in records] + [peer.jws for peer in peers]
         sealed = [(record.jws, record.sealed) for record in records if record.ses == session]
         sealed += [(peer.jws, peer.sealed) for peer in peers]
@@ -63,9 +63,9 @@ class Bundles:
     async def of_receipt(self, session: str, sdjwt: str) -> bytes:
         """A bundle of one receipt of a session, with the records that introduce its signer and its session."""
         own = await self._own_records(session)
-        chain = await self.index.chain(own[0].boot, own[0].seq, own[0].seq)
+        chain, named = await self._chain(own[0], own[0].seq)
         records = await self._records([record.place for record in chain])
-        objects = await self._objects(await self.index.objects(own[0].boot, session))
+        objects = await self._objects([*await self.index.objects(own[0].boot, session), *named])
         introduced = [record.jws for record in records if not sdjwt.startswith(record.jws + "~")]
         receipts = (*(text + "~" for text in introduced), sdjwt)
         proofs = await self._proofs([text.partition("~")[0] for text in receipts])
@@ -77,8 +77,8 @@ class Bundles:
         Raises:
             NotFound: it has no leaf. LogUnavailable: as named.
         """
-        await self.log.include()
-        (proof,) = await self.log.prove([_hash_of(sdjwt.partition("~")[0])])
+        head = await self.log.include()
+        (proof,) = await self.log.prove([_hash_of(sdjwt.partition("~")[0])], head)
         if proof is None:
             raise NotFound("the receipt has no leaf in the log")
         return proof.to_bytes()
@@ -87,8 +87,7 @@ class Bundles:
         """Proofs of the records with these JWS; what has no leaf, or a log that failed, gives none."""
         hashes = [_hash_of(text) for text in texts]
         try:
-            await self.log.include()
-            found = await self.log.prove(hashes)
+            found = await self.log.prove(hashes, await self.log.include())
         except LogUnavailable:
             return {}
         return {
@@ -104,6 +103,17 @@ class Bundles:
         if not starts:
             raise NotFound("there is no such session")
         return [record for record in own if record.boot == starts[0].boot and record.seq >= starts[0].seq]
+
+    async def _chain(self, start: RecordPlace, last: int) -> tuple[Sequence[RecordPlace], Sequence[Place]]:
+        """Record 0 and those from ``start`` to ``last``, and the checkpoints that epochs among them name.
+
+        The epoch right before ``start`` belongs to them if it names one: it is what the session is not before.
+        """
+        chain = await self.index.chain(start.boot, start.seq - 1, last)
+        epochs = [record for record in chain if record.kind == "epoch"]
+        named = {record.seq: await self.index.objects_of(start.boot, record.jti) for record in epochs}
+        kept = [each for each in chain if each.seq == 0 or each.seq >= start.seq or named.get(each.seq)]
+        return kept, [place for places in named.values() for place in places]
 
     async def _records(self, places: Sequence[Place]) -> Sequence[RecordEntry]:
         entries = await asyncio.to_thread(self._read, places)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from affiant.attestation.encoding import b64u_sha256
+from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorded, Recorder
 from affiant.gateway.sessions import Session, SessionState, SessionTable
 
@@ -38,6 +40,7 @@ class Closing:
 
     recorder: Recorder
     sessions: SessionTable
+    log: PublishedLog
     clock: Callable[[], datetime]
     epoch_s: int
     silent_s: int
@@ -116,9 +119,25 @@ class Closing:
         due = seconds - self._last_epoch >= self.epoch_s
         if not due and self.recorder.count - self._records_then < EPOCH_RECORDS:
             return None
-        recorded = self.recorder.record("epoch", {"n": self.recorder.count, "inf": self.sessions.under_way})
+        recorded = self._epoch()
         self.began(seconds=seconds)
         return recorded
+
+    def mark(self) -> None:
+        """Write an epoch record for what comes next, if it can name a cosigned checkpoint; its time is not moved."""
+        if self.log.witnessed is not None:
+            self._epoch()
+
+    def _epoch(self) -> Recorded:
+        """An epoch that names the newest cosigned checkpoint, which is kept with it for bundles."""
+        members: dict[str, object] = {"n": self.recorder.count, "inf": self.sessions.under_way}
+        if (seen := self.log.witnessed) is None:
+            return self.recorder.record("epoch", members)
+        note = seen.note.to_bytes()
+        members |= {"cp": b64u_sha256(note), "cps": seen.checkpoint.size}
+        jti = self.recorder.new_id()
+        self.recorder.keep_object("checkpoints", note, session=jti)
+        return self.recorder.record("epoch", members, jti=jti)
 
     def began(self, *, seconds: float) -> None:
         """The chain has a record now that bounds what came before: its boot, or an epoch."""

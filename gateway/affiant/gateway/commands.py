@@ -9,6 +9,7 @@ import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -53,6 +54,12 @@ _upstream_ca = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The only certificates to trust for the upstreams, PEM, in their order.",
 )
+_witnesses = click.option(
+    "--witnesses",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Who must cosign the log: a C2SP tlog-policy file, each witness with its URL.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -68,6 +75,7 @@ def gateway() -> None:
 @_upstream
 @_upstream_key_ref
 @_upstream_ca
+@_witnesses
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
@@ -92,19 +100,22 @@ def serve(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    witnesses: Path | None,
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
 
-    Clients pin the key that the gateway's evidence names; its address stands in gateway/gateway.json.
+    Clients pin the key that the gateway's evidence names; its address stands in gateway/gateway.json. With --witnesses
+    sessions are admitted only while a quorum of them has cosigned the transparency log in the last five minutes.
 
     \b
     Examples:
       affiant gateway serve
       affiant gateway serve --listen 127.0.0.1:8443 --upstream http://127.0.0.1:8000/v1
       affiant gateway serve --upstream https://llm.example.com/v1 --upstream-key-ref local:LLM_KEY
+      affiant gateway serve --witnesses witnesses.policy
 
     \b
     Exit codes: 0 stopped in order, 1 refused, 2 usage.
@@ -120,6 +131,7 @@ def serve(
         ready=ready_fd,
         user=user,
         bodies_max=body_memory << 20,
+        witnesses=witnesses,
     )
     context.exit(launch_gateway(launch))
 
@@ -129,6 +141,7 @@ def serve(
 @_upstream
 @_upstream_key_ref
 @_upstream_ca
+@_witnesses
 @_json
 def config(
     *,
@@ -136,6 +149,7 @@ def config(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    witnesses: Path | None,
     as_json: bool,
 ) -> None:
     """Print the name and the bytes of the configuration that `serve` would run with; starts nothing.
@@ -152,6 +166,7 @@ def config(
         _choices(upstream, upstream_key_ref, upstream_ca),
         now=datetime.now(UTC),
         random_bytes=os.urandom,
+        witnesses=witnesses,
     )
     if as_json:
         print_json({"digest": made.digest, "config": json.loads(made.raw)})
@@ -180,8 +195,22 @@ def status(*, home: Path, as_json: bool) -> None:
     click.echo(f"{state['url']}  {'ready' if ready else 'not ready'}")
     click.echo(f"configuration {state['config']}")
     click.echo(f"keyset        {state['keyset']}")
+    _show_log(sessions["log"])
     for entry in sessions["sessions"]:
         click.echo(f"session {entry['session']}  {entry['state']}")
+
+
+def _show_log(log: dict[str, Any]) -> None:
+    click.echo(f"log           {log['size']} leaves, {log['vkey']}")
+    if log["witnesses"]:
+        when = (
+            "never"
+            if log["backed"] is None
+            else f"{datetime.fromtimestamp(log['backed'], UTC):%Y-%m-%dT%H:%M:%SZ}"
+        )
+        click.echo(f"cosigned      {log['cosigned'] or 0} leaves, {when}")
+    for address, state in log["witnesses"].items():
+        click.echo(f"witness       {address}  {state}")
 
 
 @gateway.command()

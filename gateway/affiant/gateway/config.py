@@ -21,6 +21,7 @@ from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.http1 import Timeouts
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.transparency_log import LogBounds
+from affiant.gateway.witnesses import WitnessBounds
 from affiant.secrets.value import SecretValue
 
 __all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings"]
@@ -51,6 +52,7 @@ class Settings:
         silent_s: seconds without a proof after which an expired session counts as lost.
         refusals_per_s, refusals_burst: records of refusals of callers that nobody knows.
         log: how far the transparency log may fall behind.
+        witnesses: how long witnesses are waited for.
     """
 
     store: Path
@@ -72,6 +74,7 @@ class Settings:
     refusals_per_s: float = 5.0
     refusals_burst: int = 200
     log: LogBounds = field(default_factory=LogBounds)
+    witnesses: WitnessBounds = field(default_factory=WitnessBounds)
 
     def __post_init__(self) -> None:
         if self.reference.digest != self.config.reference:

@@ -42,7 +42,10 @@ class BootEntry(_Tagged, frozen=True, tag="boot"):
 
 
 class ObjectEntry(_Tagged, frozen=True, tag="object"):
-    """One object of the bundle map ``map``; ``ses`` is empty for the gateway's own."""
+    """One object of the bundle map ``map``.
+
+    ``ses`` is empty for the gateway's own; for a checkpoint it is the id of the epoch record that names it.
+    """
 
     map: str
     data: str

@@ -8,8 +8,8 @@
                         UpstreamUnauthorized
     NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
     NotAllowedError     ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed
-    UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, Busy, MemorySpent, RequestLate, Draining,
-                        UpstreamUnreachable, UpstreamTimeout, UpstreamCut
+    UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, LogUnwitnessed, Busy, MemorySpent,
+                        RequestLate, Draining, UpstreamUnreachable, UpstreamTimeout, UpstreamCut
     StateError          StoreLocked, LogDamaged, SessionClosed, NotFound, ModelNotFound, RequestAbandoned, GatewayFault
     ConfigurationError  SettingsRefused
 """
@@ -41,6 +41,7 @@ __all__ = [
     "JournalUnavailable",
     "LogDamaged",
     "LogUnavailable",
+    "LogUnwitnessed",
     "MemorySpent",
     "ModelNotAllowed",
     "ModelNotFound",
@@ -204,6 +205,12 @@ class LogUnavailable(UnreachableError):
     """The transparency log does not grow any more, or is too far behind; nothing is admitted meanwhile."""
 
     code = "log.unavailable"
+
+
+class LogUnwitnessed(UnreachableError):
+    """The configured witnesses have cosigned no checkpoint lately; no session is admitted meanwhile."""
+
+    code = "log.unwitnessed"
 
 
 class Busy(UnreachableError):

@@ -32,6 +32,7 @@ STATUS: Final[Mapping[str, int]] = {
     "index.unavailable": 503,
     "journal.unavailable": 503,
     "log.unavailable": 503,
+    "log.unwitnessed": 503,
     "model.not_found": 404,
     "not_found": 404,
     "proof.mismatch": 401,

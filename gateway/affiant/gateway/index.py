@@ -110,6 +110,12 @@ class Index:
         rows = await self._ask(lambda connection: connection.execute(query, (boot, ses)).fetchall())
         return tuple(Place(*row) for row in rows)
 
+    async def objects_of(self, boot: str, owner: str) -> tuple[Place, ...]:
+        """The objects kept for ``owner``: an epoch's receipt id."""
+        query = "SELECT segment, offset, length FROM objects WHERE boot = ? AND ses = ?"
+        rows = await self._ask(lambda connection: connection.execute(query, (boot, owner)).fetchall())
+        return tuple(Place(*row) for row in rows)
+
     async def close(self) -> None:
         """Write what is queued, then end."""
         self._jobs.put(None)

@@ -63,6 +63,7 @@ from affiant.gateway.http_request import (
 from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.openai_upstream import read_whole
 from affiant.gateway.policy_gate import decide_model, judge_of, tools_verdict
+from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.receipts import for_agent
 from affiant.gateway.recorder import Recorded, Recorder
 from affiant.gateway.refusal_budget import RefusalBudget
@@ -70,7 +71,6 @@ from affiant.gateway.relay import Relay, Step, usage_of
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer, judge_error
-from affiant.gateway.transparency_log import TransparencyLog
 from affiant.gateway.upstream import UpstreamAnswer
 
 __all__ = ["ChatCompletions"]
@@ -95,7 +95,7 @@ class ChatCompletions:
     """
 
     recorder: Recorder
-    log: TransparencyLog
+    log: PublishedLog
     authenticator: Authenticator
     upstreams: Upstreams
     keyset_digest: str

@@ -28,10 +28,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, UpstreamConfig, local_gateway_config
 from affiant.attestation.release import load_release, reference_values
+from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.serving import simulated_reference
-from affiant.attestation.tdx import parse_reference_values
+from affiant.attestation.tdx import ReferenceValues, parse_reference_values
 from affiant.errors import AffiantError
 from affiant.folders import make_private
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
@@ -46,6 +47,7 @@ __all__ = ["Launch", "UpstreamChoice", "launch_gateway", "planned_config", "upst
 
 RENEW_COLLATERAL_S: Final = 3600.0
 _STOP_GRACE_S: Final = 30.0
+_MAX_WITNESSES: Final = 32768
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Launch:
         ready: a descriptor that gets one line of JSON; passed on to the server.
         user: the user id that the server runs as, when this half is root; the store becomes that user's.
         bodies_max: bytes that all request bodies together may hold.
+        witnesses: a C2SP tlog-policy file; None: nobody is asked.
     """
 
     home: Path
@@ -82,6 +85,7 @@ class Launch:
     ready: int | None
     user: int | None = None
     bodies_max: int = BODIES_MAX
+    witnesses: Path | None = None
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -129,6 +133,7 @@ def planned_config(
     *,
     now: datetime,
     random_bytes: Callable[[int], bytes],
+    witnesses: Path | None = None,
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
 
@@ -136,7 +141,29 @@ def planned_config(
         AffiantError: there is no release manifest, or an upstream is refused.
     """
     _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
-    return local_gateway_config(parse_reference_values(reference), upstreams=upstream_configs(choices))
+    return _config(parse_reference_values(reference), choices, witnesses)
+
+
+def _config(
+    reference: ReferenceValues, choices: Sequence[UpstreamChoice], witnesses: Path | None
+) -> GatewayConfig:
+    text = None if witnesses is None else _witness_text(witnesses)
+    try:
+        return local_gateway_config(reference, upstreams=upstream_configs(choices), witnesses=text)
+    except ShapeMismatch as error:
+        if witnesses is None or not str(error.where).startswith("config.witnesses"):
+            raise
+        raise SettingsRefused(
+            error.message, where=str(witnesses), expected=error.expected, found=error.found
+        ) from error
+
+
+def _witness_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_WITNESSES + 1).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsRefused("the witness policy cannot be read", where=str(path)) from error
 
 
 def launch_gateway(launch: Launch) -> int:
@@ -153,7 +180,7 @@ def launch_gateway(launch: Launch) -> int:
     platform = PlatformClient(launch.platform)
     release = load_release()
     reference = parse_reference_values(reference_values(release, platform.root()))
-    config = local_gateway_config(reference, upstreams=upstream_configs(launch.upstreams))
+    config = _config(reference, launch.upstreams, launch.witnesses)
     settings = Settings(
         store=store,
         host=launch.host,

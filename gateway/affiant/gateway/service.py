@@ -19,12 +19,12 @@ from affiant.gateway.closing import Closing
 from affiant.gateway.errors import Busy, Draining
 from affiant.gateway.errors_http import error_body, status_of
 from affiant.gateway.keyset import Keyset
+from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorded, Recorder
 from affiant.gateway.refusal_budget import RefusalBudget
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import SessionTable
 from affiant.gateway.submissions import Submissions
-from affiant.gateway.transparency_log import TransparencyLog
 
 __all__ = ["Service"]
 
@@ -44,7 +44,7 @@ class Service:
     config: GatewayConfig
     keyset: Keyset
     recorder: Recorder
-    log: TransparencyLog
+    log: PublishedLog
     sessions: SessionTable
     authenticator: Authenticator
     admissions: Admissions
@@ -80,6 +80,7 @@ class Service:
         if self.draining:
             raise Draining("the gateway is being stopped")
         self.log.require()
+        await self.log.require_witnessed()
         return await self.admissions.admit(body)
 
     def record_refusal(self, error: AffiantError, *, path: str, body: bytes) -> Recorded:
@@ -111,4 +112,5 @@ class Service:
             {"session": s.id, "state": s.state.value, "started": s.started, "expires": s.expires}
             for s in self.sessions
         ]
-        return json.dumps({"sessions": sessions, "records": self.recorder.count}).encode("ascii")
+        overview = {"sessions": sessions, "records": self.recorder.count, "log": self.log.report()}
+        return json.dumps(overview).encode("ascii")

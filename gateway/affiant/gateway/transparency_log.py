@@ -32,7 +32,7 @@ from affiant.attestation.tlog.entry import LogEntry, parse_entry
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.growth import Grown, Growth
 from affiant.attestation.tlog.note import Note, parse_note, signed, verify_note
-from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.tlog.note_keys import LogKey, LogSigner
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.tiles import (
     TILE_HEIGHT,
@@ -44,7 +44,7 @@ from affiant.attestation.tlog.tiles import (
     decode_bundle,
     parse_path,
 )
-from affiant.attestation.tlog.tree import EMPTY_ROOT, inclusion_path
+from affiant.attestation.tlog.tree import EMPTY_ROOT, consistency_path, inclusion_path
 from affiant.errors import AffiantError, MalformedError, NotAuthenticError
 from affiant.gateway.entries import PeerEntry, RecordEntry
 from affiant.gateway.errors import IndexUnavailable, LogDamaged, LogUnavailable
@@ -155,6 +155,11 @@ class TransparencyLog:
         return self._signer.name
 
     @property
+    def key(self) -> LogKey:
+        """The log's public key."""
+        return self._signer.verifier
+
+    @property
     def head(self) -> LogHead:
         """The last checkpoint."""
         return self._head
@@ -215,13 +220,27 @@ class TransparencyLog:
             await waiter
         return self._head
 
-    async def prove(self, hashes: Sequence[bytes]) -> list[LogProof | None]:
-        """Proofs under the last checkpoint for the records with these hashes; None for one without a leaf.
+    async def prove(self, hashes: Sequence[bytes], head: LogHead) -> list[LogProof | None]:
+        """Proofs under ``head`` for the records with these hashes; None for one without a leaf under it.
+
+        Args:
+            head: the last checkpoint or an earlier one of this log, with any signatures.
 
         Raises:
             LogUnavailable: the log's files cannot be read.
         """
-        return await asyncio.to_thread(self._prove, self._head, hashes)
+        return await asyncio.to_thread(self._prove, head, hashes)
+
+    def consistency(self, old: int, new: int) -> Sequence[bytes]:
+        """The hashes that show that the tree of ``new`` leaves begins with that of ``old``. Blocks for a few files.
+
+        Raises:
+            ProofMalformed: ``old`` is the larger. LogUnavailable: the log's files cannot be read.
+        """
+        try:
+            return consistency_path(TileNodes(new, self._demand), old, new)
+        except (OSError, TileMalformed) as error:
+            raise LogUnavailable("the log's files cannot be read") from error
 
     def read(self, path: str) -> bytes | None:
         """The file at ``path``, if the last checkpoint implies it. Blocks.

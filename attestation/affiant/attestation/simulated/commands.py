@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -115,7 +116,15 @@ def serve(
     metavar="SHA384",
     help="Accept this profile, and from then on no other (`affiant policy digest` prints it).",
 )
-def trust(home: Path, *, gateway_configs: tuple[str, ...], profiles: tuple[str, ...]) -> None:
+@click.option(
+    "--witnesses",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Ask for these witnesses' cosignatures: a C2SP tlog-policy file.",
+)
+def trust(
+    home: Path, *, gateway_configs: tuple[str, ...], profiles: tuple[str, ...], witnesses: BinaryIO | None
+) -> None:
     """Print a trust file that accepts this SIMULATED platform and this build.
 
     Works before any session exists, and whether or not the platform is being served. The values come from the
@@ -125,15 +134,22 @@ def trust(home: Path, *, gateway_configs: tuple[str, ...], profiles: tuple[str, 
     Example:
       affiant platform trust > trust.json
       affiant platform trust --gateway-config sha256:... --profile-digest sha384:... > trust.json
+      affiant platform trust --witnesses witnesses.policy > trust.json
     """
-    from affiant.attestation.trust_file import (  # noqa: PLC0415 - serve does not need it
+    from affiant.attestation.tlog.quorum import MAX_POLICY_BYTES  # noqa: PLC0415 - serve does not need it
+    from affiant.attestation.trust_file import (  # noqa: PLC0415
         parse_trust_file,
         simulated_trust_file,
     )
 
     now = _now()
     _, reference = simulated_reference(home.absolute(), now=now, random_bytes=os.urandom)
-    made = simulated_trust_file(reference, now, gateway_configs=gateway_configs, profiles=profiles)
+    policy = (
+        None if witnesses is None else witnesses.read(MAX_POLICY_BYTES + 1).decode("utf-8", "surrogateescape")
+    )
+    made = simulated_trust_file(
+        reference, now, gateway_configs=gateway_configs, profiles=profiles, witnesses=policy
+    )
     parse_trust_file(made)
     click.echo(made.decode("utf-8"), nl=False)
 

@@ -26,7 +26,15 @@ from affiant.attestation.tlog.errors import NoteMalformed, QuorumMalformed, Quor
 from affiant.attestation.tlog.note import Note, verify_note
 from affiant.attestation.tlog.note_keys import LogKey, VerifierKey, parse_vkey, timestamp_of
 
-__all__ = ["Group", "Witness", "WitnessPolicy", "Witnessed", "parse_witness_policy", "verify_quorum"]
+__all__ = [
+    "MAX_POLICY_BYTES",
+    "Group",
+    "Witness",
+    "WitnessPolicy",
+    "Witnessed",
+    "parse_witness_policy",
+    "verify_quorum",
+]
 
 MAX_POLICY_BYTES: Final = 1 << 20
 _MAX_LINES: Final = 1024
