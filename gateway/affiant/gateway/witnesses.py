@@ -123,7 +123,7 @@ class Witnesses:
             self._note_state(address, error.code, str(error))
             return None
         except Exception as error:  # noqa: BLE001 - a mistake of ours over one witness must not silence the others
-            self._note_state(address, _FAULT, type(error).__name__)
+            self._note_state(address, _FAULT, f"{address}: {type(error).__name__}")
             return None
         self._sizes[address] = size
         self._note_state(address, _COSIGNED, "")
@@ -134,7 +134,7 @@ class Witnesses:
         if state == before:
             return
         if state != _COSIGNED:
-            _log.error("the witness %s does not cosign: %s", address, why)
+            _log.error("a witness does not cosign: %s", why)
         elif before != "not asked":
             _log.warning("the witness %s cosigns again", address)
 
