@@ -574,6 +574,13 @@ def test_a_request_that_a_killed_supervisor_sent_to_nobody_is_a_warning() -> Non
     )
 
 
+def test_a_huge_last_counter_costs_nothing() -> None:
+    """A supervisor signs what it likes: 2**53 - 1 requests must not be counted one by one."""
+    found = row(judge(Story(alter=at("session-end", cseq=2**53 - 1)).bytes()), "session.counter")
+    assert (found.state, found.reason) == (State.REFUSED, "session.counter")
+    assert "found [2, 3, 4, 5, 6]" in found.detail
+
+
 def test_an_own_gap_does_not_make_a_session_lost() -> None:
     class Own(Story):
         def close(self) -> None:
