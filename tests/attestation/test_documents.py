@@ -34,7 +34,7 @@ from affiant.attestation.openings import open_sealed, recipient, seal
 from affiant.attestation.session_summary import session_root
 from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.tdx.reference import parse_reference_values
-from affiant.attestation.trust_file import parse_trust_file
+from affiant.attestation.trust_file import parse_instant, parse_trust_file
 from affiant.errors import AffiantError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,6 +196,22 @@ def test_a_bundle_of_another_form_is_refused(change: object) -> None:
 def test_a_trust_file_of_another_form_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(AffiantError):
         parse_trust_file(trust_bytes(**changes))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-1-1T3:0:0Z",
+        "2026-11-21T03:00:00z",
+        "2026-11-21T03:00:00+00:00",
+        "2026-11-31T03:00:00Z",
+        "202\u0666-11-21T03:00:00Z",
+    ],
+)
+def test_an_instant_has_one_spelling(text: str) -> None:
+    with pytest.raises(AffiantError) as refused:
+        parse_instant(text)
+    assert refused.value.code == "trust.malformed"
 
 
 def test_no_root_left_at_an_instant_refuses() -> None:

@@ -60,6 +60,8 @@ _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "requi
 ATTESTED: Final = "attested"
 """A log's key counts because the quote of an accepted gateway binds it."""
 _FLOORS: Final = ("userspace-kernel", "namespace")
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+"""RFC 3339; ``strptime`` alone reads ``2026-1-1T3:0:0Z`` too, and digits of other scripts."""
 
 
 class TrustFileMalformed(MalformedError):
@@ -142,6 +144,8 @@ def parse_instant(text: str) -> datetime:
         TrustFileMalformed: another form.
     """
     try:
+        if _INSTANT.fullmatch(text) is None:
+            raise ValueError
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError as error:
         raise TrustFileMalformed(
