@@ -77,6 +77,7 @@ def test_any_other_header_is_refused_though_signed(header: bytes) -> None:
         ({"chn": "A" * 22}, "sig.role"),
         ({"iss": "urn:other"}, "sig.role"),
         ({"surprise": 1}, "fmt.profile"),
+        ({"ext": {"urn:\u00e4": "x"}}, "fmt.profile"),
         ({"agt": ...}, "fmt.profile"),
         ({"req": ...}, "fmt.profile"),
         ({"iat": -1}, "fmt.profile"),

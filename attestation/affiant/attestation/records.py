@@ -223,7 +223,7 @@ def shape_of(kind: str, *, role: str, cls: str) -> Obj:
         "eat_nonce": _LINK,
         "par": Array(_ID, least=1, most=16),
         "lim": Array(_CODE, least=1, most=16),
-        "ext": MapOf(r"[a-z][a-z0-9+.-]*:\S{1,200}", Text(1024), most=8),
+        "ext": MapOf(r"[a-z][a-z0-9+.-]*:[\x21-\x7e]{1,200}", Text(1024), most=8),
         **row.optional,
     }
     sd, hidden = 0, {}
