@@ -5,7 +5,8 @@ Every record is an EAT (RFC 9711) with the profile ``tag:affiant.dev,2026:receip
 member that this table does not list is refused. What is sensitive stands only as a salted digest under ``_sd``
 (RFC 9901); the number of those is fixed by the table, so that absence tells nothing.
 
-``python -m affiant.attestation.records`` prints the table as the page ``docs/formats/records.md``.
+``python -m affiant.attestation.records`` prints the table as the page ``docs/formats/records.md``; with ``--json`` as
+``attestation/verifier-js/records.json``, for readers in other languages.
 """
 
 from __future__ import annotations
@@ -293,4 +294,6 @@ def _page() -> str:  # pragma: no cover - exercised by the test that compares th
 if __name__ == "__main__":  # pragma: no cover
     import sys
 
-    sys.stdout.write(_page())
+    from affiant.attestation.records_json import record_table
+
+    sys.stdout.write(record_table() if sys.argv[1:] == ["--json"] else _page())
