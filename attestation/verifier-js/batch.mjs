@@ -1,0 +1,44 @@
+#!/usr/bin/env node
+// Many bundles in one process: one JSON request a line on standard input, one JSON answer a line on standard output.
+//
+//   {"bundle": PATH, "trust": PATH, "at": "2026-11-21T12:00:00Z",
+//    "flip": [[offset, mask], ...], "request": PATH, "response": PATH, "session": ID}
+//
+// `flip` changes bytes of the bundle before it is judged. The answer is a verdict, or {"usage": code} for a trust file
+// that is refused. Files are read once.
+
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+import { parseInstant, parseTrustFile } from "./lib/trust_file.mjs";
+import { verifyBundle } from "./lib/verify_bundle.mjs";
+import { buildName, recordTable } from "./own_files.mjs";
+
+const files = new Map();
+const [build, table] = [buildName(), recordTable()];
+
+for await (const line of createInterface({ input: process.stdin })) {
+  process.stdout.write(`${JSON.stringify(await answer(JSON.parse(line)))}\n`);
+}
+
+async function answer({ bundle, trust, at, flip = [], request, response, session }) {
+  let accepted;
+  try {
+    accepted = await parseTrustFile(read(trust));
+  } catch (error) {
+    return { usage: error.code };
+  }
+  const data = flip.length > 0 ? read(bundle).slice() : read(bundle);
+  for (const [offset, mask] of flip) data[offset] ^= mask;
+  const bodies = { request: optional(request), response: optional(response) };
+  return verifyBundle(data, accepted, { at: parseInstant(at), build, table, ...bodies, session: session ?? undefined });
+}
+
+function read(path) {
+  if (!files.has(path)) files.set(path, new Uint8Array(readFileSync(path)));
+  return files.get(path);
+}
+
+function optional(path) {
+  return path === undefined || path === null ? undefined : read(path);
+}

@@ -1,0 +1,58 @@
+// What a verification works on: the bundle taken apart, and what earlier checks established for later ones.
+
+import { NotMade } from "./refusals.mjs";
+
+/** One bundle under examination. */
+export class Case {
+  /** `at`: seconds since 1970; `request`, `response`: bytes or null; `onlySession`: an id or null. */
+  constructor({ bundle, trust, table, at, request, response, onlySession }) {
+    Object.assign(this, { bundle, trust, table, at, request, response, onlySession });
+    this.records = [];
+    /** Signers: `{statement, records, evidence, quote}`. */
+    this.parties = [];
+    /** Sessions in focus: `{id, gateway: [record], supervisor: party, manifest, activation}`. */
+    this.sessions = [];
+    this.foreign = new Set();
+    /** Note text and key -> checkpoint, its signature verified. */
+    this.checkpoints = new Map();
+    this.established = new Set();
+  }
+
+  /** Goes on only if the checks with these codes held. */
+  need(...codes) {
+    for (const code of codes) {
+      if (!this.established.has(code)) throw new NotMade(`needs ${code}, which did not hold`);
+    }
+  }
+
+  /** The signers in the role `gateway`. */
+  get gateways() {
+    return this.parties.filter((party) => party.statement.role === "gateway");
+  }
+}
+
+/** Records by chain, each sorted by `seq`. */
+export function byChain(records) {
+  const chains = new Map();
+  for (const record of records) {
+    if (!chains.has(record.chn)) chains.set(record.chn, []);
+    chains.get(record.chn).push(record);
+  }
+  for (const chain of chains.values()) chain.sort(bySeq);
+  return chains;
+}
+
+/** The order of a chain. */
+export function bySeq(one, other) {
+  return one.seq - other.seq;
+}
+
+/** A session's only gateway record of `kind`, or undefined. */
+export function theOnly(session, kind) {
+  return session.gateway.find((record) => record.kind === kind);
+}
+
+/** Both signers' records of a session. */
+export function bothSides(session) {
+  return [...session.gateway, ...session.supervisor.records];
+}

@@ -1,0 +1,146 @@
+// L1, the chains: whole, linked, booted, in rhythm, with nothing after an end.
+
+import { byChain } from "./case.mjs";
+import { Refusal } from "./refusals.mjs";
+import { held } from "./verdict.mjs";
+
+/** `chain.ids`: no two records have one id. */
+export function checkIds(subject) {
+  subject.need("sig.receipts");
+  const seen = new Set();
+  for (const record of subject.records) {
+    if (seen.has(record.jti)) {
+      throw new Refusal("chain.repeated_id", "one id in two records", { where: record.jti });
+    }
+    seen.add(record.jti);
+  }
+  return held(`${seen.size} ids, each once`);
+}
+
+/** `chain.time`: self-asserted times do not go back, and none lies after the instant judged at. */
+export function checkTime(subject) {
+  subject.need("sig.receipts");
+  const tolerance = subject.trust.clockToleranceS;
+  for (const chain of byChain(subject.records).values()) {
+    let highest = chain[0].iat;
+    for (const record of chain) {
+      if (record.iat < highest - tolerance) {
+        throw new Refusal("chain.time", "a record dated before the one it follows", { where: record.jti });
+      }
+      if (record.iat > subject.at + tolerance) {
+        const facts = { found: record.iat, where: record.jti };
+        throw new Refusal("chain.time", "a record dated after the instant judged at", facts);
+      }
+      highest = Math.max(highest, record.iat);
+    }
+  }
+  return held("self-asserted times in order");
+}
+
+/** `chain.boot`: each chain begins with the one boot record of its own keyset. */
+export function checkBoot(subject) {
+  subject.need("sig.receipts");
+  for (const [party, chn, chain] of eachChain(subject)) {
+    const [first, ...rest] = chain;
+    const digest = party.statement.keysetDigest;
+    if (first.seq !== 0 || first.kind !== "boot") throw noBoot("the chain does not begin with a boot record", chn);
+    if (first.member("ks") !== digest || first.prev !== digest) {
+      throw noBoot("the boot record names another keyset", first.jti);
+    }
+    if (rest.some((record) => record.kind === "boot")) throw noBoot("a second boot record in one chain", chn);
+  }
+  return held("each chain begins with the boot record of its keyset");
+}
+
+/**
+ * `chain.contiguous`: no number missing or twice; each link names the record before it. A gateway's chain may leave
+ * out one stretch right after its boot record: what it did before this session.
+ */
+export function checkContiguous(subject) {
+  subject.need("chain.boot");
+  const notes = [];
+  for (const [party, chn, chain] of eachChain(subject)) {
+    const skipped = party.statement.role === "gateway" ? skippedAfterBoot(chain) : 0;
+    demandLinks(skipped > 0 ? chain.slice(1) : chain);
+    if (skipped > 0) notes.push(`records 1 to ${skipped} of ${chn} not here`);
+  }
+  const text = `${subject.records.length} records, links unbroken`;
+  return held(notes.length > 0 ? `${text} (${notes.join("; ")})` : text);
+}
+
+/** `chain.end`: nothing after an end record. */
+export function checkEnd(subject) {
+  subject.need("chain.boot");
+  const chains = [...byChain(subject.records).values()];
+  let ended = 0;
+  for (const chain of chains) {
+    const end = chain.findIndex((record) => record.kind === "end");
+    if (end >= 0 && end !== chain.length - 1) {
+      throw new Refusal("chain.after_end", "a record after the end of its chain", { where: chain[end + 1].jti });
+    }
+    ended += end >= 0 ? 1 : 0;
+  }
+  return held(`${ended} of ${chains.length} chains ended, the others are open`);
+}
+
+/** `chain.epochs`: no more time between boot, epochs and any record than the keyset's cadence; each epoch counts. */
+export function checkEpochs(subject) {
+  subject.need("chain.contiguous");
+  for (const [party, , chain] of eachChain(subject)) {
+    const allowed = party.statement.epochS + subject.trust.clockToleranceS;
+    const marks = skippedAfterBoot(chain) > 0 ? chain.slice(1) : chain;
+    let last = marks[0].iat;
+    for (const record of marks) {
+      if (record.iat - last > allowed) {
+        throw noEpoch("no epoch record in time", record, `every ${party.statement.epochS} s`);
+      }
+      if (record.kind === "epoch" && record.member("n") !== record.seq) {
+        throw noEpoch("an epoch record counts other records than there are", record, record.seq);
+      }
+      if (record.kind === "boot" || record.kind === "epoch") last = record.iat;
+    }
+  }
+  return held("epoch records at their cadence");
+}
+
+/** `chain.gaps`: what a crash left unaccounted is disclosed, and each disclosure is a warning. */
+export function checkGaps(subject) {
+  subject.need("sig.receipts");
+  const gaps = subject.records.filter((record) => record.kind === "gap").map((record) => record.jti);
+  if (gaps.length === 0) return held("no gap disclosed");
+  return held(`${gaps.length} gaps disclosed after a crash`, { tier: "warning", where: gaps });
+}
+
+function* eachChain(subject) {
+  for (const party of subject.parties) {
+    for (const [chn, chain] of byChain(party.records)) yield [party, chn, chain];
+  }
+}
+
+/** How many records after the boot record are left out; never negative, so that a double is compared. */
+function skippedAfterBoot(chain) {
+  return chain.length > 1 ? Math.max(0, chain[1].seq - 1) : 0;
+}
+
+function demandLinks(chain) {
+  for (const [index, record] of chain.entries()) {
+    if (index === 0) continue;
+    const before = chain[index - 1];
+    if (record.seq !== before.seq + 1) {
+      throw gap("records are missing or repeated", record, `seq ${before.seq + 1}`, `seq ${record.seq}`);
+    }
+    if (record.prev !== before.rh) throw gap("the link names another record", record, before.rh, record.prev);
+  }
+}
+
+function gap(message, record, expected, found) {
+  return new Refusal("chain.gap", message, { where: record.jti, expected, found });
+}
+
+function noBoot(message, where) {
+  return new Refusal("chain.no_boot", message, { where });
+}
+
+function noEpoch(message, record, expected) {
+  return new Refusal("chain.missing_epoch", message, { where: record.jti, expected });
+}

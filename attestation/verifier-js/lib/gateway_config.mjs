@@ -1,0 +1,37 @@
+// The gateway's configuration document: everything that decides trust in it. MRCONFIGID is its SHA-384.
+
+import { sha256Name, sha384 } from "./cryptography.mjs";
+import { checkShape } from "./shapes.mjs";
+import { parseCanonical } from "./strict_json.mjs";
+
+const SHA256 = { pattern: "sha256:[0-9a-f]{64}" };
+const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
+const UPSTREAM = {
+  object: {
+    id: { pattern: "[a-z0-9][a-z0-9-]{0,62}" },
+    url: { pattern: "https?://[\\x21-\\x7e]{1,500}" },
+    bind: { enum: ["attested", "tls", "none"] },
+    roots: { array: SHA256, most: 8 },
+  },
+  optional: { key: { text: 128 } },
+};
+const CONFIG = {
+  object: {
+    typ: { const: "affiant-gateway-config/1" },
+    iss: { text: 256 },
+    cls: { enum: ["hardware", "simulated"] },
+    origin: { pattern: "[!-*,-~]{1,255}" },
+    reference: SHA256,
+    upstreams: { array: UPSTREAM, least: 1, most: 16 },
+    epoch_s: { int: [1, 3600] },
+    session_max_s: { int: [1, MAX_INTEGER] },
+    body_max: { int: [1, MAX_INTEGER] },
+  },
+};
+
+/** The configuration in `raw`: its members, `digest` as a `sha256:` name, `mrconfigid` of 48 bytes. */
+export async function parseGatewayConfig(raw) {
+  const value = parseCanonical(raw, { limit: 64 * 1024 });
+  checkShape(CONFIG, value, "config");
+  return { ...value, digest: await sha256Name(raw), mrconfigid: await sha384(raw) };
+}

@@ -1,0 +1,122 @@
+// The part of `tee.appraisal` that needs no signature: a quote whose measurements, registers or events contradict what
+// was pinned is refused, whoever signed it. One that does not is *not made*: who signed it is not judged here.
+
+import { sameBytes, toHex } from "./encoding.mjs";
+import { eventDigest, parseEventLog, replay } from "./event_log.mjs";
+import { configOf, quoteOf } from "./evidence_checks.mjs";
+import { sessionEvents } from "./manifest.mjs";
+import { isZero } from "./quote.mjs";
+import { imageOf } from "./reference_values.mjs";
+import { NotMade, Refusal } from "./refusals.mjs";
+import { countsAt } from "./trust_file.mjs";
+
+const DEBUG = 1; // bit 0 of TD_ATTRIBUTES
+const LATER_EVENTS = ["affiant-policy", "affiant-fork"];
+
+/** `tee.appraisal`: refused, or not made; never held. */
+export async function checkAppraisal(subject) {
+  subject.need("key.bound", "conf.bound", "pol.bound");
+  if (!subject.trust.tee_roots.some((entry) => countsAt(entry, subject.at))) {
+    throw new Refusal("roots.empty", "no root is accepted at this instant");
+  }
+  const references = subject.trust.reference_values.filter((entry) => countsAt(entry, subject.at));
+  if (references.length === 0) {
+    throw new Refusal("trust.not_accepted", "no reference values are accepted at this instant");
+  }
+  for (const party of inFocus(subject)) {
+    const wanted = await expectedOf(subject, party);
+    await demandOneAgrees(references, party, wanted);
+  }
+  throw new NotMade(
+    "image, registers and events agree with the reference values; the quotes' signatures, certificates, revocation " +
+      "and TCB status are not judged by this verifier",
+  );
+}
+
+function inFocus(subject) {
+  const judged = subject.sessions.map((session) => session.supervisor);
+  return subject.parties.filter((party) => party.statement.role === "gateway" || judged.includes(party));
+}
+
+async function expectedOf(subject, party) {
+  if (party.statement.role === "gateway") {
+    return { image: "gateway", mrconfigid: (await configOf(subject, party)).mrconfigid, events: [] };
+  }
+  const { manifest, activation } = subject.sessions.find((session) => session.supervisor === party);
+  return { image: "session", mrconfigid: manifest.mrconfigid, events: sessionEvents(manifest, activation) };
+}
+
+async function demandOneAgrees(references, party, wanted) {
+  let refusal = null;
+  for (const { reference } of references) {
+    try {
+      return await demandAgrees(reference, party, wanted);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      refusal = error;
+    }
+  }
+  throw refusal;
+}
+
+async function demandAgrees(reference, party, wanted) {
+  const body = quoteOf(party);
+  demandConfiguration(body, reference);
+  if (!reference.images[wanted.image].includes(imageOf(body))) {
+    throw refused("image", `the TD runs no accepted ${wanted.image} image`);
+  }
+  if (isZero(body.mrconfigid)) throw refused("mrconfigid_unbound", "MRCONFIGID is all zero: nothing is bound");
+  if (!sameBytes(body.mrconfigid, wanted.mrconfigid)) {
+    throw refused("mrconfigid", "MRCONFIGID is not the expected digest");
+  }
+  const log = parseEventLog(party.evidence.eventlog);
+  await demandReplay(body, log);
+  const events = log.filter((event) => event.rtmr === 3);
+  if (wanted.image === "gateway") {
+    if (events.length > 0 || !isZero(body.rtmrs[3])) throw refused("rtmr3", "a gateway extends nothing into RTMR3");
+  } else {
+    await demandEvents(events, wanted.events);
+  }
+}
+
+function demandConfiguration(body, reference) {
+  const attributes = toHex(body.tdAttributes);
+  if (body.tdAttributes[0] & DEBUG) throw refused("debug", "the TD is debuggable: its host can read its memory");
+  if (attributes !== reference.tdAttributes) {
+    throw refused("td_attributes", "TD_ATTRIBUTES differ from the reference");
+  }
+  if (body.serviceTd !== null && !isZero(body.serviceTd)) {
+    throw refused("service_td", "a service TD is bound to this TD");
+  }
+  if (toHex(body.xfam) !== reference.xfam) throw refused("xfam", "XFAM differs from the reference");
+}
+
+/** What the log says of a register must give that register; RTMR3 also where it says nothing. */
+async function demandReplay(body, log) {
+  for (const rtmr of [0, 1, 2, 3]) {
+    const events = log.filter((event) => event.rtmr === rtmr);
+    if ((events.length > 0 || rtmr === 3) && !sameBytes(await replay(events), body.rtmrs[rtmr])) {
+      throw new Refusal("eventlog.replay", `the event log does not replay to RTMR${rtmr}`);
+    }
+  }
+}
+
+/** RTMR3 holds exactly the session's events up to the barrier, and after it only what may follow. */
+async function demandEvents(events, wanted) {
+  const boot = events.slice(0, wanted.length);
+  if (boot.map((event) => event.name).join() !== wanted.map((event) => event.name).join()) {
+    throw refused("rtmr3", "RTMR3 does not begin with the session's events in their order");
+  }
+  if (events.slice(wanted.length).some((event) => !LATER_EVENTS.includes(event.name))) {
+    throw refused("rtmr3", "an event after the barrier that may not be there");
+  }
+  for (const [index, event] of boot.entries()) {
+    if (!sameBytes(await eventDigest(event), await eventDigest(wanted[index]))) {
+      throw refused("rtmr3", `the event ${event.name} in RTMR3 is not the expected one`);
+    }
+  }
+}
+
+function refused(name, message) {
+  return new Refusal(`appraisal.${name}`, message);
+}

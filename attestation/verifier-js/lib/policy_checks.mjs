@@ -1,0 +1,172 @@
+// Policy, configuration and isolation: bound to the evidence, and accepted by the trust file (trust rules, 11).
+
+import { bothSides, theOnly } from "./case.mjs";
+import { sha384 } from "./cryptography.mjs";
+import { concat, sameBytes, toHex, utf8 } from "./encoding.mjs";
+import { configOf, quoteOf } from "./evidence_checks.mjs";
+import { reachesFloor } from "./manifest.mjs";
+import { NotMade, Refusal } from "./refusals.mjs";
+import { acceptedAt, countsAt } from "./trust_file.mjs";
+import { held } from "./verdict.mjs";
+
+/** `conf.bound`: each gateway's MRCONFIGID is SHA-384 of the configuration that its keyset names; both name one log. */
+export async function checkConfigBound(subject) {
+  subject.need("key.evidence");
+  for (const party of subject.gateways) {
+    const { statement } = party;
+    const config = await configOf(subject, party);
+    if (!sameBytes(quoteOf(party).mrconfigid, config.mrconfigid)) {
+      throw configUnbound("the quote binds another configuration");
+    }
+    if (config.iss !== statement.iss || config.cls !== statement.cls) {
+      throw configUnbound("configuration and keyset disagree on issuer or class");
+    }
+    if (config.origin !== statement.log?.origin) {
+      throw configUnbound("configuration and keyset name different logs");
+    }
+  }
+  return held("the gateway's configuration is the one bound in MRCONFIGID");
+}
+
+/** `pol.bound`: profile -> manifest -> initdata -> MRCONFIGID, and every record names that profile. */
+export async function checkPolicyBound(subject) {
+  subject.need("key.evidence", "session.start");
+  if (subject.sessions.length === 0) throw new NotMade("no session in focus");
+  for (const session of subject.sessions) {
+    const { id, manifest, activation, supervisor } = session;
+    const { statement } = supervisor;
+    if (!sameBytes(quoteOf(supervisor).mrconfigid, manifest.mrconfigid)) {
+      throw policyUnbound("the quote binds another manifest");
+    }
+    if (statement.man !== manifest.digest || statement.act !== activation.digest || activation.ses !== id) {
+      throw policyUnbound("the keyset names another manifest, activation or session", id);
+    }
+    await demandProfile(subject, manifest.profile.dig);
+    for (const record of bothSides(session)) demandJudged(record, manifest);
+  }
+  return held("profile digest bound in MRCONFIGID, and named by every decision");
+}
+
+/** `conf.accepted`: the trust file accepts the gateway's configuration and its reference values. */
+export async function checkConfigAccepted(subject) {
+  subject.need("conf.bound");
+  const digests = [];
+  for (const party of subject.gateways) {
+    const config = await configOf(subject, party);
+    digests.push(config.digest);
+    const accepted = subject.trust.reference_values.some(
+      (entry) => entry.reference.digest === config.reference && countsAt(entry, subject.at),
+    );
+    if (!accepted) {
+      throw notAccepted("conf", "the gateway judges sessions by reference values that are not accepted");
+    }
+    for (const { id, manifest } of subject.sessions) {
+      const wanted = manifest.gateway;
+      if (wanted.config !== config.digest || wanted.reference !== config.reference) {
+        throw notAccepted("conf", "the session was made for another gateway", id);
+      }
+    }
+  }
+  return pinned(subject, subject.trust.gateway_configs, digests, "conf", "gateway configuration");
+}
+
+/** `pol.accepted`: the trust file accepts every session's profile. */
+export function checkPolicyAccepted(subject) {
+  subject.need("pol.bound");
+  const digests = subject.sessions.map((session) => session.manifest.profile.dig);
+  return pinned(subject, subject.trust.profiles, digests, "pol", "profile");
+}
+
+/** `pol.private`: names that mean private addresses and added certificate authorities are a warning. */
+export function checkPrivate(subject) {
+  subject.need("pol.bound");
+  const names = [...new Set(subject.sessions.flatMap((session) => Object.keys(session.manifest.hosts)))].sort();
+  const roots = new Set(subject.sessions.flatMap((session) => session.manifest.upstream_roots));
+  if (names.length === 0 && roots.size === 0) return held("no private host, no certificate authority added");
+  const shown = names.slice(0, 8).join(", ") || "none";
+  return held(`private hosts: ${shown}; certificate authorities added: ${roots.size}`, { tier: "warning" });
+}
+
+/** `iso.floor`: every session's isolation is its manifest's floor or better, and the trust file's. */
+export function checkIsolation(subject) {
+  subject.need("pol.bound");
+  const kinds = new Set();
+  for (const session of subject.sessions) {
+    const start = theOnly(session, "session-start");
+    const isolation = start.member("iso");
+    for (const record of bothSides(session)) {
+      const named = [record.member("agt", "iso"), record.member("iso")].filter((value) => value !== undefined);
+      if (named.some((value) => value !== isolation)) {
+        throw tooWeak("a record names another isolation than the start", record);
+      }
+    }
+    if (isolation !== session.activation.iso) {
+      throw tooWeak("the start names another isolation than the activation", start);
+    }
+    const floors = [session.manifest.isolation_floor, subject.trust.isolationFloor ?? "namespace"];
+    if (!floors.every((floor) => reachesFloor(isolation, floor))) {
+      throw tooWeak("isolated less than demanded", start);
+    }
+    kinds.add(isolation);
+  }
+  const tier = kinds.has("bwrap-landlock") ? "warning" : "affirming";
+  return held(`agent isolated by ${[...kinds].sort().join(", ")}`, { tier });
+}
+
+/** `rfs.accepted`: the trust file accepts the agent's root file system; `host-usr` is a warning. */
+export function checkRootfs(subject) {
+  subject.need("pol.bound");
+  const kinds = subject.sessions.map((session) => {
+    const start = theOnly(session, "session-start");
+    if (start.member("rfs") !== session.manifest.rootfs) {
+      throw notAccepted("rfs", "the start names another root file system than the manifest", start.jti);
+    }
+    return session.manifest.rootfs;
+  });
+  const finding = pinned(subject, subject.trust.rootfs, kinds, "rfs", "root file system");
+  if (!kinds.includes("host-usr")) return finding;
+  return held("the agent ran on the host's /usr (host-usr)", { tier: "warning" });
+}
+
+async function demandProfile(subject, digest) {
+  for (const raw of subject.bundle.policies.values()) {
+    const found = await sha384(concat(utf8("affiant.policy/1\n"), raw));
+    if (`sha384:${toHex(found)}` === digest) return;
+  }
+  throw new NotMade("the bundle does not carry the profile's normal form");
+}
+
+function demandJudged(record, manifest) {
+  const policy = record.member("pol");
+  if (policy === undefined) return;
+  const { dig, fil } = manifest.profile;
+  if (policy.dig !== dig || policy.fil !== fil || policy.bind !== "mrconfigid") {
+    throw policyUnbound("a record judged under another profile or binding", record.jti);
+  }
+}
+
+function pinned(subject, entries, values, area, what) {
+  if (entries === null) return held(`no ${what} is pinned in the trust file`, { tier: "warning" });
+  for (const value of values) {
+    if (!acceptedAt(entries, value, subject.at)) {
+      throw notAccepted(area, `the trust file does not accept this ${what}`, null, value);
+    }
+  }
+  return held(`${what} accepted by the trust file`);
+}
+
+function configUnbound(message) {
+  return new Refusal("conf.unbound", message);
+}
+
+function policyUnbound(message, where) {
+  return new Refusal("pol.unbound", message, { where });
+}
+
+function notAccepted(area, message, where, found) {
+  return new Refusal(`${area}.not_accepted`, message, { where, found });
+}
+
+function tooWeak(message, record) {
+  return new Refusal("iso.too_weak", message, { where: record.jti });
+}

@@ -1,0 +1,106 @@
+// The verdict as text for a terminal. Strings from a bundle are hostile: escaped, bounded, quoted (trust rules, 15).
+
+import { LEVELS } from "./verdict.mjs";
+
+const WIDTH = 100;
+const MAX_TEXT = 2000;
+const INVISIBLE = /(?! )[\p{C}\p{Z}]/gu;
+const MARKS = { held: "held", refused: "REFUSED", "not made": "not made", "not asked": "not asked" };
+
+/** What no verdict of this verifier says, printed with every one. */
+export const LIMITS = Object.freeze([
+  "This verifier appraises no quote: whether genuine hardware stands behind the keys is not judged, never affirmed.",
+  "A receipt says what the measured gateway code saw, did and decided; not that a model computed the answer.",
+  "remote-adversary-only: no claim against whoever holds the machine. Time is self-asserted until witnessed.",
+]);
+
+/** `text` without control, bidirectional or other invisible characters, which are shown escaped; bounded. */
+export function printable(text) {
+  const points = [...text];
+  const shown = points.slice(0, MAX_TEXT).join("").replace(INVISIBLE, escaped);
+  return points.length <= MAX_TEXT ? shown : `${shown}...`;
+}
+
+/** The facts that stand first in every verdict (trust rules, 14): name and value. */
+export function headOf(verdict) {
+  const off = verdict.checks.filter((row) => !row.required && row.state !== "not asked").map((row) => row.code);
+  return [
+    ["bundle", verdict.bundle],
+    ["judged at", verdict.at],
+    ["verifier", verdict.tool.build],
+    ["trust file", verdict.trust],
+    ["requirements off", off.join(", ") || "none"],
+    ["not made", codes(verdict, "not made")],
+    ["not asked", codes(verdict, "not asked")],
+  ];
+}
+
+/** Who is in the bundle: two sentences. */
+export function populationOfVerdict({ counts }) {
+  const { sessions, kinds } = counts;
+  const foreign = sessions.not_judged > 0 ? `, ${sessions.not_judged} not judged` : "";
+  const named = Object.entries(kinds).sort(([one], [other]) => (one < other ? -1 : 1));
+  return [
+    `${counts.receipts} receipts in ${counts.chains} chains (${counts.restarts} restarts); sessions: ` +
+      `${sessions.started} started, ${sessions.closed} closed, ${sessions.lost} lost, ${sessions.open} open${foreign}`,
+    `of which ${named.map(([kind, count]) => `${count} ${kind}`).join(", ") || "nothing"}`,
+  ];
+}
+
+/** The last line: what it comes to. */
+export function conclusionOf(verdict) {
+  const level = verdict.level ?? "none reached";
+  if (verdict.simulated) {
+    return `SIMULATED  tier ${verdict.tier}, level ${level}: nothing here is evidence of hardware`;
+  }
+  const claimed = verdict.evidence_class === "hardware" ? "hardware (claimed)" : "no evidence appraised";
+  return `tier ${verdict.tier}, level ${level}, ${claimed}`;
+}
+
+/** The whole report, with a final newline. */
+export function render(verdict) {
+  const lines = headOf(verdict).flatMap(([name, value]) => wrapped(name.padEnd(17), value));
+  lines.push("", ...populationOfVerdict(verdict).flatMap((sentence) => wrapped("", sentence)), "");
+  for (const [level, meaning] of Object.entries(LEVELS)) {
+    lines.push(`${level}  ${MARKS[verdict.levels[level]].padEnd(10)}${meaning}`);
+  }
+  lines.push("", ...verdict.checks.flatMap(rowLines), "", ...LIMITS.flatMap((limit) => wrapped("", limit)));
+  const refused = verdict.checks.find((row) => row.state === "refused");
+  if (refused) lines.push(...wrapped("REFUSED  ", `${refused.reason}: ${refused.detail}`));
+  lines.push(conclusionOf(verdict));
+  return `${lines.join("\n")}\n`;
+}
+
+function rowLines(row) {
+  const head = row.code.padEnd(20) + MARKS[row.state].padEnd(10) + (row.tier ?? "").padEnd(16);
+  const lines = wrapped(head, row.reason === null ? row.detail : `[${row.reason}] ${row.detail}`);
+  if (row.where.length === 0 || row.state !== "held") return lines;
+  const named = row.where.map((jti) => `'${printable(jti)}'`).join(", ");
+  return [...lines, ...wrapped(" ".repeat(head.length), `receipts: ${named}`)];
+}
+
+function codes(verdict, state) {
+  return verdict.checks.filter((row) => row.state === state).map((row) => row.code).join(", ") || "none";
+}
+
+/** `text` after `head`, in lines of at most 100 columns; words that are longer are broken. */
+function wrapped(head, text) {
+  const width = WIDTH - head.length;
+  const lines = [];
+  let line = "";
+  for (let word of printable(text).split(" ").filter((each) => each !== "")) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = "";
+    }
+    for (; word.length > width; word = word.slice(width)) lines.push(word.slice(0, width));
+    line = line === "" ? word : `${line} ${word}`;
+  }
+  if (line !== "" || lines.length === 0) lines.push(line);
+  return lines.map((each, index) => (index === 0 ? head : " ".repeat(head.length)) + each);
+}
+
+function escaped(mark) {
+  const point = mark.codePointAt(0);
+  return point <= 0xffff ? `\\u${point.toString(16).padStart(4, "0")}` : `\\U${point.toString(16).padStart(8, "0")}`;
+}

@@ -1,0 +1,176 @@
+// L1, the sessions: both signers' accounts agree and leave nothing out (trust rules, 7).
+
+import { bothSides, bySeq, theOnly } from "./case.mjs";
+import { broken, demandSessions, isEnded, joined, orderOf, sameValue, warning } from "./session_words.mjs";
+import { held } from "./verdict.mjs";
+
+/** `session.start`: exactly one start record, and it is the session's first. */
+export function checkStart(subject) {
+  subject.need("sig.receipts");
+  for (const session of demandSessions(subject)) {
+    const starts = session.gateway.filter((record) => record.kind === "session-start");
+    if (starts.length !== 1) throw broken("start", "not exactly one start record", session.id);
+    if (session.gateway[0] !== starts[0] || starts[0].member("agt", "seq") !== 0) {
+      throw broken("start", "a record of the session before its start", session.gateway[0].jti);
+    }
+  }
+  return held(`${subject.sessions.length} sessions, each with one start`);
+}
+
+/** `session.order`: the gateway's numbers of each session's records are 0, 1, 2 ... without gap. */
+export function checkOrder(subject) {
+  subject.need("session.start");
+  for (const session of subject.sessions) {
+    const numbers = session.gateway.map(orderOf).sort((one, other) => one - other);
+    const wrong = numbers.findIndex((number, index) => number !== index);
+    if (wrong >= 0) throw broken("order", "the session's numbers have a gap or a repetition", session.id);
+  }
+  return held("every session's records numbered without gap");
+}
+
+/** `session.counter`: every request that the supervisor signed has a record of one side or the other. */
+export function checkCounter(subject) {
+  subject.need("session.start");
+  return joined(subject.sessions.map(countRequests), "every signed request has its record");
+}
+
+/** `session.sealed`: no record after the close, and none after the session's expiry. */
+export function checkSealed(subject) {
+  subject.need("session.order", "pol.bound");
+  for (const session of demandSessions(subject)) {
+    const close = theOnly(session, "session-close");
+    const expires = session.activation.exp + subject.trust.clockToleranceS;
+    for (const record of bothSides(session)) {
+      if (close && record.role === "gateway" && record.seq > close.seq) {
+        throw broken("after_close", "a record after the close", record.jti);
+      }
+      if (record.iat > expires && record !== close) {
+        throw broken("after_close", "a record after the session's expiry", record.jti);
+      }
+    }
+  }
+  return held("nothing after close or expiry");
+}
+
+/** `session.intents`: an outcome names its one intent; an intent without outcome is a warning. */
+export function checkIntents(subject) {
+  subject.need("session.start");
+  return joined(subject.sessions.map(judgeIntents), "every outcome follows its intent");
+}
+
+/** `session.decisions`: nothing that was denied was done; what was not inspected is a warning. */
+export function checkDecisions(subject) {
+  subject.need("session.start");
+  return joined(subject.sessions.map(judgeDecisions), "nothing denied was done");
+}
+
+/** `session.supervisor`: the supervisor's own chain is ended; else it is open, a warning. */
+export function checkSupervisor(subject) {
+  subject.need("chain.contiguous", "session.start");
+  const findings = subject.sessions.map(({ id, supervisor }) => {
+    if (supervisor.records.length === 0) return warning(`no record of the supervisor of ${id}`, [id]);
+    return isEnded(supervisor) ? null : warning(`the supervisor's chain of ${id} is open`, [id]);
+  });
+  return joined(findings, "every supervisor's chain is here from boot to end");
+}
+
+function countRequests(session) {
+  const { gateway, supervisor } = session;
+  const uncounted = gateway.find((record) => record.kind === "inference" && !isCount(record.member("agt", "cseq")));
+  if (uncounted) throw broken("counter", "an inference that no supervisor signed for", uncounted.jti);
+  const seen = new Set();
+  for (const record of gateway.filter(isCounted)) {
+    const number = record.member("agt", "cseq");
+    if (seen.has(number)) throw broken("counter", "one counter in two gateway records", record.jti);
+    seen.add(number);
+  }
+  const own = supervisor.records.filter(isCounted);
+  const doubled = own.filter((record) => seen.has(record.member("agt", "cseq"))).map((record) => record.jti);
+  for (const record of own) seen.add(record.member("agt", "cseq"));
+  const last = lastCounter(supervisor) ?? [...seen].reduce((most, number) => Math.max(most, number), -1);
+  const beyond = [...seen].filter((number) => number > last).length;
+  const missing = last + 1 - (seen.size - beyond) + beyond;
+  if (missing > 0 && !tailIsOpen(session)) {
+    throw broken("counter", "requests without a record, or beyond the last", session.id);
+  }
+  if (missing > 0) return warning(`${missing} requests without a record when ${session.id} was cut off`);
+  return doubled.length > 0 ? warning("requests that both sides recorded", doubled) : null;
+}
+
+function lastCounter(supervisor) {
+  const end = supervisor.records.find((record) => record.kind === "end");
+  if (end === undefined) return null;
+  if (!isCount(end.member("cseq"))) throw broken("counter", "the supervisor's end names no last counter", end.jti);
+  return end.member("cseq");
+}
+
+function isCounted(record) {
+  return ["inference", "refusal"].includes(record.kind) && isCount(record.member("agt", "cseq"));
+}
+
+function isCount(value) {
+  return typeof value === "number";
+}
+
+/** Whether neither side ended it in order: no `end` of the supervisor's, and no close or a `lost` one. */
+function tailIsOpen(session) {
+  const close = theOnly(session, "session-close");
+  return !isEnded(session.supervisor) && (close === undefined || close.member("why") === "lost");
+}
+
+function judgeIntents({ supervisor }) {
+  const intents = new Map();
+  const done = new Set();
+  for (const record of [...supervisor.records].sort(bySeq)) {
+    const phase = record.member("ph");
+    if (phase === "intent" || record.kind === "secret") intents.set(record.jti, record);
+    if (phase === "outcome") for (const jti of intentsOf(record, intents, done)) done.add(jti);
+  }
+  const open = [...intents.keys()].filter((jti) => !done.has(jti));
+  return open.length > 0 ? warning(`${open.length} intents without outcome`, open) : null;
+}
+
+function intentsOf(record, intents, done) {
+  const named = new Set(record.member("par") ?? []);
+  for (const jti of named) {
+    if (!intents.has(jti)) throw broken("intent", "an outcome that names no intent before it", record.jti);
+    if (done.has(jti)) throw broken("intent", "a second outcome of one intent", record.jti);
+  }
+  const parents = [...named].map((jti) => intents.get(jti));
+  const kinds = parents.map((parent) => parent.kind);
+  if (["exec", "tool"].includes(record.kind) && !kinds.includes(record.kind)) {
+    throw broken("intent", "an outcome without its intent", record.jti);
+  }
+  const announced = parents.filter((parent) => parent.kind === "secret");
+  if (!sameValue(versionsOf([record]), versionsOf(announced))) {
+    throw broken("intent", "the secrets that were used are not those of its intents", record.jti);
+  }
+  if (isUnsafe(record) && !kinds.some((kind) => kind === "egress" || kind === "secret")) {
+    throw broken("intent", "an unsafe request without its intent", record.jti);
+  }
+  return named;
+}
+
+function versionsOf(records) {
+  return records.flatMap((record) => (record.member("sec") ?? []).map((use) => use.ver)).sort();
+}
+
+/** An egress outcome, opened, of a method that changes things (RFC 9110, section 9.2.1). */
+function isUnsafe(record) {
+  const target = record.disclosed.get("act.tgt");
+  if (record.kind !== "egress" || typeof target !== "string" || !target.includes(" ")) return false;
+  return !["GET", "HEAD", "OPTIONS"].includes(target.split(" ", 1)[0]);
+}
+
+function judgeDecisions(session) {
+  const opaque = [];
+  for (const record of bothSides(session)) {
+    const denied = ["deny", "ask"].includes(record.member("pol", "dec"));
+    const done = [record.member("act", "end"), record.member("res", "end")].includes("complete");
+    if (denied && done && record.kind !== "refusal") {
+      throw broken("decision", "done although it was denied", record.jti);
+    }
+    if ((record.member("lim") ?? []).includes("tls-passthrough")) opaque.push(record.jti);
+  }
+  return opaque.length > 0 ? warning("connections whose content was not inspected", opaque) : null;
+}

@@ -1,0 +1,77 @@
+// `session.close`: what a close record sums up is what is here.
+
+import { bySeq, theOnly } from "./case.mjs";
+import { fromBase64url, toBase64url } from "./encoding.mjs";
+import { rootOf } from "./merkle.mjs";
+import { broken, demandSessions, joined, orderOf, sameValue, warning } from "./session_words.mjs";
+
+/** `session.close`: count, outcomes, root and heads equal what is here; without a close it is open, or lost. */
+export async function checkClose(subject) {
+  subject.need("session.order");
+  const findings = [];
+  for (const session of demandSessions(subject)) findings.push(await judgeClose(subject, session));
+  return joined(findings, "counts, root and heads equal the records");
+}
+
+/** Whether a gap record of another chain names the chain of the gateway that had this session (trust rules, 1). */
+export function isLost(subject, session) {
+  const chains = new Set(session.gateway.map((record) => record.chn));
+  return subject.records.some(
+    (record) => record.kind === "gap" && chains.has(record.member("lst", "chn")) && !chains.has(record.chn),
+  );
+}
+
+async function judgeClose(subject, session) {
+  const close = theOnly(session, "session-close");
+  if (close === undefined) {
+    const state = isLost(subject, session) ? "lost" : "open";
+    return warning(`session ${session.id} has no close: ${state}`, [session.gateway[0].jti]);
+  }
+  const covered = coveredBy(session, close);
+  for (const [member, value] of Object.entries(await summaryOf(session, close, covered))) {
+    if (!sameValue(close.member(member), value)) {
+      throw broken("close", `the close record's ${member} is not that of the records`, close.jti);
+    }
+  }
+  if (close.member("why") === "done") return null;
+  const more = session.supervisor.records.length - covered.length;
+  const beyond = more > 0 ? `, and ${more} records of its supervisor were never acknowledged` : "";
+  return warning(`session ${session.id} closed: ${close.member("why")}${beyond}`, [close.jti]);
+}
+
+/** What the close must say: of the gateway's records before it, and of the supervisor's that it covers. */
+async function summaryOf(session, close, covered) {
+  const before = session.gateway.filter((record) => record !== close);
+  const ordered = [...before].sort((one, other) => orderOf(one) - orderOf(other));
+  const last = ordered.at(-1);
+  const counts = {};
+  for (const record of before) counts[outcomeOf(record)] = (counts[outcomeOf(record)] ?? 0) + 1;
+  const hashes = ordered.map((record) => fromBase64url(record.rh, { size: 32 }));
+  return {
+    n: before.length,
+    root: toBase64url(await rootOf(hashes)),
+    head: { chn: last.chn, seq: last.seq, rh: last.rh },
+    out: counts,
+    sup: lastOfSupervisor(session.supervisor, covered),
+  };
+}
+
+function outcomeOf(record) {
+  if (record.kind === "inference") return `inference.${record.member("res", "end")}`;
+  const phase = record.member("ph");
+  return typeof phase === "string" ? `${record.kind}.${phase}` : record.kind;
+}
+
+/** None was received: number 0 and the keyset digest. */
+function lastOfSupervisor({ statement }, covered) {
+  const last = [...covered].sort(bySeq).at(-1);
+  if (last === undefined) return { chn: [...statement.chn].sort()[0], seq: 0, rh: statement.keysetDigest, end: 0 };
+  return { chn: last.chn, seq: last.seq, rh: last.rh, end: last.kind === "end" ? 1 : 0 };
+}
+
+/** The supervisor's records that a close speaks for: all of them; of a `lost` session what was acknowledged. */
+function coveredBy({ supervisor }, close) {
+  if (close.member("why") !== "lost") return supervisor.records;
+  if (close.member("sup", "rh") === supervisor.statement.keysetDigest) return [];
+  return supervisor.records.filter((record) => record.seq <= close.member("sup", "seq"));
+}

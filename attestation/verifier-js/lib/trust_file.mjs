@@ -1,0 +1,158 @@
+// The trust file: what its owner accepts. A list that is absent is not pinned; a list that is empty is refused.
+
+import { sha256Name } from "./cryptography.mjs";
+import { parseVkey } from "./note.mjs";
+import { parseReferenceValues } from "./reference_values.mjs";
+import { Refusal } from "./refusals.mjs";
+import { canonical, isObject, parseStrict } from "./strict_json.mjs";
+
+const LATER = ["profile_signers", "approvers", "witnesses", "erasure_authorities", "tsa_roots", "sigstore_root"];
+const LISTS = ["tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs", "log"];
+const PLAIN = ["typ", "isolation_floor", "clock_tolerance_s", "require"];
+const FORMS = {
+  tee_roots: /^(?:intel|sha256:[0-9a-f]{64})$/,
+  gateway_configs: /^sha256:[0-9a-f]{64}$/,
+  profiles: /^sha384:[0-9a-f]{96}$/,
+  rootfs: /^(?:host-usr|sha256:[0-9a-f]{64})$/,
+};
+/** A log's key counts because the quote of an accepted gateway binds it. */
+export const ATTESTED = "attested";
+
+/** Every code that can stand in a row, and so in `require`. */
+export const CODES = Object.freeze(
+  Object.entries({
+    fmt: "bundle keysets",
+    sig: "receipts",
+    kinds: "judged",
+    chain: "ids time boot contiguous end epochs gaps",
+    session: "start order counter close peer intents decisions supervisor sealed",
+    key: "evidence bound not_after",
+    conf: "bound accepted",
+    pol: "bound accepted private",
+    tee: "appraisal class",
+    peer: "bound ear",
+    iso: "floor",
+    rfs: "accepted",
+    body: "request response",
+    log: "inclusion consistency",
+    wit: "quorum",
+    time: "bracket",
+  }).flatMap(([area, names]) => names.split(" ").map((name) => `${area}.${name}`)),
+);
+
+/** The trust file in `bytes`; refuses every other form. */
+export async function parseTrustFile(bytes) {
+  const value = parseStrict(bytes, { limit: 16 << 20 });
+  if (!isObject(value) || value.typ !== "affiant-trust/1") {
+    throw malformed("not a trust file", undefined, '"typ": "affiant-trust/1"');
+  }
+  for (const name of Object.keys(value)) {
+    if (LATER.includes(name)) throw malformed("a member that this version does not read", name);
+    if (!PLAIN.includes(name) && !LISTS.includes(name)) throw malformed("unknown member", name);
+  }
+  const trust = { digest: await sha256Name(bytes) };
+  for (const name of LISTS) trust[name] = name in value ? readEntries(value[name], name) : null;
+  if (trust.tee_roots === null) throw malformed("a required list is missing", "tee_roots");
+  if (trust.reference_values === null) throw malformed("a required list is missing", "reference_values");
+  for (const [name, form] of Object.entries(FORMS)) demandForm(trust[name], form, name);
+  for (const entry of trust.reference_values) entry.reference = await parseReferenceValues(canonical(entry.value));
+  for (const entry of trust.log ?? []) await demandLog(entry.value);
+  trust.isolationFloor = readFloor(value.isolation_floor);
+  trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
+  trust.require = readRequire(value.require);
+  return trust;
+}
+
+/** Whether an entry counts at `at`, seconds since 1970: from <= at < until, and at < revoked_at. */
+export function countsAt(entry, at) {
+  return (
+    (entry.from === null || entry.from <= at) &&
+    (entry.until === null || at < entry.until) &&
+    (entry.revokedAt === null || at < entry.revokedAt)
+  );
+}
+
+/** Whether `value` is one of `entries` at `at`. */
+export function acceptedAt(entries, value, at) {
+  return entries.some((entry) => entry.value === value && countsAt(entry, at));
+}
+
+/** Seconds since 1970 of `2026-11-21T03:00:00Z`; refuses every other spelling and every day that there is not. */
+export function parseInstant(text) {
+  const seconds = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(text) ? Date.parse(text) / 1000 : NaN;
+  if (Number.isNaN(seconds) || showInstant(seconds) !== text) {
+    throw malformed("not an instant", undefined, "2026-11-21T03:00:00Z");
+  }
+  return seconds;
+}
+
+/** An instant as RFC 3339, UTC, whole seconds. */
+export function showInstant(seconds) {
+  return `${new Date(Math.floor(seconds) * 1000).toISOString().slice(0, 19)}Z`;
+}
+
+function readEntries(items, name) {
+  if (!Array.isArray(items) || items.length === 0) {
+    throw malformed("an empty list accepts nothing; leave it out or fill it", name);
+  }
+  return items.map((item, index) => {
+    const where = `${name}[${index}]`;
+    if (!isObject(item) || !("value" in item)) throw malformed("not an entry", where, '{"value": ...}');
+    if (Object.keys(item).some((key) => !["value", "from", "until", "revoked_at"].includes(key))) {
+      throw malformed("unknown member of an entry", where);
+    }
+    return {
+      value: item.value,
+      from: readInstant(item.from, `${where}.from`),
+      until: readInstant(item.until, `${where}.until`),
+      revokedAt: readInstant(item.revoked_at, `${where}.revoked_at`),
+    };
+  });
+}
+
+function readInstant(value, where) {
+  if (value === undefined || value === null) return null;
+  if (typeof value !== "string") throw malformed("not an instant", where);
+  return parseInstant(value);
+}
+
+function demandForm(entries, form, name) {
+  for (const entry of entries ?? []) {
+    if (typeof entry.value !== "string" || !form.test(entry.value)) {
+      throw malformed("not such a value", name, form.source);
+    }
+  }
+}
+
+async function demandLog(value) {
+  const key = value === ATTESTED || typeof value !== "string" ? null : await parseVkey(value);
+  if (value !== ATTESTED && !key?.isLog) throw malformed("not a log", "log", "attested, or an Ed25519 vkey");
+}
+
+function readFloor(value) {
+  if (value === undefined || value === null) return null;
+  if (value !== "userspace-kernel" && value !== "namespace") {
+    throw malformed("not an isolation floor", "isolation_floor", "userspace-kernel or namespace");
+  }
+  return value;
+}
+
+function readTolerance(value = 60) {
+  if (!Number.isSafeInteger(value) || value < 0 || value > 3600) {
+    throw malformed("not a tolerance", "clock_tolerance_s", "0 to 3600 seconds");
+  }
+  return value;
+}
+
+function readRequire(value) {
+  if (value === undefined || value === null) return null;
+  if (!Array.isArray(value) || value.length === 0) {
+    throw malformed("an empty list requires nothing; leave it out to require all", "require");
+  }
+  if (!value.every((code) => CODES.includes(code))) throw malformed("no such check", "require");
+  return new Set(value);
+}
+
+function malformed(message, where, expected) {
+  return new Refusal("trust.malformed", message, { where, expected });
+}

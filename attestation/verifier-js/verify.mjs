@@ -1,0 +1,114 @@
+#!/usr/bin/env node
+// The rim: reads files and the clock, prints, exits. Decides nothing.
+
+import { readFileSync, statSync } from "node:fs";
+import { parseArgs } from "node:util";
+
+import { MAX_BUNDLE } from "./lib/bundle.mjs";
+import { Refusal } from "./lib/refusals.mjs";
+import { printable, render } from "./lib/report_text.mjs";
+import { parseInstant, parseTrustFile } from "./lib/trust_file.mjs";
+import { verifyBundle } from "./lib/verify_bundle.mjs";
+import { buildName, recordTable } from "./own_files.mjs";
+
+const HELP = `Usage: node verify.mjs BUNDLE --trust TRUST [options]
+
+Check a receipt bundle, offline, against your own trust file. Appraises no quote, so it never affirms.
+
+  --trust FILE     what you accept: your own file, never the bundle's (required)
+  --at TIME        judge pins at this instant, 2026-11-21T12:00:00Z (default: now)
+  --request FILE   a request body to hold against the receipts
+  --response FILE  a response body to hold against the receipts
+  --session ID     judge this session alone
+  --json           print the result document instead of the table
+  --help           show this
+
+Exit codes: 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage. (0, affirming, is never reached.)
+
+Examples:
+  node verify.mjs session.affiant.json --trust trust.json
+  node verify.mjs session.affiant.json --trust trust.json --at 2026-11-21T12:00:00Z --json
+`;
+const USAGE = 2;
+
+class UsageError extends Error {}
+
+async function main(argv) {
+  const { values, positionals } = readArguments(argv);
+  if (values.help) return print(HELP, 0);
+  if (positionals.length !== 1) throw new UsageError("exactly one bundle is needed");
+  if (values.trust === undefined) throw new UsageError("--trust FILE is needed");
+  const [path] = positionals;
+  const trust = await readTrust(values.trust);
+  const data = readFile(path, MAX_BUNDLE);
+  const verdict = await verifyBundle(data, trust, {
+    at: readInstant(values.at),
+    build: buildName(),
+    table: recordTable(),
+    request: values.request && readFile(values.request),
+    response: values.response && readFile(values.response),
+    session: values.session,
+  });
+  return print(values.json ? asJson(verdict) : render(verdict), verdict.exit_code);
+}
+
+function readArguments(argv) {
+  const text = { type: "string" };
+  const flag = { type: "boolean" };
+  const options = { trust: text, at: text, request: text, response: text, session: text, json: flag, help: flag };
+  try {
+    return parseArgs({ args: argv, options, allowPositionals: true });
+  } catch (error) {
+    throw new UsageError(error.message);
+  }
+}
+
+async function readTrust(path) {
+  const data = readFile(path);
+  try {
+    return await parseTrustFile(data);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new UsageError(`the trust file is refused: ${path}: ${error.text} [${error.code}]`);
+  }
+}
+
+function readInstant(text) {
+  if (text === undefined || text === "now") return Date.now() / 1000;
+  try {
+    return parseInstant(text);
+  } catch (error) {
+    throw new UsageError(`--at: ${error.text}`);
+  }
+}
+
+function readFile(path, limit = Infinity) {
+  try {
+    if (statSync(path).size > limit) throw new UsageError(`${path} is larger than a single bundle may be`);
+    return new Uint8Array(readFileSync(path));
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`${path}: ${error.code ?? "cannot be read"}`);
+  }
+}
+
+/** ASCII alone, so that no character of a bundle can act on a terminal. */
+function asJson(verdict) {
+  const text = JSON.stringify(verdict, null, 2);
+  return `${text.replace(/[^\x00-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)}\n`;
+}
+
+function print(text, code) {
+  process.exitCode = code;
+  process.stdout.write(text);
+}
+
+// A closed pipe (`| head`) is no failure of a verification.
+process.stdout.on("error", (error) => process.exit(error.code === "EPIPE" ? process.exitCode : USAGE));
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  process.stderr.write(`Error: ${printable(error.message)}\nTry --help.\n`);
+  process.exitCode = USAGE;
+}

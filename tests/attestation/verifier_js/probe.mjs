@@ -1,0 +1,55 @@
+// Calls one function of the second verifier for each line of standard input: {"op", "data": base64, ...}.
+// Answers {"ok": ...} or {"code": ...}; anything else that is thrown ends the process.
+
+import { createInterface } from "node:readline";
+
+import { importP256, isPoint, verifyES256 } from "../../../attestation/verifier-js/lib/cryptography.mjs";
+import { fromBase64, fromBase64url, fromUtf8, toHex } from "../../../attestation/verifier-js/lib/encoding.mjs";
+import { parseNote, parseVkey, verifyNote } from "../../../attestation/verifier-js/lib/note.mjs";
+import { Refusal } from "../../../attestation/verifier-js/lib/refusals.mjs";
+import { printable } from "../../../attestation/verifier-js/lib/report_text.mjs";
+import { canonical, parseCanonical, parseStrict } from "../../../attestation/verifier-js/lib/strict_json.mjs";
+import { parseInstant, parseTrustFile } from "../../../attestation/verifier-js/lib/trust_file.mjs";
+
+const OPS = {
+  strict: (data) => toHex(canonical(parseStrict(data))),
+  canonical: (data) => toHex(canonical(parseCanonical(data))),
+  base64url: (data) => toHex(fromBase64url(fromUtf8(data))),
+  base64: (data) => hexOrNull(fromBase64(fromUtf8(data))),
+  instant: (data) => parseInstant(fromUtf8(data)),
+  point: (data) => isPoint(data),
+  printable: (data) => printable(fromUtf8(data)),
+  trust: async (data) => (await parseTrustFile(data)).digest,
+  async es256(data, { point, signature }) {
+    await verifyES256(await importP256(bytes(point)), data, bytes(signature));
+    return true;
+  },
+  async note(data, { vkey }) {
+    const key = await parseVkey(vkey);
+    if (key === null) throw new Refusal("note.malformed", "no key");
+    await verifyNote(parseNote(data), key);
+    return true;
+  },
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { op, data, ...more } = JSON.parse(line);
+  process.stdout.write(`${JSON.stringify(await answer(op, bytes(data), more))}\n`);
+}
+
+async function answer(op, data, more) {
+  try {
+    return { ok: await OPS[op](data, more) };
+  } catch (error) {
+    if (error instanceof Refusal) return { code: error.code };
+    throw error;
+  }
+}
+
+function bytes(text) {
+  return new Uint8Array(Buffer.from(text, "base64"));
+}
+
+function hexOrNull(found) {
+  return found === null ? null : toHex(found);
+}

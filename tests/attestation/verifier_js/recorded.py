@@ -1,0 +1,70 @@
+"""Every bundle that the tests of ``affiant verify`` judge, and the verdict that it got: to ask the other verifier."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier.verdict import Verdict
+from affiant.attestation.verifier.verify_bundle import verify_bundle
+
+from .conftest import Question
+
+
+@dataclass
+class Recorded:
+    """A question, Python's answer, and the test that asked."""
+
+    name: str
+    question: Question
+    verdict: Verdict
+
+
+def recorded(module: ModuleType, *, judging: ModuleType) -> list[Recorded]:
+    """What the tests of ``module`` judge through ``judging.verify_bundle``.
+
+    Property tests and those that need a fixture ask for themselves.
+    """
+    found: list[Recorded] = []
+    name = ""
+
+    def record(data: bytes, trust: TrustFile, *, at: Any, build: str, **more: Any) -> Verdict:
+        verdict = verify_bundle(data, trust, at=at, build=build, **more)
+        found.append(Recorded(name, Question(data, trust.raw, at, **more), verdict))
+        return verdict
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "verify_bundle", record)
+        for name, test in inspect.getmembers(module, inspect.isfunction):
+            if (
+                not name.startswith("test_")
+                or test.__module__ != module.__name__
+                or hasattr(test, "hypothesis")
+            ):
+                continue
+            for arguments in _arguments(test):
+                test(**arguments)
+    return found
+
+
+def _arguments(test: Any) -> Iterator[dict[str, object]]:
+    """The rows of the test's one ``parametrize``; one empty row without; none if it needs a fixture."""
+    marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+    names, rows = marks[0].args if marks else ((), [()])
+    names = (names,) if isinstance(names, str) else names
+    if set(names) != set(inspect.signature(test).parameters):
+        return
+    for row in rows:
+        yield dict(zip(names, row if len(names) != 1 else (row,), strict=True))
+
+
+def asked_of(name: str) -> ModuleType:
+    """The test module ``tests/attestation/verifier/<name>.py``."""
+    return importlib.import_module(f"tests.attestation.verifier.{name}")

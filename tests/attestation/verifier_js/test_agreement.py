@@ -1,0 +1,233 @@
+"""Two verifiers that share no code agree on every bundle, row by row; where they cannot, it is listed here and why."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from story import NOW, REQUEST, RESPONSE, Story, trust_bytes
+
+from affiant.attestation.bundle import parse_bundle
+from affiant.attestation.statement import parse_statement
+from affiant.attestation.trust_file import parse_trust_file
+from affiant.attestation.verifier.verify_bundle import verify_bundle
+from affiant.errors import AffiantError
+
+from .conftest import ROOT, Question, Verdicts
+from .recorded import Recorded, asked_of, recorded
+
+Ask = Callable[[Sequence[Question]], Verdicts]
+
+APPRAISED = {"tee.appraisal", "tee.class", "peer.ear"}
+"""Rows that rest on the appraisal of a quote, which the second verifier does not make: never held there."""
+
+NOT_JUDGED = {
+    ("tee.appraisal", "cert.revoked"): "certificates and their revocation are not read",
+    ("tee.appraisal", "crl.expired"): "collateral is not read",
+    ("tee.appraisal", "root.untrusted"): "the quote's certificate chain is not read",
+    ("tee.class", "tee.class_mismatch"): "the class of the root that signed the quote is not known",
+    ("peer.ear", "peer.ear_mismatch"): "the TCB status and class that the result states are not known",
+    (
+        "tee.appraisal",
+        "peer.ear_mismatch",
+    ): "the collateral that the result names is not read; refused as peer.ear",
+}
+"""What Python refuses and the second verifier may leave as not made: (check, reason) -> why."""
+
+ALIKE = ("at", "bundle", "trust", "requirements_off", "counts")
+
+
+def pinning_its_log(question: Question) -> Question:
+    """The same question under a trust file that pins the bundle's log by its key, where it says ``attested``.
+
+    ``attested`` counts only as far as an appraised quote, so there the second verifier makes no log check.
+    """
+    document = json.loads(question.trust)
+    if document.get("log", [{}])[0].get("value") != "attested":
+        return question
+    try:
+        statements = [parse_statement(raw) for raw in parse_bundle(question.bundle).keysets.values()]
+    except AffiantError:
+        return question
+    logs = sorted({statement.log.key.vkey() for statement in statements if statement.log is not None})
+    if not logs:
+        return question
+    document["log"] = [{"value": vkey} for vkey in logs]
+    return replace(question, trust=json.dumps(document).encode())
+
+
+def python_says(question: Question) -> dict[str, Any]:
+    bodies = {"request": question.request, "response": question.response}
+    data = bytearray(question.bundle)
+    for offset, mask in question.flip:
+        data[offset] ^= mask
+    verdict = verify_bundle(
+        bytes(data),
+        parse_trust_file(question.trust),
+        at=question.at,
+        build="build",
+        session=question.session,
+        **bodies,
+    )
+    return json.loads(json.dumps(verdict.to_json()))
+
+
+def compared(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without its words; a place in text that is no JSON is a matter of the reader."""
+    members = {name: value for name, value in row.items() if name != "detail"}
+    return members | {"where": [where for where in row["where"] if not where.startswith("line ")]}
+
+
+def disagreements(ours: dict[str, Any], theirs: dict[str, Any]) -> list[object]:
+    """What the two verdicts differ in, beside what is listed above."""
+    found: list[object] = [(name, ours[name], theirs[name]) for name in ALIKE if ours[name] != theirs[name]]
+    assert [row["code"] for row in ours["checks"]] == [row["code"] for row in theirs["checks"]]
+    listed = False
+    for mine, other in zip(ours["checks"], theirs["checks"], strict=True):
+        if compared(mine) == compared(other):
+            continue
+        if mine["code"] not in APPRAISED or other["state"] == "held":
+            found.append((mine, other))
+        elif mine["state"] == "refused" and other["state"] == "not made":
+            listed = True
+            if (mine["code"], mine["reason"]) not in NOT_JUDGED:
+                found.append((mine, other))
+        elif mine["state"] == "refused" and mine["reason"] != other["reason"]:
+            found.append((mine, other))
+    refused = {row["code"] for row in theirs["checks"] if row["state"] == "refused"}
+    if ours["exit_code"] != theirs["exit_code"] and not (listed and not refused):
+        found.append(("exit_code", ours["exit_code"], theirs["exit_code"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def judged(judge_all: Ask) -> list[tuple[Recorded, dict[str, Any], dict[str, Any]]]:
+    """Every bundle of the verifier's own tests, under its own trust file with the log pinned: both verdicts."""
+    bundles = asked_of("test_verify_bundle")
+    cases = [*recorded(bundles, judging=bundles), *recorded(asked_of("test_log_checks"), judging=bundles)]
+    questions = [pinning_its_log(case.question) for case in cases]
+    answers = judge_all(questions)
+    return [
+        (case, python_says(question), dict(answer))
+        for case, question, answer in zip(cases, questions, answers, strict=True)
+    ]
+
+
+def test_every_bundle_of_the_verifiers_own_tests_gets_the_same_rows(judged: list[Any]) -> None:
+    assert len(judged) > 140
+    for case, ours, theirs in judged:
+        assert not disagreements(ours, theirs), case.name
+
+
+def test_every_reason_that_python_knows_there_is_known_here(judged: list[Any]) -> None:
+    """Each refusal is reached by the second verifier too, or listed; and each listed one is needed."""
+    ours, theirs = (
+        {
+            (row["code"], row["reason"])
+            for both in judged
+            for row in both[n]["checks"]
+            if row["state"] == "refused"
+        }
+        for n in (1, 2)
+    )
+    assert len(ours) > 40
+    assert ours - theirs == set(NOT_JUDGED) - {("peer.ear", "peer.ear_mismatch")}
+    assert theirs <= ours
+
+
+def test_nothing_that_is_refused_is_ever_called_better_than_not_made(judged: list[Any]) -> None:
+    exits = Counter((ours["exit_code"], theirs["exit_code"]) for _, ours, theirs in judged)
+    assert set(exits) == {(20, 20), (40, 40), (20, 40)}
+    assert exits[20, 40] <= 8, exits
+    for _, _, theirs in judged:
+        assert "verifier.fault" not in {row["reason"] for row in theirs["checks"]}
+        assert theirs["tier"] in ("none", "contraindicated")
+
+
+def test_a_log_that_counts_as_attested_is_not_judged_without_the_quote(judge_all: Ask) -> None:
+    (verdict,) = judge_all([Question(Story().bytes(), trust_bytes(), NOW)])
+    rows = {row["code"]: row for row in verdict["checks"]}
+    assert rows["log.inclusion"]["state"] == rows["log.consistency"]["state"] == "not made"
+    assert verdict["level"] == "L1"
+    assert verdict["exit_code"] == 40
+
+
+VECTORS = ROOT / "docs/formats/vectors"
+VECTOR = Question(
+    (VECTORS / "session.affiant.json").read_bytes(),
+    (VECTORS / "trust.json").read_bytes(),
+    datetime(2026, 11, 21, 12, tzinfo=UTC),
+)
+
+
+def test_the_published_vector_gets_the_same_verdict(judge_all: Ask) -> None:
+    question = pinning_its_log(replace(VECTOR, request=REQUEST, response=RESPONSE))
+    (theirs,) = judge_all([question])
+    ours = python_says(question)
+    assert not disagreements(ours, dict(theirs))
+    assert (theirs["exit_code"], theirs["level"], theirs["simulated"]) == (40, "L2", True)
+    assert theirs["levels"]["L5"] == "held"
+
+
+def hardware() -> bytes:
+    return asked_of("test_verify_bundle").hardware_claim().bytes()
+
+
+@pytest.mark.parametrize("require", [..., ["sig.receipts"], ["sig.receipts", "log.inclusion"]])
+def test_claimed_hardware_is_never_affirmed_whatever_is_required(judge_all: Ask, require: object) -> None:
+    changes = {} if require is ... else {"require": require}
+    (verdict,) = judge_all([Question(hardware(), trust_bytes(**changes), NOW)])
+    assert verdict["evidence_class"] == "hardware"
+    assert verdict["tier"] != "affirming" and verdict["exit_code"] != 0
+
+
+def json_equal(one: bytes, other: bytes) -> bool:
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
+
+
+def test_any_flipped_byte_never_raises_tier_or_level(judge_all: Ask) -> None:
+    whole = pinning_its_log(replace(VECTOR, request=REQUEST, response=RESPONSE))
+    dice = random.Random(11)
+    flips = [(dice.randrange(len(whole.bundle)), dice.randrange(1, 256)) for _ in range(400)]
+    best, *verdicts = judge_all([whole, *(replace(whole, flip=[flip]) for flip in flips)])
+    held = {row["code"] for row in best["checks"] if row["state"] == "held"}
+    seen = Counter[str]()
+    for (offset, mask), verdict in zip(flips, verdicts, strict=True):
+        data = bytearray(whole.bundle)
+        data[offset] ^= mask
+        if json_equal(bytes(data), whole.bundle):
+            assert verdict["checks"] == best["checks"]
+            continue
+        assert {row["code"] for row in verdict["checks"] if row["state"] == "held"} < held
+        assert verdict["level"] in (None, "L0", "L1")
+        assert verdict["exit_code"] == 20
+        seen[next(row["code"] for row in verdict["checks"] if row["state"] == "refused")] += 1
+    assert len(seen) >= 3, seen
+
+
+def test_flipped_bytes_are_refused_by_the_same_check(judge_all: Ask) -> None:
+    whole = pinning_its_log(VECTOR)
+    dice = random.Random(12)
+    questions = [
+        replace(whole, flip=[(dice.randrange(len(whole.bundle)), 1 << dice.randrange(8))]) for _ in range(120)
+    ]
+    for question, theirs in zip(questions, judge_all(questions), strict=True):
+        assert not disagreements(python_says(question), dict(theirs)), question.flip
+
+
+def test_garbage_is_a_refusal_and_no_crash(judge_all: Ask) -> None:
+    dice = random.Random(13)
+    data = [b"", b"{}", b"[]", b"null", b'{"typ":"application/vnd.affiant.bundle.v1+json"}']
+    data += [dice.randbytes(dice.randrange(200)) for _ in range(40)]
+    for verdict in judge_all([Question(each, trust_bytes(), NOW) for each in data]):
+        assert verdict["exit_code"] == 20
+        assert verdict["checks"][0]["state"] == "refused"

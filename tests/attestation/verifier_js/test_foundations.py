@@ -1,0 +1,339 @@
+"""JSON, base64, instants, signatures, notes: both verifiers read the same bytes as the same thing, or both refuse."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import string
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from story import trust_bytes
+
+from affiant.attestation.canonical import canonical, parse_canonical, parse_strict
+from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.keys import Signer, public_jwk, verify_es256
+from affiant.attestation.tlog.checkpoint import Checkpoint
+from affiant.attestation.tlog.note import from_base64, parse_note, signed, verify_note
+from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.trust_file import parse_instant, parse_trust_file
+from affiant.command_line import printable
+from affiant.errors import AffiantError
+
+from .conftest import node
+
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+PRIME = 0xFFFFFFFF00000001000000000000000000000000FFFFFFFFFFFFFFFFFFFFFFFF
+
+Probe = Callable[[list[dict[str, str]]], list[dict[str, object]]]
+
+
+@pytest.fixture(scope="module")
+def probe() -> Probe:
+    path = node()
+
+    def ask(questions: list[dict[str, str]]) -> list[dict[str, object]]:
+        done = subprocess.run(
+            [path, str(Path(__file__).with_name("probe.mjs"))],
+            input="".join(json.dumps(question) + "\n" for question in questions),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(answers) == len(questions)
+        return answers
+
+    return ask
+
+
+def question(op: str, data: bytes, **more: bytes | str) -> dict[str, str]:
+    encoded = {name: value if isinstance(value, str) else _b64(value) for name, value in more.items()}
+    return {"op": op, "data": _b64(data), **encoded}
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def answered(call: Callable[[], object]) -> dict[str, object]:
+    """What Python says, in the probe's words."""
+    try:
+        return {"ok": call()}
+    except AffiantError as error:
+        return {"code": error.code}
+
+
+def value_of(dice: random.Random, depth: int = 0) -> object:
+    kind = dice.randrange(8 if depth < 4 else 5)
+    if kind == 0:
+        return dice.choice([None, True, False])
+    if kind == 1:
+        return dice.choice([0, 1, -1, 2**53 - 1, -(2**53 - 1), dice.randrange(-999, 999)])
+    if kind < 5:
+        alphabet = string.printable + "\u00e4\u20ac\ud7ff\ue000\uffff\U0001f600\u2028\u202e\x7f\x1f"
+        return "".join(dice.choices(alphabet, k=dice.randrange(6)))
+    if kind == 5:
+        return [value_of(dice, depth + 1) for _ in range(dice.randrange(4))]
+    names = ["__proto__", "constructor", "", "a", "10", "9", "\u00e4", "\uffff", "\U0001f600", "toString"]
+    return {dice.choice(names): value_of(dice, depth + 1) for _ in range(dice.randrange(5))}
+
+
+def documents() -> list[bytes]:
+    dice = random.Random(7)
+    made = []
+    for _ in range(250):
+        value = value_of(dice)
+        made += [canonical(value), json.dumps(value, indent=dice.choice([None, 1])).encode()]
+        broken = bytearray(made[-2])
+        for _ in range(dice.randrange(1, 3)):
+            if broken:
+                broken[dice.randrange(len(broken))] = dice.choice(b'{}[],:"\\0 19e.-tn\xc3\x00u')
+        made.append(bytes(broken))
+    return made
+
+
+NASTY = [
+    b"",
+    b" ",
+    b"-0",
+    b"01",
+    b"1.0",
+    b"1e2",
+    b"1E2",
+    b"-",
+    b"+1",
+    b"NaN",
+    b"Infinity",
+    b"-Infinity",
+    b"9007199254740991",
+    b"9007199254740992",
+    b"-9007199254740992",
+    b"1" * 400,
+    b"[" * 32 + b"]" * 32,
+    b"[" * 33 + b"]" * 33,
+    b"[" * 100_000,
+    b'{"a":1,"a":1}',
+    b'{"__proto__":1,"__proto__":2}',
+    b'{"a":1,"\\u0061":2}',
+    b'{"__proto__":{"typ":1}}',
+    b'"\\ud800"',
+    b'"\\ud83d\\ude00"',
+    b'"\xed\xa0\x80"',
+    b'"\xc0\xaf"',
+    b'"\xff"',
+    b"\xef\xbb\xbf{}",
+    b'"\x00"',
+    b'"\x7f"',
+    b'"\\u00zz"',
+    b'"\\u 123"',
+    b'"\\x41"',
+    b'"a',
+    b"[1,]",
+    b"[,1]",
+    b'{"a":1,}',
+    b"{,}",
+    b'{"a"}',
+    b"{a:1}",
+    b"[1 2]",
+    b"{} {}",
+    b"\xc2\xa0{}",
+    b"\x0b{}",
+    b"truex",
+    b"nul",
+    b"'a'",
+    b"[1]//",
+]
+
+
+@pytest.mark.parametrize("op", ["strict", "canonical"])
+def test_json_is_read_alike(probe: Probe, op: str) -> None:
+    read = {"strict": parse_strict, "canonical": parse_canonical}[op]
+    cases = [*documents(), *NASTY]
+    answers = probe([question(op, data) for data in cases])
+    for data, answer in zip(cases, answers, strict=True):
+        assert answer == answered(lambda data=data: canonical(read(data)).hex()), data
+    assert sum("ok" in answer for answer in answers) > 200
+
+
+def test_base64_is_read_alike(probe: Probe) -> None:
+    dice = random.Random(8)
+    texts = [b64u(dice.randbytes(n)) for n in range(40)] + [
+        "AB",
+        "A",
+        "AA==",
+        "AAA=",
+        "A A",
+        "AA\n",
+        "AA+/",
+        "____",
+    ]
+    texts += ["".join(dice.choices("AB-_=+/ \n\u00e4", k=dice.randrange(9))) for _ in range(200)]
+    answers = probe([question("base64url", text.encode()) for text in texts])
+    for text, answer in zip(texts, answers, strict=True):
+        assert answer == answered(lambda text=text: from_b64u(text).hex()), repr(text)
+    texts += [_b64(dice.randbytes(n)) for n in range(1, 40)]
+    answers = probe([question("base64", text.encode()) for text in texts])
+    for text, answer in zip(texts, answers, strict=True):
+        expected = answered(lambda text=text: from_base64(text).hex())
+        assert answer["ok"] == expected.get("ok"), repr(text)
+
+
+def test_an_instant_is_read_alike(probe: Probe) -> None:
+    texts = ["2026-11-21T12:00:00Z", "2024-02-29T23:59:59Z", "1970-01-01T00:00:00Z", "2026-1-1T3:0:0Z"]
+    texts += ["2025-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "2026-01-01T24:00:00Z", "2026-01-01T00:00:60Z"]
+    texts += [
+        "2026-11-21T12:00:00",
+        "2026-11-21T12:00:00.0Z",
+        "2026-11-21 12:00:00Z",
+        "2026-11-21T12:00:00Z\n",
+        "",
+    ]
+    for text, answer in zip(
+        texts, probe([question("instant", text.encode()) for text in texts]), strict=True
+    ):
+        assert answer == answered(lambda text=text: parse_instant(text).timestamp()), text
+
+
+def test_signatures_are_judged_alike(probe: Probe) -> None:
+    signer, other = (Signer(ec.derive_private_key(n, ec.SECP256R1())) for n in (7, 8))
+    message = b"message"
+    good = signer.sign(message)
+    r, s = good[:32], int.from_bytes(good[32:], "big")
+    high = r + (ORDER - s).to_bytes(32, "big")
+    made = [
+        good,
+        high,
+        good[:-1],
+        good + b"\0",
+        bytes(64),
+        bytes(32) + good[32:],
+        r + bytes(32),
+        other.sign(message),
+    ]
+    made += [ORDER.to_bytes(32, "big") + good[32:], r + ORDER.to_bytes(32, "big"), b"0E\x02\x21\0" + good]
+    made += [bytes(b ^ (1 << n % 8) if i == n else b for i, b in enumerate(good)) for n in range(0, 64, 3)]
+    jwk = public_jwk(signer.public_key)
+    point = from_b64u(jwk["x"]) + from_b64u(jwk["y"])
+    answers = probe([question("es256", message, point=point, signature=each) for each in made])
+    for signature, answer in zip(made, answers, strict=True):
+        expected = answered(
+            lambda signature=signature: verify_es256(signer.public_key, message, signature) is None
+        )
+        assert answer == expected, signature.hex()
+    assert [answer for answer in answers if "ok" in answer] == [{"ok": True}]
+
+
+def test_a_point_off_the_curve_or_out_of_range_is_none(probe: Probe) -> None:
+    jwk = public_jwk(Signer(ec.derive_private_key(7, ec.SECP256R1())).public_key)
+    x, y = from_b64u(jwk["x"]), from_b64u(jwk["y"])
+    beyond = PRIME.to_bytes(32, "big")
+    points = [x + y, y + x, bytes(64), x + beyond, beyond + y, b"\xff" * 64]
+    answers = probe([question("point", point) for point in points])
+    assert [answer["ok"] for answer in answers] == [True, False, False, False, False, False]
+
+
+def test_notes_are_judged_alike(probe: Probe) -> None:
+    signer, other = (
+        LogSigner("log.example/1", Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in (1, 2)
+    )
+    text = Checkpoint("log.example/1", 7, bytes(32)).to_text()
+    good = signed(text, signer).to_bytes()
+    vkey = signer.verifier.vkey()
+    notes = [
+        good,
+        signed(text, other).to_bytes(),
+        signed(text, other, signer).to_bytes(),
+        good + b"x",
+        good[:-1],
+    ]
+    notes += [
+        good.replace(b"\n\n", b"\n"),
+        b"",
+        b"\n\n",
+        good.replace(b"7", b"8"),
+        good.replace(b"log", b"l\x00g"),
+    ]
+    notes += [
+        good + good.rpartition(b"\n\n")[2],
+        good.replace("\u2014".encode(), b"-"),
+        good.replace(b" ", b"  "),
+    ]
+    dice = random.Random(9)
+    for _ in range(150):
+        broken = bytearray(good)
+        broken[dice.randrange(len(good))] ^= 1 << dice.randrange(8)
+        notes.append(bytes(broken))
+    answers = probe([question("note", note, vkey=vkey) for note in notes])
+    for note, answer in zip(notes, answers, strict=True):
+        expected = answered(lambda note=note: bool(verify_note(parse_note(note), [signer.verifier])))
+        assert answer == expected, note
+
+
+def test_trust_files_are_read_alike(probe: Probe) -> None:
+    log = LogSigner("log.example/1", Ed25519PrivateKey.from_private_bytes(bytes(32))).verifier.vkey()
+    instant = {"value": "host-usr", "from": "2026-11-21T00:00:00Z", "until": None}
+    changes: list[dict[str, object]] = [
+        {},
+        {"typ": "affiant-trust/2"},
+        {"more": 1},
+        {"witnesses": []},
+        {"rootfs": []},
+        {"rootfs": [instant]},
+        {"rootfs": [{**instant, "from": "2026-1-1T3:0:0Z"}]},
+        {"rootfs": [{**instant, "more": 1}]},
+        {"rootfs": [{"value": "sha256:00"}]},
+        {"rootfs": ["host-usr"]},
+        {"rootfs": None},
+        {"tee_roots": ...},
+        {"tee_roots": [{"value": "intel"}]},
+        {"tee_roots": [{"value": "amd"}]},
+        {"reference_values": ...},
+        {"reference_values": [{"value": {}}]},
+        {"profiles": ...},
+        {"profiles": [{"value": 1}]},
+        {"log": ...},
+        {"log": [{"value": log}]},
+        {"log": [{"value": log.replace("+", "+0", 1)}]},
+        {"log": [{"value": None}]},
+        {"isolation_floor": None},
+        {"isolation_floor": "strong"},
+        {"clock_tolerance_s": 3600},
+        {"clock_tolerance_s": 3601},
+        {"clock_tolerance_s": True},
+        {"clock_tolerance_s": None},
+        {"require": ["sig.receipts"]},
+        {"require": []},
+        {"require": ["sig.more"]},
+        {"require": "sig.receipts"},
+        {"require": None},
+    ]
+    files = [*(trust_bytes(**each) for each in changes), b"", b"[]", trust_bytes() + b"x"]
+    for data, answer in zip(files, probe([question("trust", data) for data in files]), strict=True):
+        assert answer == answered(lambda data=data: parse_trust_file(data).digest), data[:80]
+
+
+def test_what_is_printed_is_escaped_alike(probe: Probe) -> None:
+    texts = [
+        "plain",
+        "\u202egnp.exe",
+        "\x1b[31m",
+        "a\u00a0b",
+        "\ufeff",
+        "\u200b",
+        "\U000e0041",
+        "\ue000",
+        "x" * 2500,
+        "\u00e4 \U0001f600",
+    ]
+    for text, answer in zip(
+        texts, probe([question("printable", text.encode()) for text in texts]), strict=True
+    ):
+        assert answer["ok"] == printable(text)
