@@ -49,12 +49,14 @@ export function populationOfVerdict({ counts }) {
 
 /** The last line: what it comes to. */
 export function conclusionOf(verdict) {
-  const level = verdict.level ?? "none reached";
-  if (verdict.simulated) {
-    return `SIMULATED  tier ${verdict.tier}, level ${level}: nothing here is evidence of hardware`;
-  }
-  const claimed = verdict.evidence_class === "hardware" ? "hardware (claimed)" : "no evidence appraised";
-  return `tier ${verdict.tier}, level ${level}, ${claimed}`;
+  const reached = `tier ${verdict.tier}, level ${verdict.level ?? "none reached"}`;
+  if (!verdict.simulated) return `${reached}, ${claimOf(verdict)}`;
+  return `SIMULATED  ${reached}: nothing here is evidence of hardware`;
+}
+
+/** What a verdict that is not simulated says of hardware: at most that it is claimed (trust rules, 12). */
+export function claimOf(verdict) {
+  return verdict.evidence_class === "hardware" ? "hardware (claimed)" : "no evidence appraised";
 }
 
 /** The whole report, with a final newline. */

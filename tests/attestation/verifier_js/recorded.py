@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.trust_file import TrustFile, parse_trust_file
 from affiant.attestation.verifier.verdict import Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
@@ -27,27 +27,33 @@ class Recorded:
     verdict: Verdict
 
 
-def recorded(module: ModuleType, *, judging: ModuleType) -> list[Recorded]:
-    """What the tests of ``module`` judge through ``judging.verify_bundle``.
+def recorded(
+    module: ModuleType,
+    *,
+    judging: ModuleType,
+    asking: Callable[[Question], Question],
+    without: frozenset[str] = frozenset(),
+) -> list[Recorded]:
+    """What the tests of ``module`` judge through ``judging.verify_bundle``, each asked as ``asking`` makes it.
 
-    Property tests and those that need a fixture ask for themselves.
+    Their own assertions are made too, so that nothing is recorded that is not what they are about. Property tests and
+    those that need a fixture are left out, and those named in ``without``.
     """
     found: list[Recorded] = []
     name = ""
 
     def record(data: bytes, trust: TrustFile, *, at: Any, build: str, **more: Any) -> Verdict:
-        verdict = verify_bundle(data, trust, at=at, build=build, **more)
-        found.append(Recorded(name, Question(data, trust.raw, at, **more), verdict))
+        question = asking(Question(data, trust.raw, at, **more))
+        verdict = verify_bundle(data, parse_trust_file(question.trust), at=at, build=build, **more)
+        found.append(Recorded(name, question, verdict))
         return verdict
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judging, "verify_bundle", record)
         for name, test in inspect.getmembers(module, inspect.isfunction):
-            if (
-                not name.startswith("test_")
-                or test.__module__ != module.__name__
-                or hasattr(test, "hypothesis")
-            ):
+            if not name.startswith("test_") or test.__module__ != module.__name__ or name in without:
+                continue
+            if hasattr(test, "hypothesis"):
                 continue
             for arguments in _arguments(test):
                 test(**arguments)

@@ -1,0 +1,204 @@
+"""The page: one file, current, that needs nothing from anywhere, and shows in a browser what the command prints."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from story import REQUEST, Story, trust_bytes
+
+from .browser import Browser, browser
+from .conftest import HOME, ROOT, node
+from .recorded import asked_of
+
+PAGE = HOME / "page/affiant-verifier.html"
+VECTORS = ROOT / "docs/formats/vectors"
+SHOWN = "!document.getElementById('verdict').hidden"
+
+
+def test_the_committed_page_is_the_one_that_its_modules_make() -> None:
+    """Made by: node attestation/verifier-js/build_page.mjs."""
+    done = subprocess.run([node(), str(HOME / "build_page.mjs"), "--check"], timeout=30, check=False)
+    assert done.returncode == 0
+
+
+def test_the_page_holds_every_module_that_decides() -> None:
+    text = PAGE.read_text()
+    for path in (HOME / "lib").glob("*.mjs"):
+        assert f"const ${path.stem} = (() => {{" in text, path.name
+
+
+def test_the_policy_allows_this_script_and_this_style_and_nothing_else() -> None:
+    text = PAGE.read_text()
+    policy = html.unescape(re.findall(r'Content-Security-Policy" content="([^"]*)"', text)[0])
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules.pop("default-src") == "'none'"
+    for rule, element in (("script-src", "script"), ("style-src", "style")):
+        (content,) = re.findall(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)
+        assert (
+            rules.pop(rule)
+            == f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+        )
+    assert rules == {"base-uri": "'none'", "form-action": "'none'", "require-trusted-types-for": "'script'"}
+    assert not re.search(
+        r"\b(src|href|style|on[a-z]+)=", re.sub(r"<script>.*</script>", "", text, flags=re.DOTALL)
+    )
+
+
+def test_every_input_has_its_label() -> None:
+    text = PAGE.read_text()
+    inputs = re.findall(r'<input type="\w+" id="(\w+)"', text)
+    assert inputs == re.findall(r'<label for="(\w+)"', text) != []
+    assert '<html lang="en">' in text and "<title>" in text
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+def judged(page: Browser, bundle: Path, trust: Path, *, at: str | None = "2026-11-21T12:00:00Z") -> str:
+    page.open(PAGE)
+    if at is not None:
+        page.evaluate(f"document.getElementById('at').value = {json.dumps(at)}")
+    page.choose("#trust", trust)
+    page.choose("#bundle", bundle)
+    page.until(SHOWN)
+    return str(page.evaluate("document.getElementById('verdict').innerText"))
+
+
+def test_a_bundle_is_judged_in_the_browser_as_on_the_command_line(page: Browser) -> None:
+    bundle, trust = VECTORS / "session.affiant.json", VECTORS / "trust.json"
+    text = judged(page, bundle, trust)
+    shown = json.loads(page.evaluate("document.querySelector('#verdict pre').textContent"))
+    command = [node(), str(HOME / "verify.mjs"), str(bundle), "--trust", str(trust), "--json"]
+    done = subprocess.run(
+        [*command, "--at", "2026-11-21T12:00:00Z"], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert shown == json.loads(done.stdout)
+    assert text.startswith("SIMULATED")
+    assert text.index("What is not proven") < text.index("Every check")
+    assert "This verifier appraises no quote" in text
+    assert "tee.appraisal not made" in text
+
+
+def test_a_refused_bundle_says_so_before_the_table(page: Browser, tmp_path: Path) -> None:
+    (tmp_path / "bundle").write_bytes(Story(alter=asked_of("test_verify_bundle").at("close", n=9)).bytes())
+    (tmp_path / "trust").write_bytes(trust_bytes())
+    text = judged(page, tmp_path / "bundle", tmp_path / "trust")
+    assert "Tier: contraindicated" in text
+    assert text.index("session.close [session.close]") < text.index("Every check")
+
+
+def test_a_log_key_is_checked_in_the_browser_too(page: Browser, tmp_path: Path) -> None:
+    """Ed25519 by the browser's own cryptography: the pinned log's checkpoint holds."""
+    story = Story().tell()
+    (tmp_path / "bundle").write_bytes(story.bytes())
+    (tmp_path / "trust").write_bytes(trust_bytes(log=[{"value": story.log_signer.verifier.vkey()}]))
+    judged(page, tmp_path / "bundle", tmp_path / "trust")
+    shown = json.loads(page.evaluate("document.querySelector('#verdict pre').textContent"))
+    assert shown["levels"]["L2"] == "held"
+
+
+def test_a_trust_file_that_is_refused_is_an_alert_and_no_verdict(page: Browser, tmp_path: Path) -> None:
+    (tmp_path / "trust").write_text('{"typ": "affiant-trust/1"}')
+    page.open(PAGE)
+    page.choose("#bundle", VECTORS / "session.affiant.json")
+    page.choose("#trust", tmp_path / "trust")
+    page.until("!document.getElementById('problem').hidden")
+    assert "trust.malformed" in page.evaluate("document.getElementById('problem').innerText")
+    assert page.evaluate("document.getElementById('verdict').hidden")
+
+
+def test_files_can_be_dropped_and_bodies_given(page: Browser, tmp_path: Path) -> None:
+    page.open(PAGE)
+    files = [(VECTORS / "session.affiant.json").read_text(), (VECTORS / "trust.json").read_text()]
+    page.evaluate("document.getElementById('at').value = '2026-11-21T12:00:00Z'")
+    page.evaluate(
+        f"const held = new DataTransfer(); for (const text of {json.dumps(files)})"
+        " held.items.add(new File([text], 'dropped.json'));"
+        " document.body.dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: held}))"
+    )
+    page.until(SHOWN)
+    (tmp_path / "request").write_bytes(REQUEST)
+    page.choose("#request", tmp_path / "request")
+    page.until("document.querySelector('#verdict pre')?.textContent.includes('the request is the one')")
+
+
+def test_hostile_strings_become_escaped_text_and_no_markup(page: Browser, tmp_path: Path) -> None:
+    broken = json.loads((VECTORS / "session.affiant.json").read_text())
+    broken['<img src=x onerror="window.owned=1">\u202e\u001b'] = 1
+    hostile = tmp_path / "<b>\u202egnp.json"
+    hostile.write_text(json.dumps(broken))
+    text = judged(page, hostile, VECTORS / "trust.json")
+    assert page.evaluate("document.querySelectorAll('img, b').length") == 0
+    assert page.evaluate("window.owned === undefined")
+    whole = page.evaluate("document.body.innerText")
+    assert "\u202e" not in whole and "\u001b" not in whole
+    assert "contraindicated" in text
+
+
+def test_the_page_asks_nobody_and_breaks_no_rule_of_its_own(page: Browser) -> None:
+    """Over everything that was done above: no request but for the file itself, no violation, no error."""
+    judged(page, VECTORS / "session.affiant.json", VECTORS / "trust.json")
+    asked = {
+        event["params"]["request"]["url"]
+        for event in page.events
+        if event["method"] == "Network.requestWillBeSent"
+    }
+    assert asked == {PAGE.as_uri()}
+    assert not [
+        event for event in page.events if event["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")
+    ]
+
+
+def test_the_policy_stops_what_a_script_would_send(page: Browser) -> None:
+    page.open(PAGE)
+    sent = page.evaluate("fetch('https://example.invalid/').then(() => 'sent', (error) => error.name)")
+    assert sent == "TypeError"
+    assert (
+        page.evaluate(
+            "(() => { try { document.body.innerHTML = '<i>x</i>'; return 'set' } catch { return 'refused' } })()"
+        )
+        == "refused"
+    )
+    page.events.clear()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_has_contrast_in_light_and_dark(page: Browser, dark: bool) -> None:
+    """WCAG 2.2, 1.4.3: 4.5 to 1, for every colour of text on what it stands on."""
+    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    page.call("Emulation.setEmulatedMedia", features=scheme)
+    page.open(PAGE)
+    names = ("ink", "paper", "soft", "quiet", "bad", "bad-paper", "warn", "warn-paper", "good")
+    page.evaluate("window.style = getComputedStyle(document.documentElement)")
+    found = page.evaluate(f"{json.dumps(names)}.map((name) => style.getPropertyValue('--' + name).trim())")
+    colour = dict(zip(names, found, strict=True))
+    pairs = [
+        ("ink", "paper"),
+        ("ink", "soft"),
+        ("quiet", "paper"),
+        ("quiet", "soft"),
+        ("bad", "paper"),
+        ("warn", "paper"),
+    ]
+    for one, other in [*pairs, ("good", "paper"), ("bad", "bad-paper"), ("warn", "warn-paper")]:
+        light, dim = sorted((luminance(colour[one]), luminance(colour[other])), reverse=True)
+        assert (light + 0.05) / (dim + 0.05) >= 4.5, (one, other)
+
+
+def luminance(colour: str) -> float:
+    parts = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
