@@ -13,7 +13,7 @@ import { buildName, recordTable } from "./own_files.mjs";
 
 const HELP = `Usage: node verify.mjs BUNDLE --trust TRUST [options]
 
-Check a receipt bundle, offline, against your own trust file. Appraises no quote, so it never affirms.
+Check a receipt bundle, offline, against your own trust file. It appraises no quote to its end, so it never affirms.
 
   --trust FILE     what you accept: your own file, never the bundle's (required)
   --at TIME        judge pins at this instant, 2026-11-21T12:00:00Z (default: now)

@@ -8,7 +8,7 @@ export class Case {
   constructor({ bundle, trust, table, at, request, response, onlySession }) {
     Object.assign(this, { bundle, trust, table, at, request, response, onlySession });
     this.records = [];
-    /** Signers: `{statement, records, evidence, quote}`. */
+    /** Signers: `{statement, records, evidence, quote, root}`; the last: `{name, cls}` that signed the quote. */
     this.parties = [];
     /** Sessions in focus: `{id, gateway: [record], supervisor: party, manifest, activation}`. */
     this.sessions = [];

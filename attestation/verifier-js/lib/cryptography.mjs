@@ -40,15 +40,18 @@ export function importP256(point) {
   return subtle().importKey("raw", raw, { name: "ECDSA", namedCurve: "P-256" }, false, ["verify"]);
 }
 
+/** Whether `signature`, 64 bytes r || s with r and s in 1..n-1, holds over `message`. A high s is valid here. */
+export async function holdsP256(key, message, signature) {
+  const [r, s] = [number(signature.subarray(0, 32)), number(signature.subarray(32))];
+  if (signature.length !== 64 || r === 0n || r >= ORDER || s === 0n || s >= ORDER) return false;
+  return subtle().verify({ name: "ECDSA", hash: "SHA-256" }, key, signature, message);
+}
+
 /** Refuses unless `signature`, 64 bytes r || s with low s, holds over `message` (RFC 7518, section 3.4). */
 export async function verifyES256(key, message, signature) {
   if (signature.length !== 64) throw invalid("not an ES256 signature of 64 bytes");
-  const r = number(signature.subarray(0, 32));
-  const s = number(signature.subarray(32));
-  if (r === 0n || r >= ORDER || s === 0n || s > ORDER / 2n) {
-    throw invalid("r or s is out of range, or s is in the upper half");
-  }
-  if (!(await subtle().verify({ name: "ECDSA", hash: "SHA-256" }, key, signature, message))) {
+  if (number(signature.subarray(32)) > ORDER / 2n) throw invalid("s is in the upper half");
+  if (!(await holdsP256(key, message, signature))) {
     throw invalid("the signature does not hold under this key");
   }
 }

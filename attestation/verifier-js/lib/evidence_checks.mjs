@@ -1,7 +1,6 @@
-// L4, as far as it can be asked without judging who signed a quote: what the evidence binds is what the records say.
+// L4, as far as it can be asked without collateral: what the evidence binds is what the records say.
 //
-// `tee.appraisal` is refused where a quote contradicts the documents or the reference values, and is else *not made*:
-// whether genuine, current hardware signed the quote is not asked here, so nothing that rests on it holds here either.
+// `tee.appraisal` (`measurement_checks.mjs`) is refused or *not made*, never held, so nothing that rests on it holds here.
 
 import { bothSides, theOnly } from "./case.mjs";
 import { verifyResult } from "./attestation_result.mjs";

@@ -62,7 +62,7 @@ function acceptedLog(subject, log) {
   if (!acceptedAt(pins, ATTESTED, subject.at)) {
     throw new Refusal("log.not_accepted", "the trust file does not accept this log", { where: "log" });
   }
-  // Attested: the key counts as far as the quote that binds it, which is not judged here.
+  // Attested: the key counts as far as the quote that binds it, whose platform is not judged here.
   subject.need("key.bound", "conf.bound", "tee.appraisal");
   return log;
 }

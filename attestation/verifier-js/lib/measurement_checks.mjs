@@ -1,12 +1,14 @@
-// The part of `tee.appraisal` that needs no signature: a quote whose measurements, registers or events contradict what
-// was pinned is refused, whoever signed it. One that does not is *not made*: who signed it is not judged here.
+// The part of `tee.appraisal` that needs no collateral: a quote that no pinned root's platform has signed, or whose
+// measurements, registers or events contradict what was pinned, is refused. One that does not is *not made*: whether its
+// platform is revoked or out of date is not judged here.
 
 import { sameBytes, toHex } from "./encoding.mjs";
 import { eventDigest, parseEventLog, replay } from "./event_log.mjs";
 import { configOf, quoteOf } from "./evidence_checks.mjs";
 import { sessionEvents } from "./manifest.mjs";
 import { isZero } from "./quote.mjs";
-import { imageOf } from "./reference_values.mjs";
+import { verifyQuoteSignatures } from "./quote_signatures.mjs";
+import { INTEL_ROOT, imageOf } from "./reference_values.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
 import { countsAt } from "./trust_file.mjs";
 
@@ -16,20 +18,21 @@ const LATER_EVENTS = ["affiant-policy", "affiant-fork"];
 /** `tee.appraisal`: refused, or not made; never held. */
 export async function checkAppraisal(subject) {
   subject.need("key.bound", "conf.bound", "pol.bound");
-  if (!subject.trust.tee_roots.some((entry) => countsAt(entry, subject.at))) {
-    throw new Refusal("roots.empty", "no root is accepted at this instant");
-  }
+  const accepted = subject.trust.tee_roots.filter((entry) => countsAt(entry, subject.at));
+  if (accepted.length === 0) throw new Refusal("roots.empty", "no root is accepted at this instant");
+  const roots = accepted.map((entry) => (entry.value === "intel" ? INTEL_ROOT : entry.value));
   const references = subject.trust.reference_values.filter((entry) => countsAt(entry, subject.at));
   if (references.length === 0) {
     throw new Refusal("trust.not_accepted", "no reference values are accepted at this instant");
   }
   for (const party of inFocus(subject)) {
+    party.root = await verifyQuoteSignatures(quoteOf(party), { roots, at: subject.at });
     const wanted = await expectedOf(subject, party);
     await demandOneAgrees(references, party, wanted);
   }
   throw new NotMade(
-    "image, registers and events agree with the reference values; the quotes' signatures, certificates, revocation " +
-      "and TCB status are not judged by this verifier",
+    "a pinned root's platform signed the quotes; image, registers and events agree with the reference values; " +
+      "revocation, collateral and TCB status are not judged by this verifier",
   );
 }
 
@@ -61,6 +64,8 @@ async function demandOneAgrees(references, party, wanted) {
 
 async function demandAgrees(reference, party, wanted) {
   const body = quoteOf(party);
+  if (reference.cls !== party.root.cls) throw refused("evidence_class", "evidence of another class than was pinned");
+  if (!reference.roots.includes(party.root.name)) throw refused("root", "another root than the reference values name");
   demandConfiguration(body, reference);
   if (!reference.images[wanted.image].includes(imageOf(body))) {
     throw refused("image", `the TD runs no accepted ${wanted.image} image`);

@@ -1,7 +1,6 @@
 // What a TDX quote (v4, v5) claims: its layout, and the fields that bind keys, configuration and events.
 //
-// Source: Intel TDX DCAP Quoting Library API, "Quote format". Nothing is verified here: who signed the quote, and
-// whether the platform is genuine and up to date, are questions that this verifier does not answer.
+// Source: Intel TDX DCAP Quoting Library API, "Quote format". Nothing is verified here.
 
 import { sameBytes, toHex } from "./encoding.mjs";
 import { Refusal } from "./refusals.mjs";
@@ -15,7 +14,7 @@ const BODY_BYTES = new Map([[2, 584], [3, 648], [4, 885]]);
 const QE_REPORT = 6;
 const PCK_CHAIN = 5;
 
-/** The TD report in a quote: measurements of 48 bytes, `reportData` of 64. */
+/** A quote as claimed: the TD report's measurements (48 bytes each, `reportData` 64), what is signed, and by whom. */
 export function parseQuote(bytes) {
   if (bytes.length > MAX_BYTES) throw malformed("quote too large");
   if (bytes.length === 1024 && bytes[0] === TEE_TDX) throw new Refusal("quote.local_report", "this is a TDREPORT");
@@ -25,8 +24,8 @@ export function parseQuote(bytes) {
   if (bytes.length < end + 4) throw malformed("quote is cut within its body");
   const length = view.getUint32(end, true);
   if (length > bytes.length - end - 4) throw malformed("authentication data reaches beyond the quote");
-  demandAuthentication(bytes.subarray(end + 4, end + 4 + length));
-  return readBody(bytes.subarray(start, end), type);
+  const authentication = readAuthentication(bytes.subarray(end + 4, end + 4 + length));
+  return { ...readBody(bytes.subarray(start, end), type), signed: bytes.slice(0, end), authentication };
 }
 
 function locateBody(bytes, view) {
@@ -60,7 +59,7 @@ function readBody(body, type) {
 }
 
 /** Every length reaches exactly the end of what holds it, and the innermost data is a PCK chain. */
-function demandAuthentication(auth) {
+function readAuthentication(auth) {
   if (auth.length < 584) throw malformed("authentication data is cut short");
   const view = new DataView(auth.buffer, auth.byteOffset, auth.length);
   if (view.getUint16(128, true) !== QE_REPORT) throw malformed("outer certification data of another type");
@@ -77,6 +76,14 @@ function demandAuthentication(auth) {
   if (view.getUint16(end, true) !== PCK_CHAIN) {
     throw new Refusal("quote.no_pck_chain", "the quote carries no PCK certificate chain");
   }
+  return {
+    signature: auth.slice(0, 64),
+    attestationKey: auth.slice(64, 128),
+    qeReport: auth.slice(134, 518),
+    qeReportSignature: auth.slice(518, 582),
+    qeAuthData: auth.slice(584, end),
+    pckChain: auth.slice(end + 6),
+  };
 }
 
 /** Whether a register was never extended. */

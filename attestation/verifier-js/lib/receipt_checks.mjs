@@ -21,7 +21,7 @@ export async function checkKeysets(subject) {
       }
       claimed.add(claim);
     }
-    subject.parties.push({ statement, records: [], evidence: null, quote: null });
+    subject.parties.push({ statement, records: [], evidence: null, quote: null, root: null });
   }
   return held(`${subject.parties.length} keysets in their closed form`);
 }

@@ -6,7 +6,7 @@ import { Refusal } from "./refusals.mjs";
 import { canonical, isObject, parseCanonical } from "./strict_json.mjs";
 
 /** SHA-256 of the DER key of the Intel SGX Root CA, as Intel publishes it: `hardware` is exactly this root. */
-const INTEL_ROOT = "sha256:a0af031289f5d5d4132f9186068a7fc13628633ba235777472e29b6b6c67a49e";
+export const INTEL_ROOT = "sha256:a0af031289f5d5d4132f9186068a7fc13628633ba235777472e29b6b6c67a49e";
 /** Every TCB status but `Revoked`, which can never be accepted. */
 const STATUSES = [
   "UpToDate",

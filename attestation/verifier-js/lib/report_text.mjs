@@ -9,7 +9,7 @@ const MARKS = { held: "held", refused: "REFUSED", "not made": "not made", "not a
 
 /** What no verdict of this verifier says, printed with every one. */
 export const LIMITS = Object.freeze([
-  "This verifier appraises no quote: whether genuine hardware stands behind the keys is not judged, never affirmed.",
+  "This verifier appraises no quote to its end: whether the platform is revoked or out of date is not judged.",
   "A receipt says what the measured gateway code saw, did and decided; not that a model computed the answer.",
   "remote-adversary-only: no claim against whoever holds the machine. Time is self-asserted until witnessed.",
 ]);

@@ -1,6 +1,6 @@
 // Verdicts: rows, tiers, levels, exit codes (trust rules 12 and 13), as `affiant-verdict/1`.
 //
-// This verifier appraises no quote. So no verdict of its is affirming, whatever its rows say (trust rules, 15).
+// This verifier appraises no quote to its end. So no verdict of its is affirming, whatever its rows say (trust rules, 15).
 
 /** What each level says. */
 export const LEVELS = Object.freeze({

@@ -124,13 +124,14 @@ export async function verifyBundle(data, trust, { at, build, table, request, res
   });
 }
 
-/** `tee.class`: refused where signers disagree; else not made, since only an appraised root says what it is. */
+/** `tee.class`: refused where root, keysets and manifests disagree; else not made: only an appraisal confirms it. */
 function checkClass(subject) {
   subject.need("key.bound");
   const said = new Set(subject.parties.map((party) => party.statement.cls));
   for (const { manifest } of subject.sessions) said.add(manifest.cls);
+  for (const { root } of subject.parties) if (root !== null) said.add(root.cls);
   if (said.size > 1) throw new Refusal("tee.class_mismatch", "evidence class disagrees");
-  throw new NotMade("the class that the keysets claim is one; no root was appraised that could confirm it");
+  throw new NotMade("root, keysets and manifests name one class; no quote was appraised that could confirm it");
 }
 
 async function run(subject, code, level, required, check) {
@@ -165,10 +166,11 @@ function notAsked(code, level, detail, required) {
   return makeRow(code, level, "not asked", null, detail, { required });
 }
 
-/** Simulated as soon as any keyset says so; else what they claim, which nothing here confirms. */
+/** Simulated as soon as any keyset or root says so; else what the keysets claim, which nothing here confirms. */
 function classOf(subject) {
   if (subject === null || subject.parties.length === 0) return null;
-  return subject.parties.some((party) => party.statement.cls === "simulated") ? "simulated" : "hardware";
+  const said = subject.parties.flatMap((party) => [party.statement.cls, party.root?.cls]);
+  return said.includes("simulated") ? "simulated" : "hardware";
 }
 
 function populationOf(subject) {

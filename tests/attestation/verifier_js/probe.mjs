@@ -6,6 +6,8 @@ import { createInterface } from "node:readline";
 import { importP256, isPoint, verifyES256 } from "../../../attestation/verifier-js/lib/cryptography.mjs";
 import { fromBase64, fromBase64url, fromUtf8, toHex } from "../../../attestation/verifier-js/lib/encoding.mjs";
 import { parseNote, parseVkey, verifyNote } from "../../../attestation/verifier-js/lib/note.mjs";
+import { parseQuote } from "../../../attestation/verifier-js/lib/quote.mjs";
+import { verifyQuoteSignatures } from "../../../attestation/verifier-js/lib/quote_signatures.mjs";
 import { Refusal } from "../../../attestation/verifier-js/lib/refusals.mjs";
 import { printable } from "../../../attestation/verifier-js/lib/report_text.mjs";
 import { canonical, parseCanonical, parseStrict } from "../../../attestation/verifier-js/lib/strict_json.mjs";
@@ -23,6 +25,10 @@ const OPS = {
   async es256(data, { point, signature }) {
     await verifyES256(await importP256(bytes(point)), data, bytes(signature));
     return true;
+  },
+  async quote(data, { roots, at }) {
+    const quote = parseQuote(data);
+    return (await verifyQuoteSignatures(quote, { roots: roots.split(" "), at: parseInstant(at) })).cls;
   },
   async note(data, { vkey }) {
     const key = await parseVkey(vkey);

@@ -86,7 +86,7 @@ def test_a_bundle_is_judged_in_the_browser_as_on_the_command_line(page: Browser)
     assert shown == json.loads(done.stdout)
     assert text.startswith("SIMULATED")
     assert text.index("What is not proven") < text.index("Every check")
-    assert "This verifier appraises no quote" in text
+    assert "This verifier appraises no quote to its end" in text
     assert "tee.appraisal not made" in text
 
 
