@@ -25,6 +25,7 @@ export async function parseReceipt(text) {
 
 /** The record in a receipt, verified under a keyset statement: signature, closed shape, agreement, disclosures. */
 export async function verifyReceipt(receipt, statement, table) {
+  if (receipt.parts.kid !== statement.signing.kid) throw role("signed by another key");
   const payload = await verifyJws(receipt.parts, statement.signing);
   const { kind } = payload;
   if (!table.has(kind)) {

@@ -10,8 +10,14 @@ import { parseQuote } from "../../../attestation/verifier-js/lib/quote.mjs";
 import { verifyQuoteSignatures } from "../../../attestation/verifier-js/lib/quote_signatures.mjs";
 import { Refusal } from "../../../attestation/verifier-js/lib/refusals.mjs";
 import { printable } from "../../../attestation/verifier-js/lib/report_text.mjs";
+import { parseReceipt, verifyReceipt } from "../../../attestation/verifier-js/lib/receipt.mjs";
+import { parseStatement } from "../../../attestation/verifier-js/lib/statement.mjs";
 import { canonical, parseCanonical, parseStrict } from "../../../attestation/verifier-js/lib/strict_json.mjs";
 import { parseInstant, parseTrustFile } from "../../../attestation/verifier-js/lib/trust_file.mjs";
+import { recordTable } from "../../../attestation/verifier-js/own_files.mjs";
+
+const table = recordTable();
+const statements = new Map();
 
 const OPS = {
   strict: (data) => toHex(canonical(parseStrict(data))),
@@ -25,6 +31,14 @@ const OPS = {
   async es256(data, { point, signature }) {
     await verifyES256(await importP256(bytes(point)), data, bytes(signature));
     return true;
+  },
+  async receipt(data, { statement }) {
+    if (!statements.has(statement)) statements.set(statement, await parseStatement(bytes(statement)));
+    const record = await verifyReceipt(await parseReceipt(fromUtf8(data)), statements.get(statement), table);
+    return [record.rh, toHex(record.leaf()), [...record.disclosed].map(([path]) => path).sort()];
+  },
+  async statement(data) {
+    return (await parseStatement(data)).keysetDigest;
   },
   async quote(data, { roots, at }) {
     const quote = parseQuote(data);

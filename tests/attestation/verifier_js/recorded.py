@@ -55,12 +55,12 @@ def recorded(
                 continue
             if hasattr(test, "hypothesis"):
                 continue
-            for arguments in _arguments(test):
+            for arguments in arguments_of(test):
                 test(**arguments)
     return found
 
 
-def _arguments(test: Any) -> Iterator[dict[str, object]]:
+def arguments_of(test: Any) -> Iterator[dict[str, object]]:
     """The rows of the test's one ``parametrize``; one empty row without; none if it needs a fixture."""
     marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
     names, rows = marks[0].args if marks else ((), [()])
