@@ -8,17 +8,15 @@ import { isObject, parseStrict } from "./strict_json.mjs";
 const TYPE = "application/vnd.affiant.bundle.v1+json";
 /** Bytes of the largest single bundle. */
 export const MAX_BUNDLE = 256 * 1024 * 1024;
-const MAPS = ["keysets", "evidence", "endorsements", "results", "policies"];
-const MEMBERS = ["typ", "receipts", "checkpoints", "anchors", ...MAPS];
+const MAPS = ["keysets", "evidence", "endorsements", "results", "policies", "checkpoints"];
+const MEMBERS = ["typ", "receipts", "anchors", ...MAPS];
 
 /** The bundle: `{receipts: [text], proofs: Map(rh -> text), keysets, evidence, ...: Map(name -> bytes)}`. */
 export async function parseBundle(bytes) {
   const value = parseStrict(bytes, { limit: MAX_BUNDLE });
   if (!isObject(value) || value.typ !== TYPE) throw malformed("not a bundle", undefined, `"typ": "${TYPE}"`);
   if (!hasExactly(value, MEMBERS)) throw malformed("missing or foreign members");
-  if (!isEmptyObject(value.checkpoints) || !isNoAnchors(value.anchors)) {
-    throw malformed("checkpoints and anchors are not read by this version");
-  }
+  if (!isNoAnchors(value.anchors)) throw malformed("anchors are not read by this version");
   const bundle = await readReceipts(value.receipts);
   for (const name of MAPS) bundle[name] = await readObjects(value[name], name);
   return bundle;
@@ -63,10 +61,6 @@ function decoded(text, where) {
   } catch {
     throw malformed("an object is not base64url", where);
   }
-}
-
-function isEmptyObject(value) {
-  return isObject(value) && Object.keys(value).length === 0;
 }
 
 function isNoAnchors(value) {

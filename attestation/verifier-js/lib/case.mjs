@@ -15,6 +15,8 @@ export class Case {
     this.foreign = new Set();
     /** Note text and key -> checkpoint, its signature verified. */
     this.checkpoints = new Map();
+    /** Note text and key -> the checkpoint under the trust file's witnesses. */
+    this.witnessed = new Map();
     this.established = new Set();
   }
 

@@ -8,7 +8,10 @@ import { Refusal } from "./refusals.mjs";
 const MAX_BYTES = 512 * 1024;
 const MAX_SIGNATURES = 64;
 const LOG_ED25519 = 0x01;
-const KEY_SIZES = new Map([[LOG_ED25519, 32], [0x04, 32], [0x06, 1312]]);
+/** The kinds of a witness's key. */
+export const COSIGNATURE_ED25519 = 0x04;
+export const COSIGNATURE_MLDSA44 = 0x06;
+const KEY_SIZES = new Map([[LOG_ED25519, 32], [COSIGNATURE_ED25519, 32], [COSIGNATURE_MLDSA44, 1312]]);
 /** Control, format, surrogate, private and unassigned characters, and every separator but the plain space. */
 const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/u;
 
@@ -17,14 +20,14 @@ export function isPrintable(text) {
   return !UNPRINTABLE.test(text);
 }
 
-/** The verifier key `<name>+<id>+<base64>`: `{name, id, publicKey, isLog}`; null: it is none. */
+/** The verifier key `<name>+<id>+<base64>`: `{name, id, kind, publicKey, isLog}`; null: it is none. */
 export async function parseVkey(text) {
   const found = /^([^+]*)\+([0-9a-f]{8})\+(.*)$/su.exec(text);
   const data = found && fromBase64(found[3]);
   if (!data) return null;
   const [, name, id] = found;
   if (KEY_SIZES.get(data[0]) !== data.length - 1 || !isName(name) || (await keyId(name, data)) !== id) return null;
-  return { name, id, publicKey: data.slice(1), isLog: data[0] === LOG_ED25519 };
+  return { name, id, kind: data[0], publicKey: data.slice(1), isLog: data[0] === LOG_ED25519 };
 }
 
 /** The note in `bytes`: `{text, signatures: [{name, id, signature}]}`; nothing in it counts yet. */

@@ -33,6 +33,9 @@ export class Refusal extends Error {
 /** What a check needs is not there. Never shown as a refusal. */
 export class NotMade extends Error {}
 
+/** The trust file names nothing that a check could be held against: it takes no part in the tier. */
+export class NotPinned extends NotMade {}
+
 function excerpt(value) {
   const text = typeof value === "string" ? value : String(value);
   return text.length <= 300 ? text : `${text.slice(0, 300)}...`;

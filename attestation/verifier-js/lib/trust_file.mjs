@@ -5,9 +5,10 @@ import { parseVkey } from "./note.mjs";
 import { parseReferenceValues } from "./reference_values.mjs";
 import { Refusal } from "./refusals.mjs";
 import { canonical, isObject, parseStrict } from "./strict_json.mjs";
+import { parseWitnessPolicy } from "./witness_policy.mjs";
 
-const LATER = ["profile_signers", "approvers", "witnesses", "erasure_authorities", "tsa_roots", "sigstore_root"];
-const LISTS = ["tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs", "log"];
+const LATER = ["profile_signers", "approvers", "erasure_authorities", "tsa_roots", "sigstore_root"];
+const LISTS = ["tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs", "log", "witnesses"];
 const PLAIN = ["typ", "isolation_floor", "clock_tolerance_s", "require"];
 const FORMS = {
   tee_roots: /^(?:intel|sha256:[0-9a-f]{64})$/,
@@ -57,6 +58,7 @@ export async function parseTrustFile(bytes) {
   for (const [name, form] of Object.entries(FORMS)) demandForm(trust[name], form, name);
   for (const entry of trust.reference_values) entry.reference = await parseReferenceValues(canonical(entry.value));
   for (const entry of trust.log ?? []) await demandLog(entry.value);
+  for (const entry of trust.witnesses ?? []) entry.policy = await readWitnesses(entry.value);
   trust.isolationFloor = readFloor(value.isolation_floor);
   trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
   trust.require = readRequire(value.require);
@@ -127,6 +129,13 @@ function demandForm(entries, form, name) {
 async function demandLog(value) {
   const key = value === ATTESTED || typeof value !== "string" ? null : await parseVkey(value);
   if (value !== ATTESTED && !key?.isLog) throw malformed("not a log", "log", "attested, or an Ed25519 vkey");
+}
+
+async function readWitnesses(value) {
+  if (typeof value !== "string") throw malformed("not a witness policy", "witnesses");
+  const policy = await parseWitnessPolicy(value);
+  if (policy.quorum === "none") throw malformed("`quorum none` asks nobody; leave `witnesses` out", "witnesses");
+  return policy;
 }
 
 function readFloor(value) {

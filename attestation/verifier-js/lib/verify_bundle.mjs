@@ -22,7 +22,7 @@ import {
   checkRootfs,
 } from "./policy_checks.mjs";
 import { checkKeysets, checkKinds, checkReceipts } from "./receipt_checks.mjs";
-import { NotMade, Refusal } from "./refusals.mjs";
+import { NotMade, NotPinned, Refusal } from "./refusals.mjs";
 import {
   checkCounter,
   checkDecisions,
@@ -35,6 +35,7 @@ import {
 import { checkClose, isLost } from "./session_close.mjs";
 import { showInstant } from "./trust_file.mjs";
 import { held, makeRow, makeVerdict } from "./verdict.mjs";
+import { checkBracket, checkQuorum } from "./witness_checks.mjs";
 
 const CHECKS = [
   ["fmt.keysets", "L0", checkKeysets],
@@ -72,10 +73,8 @@ const CHECKS = [
   ["rfs.accepted", "L4", checkRootfs],
   ["log.inclusion", "L2", checkInclusion],
   ["log.consistency", "L2", checkConsistency],
-];
-const NO_WITNESS = [
-  ["wit.quorum", "L3", "there is no witness yet"],
-  ["time.bracket", "L3", "without witnessed checkpoints there is no time but what signers assert"],
+  ["wit.quorum", "L3", checkQuorum],
+  ["time.bracket", "L3", checkBracket],
 ];
 
 /**
@@ -108,9 +107,6 @@ export async function verifyBundle(data, trust, { at, build, table, request, res
     const asked = subject === null || body !== undefined;
     const row = asked ? await run(subject, code, level, required, check) : null;
     rows.push(row ?? notAsked(code, level, "no body was given", false));
-  }
-  for (const [code, level, reason] of NO_WITNESS) {
-    rows.push(makeRow(code, level, "not made", null, reason, { required: required(code) }));
   }
   rows.push(notAsked("chain.coverage", null, "a single bundle: what else there was is not asked", true));
   return makeVerdict({
@@ -150,7 +146,9 @@ async function made(code, level, required, step) {
     const { detail, tier, where } = await step();
     return makeRow(code, level, "held", tier, detail, { ...known, where });
   } catch (error) {
-    if (error instanceof NotMade) return makeRow(code, level, "not made", "none", error.message, known);
+    if (error instanceof NotMade) {
+      return makeRow(code, level, "not made", error instanceof NotPinned ? null : "none", error.message, known);
+    }
     const refusal = error instanceof Refusal ? error : fault(error);
     const where = refusal.where === null ? [] : [refusal.where];
     return makeRow(code, level, "refused", "contraindicated", refusal.text, { ...known, reason: refusal.code, where });

@@ -109,15 +109,16 @@ def disagreements(ours: dict[str, Any], theirs: dict[str, Any]) -> list[object]:
 @pytest.fixture(scope="module")
 def judged(judge_all: Ask) -> list[tuple[Recorded, dict[str, Any], dict[str, Any]]]:
     """Every bundle of the verifier's own tests, under its own trust file with the log pinned: both verdicts."""
-    bundles, logs = asked_of("test_verify_bundle"), asked_of("test_log_checks")
+    bundles = asked_of("test_verify_bundle")
     how: dict[str, Any] = {"judging": bundles, "asking": pinning_its_log, "without": ATTESTED}
-    cases = [*recorded(bundles, **how), *recorded(logs, **how)]
+    modules = [bundles, asked_of("test_log_checks"), asked_of("test_witness_checks")]
+    cases = [case for module in modules for case in recorded(module, **how)]
     answers = judge_all([case.question for case in cases])
     return [(case, as_json(case.verdict), dict(answer)) for case, answer in zip(cases, answers, strict=True)]
 
 
 def test_every_bundle_of_the_verifiers_own_tests_gets_the_same_rows(judged: list[Any]) -> None:
-    assert len(judged) > 140
+    assert len(judged) > 165
     for case, ours, theirs in judged:
         assert not disagreements(ours, theirs), case.name
 

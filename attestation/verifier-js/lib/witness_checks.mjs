@@ -1,0 +1,130 @@
+// L3: the log's checkpoints are cosigned by witnesses that the reader names, and so every record has a time.
+//
+// Not before: the checkpoint that the nearest earlier epoch of the gateway's chain names. Not after: the checkpoint of
+// the record's proof. Each time is one that a quorum stands behind. `iat` is the signer's word, and is held against both.
+
+import { byChain } from "./case.mjs";
+import { fromBase64url, toHex } from "./encoding.mjs";
+import { parseLogProof } from "./log_proof.mjs";
+import { parseNote } from "./note.mjs";
+import { NotMade, NotPinned, Refusal } from "./refusals.mjs";
+import { countsAt } from "./trust_file.mjs";
+import { held } from "./verdict.mjs";
+import { cosignedBy } from "./witness_policy.mjs";
+
+/** Seconds; a wider bracket is a warning. */
+const WIDE_S = 3600n;
+
+/** `wit.quorum`: every checkpoint that proves inclusion is cosigned by a quorum that the trust file names. */
+export async function checkQuorum(subject) {
+  if (subject.trust.witnesses === null) throw new NotPinned("the trust file names no witnesses");
+  subject.need("log.inclusion");
+  const names = new Set();
+  for (const { note, noteText, log } of proofNotes(subject)) {
+    for (const name of (await witnessed(subject, note, noteText, log)).times.keys()) names.add(name);
+  }
+  return held(`cosigned by ${[...names].sort().join(", ")}`);
+}
+
+/** `time.bracket`: no record is dated outside of its bracket, and no bracket is empty. */
+export async function checkBracket(subject) {
+  if (subject.trust.witnesses === null) {
+    throw new NotPinned("without witnesses there is no time but what signers assert");
+  }
+  subject.need("wit.quorum", "chain.contiguous");
+  const brackets = new Map();
+  for (const gateway of subject.gateways) {
+    for (const [record, floor] of await withFloors(subject, gateway)) {
+      const { note, noteText } = parseLogProof(subject.bundle.proofs.get(record.rh));
+      const ceiling = (await witnessed(subject, note, noteText, logOf(gateway))).notAfter;
+      brackets.set(record.rh, { floor, ceiling });
+      demandInside(record, floor, ceiling, BigInt(subject.trust.clockToleranceS));
+    }
+  }
+  const unbounded = [...brackets.values()].filter(({ floor }) => floor === null).length;
+  if (unbounded > 0) return held(`${unbounded} records have no earlier cosigned checkpoint`, { tier: "warning" });
+  const widths = [...brackets.values()].map(({ floor, ceiling }) => ceiling - floor);
+  const widest = widths.reduce((most, width) => (width > most ? width : most), 0n);
+  return widest > WIDE_S
+    ? held(`the widest bracket is ${widest} s`, { tier: "warning" })
+    : held(`every record within ${widest} s`);
+}
+
+function demandInside(record, floor, ceiling, tolerance) {
+  if (floor !== null && floor > ceiling + tolerance) {
+    throw outside("an empty bracket: witnesses saw what follows the record before what it follows", record);
+  }
+  const iat = BigInt(record.iat);
+  if (iat > ceiling + tolerance || (floor !== null && iat < floor - tolerance)) {
+    throw outside("a record is dated outside of what witnesses saw", record);
+  }
+}
+
+/** A gateway's records, and those of the sessions that it admitted, each with its not-before or null. */
+async function withFloors(subject, gateway) {
+  const found = [];
+  const admitted = new Map();
+  for (const chain of byChain(gateway.records).values()) {
+    let floor = null;
+    for (const record of chain) {
+      if (typeof record.member("cp") === "string") floor = await floorOf(subject, record, gateway);
+      found.push([record, floor]);
+      if (record.kind === "session-start") admitted.set(record.member("agt", "key"), floor);
+    }
+  }
+  for (const { statement, records } of subject.parties) {
+    if (statement.gks !== gateway.statement.keysetDigest) continue;
+    for (const record of records) found.push([record, admitted.get(statement.signing.kid) ?? null]);
+  }
+  return found;
+}
+
+async function floorOf(subject, record, gateway) {
+  const name = `sha256:${toHex(fromBase64url(record.member("cp"), { size: 32 }))}`;
+  const bytes = subject.bundle.checkpoints.get(name);
+  if (bytes === undefined) throw new NotMade("a checkpoint that an epoch names is not in the bundle");
+  const seen = await witnessed(subject, parseNote(bytes), name, logOf(gateway));
+  const said = record.member("cps");
+  if (said !== undefined && BigInt(said) !== seen.size) {
+    throw outside("an epoch names a checkpoint of another size", record);
+  }
+  return seen.notBefore;
+}
+
+function logOf(gateway) {
+  if (gateway.statement.log === null) throw new NotMade("the keyset names no log");
+  return gateway.statement.log;
+}
+
+/** Each checkpoint of a proof once, with the log that it is of. */
+function proofNotes(subject) {
+  const logs = new Map(subject.gateways.map((party) => [party.statement.keysetDigest, logOf(party)]));
+  const found = new Map();
+  for (const { statement, records } of subject.parties) {
+    const log = logs.get(statement.gks ?? statement.keysetDigest);
+    for (const record of records) {
+      const { note, noteText } = parseLogProof(subject.bundle.proofs.get(record.rh));
+      found.set(`${log.vkey}\n${noteText}`, { note, noteText, log });
+    }
+  }
+  return [...found.values()];
+}
+
+/** The note under one of the policies that count at the instant judged at; each is asked once. */
+async function witnessed(subject, note, noteText, log) {
+  const name = `${log.vkey}\n${noteText}`;
+  if (!subject.witnessed.has(name)) {
+    for (const entry of subject.trust.witnesses.filter((each) => countsAt(each, subject.at))) {
+      const seen = await cosignedBy(note, entry.policy, log.key);
+      if (seen === null) continue;
+      subject.witnessed.set(name, seen);
+      return seen;
+    }
+    throw new NotMade("a checkpoint is not cosigned by the quorum that the trust file names");
+  }
+  return subject.witnessed.get(name);
+}
+
+function outside(message, record) {
+  return new Refusal("time.outside", message, { where: record.jti });
+}

@@ -1,0 +1,141 @@
+// Which witnesses make a checkpoint count (C2SP tlog-policy), and their cosignatures (C2SP tlog-cosignature, Ed25519).
+//
+// An ML-DSA-44 cosignature is not verified here: a quorum that could need one is not judged.
+
+import { holdsEd25519 } from "./cryptography.mjs";
+import { utf8 } from "./encoding.mjs";
+import { parseCheckpoint } from "./log_proof.mjs";
+import { COSIGNATURE_ED25519, COSIGNATURE_MLDSA44, parseVkey, verifyNote } from "./note.mjs";
+import { NotMade, Refusal } from "./refusals.mjs";
+
+const MAX_BYTES = 1 << 20;
+const MAX_LINES = 1024;
+const MAX_TIME = (1n << 63n) - 1n;
+const NONE = "none";
+
+/** The policy in `text`: `{witnesses: Map(name -> key), groups: [{name, threshold, members}], quorum}`; refuses others. */
+export async function parseWitnessPolicy(text) {
+  if (utf8(text).length > MAX_BYTES || /[\u0000-\u0008\u000b-\u001f\u007f]/.test(text) || !text.isWellFormed()) {
+    throw malformed("not a witness policy");
+  }
+  const rows = text.split("\n");
+  if (rows.length > MAX_LINES) throw malformed("too many lines");
+  const policy = { logs: [], witnesses: new Map(), groups: [], members: new Set(), quorum: null };
+  for (const row of rows) {
+    const words = row.split(/[ \t]+/).filter((word) => word !== "");
+    if (words.length > 0 && !words[0].startsWith("#")) await readLine(policy, words);
+  }
+  if (policy.quorum === null) throw malformed("a policy without a quorum");
+  return policy;
+}
+
+/** Whether the witnesses named in `cosigned`, a set, are a quorum. */
+export function satisfied(policy, cosigned) {
+  const counted = new Set(cosigned);
+  for (const { name, threshold, members } of policy.groups) {
+    if (members.filter((member) => counted.has(member)).length >= threshold) counted.add(name);
+  }
+  return policy.quorum === NONE || counted.has(policy.quorum);
+}
+
+/**
+ * `{size, times, notBefore, notAfter}` of a note that `logKey` has signed and the policy's quorum has cosigned; null where
+ * too few have. Times are BigInts, seconds since 1970.
+ */
+export async function cosignedBy(note, policy, logKey) {
+  const checkpoint = parseCheckpoint(note.text);
+  if (checkpoint.origin !== logKey.name) throw new Refusal("note.signature", "no known key has signed");
+  await verifyNote(note, logKey);
+  const times = new Map();
+  for (const line of note.signatures) {
+    for (const [name, key] of policy.witnesses) {
+      if (key.name !== line.name || key.id !== line.id) continue;
+      if (key.kind === COSIGNATURE_MLDSA44) throw new NotMade("an ML-DSA-44 cosignature is not verified here");
+      times.set(name, await timeOf(note.text, key, line));
+    }
+  }
+  if (!satisfied(policy, times.keys())) return null;
+  const ascending = [...new Set(times.values())].sort((one, other) => (one < other ? -1 : 1));
+  const backed = (candidates, side) =>
+    candidates.find((time) => satisfied(policy, [...times].filter(([, each]) => side(each, time)).map(([name]) => name)));
+  return {
+    size: checkpoint.size,
+    times,
+    notBefore: backed(ascending.toReversed(), (each, time) => each >= time),
+    notAfter: backed(ascending, (each, time) => each <= time),
+  };
+}
+
+/** The time of a cosignature that holds; one that does not refuses the note, whoever else has cosigned. */
+async function timeOf(text, key, line) {
+  const bytes = line.signature;
+  if (bytes.length === 72) {
+    const time = new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0);
+    const message = utf8(`cosignature/v1\ntime ${time}\n${text}`);
+    if (time > 0n && time <= MAX_TIME && (await holdsEd25519(key.publicKey, message, bytes.subarray(8)))) return time;
+  }
+  throw new Refusal("note.signature", "the signature of a known key does not hold", { found: line.name });
+}
+
+async function readLine(policy, words) {
+  const [verb, ...rest] = words;
+  if (verb === "log" && (rest.length === 1 || rest.length === 2)) return readLog(policy, rest[0]);
+  if (verb === "witness" && (rest.length === 2 || rest.length === 3)) return readWitness(policy, rest);
+  if (verb === "group" && rest.length >= 3) return readGroup(policy, rest);
+  if (verb === "quorum" && rest.length === 1) return readQuorum(policy, rest[0]);
+  throw malformed("not a line of a witness policy");
+}
+
+async function readLog(policy, vkey) {
+  const key = await parseVkey(vkey);
+  if (!key?.isLog || policy.logs.some((known) => same(known, key))) throw malformed("not a log's key, or one twice");
+  policy.logs.push(key);
+}
+
+async function readWitness(policy, [name, vkey]) {
+  const key = await parseVkey(vkey);
+  if (!key || ![COSIGNATURE_ED25519, COSIGNATURE_MLDSA44].includes(key.kind)) throw malformed("not a witness's key");
+  if ([...policy.witnesses.values()].some((known) => same(known, key))) throw malformed("a witness's key stands twice");
+  demandNew(policy, name);
+  policy.witnesses.set(name, key);
+}
+
+function readGroup(policy, [name, word, ...members]) {
+  demandNew(policy, name);
+  for (const member of members) {
+    demandKnown(policy, member);
+    if (policy.members.has(member)) throw malformed("a member of two groups");
+    policy.members.add(member);
+  }
+  const words = { any: 1, all: members.length };
+  if (!Object.hasOwn(words, word) && !/^[1-9][0-9]{0,3}$/.test(word)) throw malformed("not a threshold");
+  const threshold = Object.hasOwn(words, word) ? words[word] : Number(word);
+  if (threshold > members.length) throw malformed("a threshold over the number of members");
+  policy.groups.push({ name, threshold, members });
+}
+
+function readQuorum(policy, name) {
+  if (policy.quorum !== null) throw malformed("a second quorum");
+  if (name !== NONE) demandKnown(policy, name);
+  policy.quorum = name;
+}
+
+function demandNew(policy, name) {
+  if (name === NONE || isKnown(policy, name)) throw malformed("a name that is taken");
+}
+
+function demandKnown(policy, name) {
+  if (!isKnown(policy, name)) throw malformed("a name that does not stand above");
+}
+
+function isKnown(policy, name) {
+  return policy.witnesses.has(name) || policy.groups.some((group) => group.name === name);
+}
+
+function same(one, other) {
+  return one.publicKey.length === other.publicKey.length && one.publicKey.every((byte, at) => byte === other.publicKey[at]);
+}
+
+function malformed(message) {
+  return new Refusal("trust.malformed", message, { where: "witnesses" });
+}
