@@ -159,6 +159,22 @@ class Elsewhere(Story):
         self.by_gateway("elsewhere", "inference", members, of_session=False)
 
 
+class Rewritten(Story):
+    """What was forwarded is not what was received."""
+
+    decision = "allow"
+
+    def by_gateway(self, step: str, kind: str, members, hidden=None, **more: object):
+        if step == "inference":
+            members["pol"] = self._pol(self.decision)
+            hidden = {**hidden, "req": {**hidden["req"], "fwd": sha256_name(b"something else")}}
+        return super().by_gateway(step, kind, members, hidden, **more)
+
+
+class RewrittenByRule(Rewritten):
+    decision = "redact"
+
+
 class Backwards(Story):
     def close(self) -> None:
         self.clock.step(-600)
@@ -278,6 +294,7 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
         {},
     ),
     ("session.decisions", "session.decision", lambda: Story(alter=at("egress", pol__dec="ask")).bytes(), {}),
+    ("session.decisions", "session.decision", lambda: Rewritten().bytes(), {}),
     ("key.evidence", "key.unbound", lambda: OtherEvidence().bytes(), {}),
     ("key.bound", "key.unbound", lambda: Story(session_report_data=lambda _: bytes(64)).bytes(), {}),
     ("key.bound", "key.unbound", lambda: Story(gateway_report_data=lambda _: b"x" * 64).bytes(), {}),
@@ -434,6 +451,10 @@ def test_a_request_and_a_response_are_held_against_one_receipt() -> None:
         assert (found.state, found.reason) == (State.REFUSED, "body.mismatch")
         assert "another request" in found.detail and verdict.exit_code == 20
         assert row(judge(data, response=response), "body.response").state is State.HELD
+
+
+def test_a_rewrite_that_its_decision_names_is_no_contradiction() -> None:
+    assert row(judge(RewrittenByRule().bytes()), "session.decisions").state is State.HELD
 
 
 def test_what_a_crash_disclosed_is_a_warning() -> None:

@@ -62,7 +62,7 @@ class PeerMismatch(SessionBroken):
 
 
 class DecisionMismatch(SessionBroken):
-    """What was denied was done all the same."""
+    """What was denied was done all the same, or a request rewritten that no decision says was."""
 
     code = "session.decision"
 
@@ -369,7 +369,8 @@ def _is_unsafe(record: VerifiedReceipt) -> bool:
 
 
 def check_decisions(case: Case) -> Finding:
-    """``session.decisions``: nothing that was denied was done; what was not inspected is a warning."""
+    """``session.decisions``: nothing that was denied was done, nothing was rewritten but by a decision that says so;
+    what was not inspected is a warning."""
     case.need("session.start")
 
     def examine(session: Session) -> Finding | None:
@@ -379,6 +380,13 @@ def check_decisions(case: Case) -> Finding:
             done = "complete" in (record.member("act", "end"), record.member("res", "end"))
             if denied and done and record.kind != "refusal":
                 raise DecisionMismatch("done although it was denied", where=record.jti)
+            if _is_rewritten(record) and record.member("pol", "dec") != "redact":
+                raise DecisionMismatch(
+                    "another request was forwarded than was received",
+                    expected="dec redact",
+                    found=f"dec {record.member('pol', 'dec')}",
+                    where=record.jti,
+                )
             limits = record.member("lim")
             if isinstance(limits, list) and "tls-passthrough" in limits:
                 opaque.append(record.jti)
@@ -386,7 +394,13 @@ def check_decisions(case: Case) -> Finding:
             return Finding("connections whose content was not inspected", Tier.WARNING, tuple(opaque))
         return None
 
-    return _joined(_each(case, examine), "nothing denied was done")
+    return _joined(_each(case, examine), "nothing denied was done, nothing rewritten unsaid")
+
+
+def _is_rewritten(record: VerifiedReceipt) -> bool:
+    """Whether what was forwarded is not what was received, where both are opened."""
+    received, forwarded = record.disclosed.text("req.dig"), record.disclosed.text("req.fwd")
+    return received is not None and forwarded is not None and received != forwarded
 
 
 def check_supervisor(case: Case) -> Finding:
