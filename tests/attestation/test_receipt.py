@@ -171,6 +171,14 @@ def test_a_disclosure_under_a_name_that_is_not_hidden_there_is_refused(name: str
     assert refused(text + disclosure + "~") == "sd.invalid"
 
 
+@pytest.mark.parametrize("name", ["_sd", "_sd_alg", "...", "_"])
+def test_a_disclosed_value_cannot_hide_further_digests(name: str) -> None:
+    """RFC 9901, section 4.1: a reader of SD-JWTs would take such a member out and look for its disclosure."""
+    disclosure = made("prm", {"temperature": "0.7", name: "A" * 43})
+    text = resigned(mdl={"id": "affiant-dev-echo", "_sd": [disclosure_digest(disclosure)]})
+    assert refused(text + disclosure + "~") == "fmt.profile"
+
+
 def test_one_digest_in_two_places_is_refused() -> None:
     digests = INFERENCE.payload["use"]["_sd"]
     assert (

@@ -69,7 +69,11 @@ _RES: Final = Obj(
     hidden={"dig": _SHA256, "len": Int(), "evs": Int(), "evr": _LINK},
 )
 _MDL: Final = Obj(
-    {"id": Text()}, {"dig": _SHA256}, sd=1, hidden={"prm": MapOf("[a-z_]{1,40}", Text(64), most=16)}
+    {"id": Text()},
+    {"dig": _SHA256},
+    sd=1,
+    # No name begins with `_`: `_sd` in a disclosed value would be digests of its own to every reader of SD-JWTs.
+    hidden={"prm": MapOf("[a-z][a-z_]{0,39}", Text(64), most=16)},
 )
 _ACT: Final = Obj(
     {"typ": Enum(("tool", "secret", "egress", "approval", "exec", "inference", "session"))},
