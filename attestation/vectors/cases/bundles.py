@@ -1,0 +1,188 @@
+"""Class *bundle*: every object is what its name says, and nothing in a bundle is a trust anchor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from vectors.cases.edits import one
+from vectors.making.case import Case, told
+from vectors.making.encoding import b64u, sha256_name
+from vectors.making.faults import Fault, put, take
+from vectors.making.platform import Platform
+from vectors.making.scripts import boot
+
+__all__ = ["CASES"]
+
+_MALFORMED = {"fmt.bundle": "bundle.malformed"}
+_JSON = {"fmt.bundle": "fmt.json"}
+_MAPS = ("keysets", "evidence", "endorsements", "results", "policies")
+
+
+def _bundle(name: str, about: str, change: Fault, refused: dict[str, str] | None = None, **more: Any) -> Case:
+    return one(
+        f"bundle/{name}", about, {"bundle": change}, _MALFORMED if refused is None else refused, **more
+    )
+
+
+def _whole(name: str, about: str, change: Callable[[bytes], bytes], refused: dict[str, str] = _JSON) -> Case:
+    """A file that is no JSON value of the form, or that two readers read differently."""
+
+    def make() -> bytes:
+        value = told(script=boot)()
+        return change((json.dumps(value, indent=1, sort_keys=True) + "\n").encode("ascii"))
+
+    return Case(f"bundle/{name}", about, make, "valid/boot", refused)
+
+
+def _another_value(bundle: dict[str, Any]) -> dict[str, Any]:
+    name = next(iter(bundle["policies"]))
+    bundle["policies"][name] = b64u(b"{}")
+    return bundle
+
+
+def _upper(bundle: dict[str, Any]) -> dict[str, Any]:
+    name, value = bundle["policies"].popitem()
+    bundle["policies"]["sha256:" + name[7:].upper()] = value
+    return bundle
+
+
+def _padded(bundle: dict[str, Any]) -> dict[str, Any]:
+    raw = b'{"a":"b"}  '
+    bundle["policies"][sha256_name(raw)] = b64u(raw) + "="
+    return bundle
+
+
+def _without(member: str) -> Fault:
+    return put(**{member: {}})
+
+
+def _twice(receipts: list[Any]) -> list[Any]:
+    return [*receipts, receipts[-1]]
+
+
+def _anchored(bundle: dict[str, Any]) -> dict[str, Any]:
+    """The bundle names its own platform's root and reference values, as a trust file would."""
+    own = json.dumps({"tee_roots": [{"value": Platform(label="own").root_name}], "typ": "affiant-trust/1"})
+    bundle["policies"][sha256_name(own.encode())] = b64u(own.encode())
+    return bundle
+
+
+def _receipt(**members: Any) -> Fault:
+    def fault(receipts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        receipts[0] = {**receipts[0], **members}
+        return receipts
+
+    return fault
+
+
+def _misnamed(statement: dict[str, Any]) -> dict[str, Any]:
+    statement["keys"][1]["kid"] = statement["keys"][0]["kid"][::-1]
+    return statement
+
+
+_EVIDENCE_GONE = ("key.evidence",)
+
+CASES = (
+    _bundle("object-changed", "An object is not what its name says.", _another_value),
+    _bundle("name-in-upper-case", "An object's name in another spelling.", _upper),
+    _bundle("object-padded", "An object in another spelling of base64url.", _padded),
+    _bundle("foreign-member", "A member that the form does not list.", put(trust={})),
+    _bundle("member-missing", "Without a member of the form.", take("results")),
+    _bundle("another-type", "Another type of document.", put(typ="application/vnd.affiant.bundle.v2+json")),
+    _bundle("no-receipts", "A bundle without a receipt.", put(receipts=[])),
+    _bundle("receipts-no-array", "Receipts that are no array.", put(receipts={})),
+    _bundle(
+        "checkpoints", "A checkpoint, which this version does not read.", put(checkpoints={"8": "a note"})
+    ),
+    _bundle(
+        "anchors",
+        "A time-stamp, which this version does not read.",
+        put(anchors={"sigstore": [], "tsr": ["x"]}),
+    ),
+    one(
+        "bundle/proof-no-text",
+        "A proof that is a number.",
+        {"receipts": _receipt(proof=7)},
+        _MALFORMED,
+    ),
+    one(
+        "bundle/entry-with-more",
+        "A receipt's entry with a member more.",
+        {"receipts": _receipt(verified=True)},
+        _MALFORMED,
+    ),
+    one(
+        "bundle/receipt-twice",
+        "One receipt, twice.",
+        {"receipts": _twice},
+        {
+            "chain.contiguous": "chain.gap",
+            "chain.end": "chain.after_end",
+            "chain.ids": "chain.repeated_id",
+        },
+    ),
+    _bundle("keysets-missing", "Without a keyset.", _without("keysets"), {}, not_made=("fmt.keysets",)),
+    _bundle(
+        "evidence-missing",
+        "Without the evidence that records name.",
+        _without("evidence"),
+        {},
+        not_made=_EVIDENCE_GONE,
+    ),
+    _bundle(
+        "collateral-missing",
+        "Without the collateral that the quotes were judged with.",
+        _without("endorsements"),
+        {},
+        not_made=("tee.appraisal",),
+    ),
+    _bundle(
+        "documents-missing",
+        "Without configuration, profile and reference values.",
+        _without("policies"),
+        {},
+        not_made=("conf.bound", "pol.bound"),
+    ),
+    one(
+        "bundle/own-trust-anchor",
+        "Another platform's bundle, with a trust file of its own in it.",
+        {"bundle": _anchored},
+        {"tee.appraisal": "root.untrusted", "conf.accepted": "conf.not_accepted"},
+        platform=Platform(label="own"),
+    ),
+    one(
+        "bundle/keyset-not-canonical",
+        "A keyset statement with a space at its end.",
+        {"raw:session-statement": lambda raw: raw + b" "},
+        {"fmt.keysets": "fmt.json"},
+    ),
+    one(
+        "bundle/keyset-with-more",
+        "A keyset statement with a member more.",
+        {"document:session-statement": put(admin=True)},
+        {"fmt.keysets": "fmt.profile"},
+    ),
+    one(
+        "bundle/keyset-key-named-otherwise",
+        "A key in a keyset under another name than its thumbprint.",
+        {"document:gateway-statement": _misnamed},
+        {"fmt.keysets": "fmt.profile"},
+    ),
+    _whole(
+        "duplicate-member",
+        "A member of the file stands twice.",
+        lambda data: data.replace(b'{\n "anchors"', b'{\n "typ": "x",\n "anchors"', 1),
+    ),
+    _whole("cut", "The file ends in the middle.", lambda data: data[: len(data) // 2]),
+    _whole("more-after-the-end", "Something stands after the document.", lambda data: data + b"{}"),
+    _whole("byte-order-mark", "A byte order mark before the document.", lambda data: b"\xef\xbb\xbf" + data),
+    _whole("no-object", "The document in an array.", lambda data: b"[" + data + b"]", _MALFORMED),
+    _whole("empty", "An empty file.", lambda _: b""),
+    _whole(
+        "float",
+        "A number with a fraction where none belongs.",
+        lambda data: data.replace(b'"checkpoints": {}', b'"checkpoints": {"8": 1.5}', 1),
+    ),
+)

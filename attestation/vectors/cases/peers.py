@@ -1,0 +1,207 @@
+"""Class *peer*: the gateway's result about a session, and what both say of each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vectors.cases.edits import one
+from vectors.making.documents import START, identifier
+from vectors.making.encoding import link
+from vectors.making.faults import Fault, put
+from vectors.making.keys import p256_key
+from vectors.making.story import Story
+
+__all__ = ["CASES"]
+
+_EAR = {"peer.ear": "peer.ear_mismatch"}
+_BOUND = {"peer.bound": "peer.unbound"}
+_OTHER = link(b"another")
+_NAME = "sha256:" + "1" * 64
+
+
+def _result(**changes: Any) -> dict[str, Fault]:
+    """The result's statement about the session, changed and signed."""
+
+    def fault(payload: dict[str, Any]) -> dict[str, Any]:
+        payload["submods"]["session"] |= {name.replace("__", "."): value for name, value in changes.items()}
+        return payload
+
+    return {"document:session-ear": fault}
+
+
+def _elsewhere(story: Story) -> None:
+    """This session's key at work under another session's id."""
+    told = story.sessions["session"]
+    record = told.gateway_records[1].payload
+    names = ("req", "res", "mdl", "use", "pol", "up", "att")
+    members = {name: record[name] for name in names}
+    members["agt"] = {**record["agt"], "seq": 0, "ses": identifier("another session")}
+    story.gateway_says("elsewhere", "inference", members)
+
+
+def _second_result(change: Any) -> dict[str, Fault]:
+    """The inference rests on a result of its own."""
+    made: dict[str, str] = {}
+
+    def make(story: Story) -> None:
+        told = story.sessions["session"]
+        made["link"] = link(story.issue_ear("second-ear", told.supervisor).encode())
+
+    def members(value: dict[str, Any]) -> dict[str, Any]:
+        value["att"] = {"ses": {"ear": made["link"], "tier": "none"}}
+        return value
+
+    return {"before:exec-outcome": make, "members:inference": members, **change}
+
+
+def _gateway_result(payload: dict[str, Any]) -> dict[str, Any]:
+    payload["submods"] = {"gateway": payload["submods"]["session"]}
+    return payload
+
+
+def _without_result(bundle: dict[str, Any]) -> dict[str, Any]:
+    bundle["results"] = {}
+    return bundle
+
+
+CASES = (
+    one(
+        "peer/result-missing",
+        "The bundle does not carry the result that the records name.",
+        {"bundle": _without_result},
+        {},
+        not_made=("tee.appraisal",),
+    ),
+    one(
+        "peer/result-named-otherwise",
+        "A record names a result that the bundle does not carry.",
+        {"members:inference": put(att__ses__ear=_OTHER)},
+        {},
+        not_made=("peer.ear",),
+    ),
+    one(
+        "peer/tier-higher-than-evidence",
+        "The result says affirming of simulated evidence.",
+        _result(ear__status="affirming"),
+        _EAR,
+    ),
+    one(
+        "peer/tier-higher-than-result",
+        "The record repeats a better tier than its result has.",
+        {"members:inference": put(att__ses__tier="affirming")},
+        _EAR,
+    ),
+    one("peer/result-class", "The result says hardware.", _result(affiant__cls="hardware"), _EAR),
+    one("peer/result-status", "The result has another TCB status.", _result(affiant__tcb="OutOfDate"), _EAR),
+    one("peer/result-evidence", "The result is of other evidence.", _result(affiant__evd=_OTHER), _EAR),
+    one(
+        "peer/result-policy",
+        "The result was judged by other reference values.",
+        _result(**{"ear.appraisal-policy-id": _NAME}),
+        _EAR,
+    ),
+    one(
+        "peer/result-expired",
+        "The result had ended when the record was signed.",
+        _result(affiant__until=START - 1),
+        _EAR,
+    ),
+    one(
+        "peer/result-of-another-peer",
+        "The inference rests on a result about a gateway.",
+        _second_result({"document:second-ear": _gateway_result}),
+        _EAR,
+    ),
+    one(
+        "peer/result-profile",
+        "A result of a profile that is not known.",
+        _second_result({"document:second-ear": put(eat_profile="tag:affiant.dev,2026:ear/2")}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
+        "peer/result-of-another-signer",
+        "A result signed by a key that is not the gateway's for results.",
+        _second_result({"key:second-ear": lambda _: p256_key("gateway receipt")}),
+        {"peer.ear": "fmt.jws"},
+    ),
+    one(
+        "peer/result-typ",
+        "A result whose header calls it a receipt.",
+        _second_result({"header:second-ear": lambda data: data.replace(b"affiant-ear+jwt", b"eat+jwt")}),
+        {"peer.ear": "fmt.jws"},
+    ),
+    one(
+        "peer/rests-on-nothing",
+        "An answer that rests on no result.",
+        {"members:inference": put(att={})},
+        _EAR,
+    ),
+    one("peer/no-upstream", "An answer that came from no upstream.", {"members:inference": put(up=[])}, _EAR),
+    one(
+        "peer/another-session-key",
+        "A record that names another session key.",
+        {"members:inference": put(agt__key=_OTHER)},
+        _BOUND,
+    ),
+    one(
+        "peer/another-session-evidence",
+        "A record that names other evidence of the session.",
+        {"members:inference": put(agt__evd=_OTHER)},
+        _BOUND,
+    ),
+    one(
+        "peer/bearer",
+        "A request that came without a proof of possession.",
+        {"members:inference": put(agt__bind="bearer")},
+        _BOUND,
+    ),
+    one(
+        "peer/another-gateway",
+        "The session appraised another gateway's keyset.",
+        {"document:session-statement": put(gks=_OTHER)},
+        _BOUND,
+        not_made=("log.inclusion",),
+    ),
+    one(
+        "peer/start-activation",
+        "The start names another activation.",
+        {"members:start": put(man__act=_OTHER)},
+        _BOUND,
+    ),
+    one(
+        "peer/start-input",
+        "The start names an input that was not activated.",
+        {"members:start": put(inp=_NAME)},
+        _BOUND,
+    ),
+    one(
+        "peer/start-method",
+        "The start names another way in which its starter authenticated.",
+        {"members:start": put(ini__method="oidc")},
+        _BOUND,
+    ),
+    one(
+        "peer/start-subject",
+        "The start discloses another starter than was activated.",
+        {"hidden:start": put(ini__sub=_OTHER)},
+        _BOUND,
+    ),
+    one(
+        "peer/supervisor-build",
+        "A supervisor of another build than the manifest's.",
+        {"members:session-boot": put(bld=_NAME)},
+        _BOUND,
+    ),
+    one(
+        "peer/key-under-another-session",
+        "The session's key under another session's id, where nobody would look.",
+        {"before:finis": _elsewhere},
+        _BOUND,
+    ),
+    one(
+        "peer/manifest-for-another-gateway",
+        "The session's manifest is made for another configuration.",
+        {"document:session-manifest": put(gateway__config=_NAME)},
+        {"conf.accepted": "conf.not_accepted"},
+    ),
+)

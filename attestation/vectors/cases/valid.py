@@ -1,0 +1,199 @@
+"""Bundles in which nothing is wrong: each must be read, and refused by no row."""
+
+from __future__ import annotations
+
+from vectors.making.case import Case, told
+from vectors.making.documents import identifier
+from vectors.making.encoding import b64u
+from vectors.making.keys import seeded
+from vectors.making.scripts import (
+    ABORTED,
+    EVENTS,
+    REQUEST,
+    RESPONSE,
+    STREAM,
+    boot,
+    close,
+    execute,
+    finish,
+    inference,
+    open_session,
+    session,
+    start,
+)
+from vectors.making.stories import actions, epochs, two_sessions
+from vectors.making.story import Story
+
+__all__ = ["CASES"]
+
+_SESSION_ROWS = tuple(
+    f"session.{name}"
+    for name in ("start", "order", "counter", "close", "peer", "intents", "decisions", "supervisor")
+)
+
+
+def _stream(story: Story) -> None:
+    session(story, response=STREAM, events=EVENTS)
+
+
+def _aborted(story: Story) -> None:
+    session(story, response=ABORTED, events=EVENTS[:1], how="client_abort")
+
+
+def _lost(story: Story) -> None:
+    """The supervisor was killed after three records; two of them had reached the gateway."""
+    boot(story)
+    told = start(story)
+    inference(story, told)
+    execute(story, told)
+    close(story, told, why="lost", acknowledged=2)
+
+
+def _gateway_died(story: Story) -> None:
+    """A later boot of the gateway says where the chain of the one before stopped."""
+    open_session(story)
+    last = story.gateway.records[-1].head
+    story.gateway = story.new_gateway("later")
+    keyset = story.gateway.keyset_digest
+    story.gateway_says("later-boot", "boot", {"bld": "sha256:" + "5" * 64, "col": story.col, "ks": keyset})
+    story.gateway_says("later-gap", "gap", {"lst": last, "src": "untrusted-store"})
+
+
+def _late_session(story: Story) -> None:
+    """A session that begins when the gateway has long been running; a first one ended before."""
+    boot(story)
+    first = start(story, "first")
+    finish(story, first, cseq=-1)
+    told = start(story)
+    inference(story, told)
+    finish(story, told)
+
+
+_OPTIONAL = {
+    "members:inference": lambda members: {
+        **members,
+        "eat_nonce": b64u(seeded("a client's nonce", 32)),
+        "par": [identifier("a record elsewhere")],
+        "lim": ["remote-adversary-only"],
+        "ext": {"urn:affiant:vectors": "an extension never changes a verdict upward"},
+    },
+    "hidden:inference": lambda hidden: {**hidden, "": {"trc": {"s": "0123456789abcdef", "t": "1" * 32}}},
+}
+_FIRST_ABSENT = {
+    "absent:first": True,
+    **{f"withhold:first-{step}": True for step in ("start", "close", "session-boot", "session-end")},
+}
+_SUPERVISORS_END = ("session.close", "session.supervisor")
+
+CASES = (
+    Case(
+        "valid/boot",
+        "The gateway's boot record alone: authentic, and no session to judge.",
+        told(script=boot),
+        not_made=(*_SESSION_ROWS, "pol.bound", "peer.bound"),
+    ),
+    Case(
+        "valid/inference",
+        "A session with one answer that is no stream; request and response are given.",
+        told(),
+        warnings=("rfs.accepted",),
+        request=REQUEST,
+        response=RESPONSE,
+    ),
+    Case(
+        "valid/stream",
+        "A stream to its end: `res.evs` events, and `res.evr` is the tree hash over them.",
+        told(script=_stream),
+        warnings=("rfs.accepted",),
+        request=REQUEST,
+        response=STREAM,
+    ),
+    Case(
+        "valid/client-abort",
+        "The client went away after one event: the record commits to what was handed out.",
+        told(script=_aborted),
+        warnings=("rfs.accepted",),
+        request=REQUEST,
+        response=ABORTED,
+    ),
+    Case(
+        "valid/actions",
+        "Refusals of both signers, a tool call from intent to outcome, a secret used in a request.",
+        told(script=actions),
+        warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/epochs",
+        "Both chains keep their rhythm for three minutes, and both end.",
+        told(script=epochs),
+        warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/erased-1",
+        "Erasure, level 1: every disclosure is destroyed, every signature still holds; a body cannot be judged.",
+        told(disclosed=False),
+        not_made=("body.request", "body.response"),
+        warnings=("rfs.accepted",),
+        request=REQUEST,
+        response=RESPONSE,
+    ),
+    Case(
+        "valid/open",
+        "A session that is still open: neither end nor close, and that is a warning.",
+        told(script=open_session),
+        warnings=("rfs.accepted", *_SUPERVISORS_END),
+    ),
+    Case(
+        "valid/lost",
+        "A session closed as lost; its supervisor had signed one record more than the gateway knew.",
+        told(script=_lost),
+        warnings=("rfs.accepted", *_SUPERVISORS_END),
+    ),
+    Case(
+        "valid/gateway-died",
+        "The gateway died; the next boot's gap names its chain, so that the session counts as lost.",
+        told(script=_gateway_died),
+        warnings=("rfs.accepted", "chain.gaps", *_SUPERVISORS_END),
+    ),
+    Case(
+        "valid/without-proofs",
+        "No proof of inclusion was given: level L1.",
+        told(logged=False),
+        not_made=("log.inclusion",),
+        warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/two-sessions",
+        "Two sessions side by side in one gateway chain.",
+        told(script=two_sessions),
+        warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/late-session",
+        "A session of a gateway that had others before: records after its boot, left out in one stretch.",
+        told(_FIRST_ABSENT, _late_session),
+        warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/optional-members",
+        "A nonce, a causal parent, a limit, an extension, and a disclosed trace.",
+        told(_OPTIONAL),
+        warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/pinned-log",
+        "The trust file names the log's key instead of `attested`.",
+        told(),
+        trust="trust-log-pinned.json",
+        attested=False,
+        warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/unpinned-log",
+        "The trust file names no log: inclusion holds with a warning.",
+        told(),
+        trust="trust-no-log.json",
+        attested=False,
+        warnings=("rfs.accepted", "log.inclusion"),
+    ),
+)

@@ -1,0 +1,34 @@
+"""Every case, the valid ones first."""
+
+from __future__ import annotations
+
+from vectors.cases import (
+    bundles,
+    chain,
+    content,
+    disclosures,
+    form,
+    log,
+    peers,
+    platforms,
+    sessions,
+    signature,
+    valid,
+)
+from vectors.making.case import Case
+
+__all__ = ["collection"]
+
+
+def collection() -> tuple[Case, ...]:
+    """All cases; each id once, and each base before what departs from it.
+
+    Raises:
+        ValueError: an id twice.
+    """
+    classes = (valid, signature, form, disclosures, chain, sessions, log, platforms, peers, content, bundles)
+    cases = tuple(case for each in classes for case in each.CASES)
+    ids = [case.id for case in cases]
+    if doubled := {each for each in ids if ids.count(each) > 1}:
+        raise ValueError(f"cases of one id: {sorted(doubled)}")
+    return cases

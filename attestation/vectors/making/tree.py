@@ -1,0 +1,83 @@
+"""The log: leaves, tree hash and paths (RFC 9162, section 2.1), notes, checkpoints and proofs (C2SP)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+from collections.abc import Sequence
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["checkpoint", "leaf", "leaf_hash", "note", "path", "proof", "root", "vkey"]
+
+
+def leaf(code: int, chn: bytes, seq: int, iat: int, rh: bytes) -> bytes:
+    """The 66 bytes of a leaf."""
+    return struct.pack(">BB16sQQ32s", 1, code, chn, seq, iat, rh)
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """SHA-256(0x00 || leaf)."""
+    return hashlib.sha256(b"\x00" + data).digest()
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def _split(size: int) -> int:
+    """The largest power of two below ``size``."""
+    return 1 << (size - 1).bit_length() - 1
+
+
+def root(hashes: Sequence[bytes]) -> bytes:
+    """The tree hash over leaf hashes."""
+    if not hashes:
+        return hashlib.sha256(b"").digest()
+    if len(hashes) == 1:
+        return hashes[0]
+    at = _split(len(hashes))
+    return _node(root(hashes[:at]), root(hashes[at:]))
+
+
+def path(hashes: Sequence[bytes], index: int) -> list[bytes]:
+    """PATH(index, D), from the leaf's sibling up (section 2.1.3.1)."""
+    if len(hashes) <= 1:
+        return []
+    at = _split(len(hashes))
+    if index < at:
+        return [*path(hashes[:at], index), root(hashes[at:])]
+    return [*path(hashes[at:], index - at), root(hashes[:at])]
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _key_id(name: str, key: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\n\x01" + key).digest()[:4]
+
+
+def vkey(name: str, key: Ed25519PrivateKey) -> str:
+    """The public key as text (C2SP signed-note): name, key id, algorithm 1 and key."""
+    public = key.public_key().public_bytes_raw()
+    return f"{name}+{_key_id(name, public).hex()}+{_base64(bytes((1,)) + public)}"
+
+
+def checkpoint(origin: str, size: int, tree_root: bytes, *extensions: str) -> str:
+    """The text of a checkpoint (C2SP tlog-checkpoint)."""
+    return "".join(f"{line}\n" for line in (origin, str(size), _base64(tree_root), *extensions))
+
+
+def note(text: str, name: str, key: Ed25519PrivateKey) -> str:
+    """A signed note (C2SP signed-note)."""
+    public = key.public_key().public_bytes_raw()
+    line = _base64(_key_id(name, public) + key.sign(text.encode()))
+    return f"{text}\n\u2014 {name} {line}\n"
+
+
+def proof(index: int, hashes: Sequence[bytes], signed: str) -> str:
+    """A proof of inclusion that stands alone (C2SP tlog-proof)."""
+    lines = ["c2sp.org/tlog-proof@v1", f"index {index}", *map(_base64, hashes), ""]
+    return "".join(f"{line}\n" for line in lines) + signed

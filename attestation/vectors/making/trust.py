@@ -1,0 +1,57 @@
+"""Trust files: what the reader of a case accepts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from vectors.making import documents as docs
+from vectors.making.encoding import canonical, sha256_name
+from vectors.making.keys import ed25519_key
+from vectors.making.platform import CREATED, Platform, instant
+from vectors.making.tree import vkey
+
+__all__ = ["trust_files"]
+
+
+def _trust(**changes: Any) -> bytes:
+    """The usual trust file with other members; ``...``: without that member."""
+    platform = Platform()
+    reference = docs.reference_values(platform)
+    config = canonical(docs.configuration(canonical(reference)))
+    since = instant(CREATED)
+    document: dict[str, Any] = {
+        "typ": "affiant-trust/1",
+        "tee_roots": [{"from": since, "value": platform.root_name}],
+        "reference_values": [{"from": since, "value": reference}],
+        "gateway_configs": [{"from": since, "value": sha256_name(config)}],
+        "profiles": [{"from": since, "value": docs.profile_digest(docs.POLICY)}],
+        "rootfs": [{"from": since, "value": "host-usr"}],
+        "log": [{"from": since, "value": "attested"}],
+        "isolation_floor": "namespace",
+    }
+    kept = {name: value for name, value in (document | changes).items() if value is not ...}
+    return (json.dumps(kept, indent=1, sort_keys=True) + "\n").encode("ascii")
+
+
+def trust_files() -> Iterator[tuple[str, bytes]]:
+    """Path and content of each."""
+    key = vkey(docs.ORIGIN, ed25519_key("log"))
+    stranger = vkey(docs.ORIGIN, ed25519_key("another log"))
+    other = "sha256:" + "1" * 64
+    config = sha256_name(canonical(docs.configuration(canonical(docs.reference_values(Platform())))))
+    ended = [{"revoked_at": "2026-11-21T12:29:59Z", "value": config}]
+    strict = docs.reference_values(Platform())
+    strict["tcb"] = {"min_evaluation": 2, "statuses": ["UpToDate"]}
+    yield "trust.json", _trust()
+    yield "trust-log-pinned.json", _trust(log=[{"value": key}])
+    yield "trust-log-other.json", _trust(log=[{"value": stranger}])
+    yield "trust-no-log.json", _trust(log=...)
+    yield "trust-other-root.json", _trust(tee_roots=[{"value": "intel"}])
+    yield "trust-other-configuration.json", _trust(gateway_configs=[{"value": other}])
+    yield "trust-configuration-revoked.json", _trust(gateway_configs=ended)
+    yield "trust-other-profile.json", _trust(profiles=[{"value": "sha384:" + "1" * 96}])
+    yield "trust-other-rootfs.json", _trust(rootfs=[{"value": other}])
+    yield "trust-strict-floor.json", _trust(isolation_floor="userspace-kernel")
+    yield "trust-newer-evaluation.json", _trust(reference_values=[{"value": strict}])
