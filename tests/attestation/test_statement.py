@@ -84,6 +84,13 @@ def test_a_fresh_nonce_changes_the_statement_and_not_the_keyset() -> None:
     assert other.keyset_digest == STORY.gateway_statement.keyset_digest
 
 
+@pytest.mark.parametrize(
+    "issuer", ["urn:other:session:{}", "{}", "urn:affiant:session:{}x", "urn:affiant:session:"]
+)
+def test_a_sessions_keyset_is_named_by_its_session_and_nothing_else(issuer: str) -> None:
+    refused({**SESSION, "iss": issuer.format(STORY.session)})
+
+
 @pytest.mark.parametrize("member", ["iss", "chn", "keys", "epoch_s", "policy", "not_after", "wit_max_s"])
 def test_every_other_member_changes_the_keyset(member: str) -> None:
     changed = {

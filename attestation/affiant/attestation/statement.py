@@ -112,7 +112,17 @@ _SHAPES: Final = {
         }
     ),
     "session": Obj(
-        {**_COMMON, "role": Const("session"), "man": _LINK, "act": _LINK, "gks": _LINK, "log": Const(None)}
+        {
+            **_COMMON,
+            "iss": Pattern(
+                r"urn:affiant:session:[A-Za-z0-9_-]{22}", "urn:affiant:session: and the session's id"
+            ),
+            "role": Const("session"),
+            "man": _LINK,
+            "act": _LINK,
+            "gks": _LINK,
+            "log": Const(None),
+        }
     ),
 }
 _USES: Final = {"gateway": "receipt", "session": "session"}

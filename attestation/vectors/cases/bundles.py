@@ -165,6 +165,16 @@ CASES = (
         {"fmt.keysets": "fmt.profile"},
     ),
     one(
+        "bundle/keyset-of-another-issuer",
+        "A session's keyset whose issuer is not named as sessions are.",
+        {
+            "document:session-statement": lambda value: (
+                value | {"iss": value["iss"].replace("affiant", "other")}
+            )
+        },
+        {"fmt.keysets": "fmt.profile"},
+    ),
+    one(
         "bundle/keyset-key-named-otherwise",
         "A key in a keyset under another name than its thumbprint.",
         {"document:gateway-statement": _misnamed},

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from vectors.cases.edits import WITHOUT, one
-from vectors.making.documents import BUILD, identifier
-from vectors.making.encoding import link
+from vectors.making.documents import BUILD, evidence, identifier
+from vectors.making.encoding import canonical, link, sha256_name
 from vectors.making.faults import put
-from vectors.making.scripts import boot, close, end, inference, open_session, start
+from vectors.making.keys import jwk, p256_key, thumbprint
+from vectors.making.platform import Platform
+from vectors.making.records import Party
+from vectors.making.scripts import CHAT, boot, close, end, inference, open_session, start
 from vectors.making.stories import epochs
 from vectors.making.story import Story
 
@@ -51,15 +54,12 @@ def _narrowed(story: Story) -> None:
 
 
 def fork(story: Story) -> None:
-    """The gateway signs two records with one number over one record before: two stories for two readers."""
+    """The gateway signs two records of one number over one record before: two stories for two readers."""
     boot(story)
     told = start(story)
-    records = story.gateway.records
     story.issue(story.gateway, "epoch-told-to-one", "epoch", {"inf": 0, "n": 2}, {})
-    kept = records.pop()
+    story.gateway.records.pop()
     story.issue(story.gateway, "epoch-told-to-another", "epoch", {"inf": 1, "n": 2}, {})
-    records.append(kept)
-    records[-1], records[-2] = records[-2], records[-1]
     inference(story, told)
     end(story, told)
     close(story, told)
@@ -77,6 +77,37 @@ def exchanged(story: Story) -> None:
 def _same_chain(statement: dict[str, Any]) -> dict[str, Any]:
     statement["chn"] = [identifier("gateway chain")]
     return statement
+
+
+def _second_supervisor(story: Story) -> None:
+    """Whoever makes a key says that it is the session's too; the quote is of a platform that nobody accepts."""
+    told = story.sessions["session"]
+    key = p256_key("a second supervisor")
+    statement = told.supervisor.statement | {
+        "chn": [identifier("a second supervisor's chain")],
+        "keys": [{"jwk": jwk(key), "kid": thumbprint(key), "use": "session"}],
+    }
+    raw = canonical(statement)
+    own, story.platform = story.platform, Platform(label="own")
+    parts = story.quoted("session", "second", bytes(48), [], raw)
+    story.platform = own
+    parts |= {"manifest": told.manifest_raw, "activation": told.activation_raw}
+    forger = Party("second", "session", key, statement, raw, evidence(parts))
+    story.parties.append(forger)
+    keysets = {"gks": story.gateway.keyset_digest, "ks": forger.keyset_digest}
+    story.issue(forger, "second-boot", "boot", {"bld": BUILD, **keysets}, {})
+    members = {
+        "agt": story.agent(told) | {"key": thumbprint(key), "evd": forger.evd},
+        "peer": told.gateway_records[-1].head,
+        "req": dict(CHAT),
+        "res": {"end": "complete", "st": 200},
+        "rsn": "made.up",
+    }
+    hidden = {"req": {"dig": sha256_name(FORGED[0])}, "res": {"dig": sha256_name(FORGED[1])}}
+    story.issue(forger, "second-refusal", "refusal", members, hidden)
+
+
+FORGED = (b'{"model":"forged"}', b'{"forged":true}')
 
 
 def _renamed(members: dict[str, Any]) -> dict[str, Any]:
@@ -179,6 +210,14 @@ CASES = (
         "Two keysets claim one chain.",
         {"document:session-statement": _same_chain},
         {"fmt.keysets": "chain.broken"},
+    ),
+    one(
+        "chain/second-keyset-of-a-session",
+        "A second keyset of the same session, its quote forged, with a record that commits to bodies that nobody sent.",
+        {"before:finis": _second_supervisor},
+        {"fmt.keysets": "chain.broken"},
+        request=FORGED[0],
+        response=FORGED[1],
     ),
     one(
         "chain/missing-epoch",

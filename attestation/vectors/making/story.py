@@ -57,7 +57,7 @@ class Story:
         """Digest of the collateral in force."""
         return link(self.endorsements[0])
 
-    def _quoted(
+    def quoted(
         self, role: str, label: str, mrconfigid: bytes, events: list[Members], raw: bytes
     ) -> dict[str, bytes]:
         """Quote and event log over a statement."""
@@ -79,7 +79,7 @@ class Story:
         """A gateway process: its keyset and its evidence."""
         members = docs.gateway_statement(label, self.config_raw) | {"cls": self.cls}
         statement, raw = self._document(f"{label}-statement", members)
-        parts = self._quoted("gateway", label, hashlib.sha384(self.config_raw).digest(), [], raw)
+        parts = self.quoted("gateway", label, hashlib.sha384(self.config_raw).digest(), [], raw)
         evidence = self.faults.through(f"evidence:{label}", docs.evidence(parts))
         key = p256_key(f"{label} receipt")
         party = Party(label, "gateway", key, statement, raw, evidence)
@@ -97,7 +97,7 @@ class Story:
         members = docs.session_statement(label, ses, man_raw, act_raw, gks) | {"cls": self.cls}
         statement, raw = self._document(f"{label}-statement", members)
         bound = hashlib.sha384(docs.initdata(man_raw)).digest()
-        parts = self._quoted("session", label, bound, docs.session_events(man, man_raw, act_raw), raw)
+        parts = self.quoted("session", label, bound, docs.session_events(man, man_raw, act_raw), raw)
         parts |= {"manifest": man_raw, "activation": act_raw}
         evidence = self.faults.through(f"evidence:{label}", docs.evidence(parts))
         supervisor = Party(label, "session", p256_key(f"{label} key"), statement, raw, evidence)

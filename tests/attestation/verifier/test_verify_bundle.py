@@ -175,6 +175,43 @@ class RewrittenByRule(Rewritten):
     decision = "redact"
 
 
+FORGED = (b'{"model":"forged"}', b'{"forged":true}')
+
+
+class Twin(Story):
+    """A second keyset of the same session, by whoever made a key: its quote is of no accepted platform."""
+
+    def close(self) -> None:
+        super().close()
+        forger = Story(platform=self.other)
+        forger.session, forger.clock = self.session, self.clock
+        forger.gateway, forger.gateway_statement = self.gateway, self.gateway_statement
+        forger.ear_signer, forger.next_seq = self.ear_signer, 0
+        forger.make_session()
+        own = forger.session_statement.keyset_digest
+        boot = {"ks": own, "gks": self.gateway_statement.keyset_digest, "bld": OTHER}
+        forger.by_supervisor("boot", "boot", boot, of_session=False)
+        asked, answered = FORGED
+        forger.by_supervisor(
+            "refusal",
+            "refusal",
+            {"rsn": "x", "req": {"m": "POST", "p": "/"}, "res": {"st": 200, "end": "complete"}},
+            {"req": {"dig": sha256_name(asked)}, "res": {"dig": sha256_name(answered)}},
+        )
+        self.session_records = [*self.session_records, *forger.session_records]
+        self.forger = forger
+
+    other = type(PLATFORM).from_seed(b"another platform" * 2, created=NOW)
+
+    def bundle(self):
+        bundle = super().bundle()
+        return replace(
+            bundle,
+            keysets={**bundle.keysets, **objects_by_digest([self.forger.session_statement.raw])},
+            evidence={**bundle.evidence, **objects_by_digest([self.forger.session_evidence])},
+        )
+
+
 class Backwards(Story):
     def close(self) -> None:
         self.clock.step(-600)
@@ -245,6 +282,7 @@ TIME = {"at": NOW + timedelta(days=60)}
 REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("fmt.keysets", "fmt.json", lambda: with_keyset(b'{"typ": "affiant-keyset/1"}'), {}),
     ("fmt.keysets", "fmt.profile", lambda: with_keyset(b'{"role":"gateway","typ":"affiant-keyset/1"}'), {}),
+    ("fmt.keysets", "chain.broken", lambda: Twin().bytes(), {"request": FORGED[0], "response": FORGED[1]}),
     ("sig.receipts", "sig.unknown_key", lambda: with_keyset(Story().tell().session_statement.raw), {}),
     ("kinds.judged", "chain.gap", lambda: Erased().bytes(), {}),
     ("chain.ids", "chain.repeated_id", lambda: SameId().bytes(), {}),
@@ -455,6 +493,21 @@ def test_a_request_and_a_response_are_held_against_one_receipt() -> None:
 
 def test_a_rewrite_that_its_decision_names_is_no_contradiction() -> None:
     assert row(judge(RewrittenByRule().bytes()), "session.decisions").state is State.HELD
+
+
+def test_a_body_is_held_against_the_records_of_signers_that_are_judged_alone() -> None:
+    """With one session asked for, another one's supervisor is a key that nobody appraised."""
+
+    class Committed(Story):
+        def by_supervisor(self, step: str, kind: str, members, hidden=None, **more: object):
+            if step == "egress-refusal":
+                members |= {"req": {"m": "POST", "p": "/"}, "res": {"st": 403, "end": "complete"}}
+                hidden = {"req": {"dig": sha256_name(FORGED[0])}, "res": {"dig": sha256_name(FORGED[1])}}
+            return super().by_supervisor(step, kind, members, hidden, **more)
+
+    data = Committed().bytes()
+    assert row(judge(data, response=FORGED[1]), "body.response").state is State.HELD
+    assert row(judge(data, response=FORGED[1], session="A" * 22), "body.response").reason == "body.mismatch"
 
 
 def test_what_a_crash_disclosed_is_a_warning() -> None:

@@ -14,8 +14,10 @@ __all__ = ["check_request", "check_response"]
 
 
 def _exchanges(case: Case) -> Sequence[VerifiedReceipt]:
-    """The records that commit to bodies."""
-    return [record for record in case.records if record.kind in ("inference", "refusal")]
+    """The records that commit to bodies; of signers that are judged, since a key without an appraised quote proves
+    nothing."""
+    records = [record for party in case.judged for record in party.records]
+    return [record for record in records if record.kind in ("inference", "refusal")]
 
 
 def _commit_to(body: bytes, member: str, records: Sequence[VerifiedReceipt]) -> Sequence[VerifiedReceipt]:

@@ -96,6 +96,16 @@ class Case:
         """The signers in the role ``gateway``."""
         return [party for party in self.parties if party.role == "gateway"]
 
+    @property
+    def judged(self) -> Sequence[Party]:
+        """Gateways, and the supervisors of the sessions in focus: the signers whose quotes are appraised."""
+        supervisors = [session.supervisor for session in self.sessions]
+        return [
+            party
+            for party in self.parties
+            if party.role == "gateway" or any(party is one for one in supervisors)
+        ]
+
 
 def by_chain(records: Sequence[VerifiedReceipt]) -> Mapping[str, list[VerifiedReceipt]]:
     """Records by chain, each sorted by ``seq``."""

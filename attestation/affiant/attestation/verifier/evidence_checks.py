@@ -125,18 +125,12 @@ def check_appraisal(case: Case) -> Finding:
     """
     case.need("key.bound", "conf.bound", "pol.bound")
     statuses = set()
-    for party in _in_focus(case):
+    for party in case.judged:
         party.appraisal = _appraise_party(case, party)
         statuses.add(party.appraisal.verified.statuses.merged.value)
     return Finding(
         f"{len(case.parties)} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers"
     )
-
-
-def _in_focus(case: Case) -> list[Party]:
-    """Gateways, and the supervisors of the sessions that are judged."""
-    judged = [session.supervisor for session in case.sessions]
-    return [party for party in case.parties if party.role == "gateway" or any(party is one for one in judged)]
 
 
 def _appraise_party(case: Case, party: Party) -> Appraisal:
@@ -236,7 +230,7 @@ def check_class(case: Case) -> Finding:
     What is simulated says nothing about hardware: the check holds with the tier none.
     """
     case.need("tee.appraisal")
-    for party in _in_focus(case):
+    for party in case.judged:
         assert party.appraisal is not None
         found = party.appraisal.evidence_class.value
         said = {party.statement.cls} | {record.cls for record in party.records}
@@ -245,7 +239,7 @@ def check_class(case: Case) -> Finding:
             raise ClassMismatch(
                 "evidence class disagrees", expected=found, found=", ".join(sorted(said - {found}))
             )
-    if all(p.appraisal and p.appraisal.evidence_class is EvidenceClass.HARDWARE for p in _in_focus(case)):
+    if all(p.appraisal and p.appraisal.evidence_class is EvidenceClass.HARDWARE for p in case.judged):
         return Finding("hardware, everywhere")
     return Finding("SIMULATED, everywhere: proves nothing about hardware", Tier.NONE)
 

@@ -31,11 +31,15 @@ _UNJUDGED: Final = frozenset({"approval", "snapshot", "fork", "handoff", "policy
 
 
 def check_keysets(case: Case) -> Finding:
-    """``fmt.keysets``: every keyset statement is in its closed form, and no two claim one key or chain."""
+    """``fmt.keysets``: every keyset statement is in its closed form, and no two claim one key, chain or session.
+
+    A second keyset of one session would be a signer beside the one that is judged: nobody would ask for its quote.
+    """
     if not case.bundle.keysets:
         raise NotMade("the bundle has no keyset")
     kids: set[str] = set()
     chains: set[str] = set()
+    sessions: set[str] = set()
     for digest, raw in sorted(case.bundle.keysets.items()):
         try:
             statement = parse_statement(raw)
@@ -44,6 +48,10 @@ def check_keysets(case: Case) -> Finding:
             raise
         if statement.receipt_kid in kids or statement.chn & chains:
             raise ChainBroken("two keysets claim one key or chain", where=f"keysets.{digest}")
+        if statement.role == "session":
+            if statement.iss in sessions:
+                raise ChainBroken("two keysets claim one session", where=f"keysets.{digest}")
+            sessions.add(statement.iss)
         kids.add(statement.receipt_kid)
         chains |= statement.chn
         case.parties.append(Party(statement))
