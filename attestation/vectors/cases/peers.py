@@ -59,6 +59,14 @@ def _gateway_result(payload: dict[str, Any]) -> dict[str, Any]:
     return payload
 
 
+def _upstream(**members: str) -> Fault:
+    def fault(payload: dict[str, Any]) -> dict[str, Any]:
+        payload["up"] = [{**payload["up"][0], **members}]
+        return payload
+
+    return fault
+
+
 def _without_result(bundle: dict[str, Any]) -> dict[str, Any]:
     bundle["results"] = {}
     return bundle
@@ -137,6 +145,19 @@ CASES = (
         _EAR,
     ),
     one("peer/no-upstream", "An answer that came from no upstream.", {"members:inference": put(up=[])}, _EAR),
+    one(
+        "peer/upstream-called-attested",
+        "An upstream that is called attested, on the word of no result.",
+        {"members:inference": _upstream(bind="attested")},
+        _EAR,
+    ),
+    one(
+        "peer/result-about-an-upstream",
+        "A result about the upstream, which this version does not judge and does not pass over.",
+        {"members:inference": put(att__ups={"ear": _OTHER, "tier": "affirming"})},
+        {},
+        not_made=("peer.ear",),
+    ),
     one(
         "peer/another-session-key",
         "A record that names another session key.",

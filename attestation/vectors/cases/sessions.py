@@ -220,6 +220,12 @@ CASES = (
         _DECISION,
     ),
     one(
+        "session/denied-and-begun",
+        "An answer that was denied, and handed out until the client went away.",
+        {"members:inference": put(pol__dec="deny", res__end="client_abort")},
+        _DECISION,
+    ),
+    one(
         "session/asked-and-done",
         "A request that waited for an approval, and was sent.",
         {"members:egress-outcome": put(pol__dec="ask")},

@@ -276,6 +276,7 @@ def hardware_claim() -> Story:
 
 
 OTHER = "sha256:" + "11" * 32
+CALLED_ATTESTED = {"id": "a", "host": "a.internal", "bind": "attested", "res": "ok"}
 LATE = {"at": NOW - timedelta(hours=20)}
 TIME = {"at": NOW + timedelta(days=60)}
 
@@ -333,6 +334,15 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ),
     ("session.decisions", "session.decision", lambda: Story(alter=at("egress", pol__dec="ask")).bytes(), {}),
     ("session.decisions", "session.decision", lambda: Rewritten().bytes(), {}),
+    *(
+        (
+            "session.decisions",
+            "session.decision",
+            lambda how=how: Story(alter=at("inference", pol__dec="deny", res__end=how)).bytes(),
+            {},
+        )
+        for how in ("client_abort", "upstream_abort", "gateway_error")
+    ),
     ("key.evidence", "key.unbound", lambda: OtherEvidence().bytes(), {}),
     ("key.bound", "key.unbound", lambda: Story(session_report_data=lambda _: bytes(64)).bytes(), {}),
     ("key.bound", "key.unbound", lambda: Story(gateway_report_data=lambda _: b"x" * 64).bytes(), {}),
@@ -373,6 +383,7 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("session-boot", bld=OTHER)).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", att={})).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", up=[])).bytes(), {}),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", up=[CALLED_ATTESTED])).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", policy=OTHER)).bytes(), {}),
     (
         "peer.ear",
@@ -508,6 +519,19 @@ def test_a_body_is_held_against_the_records_of_signers_that_are_judged_alone() -
     data = Committed().bytes()
     assert row(judge(data, response=FORGED[1]), "body.response").state is State.HELD
     assert row(judge(data, response=FORGED[1], session="A" * 22), "body.response").reason == "body.mismatch"
+
+
+def test_a_stream_that_policy_stopped_was_denied_and_is_no_contradiction() -> None:
+    story = Story(alter=at("inference", pol__dec="deny", res__end="policy_stop"))
+    assert row(judge(story.bytes()), "session.decisions").state is State.HELD
+
+
+def test_a_result_about_another_peer_than_the_session_is_not_passed_over() -> None:
+    result = {"ear": link("a result"), "tier": "affirming"}
+    for upstreams in ([CALLED_ATTESTED], ...):
+        changes = {"att__ups": result} | ({} if upstreams is ... else {"up": upstreams})
+        found = row(judge(Story(alter=at("inference", **changes)).bytes()), "peer.ear")
+        assert (found.state, found.tier) == (State.NOT_MADE, Tier.NONE)
 
 
 def test_what_a_crash_disclosed_is_a_warning() -> None:

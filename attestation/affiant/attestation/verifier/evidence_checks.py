@@ -328,9 +328,13 @@ def _agent_bound(record: VerifiedReceipt, supervisor: Party) -> None:
 
 def check_results(case: Case) -> Finding:
     """``peer.ear``: each attestation result named by a record is signed by the gateway, is of this session's
-    evidence, and has the tier that the record repeats and this verifier found."""
+    evidence, and has the tier that the record repeats and this verifier found.
+
+    A result about another peer (``ups``, ``gw``) is not judged by this version, and so the check is not made.
+    """
     case.need("peer.bound", "tee.appraisal")
     count = 0
+    others: set[str] = set()
     for session in case.sessions:
         gateway = _gateway_of(case, session)
         for record in session.gateway:
@@ -342,8 +346,21 @@ def check_results(case: Case) -> Finding:
             if record.member("res", "end") == "complete" and not record.member("up"):
                 raise ResultMismatch("an answer that came from no upstream", where=record.jti)
             _check_result(case, session, gateway, record, named)
+            others |= _others(record)
             count += 1
+    if others:  # last, so that it hides no refusal
+        raise NotMade(f"results that this version does not judge: {', '.join(sorted(others))}")
     return Finding(f"{count} records rest on a result that this verifier reached too")
+
+
+def _others(record: VerifiedReceipt) -> set[str]:
+    """The peers beside the session that a record rests on. An upstream is called attested on the word of a result."""
+    results, attempts = record.member("att"), record.member("up") or ()
+    assert isinstance(results, dict)
+    assert isinstance(attempts, (list, tuple))
+    if "ups" not in results and any(attempt["bind"] == "attested" for attempt in attempts):
+        raise ResultMismatch("an upstream called attested, on the word of no result", where=record.jti)
+    return set(results) - {"ses"}
 
 
 def _check_result(

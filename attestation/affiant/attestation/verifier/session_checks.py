@@ -377,8 +377,7 @@ def check_decisions(case: Case) -> Finding:
         opaque = []
         for record in [*session.gateway, *session.supervisor.records]:
             denied = record.member("pol", "dec") in ("deny", "ask")
-            done = "complete" in (record.member("act", "end"), record.member("res", "end"))
-            if denied and done and record.kind != "refusal":
+            if denied and _is_done(record):
                 raise DecisionMismatch("done although it was denied", where=record.jti)
             if _is_rewritten(record) and record.member("pol", "dec") != "redact":
                 raise DecisionMismatch(
@@ -395,6 +394,13 @@ def check_decisions(case: Case) -> Finding:
         return None
 
     return _joined(_each(case, examine), "nothing denied was done, nothing rewritten unsaid")
+
+
+def _is_done(record: VerifiedReceipt) -> bool:
+    """Whether it happened: an answer that began reached somebody, unless policy itself cut it off."""
+    if record.kind == "inference":
+        return record.member("res", "end") != "policy_stop"
+    return record.kind != "refusal" and record.member("act", "end") == "complete"
 
 
 def _is_rewritten(record: VerifiedReceipt) -> bool:
