@@ -16,6 +16,7 @@ __all__ = ["CASES"]
 _EAR = {"peer.ear": "peer.ear_mismatch"}
 _BOUND = {"peer.bound": "peer.unbound"}
 _OTHER = link(b"another")
+_CONFIGURATION = {"conf.bound": "conf.unbound"}
 _NAME = "sha256:" + "1" * 64
 
 
@@ -65,6 +66,11 @@ def _upstream(**members: str) -> Fault:
         return payload
 
     return fault
+
+
+def _attesting(config: dict[str, Any]) -> dict[str, Any]:
+    config["upstreams"] = [{**config["upstreams"][0], "bind": "attested"}]
+    return config
 
 
 def _without_result(bundle: dict[str, Any]) -> dict[str, Any]:
@@ -148,8 +154,27 @@ CASES = (
     one(
         "peer/upstream-called-attested",
         "An upstream that is called attested, on the word of no result.",
-        {"members:inference": _upstream(bind="attested")},
+        {"members:inference": _upstream(bind="attested"), "document:config": _attesting},
         _EAR,
+        trust="trust-any-configuration.json",
+    ),
+    one(
+        "peer/upstream-bound-otherwise",
+        "An upstream that the record calls attested, and the configuration does not.",
+        {"members:inference": _upstream(bind="attested")},
+        _CONFIGURATION,
+    ),
+    one(
+        "peer/upstream-not-configured",
+        "An upstream that the gateway's configuration does not have.",
+        {"members:inference": _upstream(id="elsewhere")},
+        _CONFIGURATION,
+    ),
+    one(
+        "peer/upstream-at-another-host",
+        "An upstream of the configuration, at another host.",
+        {"members:inference": _upstream(host="elsewhere.invalid")},
+        _CONFIGURATION,
     ),
     one(
         "peer/result-about-an-upstream",
@@ -218,6 +243,12 @@ CASES = (
         "The session's key under another session's id, where nobody would look.",
         {"before:finis": _elsewhere},
         _BOUND,
+    ),
+    one(
+        "peer/manifest-for-another-log",
+        "The session's manifest names another log than the configuration that it names.",
+        {"document:session-manifest": put(gateway__origin="another.log.invalid")},
+        {"conf.accepted": "conf.not_accepted"},
     ),
     one(
         "peer/manifest-for-another-gateway",

@@ -101,6 +101,12 @@ CASES = (
         {"conf.bound": "conf.unbound"},
     ),
     one(
+        "platform/slower-than-configured",
+        "The gateway's keyset promises an epoch every hour, its configuration every minute.",
+        {"document:gateway-statement": put(epoch_s=3600)},
+        {"conf.bound": "conf.unbound"},
+    ),
+    one(
         "platform/manifest-unbound",
         "The session's MRCONFIGID is not its manifest's.",
         {"body:session": _body(mrconfigid=seeded("another manifest", 48))},

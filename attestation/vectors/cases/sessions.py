@@ -233,6 +233,13 @@ CASES = (
         **_ACTIONS,
     ),
     one(
+        "session/secret-denied-and-used",
+        "A secret whose use was denied, and acknowledged.",
+        {"members:secret": put(pol__dec="deny")},
+        _DECISION,
+        **_ACTIONS,
+    ),
+    one(
         "session/rewritten-without-rule",
         "Something else was forwarded than was received, and the decision does not say so.",
         {"hidden:inference": put(req__fwd=sha256_name(b"something else"))},

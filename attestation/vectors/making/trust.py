@@ -50,6 +50,7 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield "trust-no-log.json", _trust(log=...)
     yield "trust-other-root.json", _trust(tee_roots=[{"value": "intel"}])
     yield "trust-other-configuration.json", _trust(gateway_configs=[{"value": other}])
+    yield "trust-any-configuration.json", _trust(gateway_configs=...)
     yield "trust-configuration-revoked.json", _trust(gateway_configs=ended)
     yield "trust-other-profile.json", _trust(profiles=[{"value": "sha384:" + "1" * 96}])
     yield "trust-other-rootfs.json", _trust(rootfs=[{"value": other}])

@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
+import story as story_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from story import (
@@ -24,9 +26,11 @@ from story import (
 
 from affiant.attestation.bundle import objects_by_digest
 from affiant.attestation.encoding import b64u_sha256, sha256_name
-from affiant.attestation.gateway_config import DEV_ECHO, make_gateway_config
+from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, make_gateway_config
+from affiant.attestation.manifest import GatewayIdentity
 from affiant.attestation.session_summary import session_root
 from affiant.attestation.simulated.pki import CertificateRole
+from affiant.attestation.statement import gateway_statement
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
 from affiant.attestation.verifier.codes import CODES
 from affiant.attestation.verifier.report_text import render
@@ -171,6 +175,29 @@ class Rewritten(Story):
         return super().by_gateway(step, kind, members, hidden, **more)
 
 
+class Slower(Story):
+    """The keyset promises an epoch every hour; the configuration, every minute."""
+
+    def make_gateway(self) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(story_module, "gateway_statement", partial(slowed, gateway_statement))
+            super().make_gateway()
+
+
+def slowed(make: Callable[..., bytes], **members: object) -> bytes:
+    return make(**(members | {"epoch_s": 3600}))
+
+
+class AnotherLog(Story):
+    """The session's manifest names another log than the configuration that it names."""
+
+    def make_session(self) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            identity = lambda origin, *more: GatewayIdentity("another.log", *more)  # noqa: E731
+            patch.setattr(story_module, "GatewayIdentity", identity)
+            super().make_session()
+
+
 class RewrittenByRule(Rewritten):
     decision = "redact"
 
@@ -276,7 +303,22 @@ def hardware_claim() -> Story:
 
 
 OTHER = "sha256:" + "11" * 32
-CALLED_ATTESTED = {"id": "a", "host": "a.internal", "bind": "attested", "res": "ok"}
+CALLED_ATTESTED = {"id": DEV_ECHO.id, "host": "affiant-dev-echo.internal", "bind": "attested", "res": "ok"}
+
+
+def attesting_config(**changes: object) -> GatewayConfig:
+    """A configuration whose upstream is to be attested, which no gateway accepts yet."""
+    values = {
+        "iss": "urn:affiant:gateway:local",
+        "cls": "simulated",
+        "origin": "log.example",
+        "reference": sha256_name(reference_bytes()),
+        "upstreams": [replace(DEV_ECHO, bind="attested")],
+    }
+    return make_gateway_config(**(values | changes))
+
+
+ANY_CONFIG = {"changes": {"gateway_configs": ...}}
 LATE = {"at": NOW - timedelta(hours=20)}
 TIME = {"at": NOW + timedelta(days=60)}
 
@@ -334,6 +376,7 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ),
     ("session.decisions", "session.decision", lambda: Story(alter=at("egress", pol__dec="ask")).bytes(), {}),
     ("session.decisions", "session.decision", lambda: Rewritten().bytes(), {}),
+    ("session.decisions", "session.decision", lambda: Story(alter=at("secret", pol__dec="deny")).bytes(), {}),
     *(
         (
             "session.decisions",
@@ -383,7 +426,28 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("session-boot", bld=OTHER)).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", att={})).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", up=[])).bytes(), {}),
-    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", up=[CALLED_ATTESTED])).bytes(), {}),
+    (
+        "peer.ear",
+        "peer.ear_mismatch",
+        lambda: Story(config=attesting_config(), alter=at("inference", up=[CALLED_ATTESTED])).bytes(),
+        ANY_CONFIG,
+    ),
+    ("conf.bound", "conf.unbound", lambda: Story(alter=at("inference", up=[CALLED_ATTESTED])).bytes(), {}),
+    *(
+        (
+            "conf.bound",
+            "conf.unbound",
+            lambda upstream=upstream: Story(alter=at("inference", up=[upstream])).bytes(),
+            {},
+        )
+        for upstream in (
+            {**CALLED_ATTESTED, "bind": "tls"},
+            {**CALLED_ATTESTED, "bind": "none", "id": "another"},
+            {**CALLED_ATTESTED, "bind": "none", "host": "elsewhere.internal"},
+        )
+    ),
+    ("conf.bound", "conf.unbound", lambda: Slower().bytes(), {}),
+    ("conf.accepted", "conf.not_accepted", lambda: AnotherLog().bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", policy=OTHER)).bytes(), {}),
     (
         "peer.ear",
@@ -528,9 +592,11 @@ def test_a_stream_that_policy_stopped_was_denied_and_is_no_contradiction() -> No
 
 def test_a_result_about_another_peer_than_the_session_is_not_passed_over() -> None:
     result = {"ear": link("a result"), "tier": "affirming"}
-    for upstreams in ([CALLED_ATTESTED], ...):
-        changes = {"att__ups": result} | ({} if upstreams is ... else {"up": upstreams})
-        found = row(judge(Story(alter=at("inference", **changes)).bytes()), "peer.ear")
+    plain = Story(alter=at("inference", att__ups=result)).bytes()
+    called = at("inference", att__ups=result, up=[CALLED_ATTESTED])
+    attested = Story(config=attesting_config(), alter=called).bytes()
+    for data, how in ((plain, {}), (attested, ANY_CONFIG)):
+        found = row(judge(data, **how), "peer.ear")
         assert (found.state, found.tier) == (State.NOT_MADE, Tier.NONE)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from typing import Final
+from urllib.parse import urlsplit
 
+from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.manifest import mrconfigid, reaches_floor
 from affiant.attestation.tdx import parse_quote
 from affiant.attestation.trust_file import Entry, accepted_at
-from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.case import Case, Party
 from affiant.attestation.verifier.evidence_checks import config_of
 from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
@@ -64,7 +66,8 @@ class RootfsNotAccepted(NotAccepted):
 
 
 def check_config_bound(case: Case) -> Finding:
-    """``conf.bound``: each gateway's MRCONFIGID is SHA-384 of the configuration that its keyset names."""
+    """``conf.bound``: each gateway's MRCONFIGID is SHA-384 of the configuration that its keyset names, and keyset and
+    records keep to it: issuer, class, cadence, log, upstreams."""
     case.need("key.evidence")
     for party in case.gateways:
         assert party.evidence is not None
@@ -72,15 +75,28 @@ def check_config_bound(case: Case) -> Finding:
         if parse_quote(party.evidence.quote).body.mrconfigid != config.mrconfigid:
             raise ConfigUnbound("the quote binds another configuration", expected=config.mrconfigid.hex())
         log = party.statement.log
-        if config.iss != party.statement.iss or config.cls != party.statement.cls:
-            raise ConfigUnbound("configuration and keyset disagree on issuer or class")
+        said = (party.statement.iss, party.statement.cls, party.statement.epoch_s)
+        if said != (config.iss, config.cls, config.epoch_s):
+            raise ConfigUnbound("configuration and keyset disagree on issuer, class or cadence")
         if log is None or config.origin != log.origin:
             raise ConfigUnbound(
                 "configuration and keyset name different logs",
                 expected=config.origin,
                 found=None if log is None else log.origin,
             )
+        _upstreams_bound(party, config)
     return Finding("the gateway's configuration is the one bound in MRCONFIGID")
+
+
+def _upstreams_bound(party: Party, config: GatewayConfig) -> None:
+    """A gateway asks the upstreams of its configuration, as they are bound there, and no other."""
+    known = {(each.id, urlsplit(each.url).netloc, each.bind) for each in config.upstreams}
+    for record in party.records:
+        attempts = record.member("up") or ()
+        assert isinstance(attempts, (list, tuple))
+        for attempt in attempts:
+            if (attempt["id"], attempt["host"], attempt["bind"]) not in known:
+                raise ConfigUnbound("an upstream that the configuration does not have", where=record.jti)
 
 
 def check_policy_bound(case: Case) -> Finding:
@@ -133,7 +149,8 @@ def check_config_accepted(case: Case) -> Finding:
         for session in case.sessions:
             assert session.manifest is not None
             wanted = session.manifest.gateway
-            if (wanted.config, wanted.reference) != (config.digest, config.reference):
+            made_for = (wanted.config, wanted.reference, wanted.origin)
+            if made_for != (config.digest, config.reference, config.origin):
                 raise ConfigNotAccepted("the session was made for another gateway", where=session.id)
     return _pinned(
         case,

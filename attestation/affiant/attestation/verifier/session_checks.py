@@ -397,10 +397,11 @@ def check_decisions(case: Case) -> Finding:
 
 
 def _is_done(record: VerifiedReceipt) -> bool:
-    """Whether it happened: an answer that began reached somebody, unless policy itself cut it off."""
+    """Whether it happened: an answer that began reached somebody, unless policy itself cut it off; a secret's record
+    is acknowledged before the secret is used."""
     if record.kind == "inference":
         return record.member("res", "end") != "policy_stop"
-    return record.kind != "refusal" and record.member("act", "end") == "complete"
+    return record.kind == "secret" or (record.kind != "refusal" and record.member("act", "end") == "complete")
 
 
 def _is_rewritten(record: VerifiedReceipt) -> bool:
