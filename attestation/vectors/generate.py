@@ -56,19 +56,18 @@ def files() -> Iterator[tuple[str, bytes]]:
         name = case.id.replace("/", "-")
         if case.base is None:
             assert isinstance(made, dict)
-            same = next((known for known, value in valid.items() if value == made), case.id)
-            row["files"] = {"bundle": f"{same}.affiant.json"}
-            if same == case.id:
-                valid[case.id] = made
-                yield row["files"]["bundle"], _text(made)
-        elif isinstance(made, bytes):
-            row["base"] = case.base
-            row["files"] = {"bundle": f"whole/{name}.affiant.json"}
-            yield row["files"]["bundle"], made
+            valid[case.id] = made
         else:
             row["base"] = case.base
-            row["files"] = {"bundle": f"{case.base}.affiant.json"}
-            if patch := difference(valid[case.base], made):
+        if isinstance(made, bytes):
+            row["files"] = {"bundle": f"whole/{name}.affiant.json"}
+            yield row["files"]["bundle"], made
+        elif (stored := case.base or case.stored_from) is None:
+            row["files"] = {"bundle": f"{case.id}.affiant.json"}
+            yield row["files"]["bundle"], _text(made)
+        else:
+            row["files"] = {"bundle": f"{stored}.affiant.json"}
+            if patch := difference(valid[stored], made):
                 row["files"]["patch"] = f"patches/{name}.json"
                 yield row["files"]["patch"], _text(patch)
         for member in ("request", "response"):

@@ -49,6 +49,14 @@ def _stranger(text: str) -> str:
     return tree.note(text.partition("\n\n")[0] + "\n", ORIGIN, ed25519_key("another log"))
 
 
+def _collision(text: str) -> str:
+    """The log's name and key id, over a stranger's signature."""
+    true = base64.b64decode(text.rpartition(" ")[2])
+    other = base64.b64decode(_stranger(text).rpartition(" ")[2])
+    line = base64.b64encode(true[:4] + other[4:]).decode("ascii")
+    return text.rpartition(" ")[0] + f" {line}\n"
+
+
 def _cut(note: str) -> str:
     return note.partition("\n\n")[0] + "\n\n"
 
@@ -261,6 +269,12 @@ CASES = (
         "log/stranger",
         "A checkpoint signed by another key under this log's name.",
         {"note": _stranger},
+        _NOTE,
+    ),
+    one(
+        "log/key-id-collision",
+        "A stranger's signature under the name and the key id of the log.",
+        {"note": _collision},
         _NOTE,
     ),
     one(

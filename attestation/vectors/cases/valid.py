@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from vectors.making import tree
 from vectors.making.case import Case, told
 from vectors.making.documents import identifier
-from vectors.making.encoding import b64u
-from vectors.making.keys import seeded
+from vectors.making.encoding import b64u, sha256_name
+from vectors.making.keys import ed25519_key, seeded
 from vectors.making.scripts import (
     ABORTED,
     EVENTS,
@@ -69,6 +72,17 @@ def _late_session(story: Story) -> None:
     finish(story, told)
 
 
+def _with_a_strangers_line(note: str) -> str:
+    text = note.partition("\n\n")[0] + "\n"
+    return note + tree.note(text, "witness.invalid", ed25519_key("a stranger")).partition("\n\n")[2]
+
+
+def _with_an_object(bundle: dict[str, Any]) -> dict[str, Any]:
+    raw = b"nothing names this"
+    bundle["policies"][sha256_name(raw)] = b64u(raw)
+    return bundle
+
+
 _OPTIONAL = {
     "members:inference": lambda members: {
         **members,
@@ -115,6 +129,7 @@ CASES = (
         warnings=("rfs.accepted",),
         request=REQUEST,
         response=ABORTED,
+        stored_from="valid/inference",
     ),
     Case(
         "valid/actions",
@@ -136,6 +151,7 @@ CASES = (
         warnings=("rfs.accepted",),
         request=REQUEST,
         response=RESPONSE,
+        stored_from="valid/inference",
     ),
     Case(
         "valid/open",
@@ -161,6 +177,7 @@ CASES = (
         told(logged=False),
         not_made=("log.inclusion",),
         warnings=("rfs.accepted",),
+        stored_from="valid/inference",
     ),
     Case(
         "valid/two-sessions",
@@ -179,6 +196,7 @@ CASES = (
         "A nonce, a causal parent, a limit, an extension, and a disclosed trace.",
         told(_OPTIONAL),
         warnings=("rfs.accepted",),
+        stored_from="valid/inference",
     ),
     Case(
         "valid/pinned-log",
@@ -187,6 +205,7 @@ CASES = (
         trust="trust-log-pinned.json",
         attested=False,
         warnings=("rfs.accepted",),
+        stored_from="valid/inference",
     ),
     Case(
         "valid/unpinned-log",
@@ -195,5 +214,34 @@ CASES = (
         trust="trust-no-log.json",
         attested=False,
         warnings=("rfs.accepted", "log.inclusion"),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/any-order",
+        "The receipts in another order in the file: the order is in the chains.",
+        told({"receipts": lambda receipts: receipts[::-1]}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/more-lines-in-the-note",
+        "A checkpoint with an extension line that the log signed, and a signature line of a key that nobody knows.",
+        told({"checkpoint": lambda text: text + "an extension\n", "note": _with_a_strangers_line}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/padded-quote",
+        "Seventy zero bytes after the quote, as clouds pad it: tolerated, and never read.",
+        told({"quote:session": lambda quote: quote + bytes(70)}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/foreign-object",
+        "An object that nothing names: it is what its name says, and counts for nothing.",
+        told({"bundle": _with_an_object}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
     ),
 )

@@ -27,6 +27,7 @@ class Case:
         about: what is wrong, or what is shown, in a sentence.
         make: the bundle, as a JSON value; as bytes, where no JSON value can be it.
         base: the valid case that this one departs from; None: it is valid itself.
+        stored_from: of a valid case: the one that its file is a patch of, where that is much smaller.
         refused: row -> reason code.
         not_made: rows for which the bundle lacks something.
         warnings: of a valid case: rows that hold with a warning.
@@ -37,6 +38,7 @@ class Case:
     about: str
     make: Callable[[], dict[str, Any] | bytes]
     base: str | None = None
+    stored_from: str | None = field(default=None, kw_only=True)
     refused: Mapping[str, str] = field(default_factory=dict)
     not_made: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import json
 import random
 import subprocess
 import sys
+import types
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -140,6 +141,30 @@ def test_the_readme_counts_the_cases() -> None:
     assert f"{len(VALID)} valid bundles and {len(TAMPERED)} tampered ones" in text
     for name in Counter(case.partition("/")[0] for case in TAMPERED):
         assert f"| `{name}` |" in text
+
+
+def test_the_readmes_program_runs_and_agrees(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a verifier that knows the answers: the program reads every file and compares every member."""
+    program = (FOLDER / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    answers = iter(DOCUMENT["cases"])
+    given: list[bytes] = []
+
+    def my_verify(data: bytes, *, trust: bytes, at: str, **bodies: bytes) -> dict:
+        case = next(answers)
+        given.append(data)
+        assert trust == (FOLDER / case["trust"]).read_bytes()
+        assert set(bodies) == {"request", "response"} & set(case)
+        return case["expect"]
+
+    patching = types.ModuleType("jsonpatch")
+    patching.apply_patch = applied
+    monkeypatch.setitem(sys.modules, "jsonpatch", patching)
+    monkeypatch.setattr(sys, "argv", ["program", str(FOLDER)])
+    exec(compile(program, "README.md", "exec"), {"my_verify": my_verify})
+    assert capsys.readouterr().out.splitlines() == [f"ok  {name}" for name in CASES]
+    assert given == [bundle_of(case) for case in CASES.values()]
 
 
 # -- the verdicts ----------------------------------------------------------------------------------------------
