@@ -280,6 +280,22 @@ def test_no_changed_byte_of_a_receipts_parts_is_accepted(part: int) -> None:
         assert (verdict.exit_code, verdict.level) == (20, None), position
 
 
+@pytest.mark.parametrize("name", ["valid/inference", "valid/actions", "valid/epochs", "valid/two-sessions"])
+def test_no_record_can_be_left_out_unseen(name: str) -> None:
+    case = VALID[name]
+    document = json.loads(bundle_of(case))
+    before = found(judged(case), warnings=True)
+    payloads = [
+        json.loads(jwt.utils.base64url_decode(r["sdjwt"].split(".")[1])) for r in document["receipts"]
+    ]
+    for index, claims in enumerate(payloads):
+        if (claims["kind"], claims["role"]) == ("end", "gateway"):
+            continue  # what a gateway did after a session: without a witnessed checkpoint a chain's own tail is open
+        left = {**document, "receipts": [each for at, each in enumerate(document["receipts"]) if at != index]}
+        after = found(judged(case, json.dumps(left).encode()), warnings=True)
+        assert after["refused"] or set(after["warnings"]) > set(before["warnings"]), index
+
+
 def test_a_streams_root_is_the_tree_hash_over_its_events() -> None:
     """RFC 9162, section 2.1.1, for three leaves, written out."""
     body = (FOLDER / VALID["valid/stream"]["response"]).read_bytes()
