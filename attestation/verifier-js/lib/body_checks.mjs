@@ -23,8 +23,10 @@ export async function checkResponse(subject) {
   return matched(asked.length > 0 ? asked : records, "res.dig", answer, "response");
 }
 
+/** The records that commit to bodies; of signers that are judged, since a key alone proves nothing. */
 function exchanges(subject) {
-  return subject.records.filter((record) => record.kind === "inference" || record.kind === "refusal");
+  const records = subject.judged.flatMap((party) => party.records);
+  return records.filter((record) => record.kind === "inference" || record.kind === "refusal");
 }
 
 function committing(records, member, digest) {

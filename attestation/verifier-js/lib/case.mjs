@@ -27,6 +27,12 @@ export class Case {
     }
   }
 
+  /** Gateways, and the supervisors of the sessions in focus: the signers whose quotes are asked for. */
+  get judged() {
+    const supervisors = this.sessions.map((session) => session.supervisor);
+    return this.parties.filter((party) => party.statement.role === "gateway" || supervisors.includes(party));
+  }
+
   /** The signers in the role `gateway`. */
   get gateways() {
     return this.parties.filter((party) => party.statement.role === "gateway");

@@ -74,7 +74,7 @@ export function checkPeerBound(subject) {
 
 /** `peer.ear`: refused where a result contradicts the records; else not made, because its tier is not judged here. */
 export async function checkResults(subject) {
-  subject.need("peer.bound");
+  subject.need("peer.bound", "key.bound", "conf.bound", "pol.bound");
   for (const session of subject.sessions) {
     const gateway = gatewayOf(subject, session);
     for (const record of session.gateway) {
@@ -85,6 +85,10 @@ export async function checkResults(subject) {
         throw earMismatch("an answer that came from no upstream", record);
       }
       await judgeResult(subject, session, gateway, record, named);
+      const attested = (record.member("up") ?? []).some((attempt) => attempt.bind === "attested");
+      if (attested && record.member("att", "ups") === undefined) {
+        throw earMismatch("an upstream called attested, on the word of no result", record);
+      }
     }
   }
   throw new NotMade("results agree with the records; whether their tier and TCB status are right is not judged here");

@@ -2,7 +2,9 @@
 
 import { sha256Name, sha384 } from "./cryptography.mjs";
 import { checkShape } from "./shapes.mjs";
+import { Refusal } from "./refusals.mjs";
 import { parseCanonical } from "./strict_json.mjs";
+import { parseWitnessPolicy } from "./witness_policy.mjs";
 
 const SHA256 = { pattern: "sha256:[0-9a-f]{64}" };
 const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
@@ -27,11 +29,23 @@ const CONFIG = {
     session_max_s: { int: [1, MAX_INTEGER] },
     body_max: { int: [1, MAX_INTEGER] },
   },
+  optional: { witnesses: { array: { text: 4096 }, least: 1, most: 256 } },
 };
 
 /** The configuration in `raw`: its members, `digest` as a `sha256:` name, `mrconfigid` of 48 bytes. */
 export async function parseGatewayConfig(raw) {
   const value = parseCanonical(raw, { limit: 64 * 1024 });
   checkShape(CONFIG, value, "config");
+  if (value.witnesses !== undefined) await demandWitnesses(value.witnesses);
   return { ...value, digest: await sha256Name(raw), mrconfigid: await sha384(raw) };
+}
+
+/** Whom the gateway asks to cosign its own log: each with an address, and a quorum. */
+async function demandWitnesses(lines) {
+  const refusal = new Refusal("fmt.profile", "not a gateway's witnesses", { where: "config.witnesses" });
+  const policy = await parseWitnessPolicy(lines.join("\n")).catch((error) => {
+    throw error instanceof Refusal ? refusal : error;
+  });
+  const asked = [...policy.witnesses.values()].every(({ url }) => /^https?:\/\/[!-~]{1,500}$/.test(url ?? ""));
+  if (policy.logs.length > 0 || policy.quorum === "none" || !asked) throw refusal;
 }

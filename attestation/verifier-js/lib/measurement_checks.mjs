@@ -25,7 +25,7 @@ export async function checkAppraisal(subject) {
   if (references.length === 0) {
     throw new Refusal("trust.not_accepted", "no reference values are accepted at this instant");
   }
-  for (const party of inFocus(subject)) {
+  for (const party of subject.judged) {
     party.root = await verifyQuoteSignatures(quoteOf(party), { roots, at: subject.at });
     const wanted = await expectedOf(subject, party);
     await demandOneAgrees(references, party, wanted);
@@ -34,11 +34,6 @@ export async function checkAppraisal(subject) {
     "a pinned root's platform signed the quotes; image, registers and events agree with the reference values; " +
       "revocation, collateral and TCB status are not judged by this verifier",
   );
-}
-
-function inFocus(subject) {
-  const judged = subject.sessions.map((session) => session.supervisor);
-  return subject.parties.filter((party) => party.statement.role === "gateway" || judged.includes(party));
 }
 
 async function expectedOf(subject, party) {
@@ -117,11 +112,11 @@ async function demandEvents(events, wanted) {
   }
   for (const [index, event] of boot.entries()) {
     if (!sameBytes(await eventDigest(event), await eventDigest(wanted[index]))) {
-      throw refused("rtmr3", `the event ${event.name} in RTMR3 is not the expected one`);
+      throw refused("rtmr3", "an event in RTMR3 is not the expected one", event.name);
     }
   }
 }
 
-function refused(name, message) {
-  return new Refusal(`appraisal.${name}`, message);
+function refused(name, message, where) {
+  return new Refusal(`appraisal.${name}`, message, { where });
 }

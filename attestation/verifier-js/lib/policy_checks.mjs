@@ -18,12 +18,13 @@ export async function checkConfigBound(subject) {
     if (!sameBytes(quoteOf(party).mrconfigid, config.mrconfigid)) {
       throw configUnbound("the quote binds another configuration");
     }
-    if (config.iss !== statement.iss || config.cls !== statement.cls) {
-      throw configUnbound("configuration and keyset disagree on issuer or class");
+    if (config.iss !== statement.iss || config.cls !== statement.cls || config.epoch_s !== statement.epochS) {
+      throw configUnbound("configuration and keyset disagree on issuer, class or cadence");
     }
     if (config.origin !== statement.log?.origin) {
       throw configUnbound("configuration and keyset name different logs");
     }
+    demandKnownUpstreams(party, config);
   }
   return held("the gateway's configuration is the one bound in MRCONFIGID");
 }
@@ -62,7 +63,8 @@ export async function checkConfigAccepted(subject) {
     }
     for (const { id, manifest } of subject.sessions) {
       const wanted = manifest.gateway;
-      if (wanted.config !== config.digest || wanted.reference !== config.reference) {
+      const facts = [["config", config.digest], ["reference", config.reference], ["origin", config.origin]];
+      if (facts.some(([name, value]) => wanted[name] !== value)) {
         throw notAccepted("conf", "the session was made for another gateway", id);
       }
     }
@@ -155,8 +157,20 @@ function pinned(subject, entries, values, area, what) {
   return held(`${what} accepted by the trust file`);
 }
 
-function configUnbound(message) {
-  return new Refusal("conf.unbound", message);
+/** A gateway asks the upstreams of its configuration, as they are bound there, and no other. */
+function demandKnownUpstreams(party, config) {
+  const known = config.upstreams.map(({ id, url, bind }) => [id, /^[^:]+:\/\/([^/?#]*)/.exec(url)[1], bind].join(" "));
+  for (const record of party.records) {
+    for (const { id, host, bind } of record.member("up") ?? []) {
+      if (!known.includes([id, host, bind].join(" "))) {
+        throw configUnbound("an upstream that the configuration does not have", record.jti);
+      }
+    }
+  }
+}
+
+function configUnbound(message, where) {
+  return new Refusal("conf.unbound", message, { where });
 }
 
 function policyUnbound(message, where) {

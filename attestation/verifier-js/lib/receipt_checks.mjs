@@ -9,10 +9,14 @@ import { held } from "./verdict.mjs";
 /** Kinds whose meaning (approvers' signatures, narrowing, lineage) is not checked yet. */
 const UNJUDGED = ["approval", "fork", "handoff", "policy", "snapshot"];
 
-/** `fmt.keysets`: every statement in its closed form, and no two claim one key or chain. */
+/**
+ * `fmt.keysets`: every statement in its closed form, and no two claim one key, chain or session. A second keyset of one
+ * session would be a signer beside the one that is judged.
+ */
 export async function checkKeysets(subject) {
   if (subject.bundle.keysets.size === 0) throw new NotMade("the bundle has no keyset");
   const claimed = new Set();
+  const sessions = new Set();
   for (const [name, raw] of [...subject.bundle.keysets].sort(([one], [other]) => (one < other ? -1 : 1))) {
     const statement = await placed(`keysets.${name}`, () => parseStatement(raw));
     for (const claim of [`key ${statement.signing.kid}`, ...new Set(statement.chn.map((chn) => `chain ${chn}`))]) {
@@ -20,6 +24,12 @@ export async function checkKeysets(subject) {
         throw new Refusal("chain.broken", "two keysets claim one key or chain", { where: `keysets.${name}` });
       }
       claimed.add(claim);
+    }
+    if (statement.role === "session") {
+      if (sessions.has(statement.iss)) {
+        throw new Refusal("chain.broken", "two keysets claim one session", { where: `keysets.${name}` });
+      }
+      sessions.add(statement.iss);
     }
     subject.parties.push({ statement, records: [], evidence: null, quote: null, root: null });
   }

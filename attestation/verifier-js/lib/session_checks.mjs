@@ -58,10 +58,10 @@ export function checkIntents(subject) {
   return joined(subject.sessions.map(judgeIntents), "every outcome follows its intent");
 }
 
-/** `session.decisions`: nothing that was denied was done; what was not inspected is a warning. */
+/** `session.decisions`: nothing denied was done, nothing rewritten unsaid; what was not inspected is a warning. */
 export function checkDecisions(subject) {
   subject.need("session.start");
-  return joined(subject.sessions.map(judgeDecisions), "nothing denied was done");
+  return joined(subject.sessions.map(judgeDecisions), "nothing denied was done, nothing rewritten unsaid");
 }
 
 /** `session.supervisor`: the supervisor's own chain is ended; else it is open, a warning. */
@@ -166,11 +166,23 @@ function judgeDecisions(session) {
   const opaque = [];
   for (const record of bothSides(session)) {
     const denied = ["deny", "ask"].includes(record.member("pol", "dec"));
-    const done = [record.member("act", "end"), record.member("res", "end")].includes("complete");
-    if (denied && done && record.kind !== "refusal") {
-      throw broken("decision", "done although it was denied", record.jti);
+    if (denied && isDone(record)) throw broken("decision", "done although it was denied", record.jti);
+    if (isRewritten(record) && record.member("pol", "dec") !== "redact") {
+      throw broken("decision", "another request was forwarded than was received", record.jti);
     }
     if ((record.member("lim") ?? []).includes("tls-passthrough")) opaque.push(record.jti);
   }
   return opaque.length > 0 ? warning("connections whose content was not inspected", opaque) : null;
+}
+
+/** An answer that began reached somebody, unless policy cut it off; a secret's record comes before its use. */
+function isDone(record) {
+  if (record.kind === "inference") return record.member("res", "end") !== "policy_stop";
+  return record.kind === "secret" || (record.kind !== "refusal" && record.member("act", "end") === "complete");
+}
+
+/** Whether what was forwarded is not what was received, where both are opened. */
+function isRewritten(record) {
+  const [received, forwarded] = [record.disclosed.get("req.dig"), record.disclosed.get("req.fwd")];
+  return received !== undefined && forwarded !== undefined && received !== forwarded;
 }

@@ -31,7 +31,17 @@ const SHAPES = {
       log: { object: { origin: { text: 256 }, vkey: { text: 512 }, kept: { enum: ["file", "sealed", "td"] } } },
     },
   },
-  session: { object: { ...COMMON, role: { const: "session" }, man: LINK, act: LINK, gks: LINK, log: { const: null } } },
+  session: {
+    object: {
+      ...COMMON,
+      iss: { pattern: "urn:affiant:session:[A-Za-z0-9_-]{22}" },
+      role: { const: "session" },
+      man: LINK,
+      act: LINK,
+      gks: LINK,
+      log: { const: null },
+    },
+  },
 };
 const SIGNING_USE = { gateway: "receipt", session: "session" };
 

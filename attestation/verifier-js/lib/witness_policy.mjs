@@ -13,7 +13,7 @@ const MAX_LINES = 1024;
 const MAX_TIME = (1n << 63n) - 1n;
 const NONE = "none";
 
-/** The policy in `text`: `{witnesses: Map(name -> key), groups: [{name, threshold, members}], quorum}`; refuses others. */
+/** The policy in `text`: `{logs, witnesses: Map(name -> key with url), groups, quorum}`; refuses other text. */
 export async function parseWitnessPolicy(text) {
   if (utf8(text).length > MAX_BYTES || /[\u0000-\u0008\u000b-\u001f\u007f]/.test(text) || !text.isWellFormed()) {
     throw malformed("not a witness policy");
@@ -92,12 +92,12 @@ async function readLog(policy, vkey) {
   policy.logs.push(key);
 }
 
-async function readWitness(policy, [name, vkey]) {
+async function readWitness(policy, [name, vkey, url]) {
   const key = await parseVkey(vkey);
   if (!key || ![COSIGNATURE_ED25519, COSIGNATURE_MLDSA44].includes(key.kind)) throw malformed("not a witness's key");
   if ([...policy.witnesses.values()].some((known) => same(known, key))) throw malformed("a witness's key stands twice");
   demandNew(policy, name);
-  policy.witnesses.set(name, key);
+  policy.witnesses.set(name, { ...key, url: url ?? null });
 }
 
 function readGroup(policy, [name, word, ...members]) {
