@@ -1,4 +1,4 @@
-"""Every case, the valid ones first."""
+"""Every case, class by class."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from vectors.cases import (
     sessions,
     signature,
     valid,
+    witnesses,
 )
 from vectors.making.case import Case
 
@@ -26,7 +27,20 @@ def collection() -> tuple[Case, ...]:
     Raises:
         ValueError: an id twice.
     """
-    classes = (valid, signature, form, disclosures, chain, sessions, log, platforms, peers, content, bundles)
+    classes = (
+        valid,
+        signature,
+        form,
+        disclosures,
+        chain,
+        sessions,
+        log,
+        witnesses,
+        platforms,
+        peers,
+        content,
+        bundles,
+    )
     cases = tuple(case for each in classes for case in each.CASES)
     ids = [case.id for case in cases]
     if doubled := {each for each in ids if ids.count(each) > 1}:

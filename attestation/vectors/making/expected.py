@@ -52,13 +52,14 @@ ROWS: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
     "log.consistency": ("L2", ("log.inclusion",)),
     "body.request": ("L5", ("sig.receipts",)),
     "body.response": ("L5", ("sig.receipts",)),
-    "wit.quorum": ("L3", ()),
-    "time.bracket": ("L3", ()),
+    "wit.quorum": ("L3", ("log.inclusion",)),
+    "time.bracket": ("L3", ("wit.quorum", "chain.contiguous")),
 }
 """Row -> its level, and the rows that must hold before it is made."""
 _ATTESTED = ("key.bound", "conf.bound", "tee.appraisal")
 """What inclusion needs where the trust file says ``attested``: the key counts as far as the quote that binds it."""
-_NEVER_YET = ("wit.quorum", "time.bracket")
+_OF_WITNESSES = ("wit.quorum", "time.bracket")
+"""Made only where the trust file names witnesses."""
 _BODIES = ("body.request", "body.response")
 
 
@@ -68,6 +69,7 @@ def expectation(
     not_made: Iterable[str] = (),
     asked: Iterable[str] = (),
     attested: bool = True,
+    witnessed: bool = False,
     warnings: Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """The ``expect`` of a case.
@@ -77,10 +79,11 @@ def expectation(
         not_made: rows that cannot be made for want of something in the bundle; what follows from them is added.
         asked: which of the bodies are given.
         attested: whether the trust file accepts the log as ``attested``.
+        witnessed: whether it names witnesses.
         warnings: rows that hold with a warning; None: not said.
     """
     state: dict[str, str] = {}
-    missing = {*not_made, *_NEVER_YET}
+    missing = {*not_made, *(() if witnessed else _OF_WITNESSES)}
     for row, (_, needs) in ROWS.items():
         wanted = needs + (_ATTESTED if attested and row == "log.inclusion" else ())
         if row in _BODIES and row not in set(asked) and "fmt.bundle" not in refused:

@@ -35,6 +35,7 @@ class Story:
         self.policies: list[bytes] = [docs.POLICY]
         self.endorsements = [docs.endorsements(self.platform.collateral())]
         self.results: list[str] = []
+        self.checkpoints: list[bytes] = []
         self._documents()
         self.gateway = self.new_gateway("gateway")
 
@@ -282,7 +283,7 @@ class Story:
             "endorsements": _named(self.endorsements),
             "results": _named([text.encode("ascii") for text in self.results]),
             "policies": _named(self.policies),
-            "checkpoints": {},
+            "checkpoints": _named(self.checkpoints),
             "anchors": {"sigstore": [], "tsr": []},
         }
         value = self.faults.through("bundle", value)

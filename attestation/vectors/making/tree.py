@@ -1,4 +1,4 @@
-"""The log: leaves, tree hash and paths (RFC 9162, section 2.1), notes, checkpoints and proofs (C2SP)."""
+"""The log: leaves, tree hash and paths (RFC 9162, section 2.1), notes, checkpoints, cosignatures and proofs (C2SP)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["checkpoint", "leaf", "leaf_hash", "note", "path", "proof", "root", "vkey"]
+__all__ = [
+    "checkpoint",
+    "cosignature",
+    "leaf",
+    "leaf_hash",
+    "note",
+    "path",
+    "proof",
+    "root",
+    "spliced",
+    "vkey",
+    "witness_vkey",
+]
 
 
 def leaf(code: int, chn: bytes, seq: int, iat: int, rh: bytes) -> bytes:
@@ -55,14 +67,32 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _key_id(name: str, key: bytes) -> bytes:
-    return hashlib.sha256(name.encode() + b"\n\x01" + key).digest()[:4]
+def _key_id(name: str, key: bytes, algorithm: int = 1) -> bytes:
+    return hashlib.sha256(name.encode() + bytes((10, algorithm)) + key).digest()[:4]
 
 
 def vkey(name: str, key: Ed25519PrivateKey) -> str:
     """The public key as text (C2SP signed-note): name, key id, algorithm 1 and key."""
     public = key.public_key().public_bytes_raw()
     return f"{name}+{_key_id(name, public).hex()}+{_base64(bytes((1,)) + public)}"
+
+
+def witness_vkey(name: str, key: Ed25519PrivateKey) -> str:
+    """The public key of a witness as text: algorithm 4 (C2SP tlog-cosignature)."""
+    public = key.public_key().public_bytes_raw()
+    return f"{name}+{_key_id(name, public, 4).hex()}+{_base64(bytes((4,)) + public)}"
+
+
+def cosignature(text: str, name: str, key: Ed25519PrivateKey, seconds: int) -> str:
+    """A witness's line over the checkpoint ``text``: its time in 8 bytes, then the signature over time and text."""
+    public = key.public_key().public_bytes_raw()
+    signature = key.sign(f"cosignature/v1\ntime {seconds}\n{text}".encode())
+    return f"\u2014 {name} {_base64(_key_id(name, public, 4) + struct.pack('>Q', seconds) + signature)}\n"
+
+
+def spliced(one: str, other: str, at: int) -> str:
+    """base64 of the first ``at`` bytes of one and the rest of the other."""
+    return _base64(base64.b64decode(one)[:at] + base64.b64decode(other)[at:])
 
 
 def checkpoint(origin: str, size: int, tree_root: bytes, *extensions: str) -> str:

@@ -11,8 +11,12 @@ from vectors.making.encoding import canonical, sha256_name
 from vectors.making.keys import ed25519_key
 from vectors.making.platform import CREATED, Platform, instant
 from vectors.making.tree import vkey
+from vectors.making.witnesses import witness_policy
 
-__all__ = ["trust_files"]
+__all__ = ["WITNESSED", "trust_files"]
+
+WITNESSED = "trust-witnesses.json"
+"""The trust file that names witnesses: two of three must have cosigned."""
 
 
 def _trust(**changes: Any) -> bytes:
@@ -55,4 +59,5 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield "trust-other-profile.json", _trust(profiles=[{"value": "sha384:" + "1" * 96}])
     yield "trust-other-rootfs.json", _trust(rootfs=[{"value": other}])
     yield "trust-strict-floor.json", _trust(isolation_floor="userspace-kernel")
+    yield WITNESSED, _trust(witnesses=[{"from": instant(CREATED), "value": witness_policy()}])
     yield "trust-newer-evaluation.json", _trust(reference_values=[{"value": strict}])

@@ -201,14 +201,13 @@ def test_the_rows_of_the_vectors_are_those_of_the_verifier() -> None:
 def test_every_row_that_can_be_refused_is_refused_by_a_case() -> None:
     refused = {row for case in CASES.values() for row in case["expect"]["refused"]}
     only_warns = {"chain.gaps", "session.supervisor", "pol.private"}
-    never_made_yet = {"wit.quorum", "time.bracket"}
-    assert refused == CODES - only_warns - never_made_yet
+    assert refused == CODES - only_warns
 
 
 def test_every_class_of_the_specification_has_its_cases() -> None:
     classes = Counter(name.partition("/")[0] for name in CASES)
     assert set(classes) == {
-        *("valid", "signature", "format", "disclosure", "chain", "session"),
+        *("valid", "signature", "format", "disclosure", "chain", "session", "witness"),
         *("log", "platform", "peer", "content", "bundle"),
     }
     assert classes["valid"] >= 14
