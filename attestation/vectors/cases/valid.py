@@ -8,6 +8,7 @@ from vectors.making import tree
 from vectors.making.case import Case, told
 from vectors.making.documents import identifier
 from vectors.making.encoding import b64u, sha256_name
+from vectors.making.faults import put
 from vectors.making.keys import ed25519_key, seeded
 from vectors.making.scripts import (
     ABORTED,
@@ -93,6 +94,7 @@ _OPTIONAL = {
     },
     "hidden:inference": lambda hidden: {**hidden, "": {"trc": {"s": "0123456789abcdef", "t": "1" * 32}}},
 }
+_REWRITTEN = {"hidden:inference": put(req__fwd=sha256_name(b"the request without a tool"))}
 _FIRST_ABSENT = {
     "absent:first": True,
     **{f"withhold:first-{step}": True for step in ("start", "close", "session-boot", "session-end")},
@@ -190,6 +192,20 @@ CASES = (
         "A session of a gateway that had others before: records after its boot, left out in one stretch.",
         told(_FIRST_ABSENT, _late_session),
         warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/rewritten",
+        "A tool was taken out: something else was forwarded than was received, and the decision says so.",
+        told({**_REWRITTEN, "members:inference": put(pol__dec="redact")}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/rewritten-and-stopped",
+        "A tool was taken out, the model called it, the answer was stopped: the last decision is `deny`.",
+        told({**_REWRITTEN, "members:inference": put(pol__dec="deny", res__end="policy_stop")}),
+        warnings=("rfs.accepted",),
+        stored_from="valid/inference",
     ),
     Case(
         "valid/optional-members",

@@ -198,6 +198,18 @@ class AnotherLog(Story):
             super().make_session()
 
 
+class RewrittenAndStopped(Rewritten):
+    """A tool was taken out, the model called it all the same: one record, and its last decision."""
+
+    decision = "deny"
+    end = "policy_stop"
+
+    def by_gateway(self, step: str, kind: str, members, hidden=None, **more: object):
+        if step == "inference":
+            members["res"] = {**members["res"], "end": self.end}
+        return super().by_gateway(step, kind, members, hidden, **more)
+
+
 class RewrittenByRule(Rewritten):
     decision = "redact"
 
@@ -568,6 +580,7 @@ def test_a_request_and_a_response_are_held_against_one_receipt() -> None:
 
 def test_a_rewrite_that_its_decision_names_is_no_contradiction() -> None:
     assert row(judge(RewrittenByRule().bytes()), "session.decisions").state is State.HELD
+    assert row(judge(RewrittenAndStopped().bytes()), "session.decisions").state is State.HELD
 
 
 def test_a_body_is_held_against_the_records_of_signers_that_are_judged_alone() -> None:

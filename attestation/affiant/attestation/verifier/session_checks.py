@@ -379,10 +379,10 @@ def check_decisions(case: Case) -> Finding:
             denied = record.member("pol", "dec") in ("deny", "ask")
             if denied and _is_done(record):
                 raise DecisionMismatch("done although it was denied", where=record.jti)
-            if _is_rewritten(record) and record.member("pol", "dec") != "redact":
+            if _is_rewritten(record) and not _says_so(record):
                 raise DecisionMismatch(
                     "another request was forwarded than was received",
-                    expected="dec redact",
+                    expected="dec redact, or an answer that policy stopped",
                     found=f"dec {record.member('pol', 'dec')}",
                     where=record.jti,
                 )
@@ -408,6 +408,15 @@ def _is_rewritten(record: VerifiedReceipt) -> bool:
     """Whether what was forwarded is not what was received, where both are opened."""
     received, forwarded = record.disclosed.text("req.dig"), record.disclosed.text("req.fwd")
     return received is not None and forwarded is not None and received != forwarded
+
+
+def _says_so(record: VerifiedReceipt) -> bool:
+    """Whether the decision allows for a rewritten request.
+
+    One record has one decision, the last: where tools were taken out and the answer was stopped, it is ``deny``.
+    """
+    decision, end = record.member("pol", "dec"), record.member("res", "end")
+    return decision == "redact" or (decision == "deny" and end == "policy_stop")
 
 
 def check_supervisor(case: Case) -> Finding:
