@@ -17,6 +17,8 @@ export class Case {
     this.checkpoints = new Map();
     /** Note text and key -> the checkpoint under the trust file's witnesses. */
     this.witnessed = new Map();
+    /** Receipt hash -> `{floor, ceiling}`: when the record existed. */
+    this.brackets = new Map();
     this.established = new Set();
   }
 

@@ -27,12 +27,19 @@ export function headOf(verdict) {
   return [
     ["bundle", verdict.bundle],
     ["judged at", verdict.at],
+    ["time", timeText(verdict.time)],
     ["verifier", verdict.tool.build],
     ["trust file", verdict.trust],
     ["requirements off", off.join(", ") || "none"],
     ["not made", codes(verdict, "not made")],
     ["not asked", codes(verdict, "not asked")],
   ];
+}
+
+function timeText(time) {
+  if (time === null) return "the signers' word alone";
+  const begin = time.not_before === null ? "no witnessed beginning" : `from ${time.not_before}`;
+  return `by witnesses: ${begin}, to ${time.not_after}`;
 }
 
 /** Who is in the bundle: two sentences. */

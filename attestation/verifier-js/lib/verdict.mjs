@@ -32,7 +32,7 @@ export function levelState(rows, level) {
 }
 
 /** The verdict document over all rows. `evidenceClass`: simulated, hardware (claimed), or null. */
-export function makeVerdict({ bundle, at, trust, build, evidenceClass, rows, population }) {
+export function makeVerdict({ bundle, at, trust, build, time, evidenceClass, rows, population }) {
   const levels = Object.fromEntries(Object.keys(LEVELS).map((level) => [level, levelState(rows, level)]));
   const level = highest(levels);
   const simulated = evidenceClass === "simulated";
@@ -44,6 +44,7 @@ export function makeVerdict({ bundle, at, trust, build, evidenceClass, rows, pop
     at,
     trust,
     tool: { name: "affiant-verifier-js", build },
+    time,
     tier,
     simulated,
     evidence_class: evidenceClass,

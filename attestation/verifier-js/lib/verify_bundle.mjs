@@ -35,7 +35,7 @@ import {
 import { checkClose, isLost } from "./session_close.mjs";
 import { showInstant } from "./trust_file.mjs";
 import { held, makeRow, makeVerdict } from "./verdict.mjs";
-import { checkBracket, checkQuorum } from "./witness_checks.mjs";
+import { checkBracket, checkQuorum, timeOf } from "./witness_checks.mjs";
 
 const CHECKS = [
   ["fmt.keysets", "L0", checkKeysets],
@@ -114,6 +114,7 @@ export async function verifyBundle(data, trust, { at, build, table, request, res
     at: showInstant(at),
     trust: trust.digest,
     build,
+    time: timeOf(subject),
     evidenceClass: classOf(subject),
     rows,
     population: populationOf(subject),

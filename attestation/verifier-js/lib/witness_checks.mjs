@@ -3,12 +3,12 @@
 // Not before: the checkpoint that the nearest earlier epoch of the gateway's chain names. Not after: the checkpoint of
 // the record's proof. Each time is one that a quorum stands behind. `iat` is the signer's word, and is held against both.
 
-import { byChain } from "./case.mjs";
+import { bothSides, byChain } from "./case.mjs";
 import { fromBase64url, toHex } from "./encoding.mjs";
 import { parseLogProof } from "./log_proof.mjs";
 import { parseNote } from "./note.mjs";
 import { NotMade, NotPinned, Refusal } from "./refusals.mjs";
-import { countsAt } from "./trust_file.mjs";
+import { countsAt, showInstant } from "./trust_file.mjs";
 import { held } from "./verdict.mjs";
 import { cosignedBy } from "./witness_policy.mjs";
 
@@ -32,7 +32,7 @@ export async function checkBracket(subject) {
     throw new NotPinned("without witnesses there is no time but what signers assert");
   }
   subject.need("wit.quorum", "chain.contiguous");
-  const brackets = new Map();
+  const { brackets } = subject;
   for (const gateway of subject.gateways) {
     for (const [record, floor] of await withFloors(subject, gateway)) {
       const { note, noteText } = parseLogProof(subject.bundle.proofs.get(record.rh));
@@ -48,6 +48,23 @@ export async function checkBracket(subject) {
   return widest > WIDE_S
     ? held(`the widest bracket is ${widest} s`, { tier: "warning" })
     : held(`every record within ${widest} s`);
+}
+
+/** `{not_before, not_after}` around the records of the sessions judged, or of all; null where it was not made. */
+export function timeOf(subject) {
+  if (!subject?.established.has("time.bracket")) return null;
+  const judged = subject.sessions.flatMap(bothSides).map(({ rh }) => subject.brackets.get(rh));
+  const around = judged.length > 0 ? judged : [...subject.brackets.values()];
+  if (around.length === 0) return null;
+  const floors = around.map(({ floor }) => floor);
+  const begin = floors.includes(null) ? null : floors.reduce((least, each) => (each < least ? each : least));
+  const end = around.map(({ ceiling }) => ceiling).reduce((most, each) => (each > most ? each : most));
+  return { not_before: begin === null ? null : shown(begin), not_after: shown(end) };
+}
+
+/** RFC 3339; the number where no calendar of four-digit years has the day. */
+function shown(seconds) {
+  return seconds < 253402300800n ? showInstant(Number(seconds)) : String(seconds);
 }
 
 function demandInside(record, floor, ceiling, tolerance) {

@@ -20,6 +20,7 @@ from affiant.attestation.tlog.note_keys import Cosigner, CosignerKey
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash
 from affiant.attestation.trust_file import TrustFileMalformed
+from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 
 from .test_verify_bundle import judge, row
@@ -108,6 +109,11 @@ def test_a_cosigned_story_reaches_L3() -> None:
     assert row(verdict, "time.bracket").state is State.HELD
     assert verdict.level_state("L3") is State.HELD
     assert verdict.level == "L4"
+    assert verdict.to_json()["time"] == {
+        "not_before": "2026-11-21T12:00:01Z",
+        "not_after": "2026-11-21T12:01:01Z",
+    }
+    assert "by witnesses: from 2026-11-21T12:00:01Z, to 2026-11-21T12:01:01Z" in render(verdict)
 
 
 def test_what_precedes_the_first_named_checkpoint_has_no_not_before_and_that_is_a_warning() -> None:
@@ -122,6 +128,8 @@ def test_without_witnesses_in_the_trust_file_nothing_is_made_and_no_tier_follows
     for code in ("wit.quorum", "time.bracket"):
         assert row(verdict, code).tier is None
     assert "names no witnesses" in not_made(verdict, "wit.quorum")
+    assert verdict.to_json()["time"] is None
+    assert "the signers' word alone" in render(verdict)
 
 
 def test_a_log_that_nobody_cosigned_stays_at_L2_and_the_verdict_is_none() -> None:

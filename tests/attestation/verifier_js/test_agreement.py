@@ -42,7 +42,7 @@ NOT_JUDGED = {
 ATTESTED = frozenset({"test_attested_counts_only_as_far_as_the_quote_that_binds_the_key"})
 """Tests that are about ``attested`` and so cannot be asked with the log pinned; their bundles are among the others."""
 
-ALIKE = ("at", "bundle", "trust", "requirements_off", "counts")
+ALIKE = ("at", "bundle", "time", "trust", "requirements_off", "counts")
 
 
 def pinning_its_log(question: Question) -> Question:

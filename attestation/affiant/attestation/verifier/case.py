@@ -19,6 +19,7 @@ from affiant.attestation.tdx.appraisal import Appraisal
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier.bracket import Bracket
 from affiant.attestation.verifier.refusals import NotMade
 
 __all__ = ["Case", "Party", "Session", "by_chain"]
@@ -76,8 +77,8 @@ class Case:
     """Note and key -> the checkpoint, its signature verified."""
     witnessed: dict[tuple[bytes, str], Witnessed] = field(default_factory=dict)
     """Note and key -> the checkpoint under the trust file's witnesses."""
-    brackets: dict[str, tuple[int | None, int]] = field(default_factory=dict)
-    """Receipt hash -> not before, not after; seconds since 1970."""
+    brackets: dict[str, Bracket] = field(default_factory=dict)
+    """Receipt hash -> when the record existed."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
 

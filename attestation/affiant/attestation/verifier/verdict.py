@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from affiant.attestation.verifier.bracket import Bracket
 from affiant.attestation.verifier.timeline import Moment
 
 __all__ = ["EXIT_CODES", "LEVELS", "Check", "Finding", "Population", "State", "Tier", "Verdict"]
@@ -145,6 +146,8 @@ class Verdict:
     """What the chain's root makes it: ``hardware`` or ``simulated``; None if no quote was appraised."""
     checks: Sequence[Check]
     population: Population
+    time: Bracket | None = None
+    """Around the records of the sessions judged, by witnesses; None: time is the signers' word alone."""
     timeline: Sequence[Moment] = ()
     """Authentic records in their order, for a report; no part of the result document."""
 
@@ -204,6 +207,7 @@ class Verdict:
             "at": self.at,
             "trust": self.trust,
             "tool": {"name": "affiant", "build": self.build},
+            "time": None if self.time is None else self.time.to_json(),
             "tier": str(self.tier),
             "simulated": self.simulated,
             "evidence_class": self.evidence_class,

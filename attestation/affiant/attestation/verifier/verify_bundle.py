@@ -24,6 +24,7 @@ from affiant.attestation.verifier import (
     session_checks,
     witness_checks,
 )
+from affiant.attestation.verifier.bracket import Bracket, around
 from affiant.attestation.verifier.case import Case, by_chain
 from affiant.attestation.verifier.refusals import NoPin, NotMade
 from affiant.attestation.verifier.timeline import timeline_of
@@ -141,8 +142,17 @@ def verify_bundle(
         evidence_class=_class(case),
         checks=tuple(checks),
         population=_population(case),
+        time=_time(case),
         timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
     )
+
+
+def _time(case: Case | None) -> Bracket | None:
+    """Around the sessions judged; around everything where there is none."""
+    if case is None or "time.bracket" not in case.established:
+        return None
+    judged = [r.rh for each in case.sessions for r in (*each.gateway, *each.supervisor.records)]
+    return around([case.brackets[rh] for rh in judged or case.brackets])
 
 
 def _sizes(bundle: Bundle) -> str:

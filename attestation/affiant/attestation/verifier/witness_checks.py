@@ -8,7 +8,6 @@ record's proof covers it, so it existed by then. ``iat`` is the signer's word, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from affiant.attestation.encoding import from_b64u
@@ -18,6 +17,7 @@ from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import Note, parse_note
 from affiant.attestation.tlog.proof import parse_log_proof
 from affiant.attestation.tlog.quorum import Witnessed, verify_quorum
+from affiant.attestation.verifier.bracket import Bracket, shown
 from affiant.attestation.verifier.case import Case, Party, by_chain
 from affiant.attestation.verifier.refusals import ChainBroken, NoPin, NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
@@ -53,37 +53,38 @@ def check_bracket(case: Case) -> Finding:
     tolerance = case.trust.clock_tolerance_s
     for gateway in case.gateways:
         for record, floor in _with_floors(case, gateway):
-            bracket = (floor, _ceiling(case, record, gateway))
+            bracket = Bracket(floor, _ceiling(case, record, gateway))
             case.brackets[record.rh] = bracket
             _hold(record, bracket, tolerance)
-    unbounded = [rh for rh, (floor, _) in case.brackets.items() if floor is None]
-    widths = [ceiling - floor for floor, ceiling in case.brackets.values() if floor is not None]
+    brackets = case.brackets.values()
+    unbounded = [each for each in brackets if each.not_before is None]
+    widths = [each.not_after - each.not_before for each in brackets if each.not_before is not None]
     widest = max(widths, default=0)
-    last = max((ceiling for _, ceiling in case.brackets.values()), default=0)
+    last = max((each.not_after for each in brackets), default=0)
     if unbounded:
         these = "1 record has" if len(unbounded) == 1 else f"{len(unbounded)} records have"
-        text = f"{these} no earlier cosigned checkpoint; none is after {_shown(last)}"
+        text = f"{these} no earlier cosigned checkpoint; none is after {shown(last)}"
         return Finding(text, Tier.WARNING)
     if widest > WIDE_S:
         return Finding(f"the widest bracket is {widest} s", Tier.WARNING)
-    return Finding(f"every record within {widest} s, none after {_shown(last)}")
+    return Finding(f"every record within {widest} s, none after {shown(last)}")
 
 
-def _hold(record: VerifiedReceipt, bracket: tuple[int | None, int], tolerance: int) -> None:
-    floor, ceiling = bracket
+def _hold(record: VerifiedReceipt, bracket: Bracket, tolerance: int) -> None:
+    floor, ceiling = bracket.not_before, bracket.not_after
     if floor is not None and floor > ceiling + tolerance:
         raise BracketBroken(
             "an empty bracket: witnesses saw what follows the record before what it follows",
-            expected=f"not after {_shown(ceiling)}",
-            found=f"not before {_shown(floor)}",
+            expected=f"not after {shown(ceiling)}",
+            found=f"not before {shown(floor)}",
             where=record.jti,
         )
     if record.iat > ceiling + tolerance or (floor is not None and record.iat < floor - tolerance):
-        begin = "" if floor is None else f"from {_shown(floor)} "
+        begin = "" if floor is None else f"from {shown(floor)} "
         raise BracketBroken(
             "a record is dated outside of what witnesses saw",
-            expected=f"{begin}to {_shown(ceiling)}",
-            found=_shown(record.iat),
+            expected=f"{begin}to {shown(ceiling)}",
+            found=shown(record.iat),
             where=record.jti,
         )
 
@@ -167,10 +168,3 @@ def _witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
             missed = error
     found = "" if missed is None else f": found {missed.found}"
     raise NotMade(f"a checkpoint is not cosigned by the quorum that the trust file names{found}")
-
-
-def _shown(seconds: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError, OSError):
-        return str(seconds)
