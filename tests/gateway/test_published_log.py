@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import socket
@@ -25,6 +26,7 @@ from affiant.attestation.gateway_config import local_log_origin
 from affiant.attestation.release import reference_values, write_release
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.tdx import parse_reference_values
+from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.quorum import parse_witness_policy, verify_quorum
 from affiant.attestation.trust_file import simulated_trust_file
@@ -260,3 +262,25 @@ def test_an_epoch_names_the_newest_cosigned_checkpoint_and_each_start_has_one_be
             assert seen.checkpoint.size == epoch["cps"] <= epoch["seq"]
             named = {each["cp"] for each in payloads if "cp" in each}
             assert {f"sha256:{from_b64u(cp).hex()}" for cp in named} == set(bundle.checkpoints)
+
+
+def test_many_who_wait_for_witnesses_that_hang_wait_for_two_rounds_at_most(
+    platform: PlatformClient, store: Path, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = WitnessBounds(interval_s=1000)
+    with in_process(platform, store, policy=only(witness), witnesses=bounds) as inside:
+        log, rounds = inside.service.log, []
+
+        async def hang(*_: object) -> None:
+            rounds.append(1)
+            await asyncio.sleep(0.2)
+            raise QuorumMissed("nobody answers")
+
+        settled(inside)
+        monkeypatch.setattr(log._witnesses, "cosign", hang)
+
+        async def all_wait() -> None:
+            await asyncio.gather(*(log.include() for _ in range(20)))
+
+        inside.run(all_wait())
+    assert 1 <= len(rounds) <= 2

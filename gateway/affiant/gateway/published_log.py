@@ -55,6 +55,7 @@ class PublishedLog:
         self._own, self._witnesses, self._max_age_s = log, witnesses, max_age_s
         self._clock, self._seconds = clock, seconds
         self._newest: _Newest | None = None
+        self._last_round = (float("-inf"), 0)
         self._asking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -131,9 +132,10 @@ class PublishedLog:
         head = await self._own.include()
         if self._witnesses is None:
             return head
+        asked = self._seconds()
         if not self._covers(head):
             async with self._asking:
-                if not self._covers(head):
+                if not self._covers(head) and not self._tried(head, since=asked):
                     await self._round(self._witnesses)
         return self.head if self._covers(head) else head
 
@@ -172,6 +174,11 @@ class PublishedLog:
     def _covers(self, head: LogHead) -> bool:
         return self._newest is not None and self.head.checkpoint.size >= head.checkpoint.size
 
+    def _tried(self, head: LogHead, *, since: float) -> bool:
+        """Whether a round over ``head`` began after ``since``: many who wait share it, also one that failed."""
+        began, size = self._last_round
+        return began >= since and size >= head.checkpoint.size
+
     async def _rounds(self, witnesses: Witnesses) -> None:
         while True:
             try:
@@ -187,6 +194,7 @@ class PublishedLog:
     async def _round(self, witnesses: Witnesses) -> None:
         head, asked = self._own.head, self._seconds()
         size = head.checkpoint.size
+        self._last_round = (asked, size)
         try:
             found = await witnesses.cosign(head.note, size, lambda old: self._own.consistency(old, size))
         except AffiantError as error:
