@@ -583,7 +583,9 @@ def test_kill_9_of_the_gateway_ends_the_session_at_once_and_loses_nothing_that_w
     assert f"{len(left)} of them not acknowledged" in str(refused.value)
     assert [record["kind"] for record in left[-2:]] == ["exec", "end"]
     refused_ones = [record["agt"] for record in left if record["kind"] == "refusal"]
-    counters = sorted(agt["cseq"] for agt in refused_ones if "cseq" in agt)  # one may be refused before it has one
+    counters = sorted(
+        agt["cseq"] for agt in refused_ones if "cseq" in agt
+    )  # one may be refused before it has one
     assert counters == list(range(counters[0], left[-1]["cseq"] + 1))
 
 
