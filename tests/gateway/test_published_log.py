@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,11 +32,12 @@ from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.quorum import parse_witness_policy, verify_quorum
 from affiant.attestation.trust_file import simulated_trust_file
+from affiant.gateway.errors import LogUnwitnessed
 from affiant.gateway.log_key import load_log_signer
 from affiant.gateway.transparency_log import log_folder
 from affiant.gateway.witnesses import WitnessBounds
 
-SOON = WitnessBounds(interval_s=0.2, answer_s=2.0, grace_s=0.2)
+SOON = WitnessBounds(interval_s=0.2, spacing_s=0.05, answer_s=2.0, grace_s=0.2)
 
 
 class Witness:
@@ -264,10 +267,10 @@ def test_an_epoch_names_the_newest_cosigned_checkpoint_and_each_start_has_one_be
             assert {f"sha256:{from_b64u(cp).hex()}" for cp in named} == set(bundle.checkpoints)
 
 
-def test_many_who_wait_for_witnesses_that_hang_wait_for_two_rounds_at_most(
+def test_many_who_wait_for_witnesses_that_fail_wait_for_two_rounds_at_most(
     platform: PlatformClient, store: Path, witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bounds = WitnessBounds(interval_s=1000)
+    bounds = WitnessBounds(interval_s=1000, spacing_s=0.05)
     with in_process(platform, store, policy=only(witness), witnesses=bounds) as inside:
         log, rounds = inside.service.log, []
 
@@ -284,3 +287,42 @@ def test_many_who_wait_for_witnesses_that_hang_wait_for_two_rounds_at_most(
 
         inside.run(all_wait())
     assert 1 <= len(rounds) <= 2
+
+
+def test_witnesses_that_hang_keep_nobody_waiting_longer_than_the_bound(
+    platform: PlatformClient, store: Path, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = WitnessBounds(interval_s=1000, spacing_s=0.05, wait_s=0.4)
+    with in_process(platform, store, policy=only(witness), witnesses=bounds) as inside:
+        log, rounds = inside.service.log, []
+
+        async def hang(*_: object) -> None:
+            rounds.append(1)
+            await asyncio.sleep(1000)
+
+        settled(inside)
+        monkeypatch.setattr(log._witnesses, "cosign", hang)
+        began = time.monotonic()
+        settled(inside)
+        with pytest.raises(LogUnwitnessed):
+            inside.run(log.require_witnessed())
+        assert time.monotonic() - began < 2 * bounds.wait_s + 1
+    assert len(rounds) == 1
+
+
+def test_whoever_asks_in_a_loop_does_not_make_the_gateway_hammer_the_witnesses(
+    platform: PlatformClient, store: Path, log_vkey: str, witness: Witness
+) -> None:
+    bounds = WitnessBounds(interval_s=1000, spacing_s=0.3)
+    with (
+        witness.serving(log_vkey),
+        in_process(platform, store, policy=only(witness), witnesses=bounds) as inside,
+    ):
+        session, log, asked = SessionClient.start(inside, platform), inside.service.log, []
+        ask = log._witnesses.cosign
+        log._witnesses.cosign = lambda *given: asked.append(time.monotonic()) or ask(*given)
+        for _ in range(6):
+            session.say("hi")
+            session.bundle()
+        assert asked
+        assert all(later - before >= bounds.spacing_s for before, later in itertools.pairwise(asked))

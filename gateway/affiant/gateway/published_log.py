@@ -4,6 +4,9 @@ Without witnesses that is the log's own last checkpoint. With them, proofs and t
 newest cosigned one, each epoch record names it, and sessions are admitted only while it is fresh (trust rules, 5). Its
 age is the larger of two: by the wall clock since the time that a quorum backs, and by a clock that never goes back
 since it was asked for; so a wall clock that is held still does not keep it young.
+
+One task asks, round after round: at its own pace, or sooner for those who wait. However many wait, and whoever they
+are, witnesses are asked no more often than the bounds say, and nobody waits for witnesses longer than they say.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ class PublishedLog:
         self._clock, self._seconds = clock, seconds
         self._newest: _Newest | None = None
         self._last_round = (float("-inf"), 0)
-        self._asking = asyncio.Lock()
+        self._wanted = asyncio.Event()
+        self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -84,21 +88,21 @@ class PublishedLog:
     def begin(self) -> None:
         """Ask the witnesses from now on: what the boot has recorded is in the first checkpoint that they see."""
         if self._witnesses is not None:
-            self._task = asyncio.create_task(self._rounds(self._witnesses))
+            self._task = asyncio.create_task(self._ask_for_ever(self._witnesses))
 
     def require(self) -> None:
         """Return if what is recorded now will have its leaf in time; else raise :class:`~.errors.LogUnavailable`."""
         self._own.require()
 
     async def require_witnessed(self) -> None:
-        """Return if a session may be admitted; where witnesses are being asked for the first time, wait for that.
+        """Return if a session may be admitted; until witnesses have cosigned once, wait for the next round.
 
         Raises:
             LogUnwitnessed: the newest cosigned checkpoint is too old, or there is none.
         """
-        if self._newest is None:
-            async with self._asking:
-                pass
+        if self._witnesses is not None and self._newest is None:
+            began = self._last_round[0]
+            await self._wait(self._witnesses, lambda: self._newest is not None or self._last_round[0] > began)
         if (refusal := self._unwitnessed()) is not None:
             raise refusal
 
@@ -133,10 +137,7 @@ class PublishedLog:
         if self._witnesses is None:
             return head
         asked = self._seconds()
-        if not self._covers(head):
-            async with self._asking:
-                if not self._covers(head) and not self._tried(head, since=asked):
-                    await self._round(self._witnesses)
+        await self._wait(self._witnesses, lambda: self._covers(head) or self._tried(head, since=asked))
         return self.head if self._covers(head) else head
 
     async def prove(self, hashes: Sequence[bytes], head: LogHead) -> list[LogProof | None]:
@@ -179,17 +180,32 @@ class PublishedLog:
         began, size = self._last_round
         return began >= since and size >= head.checkpoint.size
 
-    async def _rounds(self, witnesses: Witnesses) -> None:
+    async def _wait(self, witnesses: Witnesses, enough: Callable[[], bool]) -> None:
+        """Wait for rounds until it is ``enough``, and no longer than the bounds say."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(witnesses.bounds.wait_s):
+                while not enough():
+                    self._wanted.set()
+                    await self._ended.wait()
+
+    async def _ask_for_ever(self, witnesses: Witnesses) -> None:
+        """Rounds, the next when it is wanted, never two within ``spacing_s``."""
+        bounds = witnesses.bounds
         while True:
+            self._wanted.clear()
             try:
-                async with self._asking:
-                    await self._own.include()
-                    await self._round(witnesses)
+                await self._own.include()
+                await self._round(witnesses)
             except LogUnavailable:
                 pass  # it says so itself
             except Exception:  # noqa: BLE001 - a mistake of ours must not end the asking; sessions stop without it
                 _log.exception("a round of witnesses failed")
-            await asyncio.sleep(witnesses.bounds.interval_s)
+            ended, self._ended = self._ended, asyncio.Event()
+            ended.set()
+            await asyncio.sleep(bounds.spacing_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, bounds.interval_s - bounds.spacing_s)):
+                    await self._wanted.wait()
 
     async def _round(self, witnesses: Witnesses) -> None:
         head, asked = self._own.head, self._seconds()

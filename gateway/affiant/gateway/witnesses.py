@@ -37,11 +37,15 @@ class WitnessBounds:
 
     Args:
         interval_s: seconds between rounds where nobody waits for one.
+        spacing_s: seconds between rounds at least, however many wait.
+        wait_s: seconds that anybody waits for a round: an answer is not kept back by witnesses that hang.
         answer_s: seconds for each of at most two questions to a witness.
         grace_s: seconds that those still under way get once there is a quorum.
     """
 
     interval_s: float = 10.0
+    spacing_s: float = 0.5
+    wait_s: float = 3.0
     answer_s: float = 5.0
     grace_s: float = 1.0
 
