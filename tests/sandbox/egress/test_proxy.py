@@ -635,11 +635,14 @@ def test_a_header_that_the_gateway_would_not_heed_is_refused_and_not_dropped(
 def test_reads_take_no_counter(world: World) -> None:
     async def scenario(box):
         models = await box.plain(get(f"http://{GATEWAY}/v1/models", host=GATEWAY))
-        receipt = await box.plain(get(f"http://{GATEWAY}/v1/receipts/{'r' * 22}", host=GATEWAY))
-        return models.status, receipt.status
+        receipts = [
+            await box.plain(get(f"http://{GATEWAY}/v1/receipts/{'r' * 22}{part}", host=GATEWAY))
+            for part in ("", "/bundle", "/proof")
+        ]
+        return [models.status, *(receipt.status for receipt in receipts)]
 
-    assert world.run("network_egress: denied", scenario) == (200, 200)
-    assert [cseq for *_, cseq in world.gateway.seen] == [None, None]
+    assert world.run("network_egress: denied", scenario) == [200] * 4
+    assert [cseq for *_, cseq in world.gateway.seen] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -647,13 +650,13 @@ def test_reads_take_no_counter(world: World) -> None:
     [("POST", "/v1/sessions"), ("GET", "/v1/sessions/x/bundle"), ("POST", "/v1/sessions/x/close"),
      ("DELETE", "/v1/models"), ("GET", "/healthz"),
      ("POST", "/.well-known/affiant/attest"), ("GET", "/v1/chat/completions"),
-     ("GET", "/v1/receipts/short")],
+     ("GET", "/v1/receipts/short"), ("GET", "/v1/receipts/0123456789012345678901/proof/x")],
 )  # fmt: skip
 def test_nothing_else_of_the_gateway_is_reachable(world: World, method: str, path: str) -> None:
     request = get(f"http://{GATEWAY}{path}", b"Content-Length: 0", host=GATEWAY, method=method)
     reply = world.run("network_egress: denied", lambda box: box.plain(request))
     assert (reply.status, code(reply)) == (403, "gateway_path")
-    assert b"/v1/receipts/{id}/bundle" in reply.body
+    assert b"/v1/receipts/{id}/bundle and GET /v1/receipts/{id}/proof" in reply.body
     assert world.gateway.seen == []
     assert world.chain.kinds == ["refusal.gateway_path"]
 

@@ -64,7 +64,7 @@ _RECEIPT_ID: Final = re.compile(rb"[A-Za-z0-9_-]{22}\Z")
 
 _COUNTED: Final = ("POST", "/v1/chat/completions")
 _READABLE: Final = re.compile(
-    r"/v1/models(?:/[A-Za-z0-9._:-]{1,128})?|/v1/receipts/[A-Za-z0-9_-]{22}(?:/bundle)?"
+    r"/v1/models(?:/[A-Za-z0-9._:-]{1,128})?|/v1/receipts/[A-Za-z0-9_-]{22}(?:/bundle|/proof)?"
 )
 _HEEDED: Final = {
     b"affiant-nonce": (
@@ -297,8 +297,8 @@ def _admitted(head: RequestHead, target: str) -> bool:
     if head.method == "GET" and _READABLE.fullmatch(path) is not None:
         return False
     raise EgressDenied(
-        "the gateway's name serves only POST /v1/chat/completions, GET /v1/models, GET /v1/receipts/{id} and "
-        "GET /v1/receipts/{id}/bundle",
+        "the gateway's name serves only POST /v1/chat/completions, GET /v1/models, GET /v1/receipts/{id}, "
+        "GET /v1/receipts/{id}/bundle and GET /v1/receipts/{id}/proof",
         reason="gateway_path",
         rules=(),
     )
