@@ -3,7 +3,8 @@
 ``ensure_services`` joins the launchers of the state folder (a shared lock that a keeper watches, :mod:`.keeper`)
 and returns what a session is built from: a provisioner, the reference values, and the one gateway configuration
 that the session's manifest will name. A gateway of this state folder is accepted if its configuration is the
-local one for the upstreams asked for; any other must be pinned by its configuration's digest.
+local one for the upstreams asked for, with or without witnesses; any other must be pinned by its configuration's
+digest.
 """
 
 from __future__ import annotations
@@ -260,7 +261,11 @@ def _gateway(
     wanted = set(choice.upstreams) or {DEV_ECHO.url}
     found = {upstream.url for upstream in config.upstreams}
     local = local_gateway_config(parse_reference_values(reference))
-    if found != wanted or config.reference != local.reference or (not choice.upstreams and config != local):
+    if (
+        found != wanted
+        or config.reference != local.reference
+        or (not choice.upstreams and config.unwitnessed != local)
+    ):
         raise ServicesBusy(
             "a gateway with another configuration serves from this state folder",
             expected=f"upstreams {', '.join(sorted(wanted))}, reference values {local.reference}",
