@@ -69,7 +69,7 @@ def _refusals(story: Story, told: Session) -> None:
 
 def _tools(story: Story, told: Session) -> None:
     allowed = story.policy(told)
-    call = {"name": "read_file", "arg": sha256_name(b'{"path":"/work/a"}')}
+    call = {"name": "read_file", "arg": sha256_name(b'{"path":"/workspace/a"}')}
     story.gateway_says("tool-call", "tool", {"act": {"typ": "tool"}, "pol": allowed}, {"act": call}, of=told)
     begun = story.supervisor_says(
         told, "tool-intent", "tool", {"act": {"typ": "tool"}, "pol": allowed, "ph": "intent"}, {"act": call}
