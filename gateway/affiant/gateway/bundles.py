@@ -110,10 +110,9 @@ class Bundles:
         The epoch right before ``start`` belongs to them if it names one: it is what the session is not before.
         """
         chain = await self.index.chain(start.boot, start.seq - 1, last)
-        epochs = [record for record in chain if record.kind == "epoch"]
-        named = {record.seq: await self.index.objects_of(start.boot, record.jti) for record in epochs}
-        kept = [each for each in chain if each.seq == 0 or each.seq >= start.seq or named.get(each.seq)]
-        return kept, [place for places in named.values() for place in places]
+        named = await self.index.checkpoints(start.boot, start.seq - 1, last)
+        kept = [each for each in chain if each.seq == 0 or each.seq >= start.seq or each.seq in named]
+        return kept, list(named.values())
 
     async def _records(self, places: Sequence[Place]) -> Sequence[RecordEntry]:
         entries = await asyncio.to_thread(self._read, places)

@@ -11,7 +11,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,11 +110,15 @@ class Index:
         rows = await self._ask(lambda connection: connection.execute(query, (boot, ses)).fetchall())
         return tuple(Place(*row) for row in rows)
 
-    async def objects_of(self, boot: str, owner: str) -> tuple[Place, ...]:
-        """The objects kept for ``owner``: an epoch's receipt id."""
-        query = "SELECT segment, offset, length FROM objects WHERE boot = ? AND ses = ?"
-        rows = await self._ask(lambda connection: connection.execute(query, (boot, owner)).fetchall())
-        return tuple(Place(*row) for row in rows)
+    async def checkpoints(self, boot: str, first: int, last: int) -> Mapping[int, Place]:
+        """Number of each epoch record from ``first`` to ``last`` that names a checkpoint -> where that lies."""
+        query = (
+            "SELECT records.seq, objects.segment, objects.offset, objects.length FROM records "
+            "JOIN objects ON objects.ses = records.jti AND objects.boot = records.boot "
+            "WHERE records.boot = ? AND records.seq BETWEEN ? AND ? AND records.kind = 'epoch' ORDER BY records.seq"
+        )
+        rows = await self._ask(lambda connection: connection.execute(query, (boot, first, last)).fetchall())
+        return {seq: Place(*place) for seq, *place in rows}
 
     async def close(self) -> None:
         """Write what is queued, then end."""
