@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 __all__ = ["sync_folder", "write_whole"]
 
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""File systems without hard links, as on a memory stick."""
 
-def write_whole(path: Path, data: bytes, *, mode: int = 0o644, replace: bool = True) -> None:
+
+def write_whole(
+    path: Path, data: bytes, *, mode: int = 0o644, exact: bool = False, replace: bool = True
+) -> None:
     """Write ``data`` to ``path``; what stood there before stays until all of it is durable.
 
     Args:
         mode: of the file, less the process's umask.
+        exact: True: the umask takes nothing from the mode.
         replace: False: refuse to write over anything, whoever comes first.
 
     Raises:
         FileExistsError: something stands there, and ``replace`` is False.
         OSError: it cannot be written; nothing of it is left.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    draft = path.with_name(
+        f".{secrets.token_hex(8)}.new"
+    )  # whatever a killed writer left, this is another name
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, mode)
     try:
-        with open(os.open(draft, flags, mode), "wb") as file:
+        with open(descriptor, "wb") as file:
+            if exact:
+                os.fchmod(descriptor, mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if replace:
             draft.replace(path)
         else:
-            os.link(draft, path, follow_symlinks=False)  # unlike a rename, refuses what is there already
+            _place(draft, path)
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def _place(draft: Path, path: Path) -> None:
+    """Unlike a rename, refuse what is there already; where there are no hard links, as well as that can be done."""
+    try:
+        os.link(draft, path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        draft.replace(path)
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,3 +37,50 @@ def test_what_stands_there_stays_unless_it_may_be_replaced(tmp_path: Path) -> No
 def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "no" / "file", b"")
+
+
+def test_drafts_of_killed_writers_are_in_nobodys_way(tmp_path: Path) -> None:
+    """In a container every writer may have the same process id."""
+    path = tmp_path / "file"
+    left = path.with_name(f".{path.name}.{os.getpid()}.new")
+    left.write_bytes(b"half")
+    write_whole(path, b"whole")
+    assert path.read_bytes() == b"whole" and left.read_bytes() == b"half"
+
+
+def test_two_threads_write_one_file_and_one_of_them_is_last(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    contents = [bytes([number]) * 4096 for number in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda content: write_whole(path, content), contents))
+    assert path.read_bytes() in contents and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("exact", "expected"), [(True, 0o644), (False, 0o600)])
+def test_the_umask_takes_from_the_mode_unless_it_is_exact(
+    tmp_path: Path, *, exact: bool, expected: int
+) -> None:
+    before = os.umask(0o077)
+    try:
+        write_whole(tmp_path / "file", b"", mode=0o644, exact=exact)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == expected
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_without_hard_links_nothing_is_written_over_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    path = tmp_path / "file"
+    if there:
+        path.write_bytes(b"mine")
+        with pytest.raises(FileExistsError):
+            write_whole(path, b"theirs", replace=False)
+    else:
+        write_whole(path, b"mine", replace=False)
+    assert path.read_bytes() == b"mine" and list(tmp_path.iterdir()) == [path]

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from affiant.files import sync_folder
 from affiant.folders import make_private
 from affiant.gateway.errors import JournalMalformed, JournalUnavailable, StoreLocked
 from affiant.gateway.journal_format import MAX_PAYLOAD, SegmentWriter, read_frame
 
-__all__ = ["SEGMENT_SIZE", "Journal", "Note", "Place", "hold_store", "segment_path", "sync_folder"]
+__all__ = ["SEGMENT_SIZE", "Journal", "Note", "Place", "hold_store", "segment_path"]
 
 SEGMENT_SIZE: Final = 16 << 20
 """A segment that has reached this many bytes is followed by a new one."""
@@ -79,15 +80,6 @@ def hold_store(folder: Path) -> Iterator[None]:
 def segment_path(folder: Path, number: int) -> Path:
     """The file of one segment."""
     return folder / f"{number:08}.seg"
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Journal:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.tlog.tiles import EntryBundle, Tile, parse_path
+from affiant.files import sync_folder
 from affiant.folders import make_private
-from affiant.gateway.journal import sync_folder
 
 __all__ = ["CHECKPOINT", "LogFiles"]
 

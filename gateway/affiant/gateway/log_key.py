@@ -18,9 +18,9 @@ from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.errors import AffiantError
+from affiant.files import write_whole
 from affiant.folders import make_private
 from affiant.gateway.errors import LogDamaged, LogUnavailable
-from affiant.gateway.journal import sync_folder
 
 __all__ = ["KEPT", "load_log_signer"]
 
@@ -83,12 +83,4 @@ def _read(path: Path, origin: str) -> LogSigner:
 def _write(path: Path, origin: str) -> None:
     private = Ed25519PrivateKey.generate().private_bytes_raw()
     data = canonical({"typ": _TYP, "origin": origin, "ed25519": b64u(private)}) + b"\n"
-    draft = path.with_suffix(".new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    draft.replace(path)
-    sync_folder(path.parent)
+    write_whole(path, data, mode=0o600)

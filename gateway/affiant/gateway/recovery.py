@@ -22,6 +22,7 @@ from affiant.attestation.encoding import from_b64u
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statement import KeysetStatement, parse_statement
 from affiant.errors import AffiantError
+from affiant.files import sync_folder
 from affiant.gateway.entries import (
     BootEntry,
     Entry,
@@ -31,7 +32,7 @@ from affiant.gateway.entries import (
     decode_entry,
 )
 from affiant.gateway.errors import JournalMalformed
-from affiant.gateway.journal import segment_path, sync_folder
+from affiant.gateway.journal import segment_path
 from affiant.gateway.journal_format import Segment, scan
 
 __all__ = ["Leftover", "Recovery", "gap_members", "leftover_of", "recover"]

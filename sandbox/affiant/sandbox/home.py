@@ -19,7 +19,6 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.errors import MalformedError
+from affiant.files import write_whole
 from affiant.sandbox.errors import HomeFileMalformed, HomeRefused, StoreLocked
 
 __all__ = ["Home", "default_home", "give_folder", "lock", "open_home", "write_file"]
@@ -206,20 +206,7 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, replace: bool = Tr
     Raises:
         FileExistsError: something is there, and ``replace`` is false.
     """
-    descriptor, draft_name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
-    draft = Path(draft_name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            draft.replace(path)
-        else:
-            os.link(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, data, mode=mode, exact=True, replace=replace)
 
 
 def _read_openings_key(path: Path) -> X25519PrivateKey:

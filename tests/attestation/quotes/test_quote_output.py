@@ -44,7 +44,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.Mon
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("affiant.attestation.quotes.quote_output.os.fsync", full)
+    monkeypatch.setattr("affiant.files.os.fsync", full)
     with pytest.raises(OutputRefused, match="No space"):
         write_output(tmp_path / "quote", b"bytes", force=True)
     assert list(tmp_path.iterdir()) == []

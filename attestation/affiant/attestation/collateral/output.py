@@ -6,8 +6,6 @@ else is left as it is and named.
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -24,6 +22,7 @@ from affiant.attestation.tdx.qe_identity import parse_qe_identity
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tdx.tcb_info import parse_tcb_info
 from affiant.errors import AffiantError
+from affiant.files import write_whole
 
 __all__ = ["check_output", "is_folder", "write_output"]
 
@@ -71,11 +70,11 @@ def write_output(path: Path, verified: VerifiedCollateral, *, folder: bool, trus
     _refuse_step_back(path, verified, platform, folder=folder, trust=trust)
     try:
         if not folder:
-            _replace(path, verified.collateral.to_bytes())
+            write_whole(path, verified.collateral.to_bytes())
             return
         path.mkdir(exist_ok=True)
         for item, name in file_names(platform).items():
-            _replace(path / name, getattr(verified.collateral, item))
+            write_whole(path / name, getattr(verified.collateral, item))
     except OSError as error:
         raise SettingsInvalid(
             "the output cannot be written", where=str(path), found=error.strerror
@@ -121,18 +120,3 @@ def _issued(collateral: Collateral) -> datetime:
         parse_crl(collateral.root_ca_crl, name="root CA CRL").this_update,
         parse_crl(collateral.pck_crl, name="PCK CRL").this_update,
     )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Whole or not at all, durable before the return."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with draft.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 from affiant.attestation.published.errors import SettingsInvalid
+from affiant.files import write_whole
 
 __all__ = ["require_free", "write_new"]
 
@@ -34,17 +33,9 @@ def write_new(path: Path, data: bytes) -> None:
         SettingsInvalid: something stands there, or it cannot be written.
     """
     require_free(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with draft.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, data, replace=False)
     except OSError as error:
         raise SettingsInvalid(
             "the output cannot be written", where=str(path), found=error.strerror
         ) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)

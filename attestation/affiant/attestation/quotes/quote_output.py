@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from affiant.errors import ConfigurationError
+from affiant.files import write_whole
 
 __all__ = ["STANDARD_OUTPUT", "OutputRefused", "check_output", "write_output"]
 
 STANDARD_OUTPUT: Final = Path("-")
-_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-"""File systems without hard links, as on a memory stick."""
 
 
 class OutputRefused(ConfigurationError):
@@ -52,38 +49,17 @@ def write_output(path: Path, content: bytes, *, force: bool) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with draft.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            draft.replace(path)
-        else:
-            _link(draft, path, content)
+        write_whole(path, content, replace=force)
+    except FileExistsError as error:
+        _demand_same(path, content, error)
     except OSError as error:
         raise OutputRefused("the output cannot be written", where=str(path), found=error.strerror) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-
-
-def _link(draft: Path, path: Path, content: bytes) -> None:
-    """Only where nothing stands, also nothing that came in between."""
-    try:
-        path.hardlink_to(draft)
-    except OSError as error:
-        if path.is_symlink() or path.exists():
-            _demand_same(path, content, error)
-        elif error.errno in _NO_LINKS:
-            draft.replace(path)
-        else:
-            raise
 
 
 def _demand_same(path: Path, content: bytes, error: OSError) -> None:
-    with path.open("rb") as file:
+    same = False
+    with suppress(OSError), path.open("rb") as file:
         same = file.read(len(content) + 1) == content
     if not same:
         raise OutputRefused(

@@ -52,6 +52,7 @@ from affiant.attestation.tdx.eventlog import (
     extend,
 )
 from affiant.errors import AffiantError
+from affiant.files import sync_folder
 
 __all__ = ["MEASUREMENTS_ROOT", "LoggedRTMR"]
 
@@ -178,11 +179,7 @@ class LoggedRTMR:
         if register != EMPTY_REGISTER:
             raise self._mismatch(register, EMPTY_REGISTER)
         _append(descriptor, _line({"typ": _TYP, "rtmr": self._rtmr}), at=0)
-        folder = os.open(self._log.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._log.parent)
 
     def _read(self, descriptor: int) -> _Read:
         size = os.fstat(descriptor).st_size
