@@ -17,7 +17,7 @@ from vectors.making.case import Case
 from vectors.making.collection import collection
 from vectors.making.expected import ROWS, expectation
 from vectors.making.patches import difference
-from vectors.making.trust import WITNESSED, trust_files
+from vectors.making.trust import WITH_WITNESSES, trust_files
 
 __all__ = ["files", "main"]
 
@@ -35,7 +35,7 @@ def _expected(case: Case) -> dict[str, Any]:
         not_made=case.not_made,
         asked=asked,
         attested=case.attested,
-        witnessed=case.trust == WITNESSED,
+        witnessed=case.trust in WITH_WITNESSES,
         warnings=case.warnings if case.base is None else None,
     )
 

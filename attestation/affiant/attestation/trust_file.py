@@ -18,6 +18,8 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``clock_tolerance_s`` | (no list) seconds, default 60 |
 | ``require`` | (no list) check codes; absent means all |
 
+A witness that a policy names ``self`` is the operator's own: a quorum that needs it holds as a warning.
+
 ``profile_signers``, ``approvers``, ``erasure_authorities``, ``tsa_roots`` and ``sigstore_root`` belong to signed
 profiles, erasure and anchors; a file that sets one is refused until they are read.
 """

@@ -14,7 +14,7 @@ from typing import Any
 from vectors.making.case import Case, told
 from vectors.making.documents import START
 from vectors.making.faults import Fault, put
-from vectors.making.trust import WITNESSED
+from vectors.making.trust import OPERATORS_OWN, OPERATORS_OWN_AND_ANOTHER, WITNESSED
 from vectors.making.witnesses import EARLY, LATE, cosigned, line, witnessed_session
 
 __all__ = ["CASES"]
@@ -102,6 +102,30 @@ CASES: tuple[Case, ...] = (
         _made({"epoch-note": cosigned({**EARLY, "a": 10**9}), "note": cosigned({**LATE, "a": 10**9})}),
         trust=WITNESSED,
         warnings=("rfs.accepted", "time.bracket"),
+        stored_from=_BASE,
+    ),
+    Case(
+        "valid/witnessed-by-self",
+        "The quorum is the operator's own witness: it holds, as a warning.",
+        _made(),
+        trust=OPERATORS_OWN,
+        warnings=("rfs.accepted", "time.bracket", "wit.quorum"),
+        stored_from=_BASE,
+    ),
+    Case(
+        "valid/witnessed-by-self-and-another",
+        "The operator's own witness and another, either of whom is a quorum: it stands without the operator's.",
+        _made(),
+        trust=OPERATORS_OWN_AND_ANOTHER,
+        warnings=("rfs.accepted", "time.bracket"),
+        stored_from=_BASE,
+    ),
+    Case(
+        "valid/witnessed-by-self-where-another-could",
+        "The other one has not cosigned the last checkpoint: what is left is the operator's own.",
+        _made({"note": cosigned({"a": 60})}),
+        trust=OPERATORS_OWN_AND_ANOTHER,
+        warnings=("rfs.accepted", "time.bracket", "wit.quorum"),
         stored_from=_BASE,
     ),
     *(

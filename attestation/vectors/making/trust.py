@@ -11,12 +11,18 @@ from vectors.making.encoding import canonical, sha256_name
 from vectors.making.keys import ed25519_key
 from vectors.making.platform import CREATED, Platform, instant
 from vectors.making.tree import vkey
-from vectors.making.witnesses import witness_policy
+from vectors.making.witnesses import self_policy, witness_policy
 
-__all__ = ["WITNESSED", "trust_files"]
+__all__ = ["OPERATORS_OWN", "OPERATORS_OWN_AND_ANOTHER", "WITH_WITNESSES", "WITNESSED", "trust_files"]
 
 WITNESSED = "trust-witnesses.json"
 """The trust file that names witnesses: two of three must have cosigned."""
+OPERATORS_OWN = "trust-witness-self.json"
+"""One witness, the operator's own."""
+OPERATORS_OWN_AND_ANOTHER = "trust-witness-self-or-another.json"
+"""Either the operator's own or another."""
+WITH_WITNESSES = frozenset({WITNESSED, OPERATORS_OWN, OPERATORS_OWN_AND_ANOTHER})
+"""Those that name witnesses."""
 
 
 def _trust(**changes: Any) -> bytes:
@@ -60,4 +66,6 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield "trust-other-rootfs.json", _trust(rootfs=[{"value": other}])
     yield "trust-strict-floor.json", _trust(isolation_floor="userspace-kernel")
     yield WITNESSED, _trust(witnesses=[{"from": instant(CREATED), "value": witness_policy()}])
+    yield OPERATORS_OWN, _trust(witnesses=[{"value": self_policy()}])
+    yield OPERATORS_OWN_AND_ANOTHER, _trust(witnesses=[{"value": self_policy("b")}])
     yield "trust-newer-evaluation.json", _trust(reference_values=[{"value": strict}])

@@ -13,7 +13,7 @@ from vectors.making.keys import ed25519_key
 from vectors.making.scripts import boot, execute, finish, inference, start
 from vectors.making.story import Story
 
-__all__ = ["EARLY", "LATE", "NAMES", "cosigned", "line", "witness_policy", "witnessed_session"]
+__all__ = ["EARLY", "LATE", "NAMES", "cosigned", "line", "self_policy", "witness_policy", "witnessed_session"]
 
 NAMES = ("a", "b", "c")
 EARLY: Mapping[str, int] = {"a": 1, "b": 2, "c": 3}
@@ -26,6 +26,15 @@ def witness_policy() -> str:
     """Two of three."""
     rows = [f"witness {name} {tree.witness_vkey(f'witness.invalid/{name}', _key(name))}" for name in NAMES]
     return "\n".join(["# two of three", *rows, "group three 2 a b c", "quorum three", ""])
+
+
+def self_policy(*others: str) -> str:
+    """The witness ``a`` is the operator's own; any one of it and ``others`` is a quorum."""
+    rows = [
+        f"witness {'self' if name == 'a' else name} {tree.witness_vkey(f'witness.invalid/{name}', _key(name))}"
+        for name in ("a", *others)
+    ]
+    return "\n".join([*rows, f"group one any {' '.join(('self', *others))}", "quorum one", ""])
 
 
 def _key(name: str) -> Ed25519PrivateKey:

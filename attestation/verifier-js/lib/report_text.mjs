@@ -27,7 +27,7 @@ export function headOf(verdict) {
   return [
     ["bundle", verdict.bundle],
     ["judged at", verdict.at],
-    ["time", timeText(verdict.time)],
+    ["time", timeText(verdict)],
     ["verifier", verdict.tool.build],
     ["trust file", verdict.trust],
     ["requirements off", off.join(", ") || "none"],
@@ -36,10 +36,11 @@ export function headOf(verdict) {
   ];
 }
 
-function timeText(time) {
+function timeText({ time, checks }) {
   if (time === null) return "the signers' word alone";
   const begin = time.not_before === null ? "no witnessed beginning" : `from ${time.not_before}`;
-  return `by witnesses: ${begin}, to ${time.not_after}`;
+  const own = checks.some(({ code, tier }) => code === "wit.quorum" && tier === "warning");
+  return `by ${own ? "the operator's own witness" : "witnesses"}: ${begin}, to ${time.not_after}`;
 }
 
 /** Who is in the bundle: two sentences. */

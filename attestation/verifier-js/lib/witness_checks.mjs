@@ -2,6 +2,7 @@
 //
 // Not before: the checkpoint that the nearest earlier epoch of the gateway's chain names. Not after: the checkpoint of
 // the record's proof. Each time is one that a quorum stands behind. `iat` is the signer's word, and is held against both.
+// A quorum that needs the operator's own witness, which the trust file names `self`, holds as a warning.
 
 import { bothSides, byChain } from "./case.mjs";
 import { fromBase64url, toHex } from "./encoding.mjs";
@@ -23,6 +24,7 @@ export async function checkQuorum(subject) {
   for (const { note, noteText, log } of proofNotes(subject)) {
     for (const name of (await witnessed(subject, note, noteText, log)).times.keys()) names.add(name);
   }
+  if (needsSelf(subject)) return held("witness: self, which is run by whoever runs the log", { tier: "warning" });
   return held(`cosigned by ${[...names].sort().join(", ")}`);
 }
 
@@ -45,9 +47,15 @@ export async function checkBracket(subject) {
   if (unbounded > 0) return held(`${unbounded} records have no earlier cosigned checkpoint`, { tier: "warning" });
   const widths = [...brackets.values()].map(({ floor, ceiling }) => ceiling - floor);
   const widest = widths.reduce((most, width) => (width > most ? width : most), 0n);
-  return widest > WIDE_S
-    ? held(`the widest bracket is ${widest} s`, { tier: "warning" })
+  if (widest > WIDE_S) return held(`the widest bracket is ${widest} s`, { tier: "warning" });
+  return needsSelf(subject)
+    ? held(`within ${widest} s, by the clock of the operator's own witness`, { tier: "warning" })
     : held(`every record within ${widest} s`);
+}
+
+/** Whether a quorum that was counted so far would not stand without the operator's own witness. */
+function needsSelf({ witnessed }) {
+  return [...witnessed.values()].some(({ independent }) => !independent);
 }
 
 /** `{not_before, not_after}` around the records of the sessions judged, or of all; null where it was not made. */

@@ -12,6 +12,8 @@ const MAX_BYTES = 1 << 20;
 const MAX_LINES = 1024;
 const MAX_TIME = (1n << 63n) - 1n;
 const NONE = "none";
+/** The name of a witness that is run by whoever runs the log. */
+const SELF = "self";
 
 /** The policy in `text`: `{logs, witnesses: Map(name -> key with url), groups, quorum}`; refuses other text. */
 export async function parseWitnessPolicy(text) {
@@ -39,8 +41,8 @@ export function satisfied(policy, cosigned) {
 }
 
 /**
- * `{size, times, notBefore, notAfter}` of a note that `logKey` has signed and the policy's quorum has cosigned; null where
- * too few have. Times are BigInts, seconds since 1970.
+ * `{size, times, independent, notBefore, notAfter}` of a note that `logKey` has signed and the policy's quorum has cosigned;
+ * null where too few have. Times are BigInts, seconds since 1970. `independent`: the quorum stands without SELF.
  */
 export async function cosignedBy(note, policy, logKey) {
   const checkpoint = parseCheckpoint(note.text);
@@ -61,6 +63,10 @@ export async function cosignedBy(note, policy, logKey) {
   return {
     size: checkpoint.size,
     times,
+    independent: satisfied(
+      policy,
+      [...times.keys()].filter((name) => name !== SELF),
+    ),
     notBefore: backed(ascending.toReversed(), (each, time) => each >= time),
     notAfter: backed(ascending, (each, time) => each <= time),
   };

@@ -254,3 +254,39 @@ def test_a_policy_that_ended_counts_no_more() -> None:
 def test_a_trust_file_whose_witnesses_ask_nobody_or_are_no_policy_is_refused(text: str) -> None:
     with pytest.raises(TrustFileMalformed, match=r"witness|quorum|policy|JSON|surrogate"):
         trust(witnesses=[{"value": text}])
+
+
+def with_self(quorum: str) -> list[dict[str, object]]:
+    """``a`` is the operator's own."""
+    rows = [f"witness self {vkey('a')}", f"witness b {vkey('b')}", f"witness c {vkey('c')}"]
+    return [{"value": "\n".join([*rows, f"group some {quorum}", "quorum some", ""])}]
+
+
+@pytest.mark.parametrize("quorum", ["1 self", "2 self b", "all self b c"])
+def test_a_quorum_that_needs_the_operators_own_witness_is_a_warning(quorum: str) -> None:
+    verdict = judged(Watched().bytes(), witnesses=with_self(quorum))
+    found = row(verdict, "wit.quorum")
+    assert found.state is State.HELD and found.tier is Tier.WARNING
+    assert found.detail.startswith("witness: self. ") and "not a determined operator" in found.detail
+    assert row(verdict, "time.bracket").tier is Tier.WARNING
+    assert verdict.level_state("L3") is State.HELD
+
+
+@pytest.mark.parametrize("quorum", ["1 self b", "2 self b c", "any self c"])
+def test_a_quorum_that_stands_without_the_operators_own_witness_is_none(quorum: str) -> None:
+    found = row(judged(Watched().bytes(), witnesses=with_self(quorum)), "wit.quorum")
+    assert found.tier is Tier.AFFIRMING
+    assert found.detail == "cosigned by b, c, self"
+
+
+def test_a_time_that_only_the_operators_own_witness_backs_is_a_warning_even_where_the_end_is_not() -> None:
+    """Others cosigned the last checkpoint, and the operator's own alone the one that the epoch names."""
+    story = Watched(early={"a": 1})
+    verdict = judged(story.bytes(), witnesses=with_self("any self b c"))
+    assert row(verdict, "wit.quorum").tier is Tier.AFFIRMING
+    assert row(verdict, "time.bracket").tier is Tier.WARNING
+
+
+def test_the_first_lines_say_that_the_time_is_the_operators_own_witnesss_word() -> None:
+    verdict = judged(Watched().bytes(), witnesses=with_self("1 self"))
+    assert "by the operator's own witness: from 2026-11-21T12:00:01Z" in render(verdict)

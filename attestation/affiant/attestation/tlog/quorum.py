@@ -10,6 +10,9 @@
 A checkpoint counts if one of the logs has signed it and the quorum has cosigned it. Names are the file's own; a line
 refers to names above it alone; a member stands in one group, so that nobody counts twice. ``quorum none`` is a policy
 without witnesses: a verifier says so, and stays below the level that witnesses would give.
+
+A witness that a policy names ``self`` is run by whoever runs the log. It finds faults; it does not make anything
+independent of the operator, and whoever judges by a quorum is told whether that stands without it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from affiant.attestation.tlog.note_keys import LogKey, VerifierKey, parse_vkey, 
 
 __all__ = [
     "MAX_POLICY_BYTES",
+    "SELF",
     "Group",
     "Witness",
     "WitnessPolicy",
@@ -37,6 +41,8 @@ __all__ = [
 ]
 
 MAX_POLICY_BYTES: Final = 1 << 20
+SELF: Final = "self"
+"""The name, in a policy, of a witness that is run by whoever runs the log."""
 _MAX_LINES: Final = 1024
 _ALLOWED: Final = re.compile(rb"[\t\n\x20-\x7e\x80-\xff]*\Z")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,3}\Z")
@@ -75,6 +81,10 @@ class WitnessPolicy:
     witnesses: Mapping[str, Witness]
     groups: Mapping[str, Group]
     quorum: str | None
+
+    def independent(self, cosigned: Collection[str]) -> bool:
+        """Whether they are a quorum also without the operator's own witness."""
+        return self.satisfied([name for name in cosigned if name != SELF])
 
     def satisfied(self, cosigned: Collection[str]) -> bool:
         """Whether the witnesses named in ``cosigned`` are a quorum."""
@@ -125,6 +135,8 @@ class Witnessed:
     """The latest time that a quorum does not stand before: when this was the tree, or later. None: no witnesses."""
     not_after: int | None
     """The earliest time that a quorum does not stand after: by then this was the tree."""
+    independent: bool
+    """Whether the quorum stands without the operator's own witness."""
 
 
 def verify_quorum(note: Note, policy: WitnessPolicy, *, logs: Iterable[LogKey] | None = None) -> Witnessed:
@@ -158,6 +170,7 @@ def verify_quorum(note: Note, policy: WitnessPolicy, *, logs: Iterable[LogKey] |
         MappingProxyType(times),
         not_before=policy.not_before(times),
         not_after=policy.not_after(times),
+        independent=policy.independent(times),
     )
 
 

@@ -172,7 +172,7 @@ def _facts(verdict: Verdict) -> Iterator[str]:
     rows = (
         ("Bundle", verdict.bundle),
         ("Judged at", verdict.at),
-        ("Time", "the signers' word alone" if verdict.time is None else f"by witnesses: {verdict.time}"),
+        ("Time", verdict.whose_time),
         ("Verifier build", verdict.build),
         ("Your trust file", verdict.trust),
         ("Requirements switched off", off),

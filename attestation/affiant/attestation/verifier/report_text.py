@@ -58,7 +58,7 @@ def _head(verdict: Verdict) -> Iterator[str]:
     rows = (
         ("bundle", verdict.bundle),
         ("judged at", verdict.at),
-        ("time", "the signers' word alone" if verdict.time is None else f"by witnesses: {verdict.time}"),
+        ("time", verdict.whose_time),
         ("verifier", verdict.build),
         ("trust file", verdict.trust),
         ("requirements off", off or "none"),

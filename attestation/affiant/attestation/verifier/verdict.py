@@ -174,6 +174,16 @@ class Verdict:
         return max(worst, floor, key=_ORDER.index)
 
     @property
+    def whose_time(self) -> str:
+        """The bracket, and whose word it is; for a person."""
+        if self.time is None:
+            return "the signers' word alone"
+        quorum = next((check for check in self.checks if check.code == "wit.quorum"), None)
+        own = quorum is not None and quorum.tier is Tier.WARNING
+        whose = "the operator's own witness" if own else "witnesses"
+        return f"by {whose}: {self.time}"
+
+    @property
     def exit_code(self) -> int:
         """The exit code of ``affiant verify``."""
         if self.tier is Tier.CONTRAINDICATED:

@@ -3,6 +3,9 @@
 Not before: the checkpoint that the nearest earlier epoch record of the gateway's chain names (``cp``) existed already,
 so the record is not older than the time that a quorum of witnesses backs for it. Not after: the checkpoint of the
 record's proof covers it, so it existed by then. ``iat`` is the signer's word, and is held against both.
+
+A quorum that needs the witness which the trust file names ``self``, the operator's own, holds as a warning, and so do
+the times that it backs.
 """
 
 from __future__ import annotations
@@ -42,6 +45,11 @@ def check_quorum(case: Case) -> Finding:
     names: set[str] = set()
     for note, log in _proof_notes(case):
         names |= set(_witnessed(case, note, log).times)
+    if _needs_self(case):
+        return Finding(
+            "witness: self. A witness in the operator's own domain detects faults, not a determined operator",
+            Tier.WARNING,
+        )
     return Finding(f"cosigned by {', '.join(sorted(names))}")
 
 
@@ -67,7 +75,14 @@ def check_bracket(case: Case) -> Finding:
         return Finding(text, Tier.WARNING)
     if widest > WIDE_S:
         return Finding(f"the widest bracket is {widest} s", Tier.WARNING)
+    if _needs_self(case):
+        return Finding(f"within {widest} s, by the clock of the operator's own witness", Tier.WARNING)
     return Finding(f"every record within {widest} s, none after {shown(last)}")
+
+
+def _needs_self(case: Case) -> bool:
+    """Whether a quorum that was counted so far would not stand without the operator's own witness."""
+    return not all(seen.independent for seen in case.witnessed.values())
 
 
 def _hold(record: VerifiedReceipt, bracket: Bracket, tolerance: int) -> None:
