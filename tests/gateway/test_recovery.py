@@ -13,10 +13,11 @@ from tests.gateway.session_client import SessionClient
 
 from affiant.attestation.chain import Head
 from affiant.attestation.simulated.client import PlatformClient
-from affiant.gateway.entries import OpenEntry, StartedEntry, encode_entry
+from affiant.gateway.entries import ErasingEntry, OpenEntry, StartedEntry, encode_entry
+from affiant.gateway.errors import JournalVersion
 from affiant.gateway.journal import segment_path
 from affiant.gateway.journal_format import HEAD_SIZE, SegmentWriter, scan
-from affiant.gateway.recovery import Leftover, gap_members, recover
+from affiant.gateway.recovery import Leftover, gap_members, recover, unrecorded
 
 
 def boot(platform: PlatformClient, store: Path, *, sessions: int = 0, end: bool = False) -> None:
@@ -169,3 +170,20 @@ def test_a_boot_writes_its_boot_first(platform: PlatformClient, tmp_path: Path) 
     boot(platform, tmp_path)
     boot(platform, tmp_path)
     assert _kinds(records_of(entries_of(tmp_path)[-1])) == ["boot", "gap"]
+
+
+def test_a_store_of_another_build_is_refused_and_left_as_it_is(
+    platform: PlatformClient, tmp_path: Path
+) -> None:
+    boot(platform, tmp_path)
+    path = last_segment(tmp_path)
+    other = path.read_bytes().replace(b"affiant-journal/2", b"affiant-journal/1")
+    path.write_bytes(other)
+    with pytest.raises(JournalVersion, match="begin with an empty state folder"):
+        boot(platform, tmp_path)
+    assert path.read_bytes() == other and list(tmp_path.glob("*.seg")) == [path]
+
+
+def test_an_open_whose_record_is_erased_is_not_counted_as_one_without() -> None:
+    opened = [OpenEntry(jti=name * 22, ses="S" * 22, n=0) for name in "AB"]
+    assert unrecorded([*opened, ErasingEntry(jti="E" * 22, gone=("A" * 22,))]) == 1

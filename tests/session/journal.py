@@ -13,7 +13,7 @@ from tests.gateway.journal_reader import entries_of, opens_of, statement_of
 from affiant.attestation.openings import open_sealed
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
 from affiant.attestation.statement import parse_statement
-from affiant.gateway.entries import Entry, PeerEntry, RecordEntry
+from affiant.gateway.entries import Entry, OpeningEntry, PeerEntry, RecordEntry
 from affiant.sandbox.home import open_home
 
 
@@ -50,11 +50,12 @@ def boots_of(home: Path) -> list[Boot]:
 def _boot(home: Path, entries: list[Entry]) -> Boot:
     statement = parse_statement(statement_of(entries))
     key = open_home(home).openings_key(random_bytes=os.urandom)
+    sealed = {entry.rh: entry.sealed for entry in entries if isinstance(entry, OpeningEntry)}
     records = []
     for entry in entries:
         if isinstance(entry, RecordEntry):
             rh = receipt_hash(entry.jws)
-            opened = open_sealed(entry.sealed, key=key, rh=rh) if entry.sealed else ()
+            opened = open_sealed(sealed[rh], key=key, rh=rh) if rh in sealed else ()
             records.append(verify_receipt(parse_receipt("~".join([entry.jws, *opened, ""])), statement))
     peers = tuple(entry.jws for entry in entries if isinstance(entry, PeerEntry))
     return Boot(tuple(records), frozenset(opens_of(entries)), peers)

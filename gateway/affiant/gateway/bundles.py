@@ -14,14 +14,21 @@ import asyncio
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from affiant.attestation.bundle import Bundle
 from affiant.attestation.encoding import b64u, from_b64u, sha256_name
 from affiant.attestation.receipt import receipt_hash
-from affiant.gateway.entries import Entry, ObjectEntry, PeerEntry, RecordEntry, decode_entry
-from affiant.gateway.errors import IndexUnavailable, JournalMalformed, LogUnavailable, NotFound
+from affiant.gateway.entries import Entry, ObjectEntry, OpeningEntry, PeerEntry, RecordEntry, decode_entry
+from affiant.gateway.errors import (
+    EntryErased,
+    IndexUnavailable,
+    JournalMalformed,
+    LogUnavailable,
+    NotFound,
+)
 from affiant.gateway.index import Index, RecordPlace
 from affiant.gateway.journal import Journal, Place
 from affiant.gateway.published_log import PublishedLog
@@ -47,12 +54,10 @@ class Bundles:
         last = _last_of(own)
         chain, named = await self._chain(own[0], last)
         records = await self._records([record.place for record in chain])
-        peers = await self._peers(await self.index.peers(session))
+        peers = await self._peers([peer.place for peer in await self.index.peers(session)])
         objects = await self._objects([*await self.index.objects(own[0].boot, session), *named])
         texts = [record.jws for record in records] + [peer.jws for peer in peers]
-        sealed = [(record.jws, record.sealed) for record in records if record.ses == session]
-        sealed += [(peer.jws, peer.sealed) for peer in peers]
-        openings = {receipt_hash(jws): text for jws, text in sealed if text}
+        openings = await self._openings(session, {receipt_hash(text) for text in texts})
         proofs = await self._proofs(texts)
         bundle = Bundle(receipts=tuple(text + "~" for text in texts), proofs=proofs, **objects)
         return b'{"bundle":%s,"openings":%s}\n' % (
@@ -122,6 +127,15 @@ class Bundles:
         entries = await asyncio.to_thread(self._read, places)
         return [entry for entry in entries if isinstance(entry, PeerEntry)]
 
+    async def _openings(self, session: str, hashes: Collection[str]) -> Mapping[str, str]:
+        """Receipt hash -> sealed opening, of a session's records that are here."""
+        entries = await asyncio.to_thread(self._read, await self.index.openings(session))
+        return {
+            entry.rh: entry.sealed
+            for entry in entries
+            if isinstance(entry, OpeningEntry) and entry.rh in hashes
+        }
+
     async def _objects(self, places: Sequence[Place]) -> Mapping[str, Mapping[str, bytes]]:
         maps: dict[str, dict[str, bytes]] = defaultdict(dict)
         for entry in await asyncio.to_thread(self._read, places):
@@ -131,10 +145,14 @@ class Bundles:
         return maps
 
     def _read(self, places: Iterable[Place]) -> list[Entry]:
+        entries = []
         try:
-            return [decode_entry(self.journal.read(place)) for place in places]
+            for place in places:
+                with suppress(EntryErased):  # between the index's answer and now
+                    entries.append(decode_entry(self.journal.read(place)))
         except (OSError, JournalMalformed) as error:
             raise IndexUnavailable("the journal does not hold what the index says") from error
+        return entries
 
 
 def _hash_of(jws: str) -> bytes:

@@ -5,8 +5,11 @@
 | ``boot`` | first of a boot: its keyset statement, so that its records can be verified at the next start |
 | ``object`` | bytes that bundles carry: statements, evidence, endorsements, results, policies |
 | ``open`` | a request was admitted and nothing was sent upstream yet; no receipt, and never made into one |
-| ``record`` | a record that this gateway signed, with its disclosures sealed to whoever started the session |
+| ``record`` | a record that this gateway signed |
 | ``peer`` | a record that a session's supervisor signed and this gateway acknowledged |
+| ``opening`` | a record's disclosures, sealed to whoever started the session; apart, to be erased alone |
+| ``erasing`` | what an ``erasure`` record orders is about to be erased |
+| ``erased`` | it is |
 | ``started`` | gaps of earlier boots are disclosed in this boot's chain |
 
 No digest of any content stands here outside of a signed record's salted ones: the journal is the operator's.
@@ -21,8 +24,11 @@ from affiant.gateway.errors import JournalMalformed
 __all__ = [
     "BootEntry",
     "Entry",
+    "ErasedEntry",
+    "ErasingEntry",
     "ObjectEntry",
     "OpenEntry",
+    "OpeningEntry",
     "PeerEntry",
     "RecordEntry",
     "StartedEntry",
@@ -68,7 +74,6 @@ class RecordEntry(_Tagged, frozen=True, tag="record"):
     kind: str
     seq: int
     ses: str = ""
-    sealed: str = ""
 
 
 class PeerEntry(_Tagged, frozen=True, tag="peer"):
@@ -77,14 +82,44 @@ class PeerEntry(_Tagged, frozen=True, tag="peer"):
     jws: str
     ses: str
     seq: int
-    sealed: str = ""
+
+
+class OpeningEntry(_Tagged, frozen=True, tag="opening"):
+    """The sealed disclosures of the record with this hash."""
+
+    rh: str
+    ses: str
+    sealed: str
+
+
+class ErasingEntry(_Tagged, frozen=True, tag="erasing"):
+    """Follows the ``erasure`` record with this id: the ids of this boot's records that will be gone."""
+
+    jti: str
+    gone: tuple[str, ...] = ()
+
+
+class ErasedEntry(_Tagged, frozen=True, tag="erased"):
+    """The ``erasure`` record with this id was carried out."""
+
+    jti: str
 
 
 class StartedEntry(_Tagged, frozen=True, tag="started"):
     """The boot is complete."""
 
 
-Entry = BootEntry | ObjectEntry | OpenEntry | RecordEntry | PeerEntry | StartedEntry
+Entry = (
+    BootEntry
+    | ObjectEntry
+    | OpenEntry
+    | RecordEntry
+    | PeerEntry
+    | OpeningEntry
+    | ErasingEntry
+    | ErasedEntry
+    | StartedEntry
+)
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)

@@ -3,14 +3,15 @@
 ::
 
     MalformedError      RequestMalformed, RequestTooLarge, ContentTypeRefused, ContentEncodingRefused,
-                        JournalMalformed, UpstreamMalformed, UpstreamAnswerRefused, RecordOutOfPlace
+                        JournalMalformed, EntryErased, UpstreamMalformed, UpstreamAnswerRefused, RecordOutOfPlace
     NotAuthenticError   ProofMissing, SessionUnknown, ConfigurationUnbound, AdmissionMismatch,
                         UpstreamUnauthorized
     NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
     NotAllowedError     ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed
     UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, LogUnwitnessed, Busy, MemorySpent,
                         RequestLate, Draining, UpstreamUnreachable, UpstreamTimeout, UpstreamCut
-    StateError          StoreLocked, LogDamaged, SessionClosed, NotFound, ModelNotFound, RequestAbandoned, GatewayFault
+    StateError          StoreLocked, JournalVersion, LogDamaged, SessionClosed, NotFound, ModelNotFound,
+                        RequestAbandoned, GatewayFault
     ConfigurationError  SettingsRefused
 """
 
@@ -35,10 +36,12 @@ __all__ = [
     "ContentEncodingRefused",
     "ContentTypeRefused",
     "Draining",
+    "EntryErased",
     "GatewayFault",
     "IndexUnavailable",
     "JournalMalformed",
     "JournalUnavailable",
+    "JournalVersion",
     "LogDamaged",
     "LogUnavailable",
     "LogUnwitnessed",
@@ -96,6 +99,12 @@ class JournalMalformed(MalformedError):
     """A journal segment is not one."""
 
     code = "journal.malformed"
+
+
+class EntryErased(JournalMalformed):
+    """An entry of the journal was erased by order."""
+
+    code = "journal.erased"
 
 
 class RecordOutOfPlace(MalformedError):
@@ -271,6 +280,12 @@ class StoreLocked(StateError):
     """Another gateway serves from this folder."""
 
     code = "store.locked"
+
+
+class JournalVersion(StateError):
+    """The journal is of another build's format. It is neither read nor set aside."""
+
+    code = "journal.version"
 
 
 class LogDamaged(StateError):

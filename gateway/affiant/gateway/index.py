@@ -11,36 +11,19 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, TypeVar
 
-from affiant.attestation.encoding import b64u
-from affiant.gateway.entries import Entry, ObjectEntry, OpenEntry, PeerEntry, RecordEntry, decode_entry
-from affiant.gateway.errors import IndexUnavailable, JournalMalformed
-from affiant.gateway.journal import Note, Place, segment_path
-from affiant.gateway.journal_format import scan
+from affiant.gateway.errors import IndexUnavailable
+from affiant.gateway.index_rows import SCHEMA, VERSION, catch_up, insert
+from affiant.gateway.journal import Note, Place
 
-__all__ = ["Index", "RecordPlace"]
+__all__ = ["Index", "PeerPlace", "RecordPlace"]
 
 _T = TypeVar("_T")
-
-_SCHEMA: Final = """
-CREATE TABLE records (boot TEXT, seq INT, jti TEXT, ses TEXT, kind TEXT, segment INT, offset INT, length INT);
-CREATE INDEX records_seq ON records (boot, seq);
-CREATE INDEX records_jti ON records (jti);
-CREATE INDEX records_ses ON records (ses, seq);
-CREATE TABLE peers (ses TEXT, seq INT, segment INT, offset INT, length INT);
-CREATE INDEX peers_ses ON peers (ses, seq);
-CREATE TABLE objects (boot TEXT, ses TEXT, map TEXT, segment INT, offset INT, length INT);
-CREATE INDEX objects_ses ON objects (ses);
-CREATE TABLE opens (boot TEXT, jti TEXT, ses TEXT);
-CREATE TABLE reached (segment INT, offset INT);
-INSERT INTO reached VALUES (-1, 0);
-PRAGMA user_version = 1;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +35,21 @@ class RecordPlace:
     jti: str
     ses: str
     kind: str
+    chn: str
+    rh: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class PeerPlace:
+    """A record of a session's chain, and where it lies."""
+
+    boot: str
+    """Of the gateway that took it."""
+    ses: str
+    seq: int
+    chn: str
+    rh: str
     place: Place
 
 
@@ -77,7 +75,7 @@ class Index:
 
     def on_durable(self, entries: Sequence[tuple[Note, Place]]) -> None:
         """Take the rows of one commit; called in the journal's thread."""
-        self._jobs.put((lambda connection: _insert(connection, self._boot, entries), None))
+        self._jobs.put((lambda connection: insert(connection, self._boot, entries), None))
 
     async def caught_up(self) -> None:
         """Wait until everything durable so far can be found."""
@@ -98,9 +96,13 @@ class Index:
             "boot = ? AND (seq = 0 OR seq BETWEEN ? AND ?) ORDER BY seq", (boot, first, last)
         )
 
-    async def peers(self, ses: str) -> tuple[Place, ...]:
+    async def peers(self, ses: str) -> tuple[PeerPlace, ...]:
         """A session's own records, in order."""
-        query = "SELECT segment, offset, length FROM peers WHERE ses = ? ORDER BY seq"
+        return await self._peers("ses = ? ORDER BY seq", (ses,))
+
+    async def openings(self, ses: str) -> tuple[Place, ...]:
+        """The sealed openings of one session's records."""
+        query = "SELECT segment, offset, length FROM openings WHERE ses = ?"
         rows = await self._ask(lambda connection: connection.execute(query, (ses,)).fetchall())
         return tuple(Place(*row) for row in rows)
 
@@ -126,9 +128,16 @@ class Index:
         await asyncio.to_thread(self._thread.join)
 
     async def _records(self, where: str, arguments: tuple[object, ...]) -> tuple[RecordPlace, ...]:
-        query = f"SELECT boot, seq, jti, ses, kind, segment, offset, length FROM records WHERE {where}"  # noqa: S608 - constants of this class
+        columns = "boot, seq, jti, ses, kind, chn, rh, segment, offset, length"
+        query = f"SELECT {columns} FROM records WHERE {where}"  # noqa: S608 - constants of this class
         rows = await self._ask(lambda connection: connection.execute(query, arguments).fetchall())
         return tuple(_record_place(*row) for row in rows)
+
+    async def _peers(self, where: str, arguments: tuple[object, ...]) -> tuple[PeerPlace, ...]:
+        columns = "boot, ses, seq, chn, rh, segment, offset, length"
+        query = f"SELECT {columns} FROM peers WHERE {where}"  # noqa: S608 - constants of this class
+        rows = await self._ask(lambda connection: connection.execute(query, arguments).fetchall())
+        return tuple(_peer_place(*row) for row in rows)
 
     async def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
         answer: asyncio.Future[_T] = self._loop.create_future()
@@ -165,8 +174,13 @@ class Index:
                 self._loop.call_soon_threadsafe(_answer, answer, result, self._failure)
 
 
-def _record_place(boot: str, seq: int, jti: str, ses: str, kind: str, *at: int) -> RecordPlace:
-    return RecordPlace(boot=boot, seq=seq, jti=jti, ses=ses, kind=kind, place=Place(*at))
+def _record_place(boot: str, seq: int, *more: Any) -> RecordPlace:
+    jti, ses, kind, chn, rh, *at = more
+    return RecordPlace(boot, seq, jti, ses, kind, chn, rh, Place(*at))
+
+
+def _peer_place(boot: str, ses: str, seq: int, chn: str, rh: str, *at: int) -> PeerPlace:
+    return PeerPlace(boot, ses, seq, chn, rh, Place(*at))
 
 
 def _answer(answer: asyncio.Future[object], result: object, failure: sqlite3.Error | None) -> None:
@@ -197,78 +211,14 @@ def _opened(path: Path, folder: Path, boot: str) -> sqlite3.Connection:
         path.chmod(0o600)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")  # rebuilt from the journal, never relied on
+        connection.execute("PRAGMA secure_delete = ON")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            connection.executescript(_SCHEMA)
-        _catch_up(connection, folder, boot)
+            connection.executescript(SCHEMA)
+        elif version != VERSION:
+            raise sqlite3.DatabaseError("the index is another build's")
+        catch_up(connection, folder, boot)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _catch_up(connection: sqlite3.Connection, folder: Path, boot: str) -> None:
-    """Insert what the segments of earlier boots hold beyond what was reached."""
-    segment_number, offset = connection.execute("SELECT segment, offset FROM reached").fetchone()
-    numbers = sorted(int(path.stem) for path in folder.glob("[0-9]" * 8 + ".seg"))
-    if segment_number >= 0 and (
-        segment_number not in numbers or segment_path(folder, segment_number).stat().st_size < offset
-    ):
-        raise sqlite3.DatabaseError("the index is ahead of the journal")
-    for number in numbers:
-        if number >= segment_number:
-            after = offset if number == segment_number else 0
-            for boot_of_segment, rows in _rows_of(folder, number, after):
-                if boot_of_segment != boot:
-                    _insert(connection, boot_of_segment, rows)
-
-
-def _rows_of(folder: Path, number: int, after: int) -> Iterator[tuple[str, list[tuple[Note, Place]]]]:
-    try:
-        segment = scan(segment_path(folder, number).read_bytes())
-    except JournalMalformed:  # set aside by recovery
-        return
-    ends = [*(entry.offset for entry in segment.entries), segment.size][1:]
-    rows: list[tuple[Note, Place]] = []
-    for entry, end in zip(segment.entries, ends, strict=True):
-        if entry.offset >= after:
-            with suppress(JournalMalformed):
-                rows.append((decode_entry(entry.payload), Place(number, entry.offset, end - entry.offset)))
-    yield b64u(segment.boot), rows
-
-
-def _insert(connection: sqlite3.Connection, boot: str, entries: Iterable[tuple[Note, Place]]) -> None:
-    reached: Place | None = None
-    connection.execute("BEGIN")
-    try:
-        for entry, place in entries:
-            _insert_one(connection, boot, entry, place)
-            reached = place
-        if reached is not None:
-            connection.execute(
-                "UPDATE reached SET segment = ?, offset = ?",
-                (reached.segment, reached.offset + reached.length),
-            )
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-
-
-def _insert_one(connection: sqlite3.Connection, boot: str, entry: Note | Entry, place: Place) -> None:
-    at = (place.segment, place.offset, place.length)
-    match entry:
-        case RecordEntry():
-            row = (boot, entry.seq, entry.jti, entry.ses, entry.kind, *at)
-            connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-            connection.execute("DELETE FROM opens WHERE jti = ?", (entry.jti,))
-        case PeerEntry():
-            connection.execute("INSERT INTO peers VALUES (?, ?, ?, ?, ?)", (entry.ses, entry.seq, *at))
-        case ObjectEntry():
-            connection.execute(
-                "INSERT INTO objects VALUES (?, ?, ?, ?, ?, ?)", (boot, entry.ses, entry.map, *at)
-            )
-        case OpenEntry():
-            connection.execute("INSERT INTO opens VALUES (?, ?, ?)", (boot, entry.jti, entry.ses))
-        case _:
-            pass

@@ -15,10 +15,17 @@ from dataclasses import dataclass
 from affiant.attestation.chain import ChainSigner, Head
 from affiant.attestation.encoding import b64u
 from affiant.attestation.openings import seal
-from affiant.attestation.receipt import Issued
+from affiant.attestation.receipt import Issued, receipt_hash
 from affiant.attestation.records import shape_of
 from affiant.attestation.shapes import Obj, ShapeMismatch
-from affiant.gateway.entries import ObjectEntry, OpenEntry, PeerEntry, RecordEntry, encode_entry
+from affiant.gateway.entries import (
+    ObjectEntry,
+    OpenEntry,
+    OpeningEntry,
+    PeerEntry,
+    RecordEntry,
+    encode_entry,
+)
 from affiant.gateway.journal import Journal, Place
 from affiant.gateway.sessions import Session
 
@@ -32,6 +39,7 @@ class Recorded:
     issued: Issued
     head: Head
     durable: asyncio.Future[Place]
+    """Resolves once it is, and its sealed opening too."""
 
     @property
     def jti(self) -> str:
@@ -172,8 +180,9 @@ class Recorder:
 
     def keep_peer(self, session: Session, jws: str, *, seq: int, sealed: str) -> asyncio.Future[Place]:
         """Append a supervisor's record; it is acknowledged once the future resolves."""
-        entry = PeerEntry(jws=jws, ses=session.id, seq=seq, sealed=sealed)
-        return self._journal.append(encode_entry(entry), note=entry)
+        entry = PeerEntry(jws=jws, ses=session.id, seq=seq)
+        kept = self._journal.append(encode_entry(entry), note=entry)
+        return kept if not sealed else self._keep_opening(receipt_hash(jws), session.id, sealed)
 
     def keep_object(self, name: str, data: bytes, *, session: str = "") -> asyncio.Future[Place]:
         """Append an object of the bundle map ``name``."""
@@ -189,9 +198,17 @@ class Recorder:
             kind=kind,
             seq=head.seq,
             ses="" if session is None else session.id,
-            sealed=_sealed(issued, session),
         )
-        return Recorded(issued, head, self._journal.append(encode_entry(entry), note=entry))
+        sealed = _sealed(issued, session)
+        durable = self._journal.append(encode_entry(entry), note=entry)
+        if session is not None and sealed:
+            durable = self._keep_opening(issued.rh, session.id, sealed)
+        return Recorded(issued, head, durable)
+
+    def _keep_opening(self, rh: str, session: str, sealed: str) -> asyncio.Future[Place]:
+        """Append the opening of the record that was appended last: durable after it, so that to wait for one does."""
+        entry = OpeningEntry(rh=rh, ses=session, sealed=sealed)
+        return self._journal.append(encode_entry(entry), note=entry)
 
 
 def _check_given(

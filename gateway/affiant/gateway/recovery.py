@@ -26,6 +26,7 @@ from affiant.files import sync_folder
 from affiant.gateway.entries import (
     BootEntry,
     Entry,
+    ErasingEntry,
     OpenEntry,
     RecordEntry,
     StartedEntry,
@@ -35,7 +36,7 @@ from affiant.gateway.errors import JournalMalformed
 from affiant.gateway.journal import segment_path
 from affiant.gateway.journal_format import Segment, scan
 
-__all__ = ["Leftover", "Recovery", "gap_members", "leftover_of", "recover"]
+__all__ = ["Leftover", "Recovery", "gap_members", "leftover_of", "recover", "unrecorded"]
 
 _SEGMENT: Final = re.compile(r"([0-9]{8})\.seg\Z")
 _EXTENSION: Final = "tag:affiant.dev,2026:gap/"
@@ -69,7 +70,11 @@ class _Boot:
 
 
 def recover(folder: Path) -> Recovery:
-    """Read what the newest boots left in ``folder`` and cut what is torn."""
+    """Read what the newest boots left in ``folder`` and cut what is torn.
+
+    Raises:
+        JournalVersion: it is another build's.
+    """
     numbers = _segment_numbers(folder)
     boots: dict[bytes, _Boot] = {}
     number, link, torn = (numbers[-1] + 1 if numbers else 0), bytes(32), 0
@@ -114,9 +119,14 @@ def leftover_of(entries: Sequence[Entry], *, torn: int) -> Leftover | None:
     last = next((found for record in reversed(records) if (found := _verified(record, statement))), None)
     if last is None or (last.kind == "end" and not torn):
         return None
-    closed = {record.jti for record in records}
-    opens = sum(isinstance(entry, OpenEntry) and entry.jti not in closed for entry in entries)
-    return Leftover(Head(last.chn, last.seq, last.rh), opens, torn)
+    return Leftover(Head(last.chn, last.seq, last.rh), unrecorded(entries), torn)
+
+
+def unrecorded(entries: Sequence[Entry]) -> int:
+    """How many requests were admitted and have no record; one whose record is erased had it."""
+    closed = {entry.jti for entry in entries if isinstance(entry, RecordEntry)}
+    closed |= {jti for entry in entries if isinstance(entry, ErasingEntry) for jti in entry.gone}
+    return sum(isinstance(entry, OpenEntry) and entry.jti not in closed for entry in entries)
 
 
 def _statement_of(entries: Sequence[Entry]) -> KeysetStatement | None:

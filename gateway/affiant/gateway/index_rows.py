@@ -1,0 +1,183 @@
+"""What the index holds of the journal: its tables, and the rows that follow from each entry.
+
+Rows name places, numbers, ids and hashes. Nothing of a record's content stands here, and the rows of an erased entry
+are removed with it, as they are missing from an index that is built anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from affiant.attestation.canonical import parse_object
+from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.jws import MAX_PAYLOAD
+from affiant.errors import AffiantError
+from affiant.gateway.entries import (
+    Entry,
+    ErasedEntry,
+    ObjectEntry,
+    OpenEntry,
+    OpeningEntry,
+    PeerEntry,
+    RecordEntry,
+    decode_entry,
+)
+from affiant.gateway.errors import JournalMalformed
+from affiant.gateway.journal import Note, Place, segment_path
+from affiant.gateway.journal_format import scan
+from affiant.gateway.transparency_log import leaf_of
+
+__all__ = ["SCHEMA", "VERSION", "catch_up", "insert", "remove"]
+
+VERSION: Final = 2
+"""``user_version`` in the schema."""
+SCHEMA: Final = """
+CREATE TABLE records
+    (boot TEXT, seq INT, jti TEXT, ses TEXT, kind TEXT, chn TEXT, rh TEXT, segment INT, offset INT, length INT);
+CREATE INDEX records_seq ON records (boot, seq);
+CREATE INDEX records_jti ON records (jti);
+CREATE INDEX records_ses ON records (ses, seq);
+CREATE INDEX records_chn ON records (chn, seq);
+CREATE INDEX records_kind ON records (kind);
+CREATE TABLE peers (boot TEXT, ses TEXT, seq INT, chn TEXT, rh TEXT, segment INT, offset INT, length INT);
+CREATE INDEX peers_ses ON peers (ses, seq);
+CREATE INDEX peers_chn ON peers (chn, seq);
+CREATE TABLE openings (ses TEXT, rh TEXT, segment INT, offset INT, length INT);
+CREATE INDEX openings_ses ON openings (ses);
+CREATE INDEX openings_rh ON openings (rh);
+CREATE TABLE ordered (jti TEXT, chn TEXT, seq INT);
+CREATE INDEX ordered_chn ON ordered (chn, seq);
+CREATE TABLE held (jti TEXT, tgt TEXT);
+CREATE INDEX held_tgt ON held (tgt);
+CREATE TABLE carried_out (jti TEXT);
+CREATE TABLE objects (boot TEXT, ses TEXT, map TEXT, segment INT, offset INT, length INT);
+CREATE INDEX objects_ses ON objects (ses);
+CREATE TABLE opens (boot TEXT, jti TEXT, ses TEXT);
+CREATE TABLE reached (segment INT, offset INT);
+INSERT INTO reached VALUES (-1, 0);
+PRAGMA user_version = 2;
+"""
+
+_PLACED: Final = ("records", "peers", "openings")
+
+
+def catch_up(connection: sqlite3.Connection, folder: Path, boot: str) -> None:
+    """Insert what the segments of earlier boots hold beyond what was reached."""
+    segment_number, offset = connection.execute("SELECT segment, offset FROM reached").fetchone()
+    numbers = sorted(int(path.stem) for path in folder.glob("[0-9]" * 8 + ".seg"))
+    if segment_number >= 0 and (
+        segment_number not in numbers or segment_path(folder, segment_number).stat().st_size < offset
+    ):
+        raise sqlite3.DatabaseError("the index is ahead of the journal")
+    for number in numbers:
+        if number >= segment_number:
+            after = offset if number == segment_number else 0
+            for boot_of_segment, rows in _rows_of(folder, number, after):
+                if boot_of_segment != boot:
+                    insert(connection, boot_of_segment, rows)
+
+
+def _rows_of(folder: Path, number: int, after: int) -> Iterator[tuple[str, list[tuple[Note, Place]]]]:
+    try:
+        segment = scan(segment_path(folder, number).read_bytes())
+    except JournalMalformed:  # set aside by recovery
+        return
+    rows: list[tuple[Note, Place]] = []
+    for entry in segment.entries:
+        if entry.offset >= after:
+            with suppress(JournalMalformed):
+                rows.append((decode_entry(entry.payload), Place(number, entry.offset, entry.size)))
+    yield b64u(segment.boot), rows
+
+
+def insert(connection: sqlite3.Connection, boot: str, entries: Iterable[tuple[Note, Place]]) -> None:
+    reached: Place | None = None
+    connection.execute("BEGIN")
+    try:
+        for entry, place in entries:
+            _insert_one(connection, boot, entry, place)
+            reached = place
+        if reached is not None:
+            connection.execute(
+                "UPDATE reached SET segment = ?, offset = ?",
+                (reached.segment, reached.offset + reached.length),
+            )
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _insert_one(connection: sqlite3.Connection, boot: str, entry: Note | Entry, place: Place) -> None:
+    at = (place.segment, place.offset, place.length)
+    match entry:
+        case RecordEntry():
+            chn, rh = _named(entry.jws)
+            row = (boot, entry.seq, entry.jti, entry.ses, entry.kind, chn, rh, *at)
+            connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            connection.execute("DELETE FROM opens WHERE jti = ?", (entry.jti,))
+            _insert_order(connection, entry)
+        case PeerEntry():
+            chn, rh = _named(entry.jws)
+            peer = (boot, entry.ses, entry.seq, chn, rh, *at)
+            connection.execute("INSERT INTO peers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", peer)
+        case OpeningEntry():
+            connection.execute("INSERT INTO openings VALUES (?, ?, ?, ?, ?)", (entry.ses, entry.rh, *at))
+        case ErasedEntry():
+            connection.execute("INSERT INTO carried_out VALUES (?)", (entry.jti,))
+        case ObjectEntry():
+            connection.execute(
+                "INSERT INTO objects VALUES (?, ?, ?, ?, ?, ?)", (boot, entry.ses, entry.map, *at)
+            )
+        case OpenEntry():
+            connection.execute("INSERT INTO opens VALUES (?, ?, ?)", (boot, entry.jti, entry.ses))
+        case _:
+            pass
+
+
+def remove(connection: sqlite3.Connection, places: Iterable[Place]) -> None:
+    """Remove the rows of erased entries, from the pages and the write-ahead log too."""
+    connection.execute("BEGIN")
+    for place in places:
+        for table in _PLACED:
+            query = f"DELETE FROM {table} WHERE segment = ? AND offset = ?"  # noqa: S608 - constants of this file
+            connection.execute(query, (place.segment, place.offset))
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _named(jws: str) -> tuple[str, str]:
+    """Chain and hash of a record; empty where a store holds something else."""
+    try:
+        leaf = leaf_of(jws)
+    except (AffiantError, msgspec.MsgspecError, ValueError, LookupError):
+        return "", ""
+    return b64u(leaf.chn), b64u(leaf.rh)
+
+
+def _insert_order(connection: sqlite3.Connection, entry: RecordEntry) -> None:
+    if entry.kind not in ("erasure", "hold"):
+        return
+    payload = _payload(entry.jws)
+    if entry.kind == "hold":
+        connection.execute("INSERT INTO held VALUES (?, ?)", (entry.jti, str(payload.get("tgt"))))
+        return
+    items = payload.get("del")
+    for item in items if isinstance(items, Sequence) else ():
+        if isinstance(item, Mapping):
+            row = (entry.jti, str(item.get("chn")), item.get("seq"))
+            connection.execute("INSERT INTO ordered VALUES (?, ?, ?)", row)
+
+
+def _payload(jws: str) -> Mapping[str, object]:
+    """The claims of a record of ours; none where a store holds something else."""
+    try:
+        return parse_object(from_b64u(jws.split(".", 2)[1]), limit=MAX_PAYLOAD)
+    except (AffiantError, LookupError):
+        return {}
