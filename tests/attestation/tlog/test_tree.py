@@ -178,3 +178,20 @@ def test_hashes_of_another_size_or_number_are_refused() -> None:
             verify_inclusion(ROOTS[1], index=0, size=2, path=path, root=ROOTS[2])
         with pytest.raises(ProofMalformed):
             verify_consistency(old=1, old_root=ROOTS[1], new=2, new_root=ROOTS[2], path=path)
+
+
+@pytest.mark.parametrize(("old", "new"), [(2, 5), (4, 9), (4, 700), (64, 700)])
+def test_a_root_made_to_fit_a_shorter_proof_is_not_the_root_of_that_many_leaves(old: int, new: int) -> None:
+    """A log that lies may sign whatever a cut proof leads to: the sizes say how many hashes there must be."""
+    path = consistency_path(NODES, old, new)
+    forged = ROOTS[old]
+    for digest in path[:-1]:
+        forged = hashlib.sha256(b"\x01" + forged + digest).digest()
+    with pytest.raises(ProofMalformed, match="too short"):
+        verify_consistency(old=old, old_root=ROOTS[old], new=new, new_root=forged, path=path[:-1])
+
+
+def test_hashes_beyond_the_root_are_refused_for_their_number() -> None:
+    path = (*consistency_path(NODES, 3, 7), ROOTS[1])
+    with pytest.raises(ProofMalformed, match="too long"):
+        verify_consistency(old=3, old_root=ROOTS[3], new=7, new_root=ROOTS[7], path=path)
