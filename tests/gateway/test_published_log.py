@@ -164,9 +164,10 @@ def test_a_whole_session_under_witnesses_reaches_L3(
     }
     assert checks["wit.quorum"]["state"] == "held", checks["wit.quorum"]
     assert checks["time.bracket"]["state"] == "held", checks["time.bracket"]
-    assert "1 record has no earlier cosigned checkpoint" in checks["time.bracket"]["detail"]
+    assert checks["time.bracket"]["detail"].startswith("every record within")
     bundle = parse_bundle(json.dumps(document).encode())
-    assert len(bundle.checkpoints) >= 1
+    stated = inside.service.keyset.statement.cp
+    assert stated is not None and f"sha256:{from_b64u(stated).hex()}" in bundle.checkpoints
 
 
 def test_nothing_is_admitted_until_the_witnesses_have_cosigned(
@@ -264,6 +265,7 @@ def test_an_epoch_names_the_newest_cosigned_checkpoint_and_each_start_has_one_be
             )
             assert seen.checkpoint.size == epoch["cps"] <= epoch["seq"]
             named = {each["cp"] for each in payloads if "cp" in each}
+            named.add(inside.service.keyset.statement.cp)
             assert {f"sha256:{from_b64u(cp).hex()}" for cp in named} == set(bundle.checkpoints)
 
 
@@ -326,3 +328,36 @@ def test_whoever_asks_in_a_loop_does_not_make_the_gateway_hammer_the_witnesses(
             session.bundle()
         assert asked
         assert all(later - before >= bounds.spacing_s for before, later in itertools.pairwise(asked))
+
+
+def test_a_boot_without_witnesses_has_no_witnessed_beginning_and_says_so(
+    platform: PlatformClient, store: Path, tmp_path: Path, log_vkey: str, witness: Witness
+) -> None:
+    with in_process(platform, store, policy=only(witness), witnesses=SOON) as inside:
+        assert inside.service.keyset.statement.cp is None
+        with witness.serving(log_vkey):
+            settled(inside)
+            document = SessionClient.start(inside, platform).bundle()["bundle"]
+        checks = verified(inside, document, tmp_path, only(witness))
+    assert checks["time.bracket"]["tier"] == "warning"
+    assert "1 record has no earlier cosigned checkpoint" in checks["time.bracket"]["detail"]
+
+
+def test_a_later_boot_names_the_log_as_its_predecessor_left_it(
+    platform: PlatformClient, store: Path, log_vkey: str, witness: Witness
+) -> None:
+    with witness.serving(log_vkey):
+        with in_process(platform, store, policy=only(witness), witnesses=SOON) as inside:
+            SessionClient.start(inside, platform).say("hi")
+            left = inside.run(inside.service.log.include()).checkpoint.size
+        with in_process(platform, store, policy=only(witness), witnesses=SOON) as inside:
+            bundle = parse_bundle(
+                json.dumps(SessionClient.start(inside, platform).bundle()["bundle"]).encode()
+            )
+            stated = inside.service.keyset.statement.cp
+    assert stated is not None
+    note = parse_note(bundle.checkpoints[f"sha256:{from_b64u(stated).hex()}"])
+    seen = verify_quorum(
+        note, parse_witness_policy(only(witness).encode()), logs=[inside.service.keyset.statement.log.key]
+    )
+    assert seen.checkpoint.size >= left

@@ -8,6 +8,8 @@ specification, "Bindings").
 A gateway's statement names a ``receipt`` key, an ``ear`` key, the SPKI digest of its TLS key, its configuration digest
 as ``policy``, and the log that it writes: origin, the log's public key (a vkey, C2SP signed-note), and how the private
 key is kept (``file`` on a development machine, ``sealed`` to the measured image, or in a ``td`` of the log's own).
+Where witnesses had cosigned that log before the boot, ``cp`` is the SHA-256 of that note: the statement, its quote and
+all that the keys sign are not older.
 A session's names one ``session`` key, which signs its records and its
 proofs (told apart by ``typ``), and the template manifest, the activation and the gateway keyset it appraised,
 as ``man``, ``act`` and ``gks``.
@@ -109,7 +111,8 @@ _SHAPES: Final = {
             "role": Const("gateway"),
             "policy": Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"),
             "log": _LOG,
-        }
+        },
+        {"cp": _LINK},
     ),
     "session": Obj(
         {
@@ -165,6 +168,8 @@ class KeysetStatement:
     """Gateway: configuration digest."""
     log: LogIdentity | None
     """Gateway: the log that it writes."""
+    cp: str | None
+    """Gateway: SHA-256 of the newest cosigned note before the boot, 43 characters, signature lines included."""
     man: str | None
     act: str | None
     gks: str | None
@@ -231,6 +236,7 @@ def parse_statement(raw: bytes) -> KeysetStatement:
         nonce=value["nonce"],
         policy=value.get("policy"),
         log=None if value["log"] is None else _log_identity(value["log"]),
+        cp=value.get("cp"),
         man=value.get("man"),
         act=value.get("act"),
         gks=value.get("gks"),
@@ -264,10 +270,12 @@ def gateway_statement(
     epoch_s: int,
     not_after: int,
     nonce: str | None,
+    cp: str | None = None,
 ) -> bytes:
-    """A gateway's statement; canonical bytes."""
+    """A gateway's statement; canonical bytes. ``cp``: 43-character digest of a cosigned note, or None."""
     return canonical(
         {
+            **({} if cp is None else {"cp": cp}),
             "typ": "affiant-keyset/1",
             "iss": iss,
             "role": "gateway",

@@ -15,18 +15,25 @@ from vectors.making.case import Case, told
 from vectors.making.documents import START
 from vectors.making.faults import Fault, put
 from vectors.making.trust import OPERATORS_OWN, OPERATORS_OWN_AND_ANOTHER, WITNESSED
-from vectors.making.witnesses import EARLY, LATE, cosigned, line, witnessed_session
+from vectors.making.witnesses import EARLY, LATE, cosigned, line, stated, witnessed_boot, witnessed_session
 
 __all__ = ["CASES"]
 
 _BASE = "valid/witnessed"
 _SIGNATURE = {"wit.quorum": "note.signature"}
 _OUTSIDE = {"time.bracket": "time.outside"}
+_BEFORE: Mapping[str, int] = {"a": -3, "b": -2, "c": -1}
 _NOTES: Mapping[str, Fault] = {"epoch-note": cosigned(EARLY), "note": cosigned(LATE)}
 
 
 def _made(faults: Mapping[str, Fault] | None = None) -> Any:
     return told({**_NOTES, **(faults or {})}, witnessed_session)
+
+
+def _booted(stated_at: Mapping[str, int], kept_at: Mapping[str, int] | None = None) -> Any:
+    """The statement names a checkpoint of before the boot; ``kept_at``: the bundle holds that of other times."""
+    faults = {**_NOTES, "document:gateway-statement": stated(stated_at)}
+    return told(faults, witnessed_boot(stated_at if kept_at is None else kept_at))
 
 
 def _later(seconds: int, times: Mapping[str, int]) -> Mapping[str, int]:
@@ -128,6 +135,14 @@ CASES: tuple[Case, ...] = (
         warnings=("rfs.accepted", "time.bracket", "wit.quorum"),
         stored_from=_BASE,
     ),
+    Case(
+        "valid/witnessed-before-the-boot",
+        "The keyset statement names a checkpoint that witnesses had cosigned: the boot too has its not-before.",
+        _booted(_BEFORE),
+        trust=WITNESSED,
+        warnings=("rfs.accepted",),
+        stored_from=_BASE,
+    ),
     *(
         Case(f"witness/{name}", about, make, _BASE, refused=refused, not_made=not_made, trust=WITNESSED)
         for name, about, make, refused, not_made in (
@@ -207,6 +222,27 @@ CASES: tuple[Case, ...] = (
                 _made({"members:epoch": put(cps=2)}),
                 _OUTSIDE,
                 (),
+            ),
+            (
+                "boot-dated-before",
+                "The statement names a tree that witnesses saw ten minutes after the boot is dated.",
+                _booted(_later(600, _BEFORE)),
+                _OUTSIDE,
+                (),
+            ),
+            (
+                "boot-checkpoint-missing",
+                "The bundle holds another note than the statement names: the same tree, seen at other times.",
+                _booted(_BEFORE, _later(1, _BEFORE)),
+                {},
+                ("time.bracket",),
+            ),
+            (
+                "boot-below-quorum",
+                "The checkpoint that the statement names has one witness.",
+                _booted({"a": -3}),
+                {},
+                ("time.bracket",),
             ),
             (
                 "dated-before",

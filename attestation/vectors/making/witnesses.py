@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -9,11 +10,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from vectors.making import tree
 from vectors.making.documents import ORIGIN, START
 from vectors.making.encoding import link
+from vectors.making.faults import Fault, put
 from vectors.making.keys import ed25519_key
 from vectors.making.scripts import boot, execute, finish, inference, start
 from vectors.making.story import Story
 
-__all__ = ["EARLY", "LATE", "NAMES", "cosigned", "line", "self_policy", "witness_policy", "witnessed_session"]
+__all__ = [
+    "EARLY",
+    "LATE",
+    "NAMES",
+    "cosigned",
+    "line",
+    "self_policy",
+    "stated",
+    "witness_policy",
+    "witnessed_boot",
+    "witnessed_session",
+]
 
 NAMES = ("a", "b", "c")
 EARLY: Mapping[str, int] = {"a": 1, "b": 2, "c": 3}
@@ -64,6 +77,27 @@ def cosigned(times: Mapping[str, int]) -> Callable[[str], str]:
         return note + "".join(line(text, name, after) for name, after in times.items())
 
     return fault
+
+
+def _before_the_boot(times: Mapping[str, int]) -> bytes:
+    """The log while it was empty, cosigned at these times."""
+    text = tree.checkpoint(ORIGIN, 0, hashlib.sha256(b"").digest())
+    return cosigned(times)(tree.note(text, ORIGIN, ed25519_key("log"))).encode()
+
+
+def stated(times: Mapping[str, int]) -> Fault:
+    """The keyset statement names the empty log, as witnesses saw it so many seconds after the begin."""
+    return put(cp=link(_before_the_boot(times)))
+
+
+def witnessed_boot(times: Mapping[str, int]) -> Callable[[Story], None]:
+    """The session whose log witnesses had seen before the gateway made its keyset."""
+
+    def script(story: Story) -> None:
+        story.checkpoints.append(_before_the_boot(times))
+        witnessed_session(story)
+
+    return script
 
 
 def witnessed_session(story: Story) -> None:

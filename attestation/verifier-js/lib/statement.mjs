@@ -30,6 +30,7 @@ const SHAPES = {
       policy: { pattern: "sha256:[0-9a-f]{64}" },
       log: { object: { origin: { text: 256 }, vkey: { text: 512 }, kept: { enum: ["file", "sealed", "td"] } } },
     },
+    optional: { cp: LINK },
   },
   session: {
     object: {
@@ -70,6 +71,8 @@ export async function parseStatement(raw) {
     notAfter: value.not_after,
     policy: value.policy ?? null,
     log: value.log === null ? null : await logIdentity(value.log),
+    /** SHA-256 of the newest cosigned note before the boot, if the statement names one. */
+    cp: value.cp,
     man: value.man ?? null,
     act: value.act ?? null,
     gks: value.gks ?? null,

@@ -89,8 +89,10 @@ function demandInside(record, floor, ceiling, tolerance) {
 async function withFloors(subject, gateway) {
   const found = [];
   const admitted = new Map();
+  const { cp } = gateway.statement;
+  const begin = cp === undefined ? null : (await named(subject, cp, gateway)).notBefore;
   for (const chain of byChain(gateway.records).values()) {
-    let floor = null;
+    let floor = begin;
     for (const record of chain) {
       if (typeof record.member("cp") === "string") floor = await floorOf(subject, record, gateway);
       found.push([record, floor]);
@@ -105,15 +107,22 @@ async function withFloors(subject, gateway) {
 }
 
 async function floorOf(subject, record, gateway) {
-  const name = `sha256:${toHex(fromBase64url(record.member("cp"), { size: 32 }))}`;
-  const bytes = subject.bundle.checkpoints.get(name);
-  if (bytes === undefined) throw new NotMade("a checkpoint that an epoch names is not in the bundle");
-  const seen = await witnessed(subject, parseNote(bytes), name, logOf(gateway));
+  const seen = await named(subject, record.member("cp"), gateway);
   const said = record.member("cps");
   if (said !== undefined && BigInt(said) !== seen.size) {
     throw outside("an epoch names a checkpoint of another size", record);
   }
   return seen.notBefore;
+}
+
+/** The checkpoint with this digest, which a statement or an epoch record names. */
+async function named(subject, cp, gateway) {
+  const name = `sha256:${toHex(fromBase64url(cp, { size: 32 }))}`;
+  const bytes = subject.bundle.checkpoints.get(name);
+  if (bytes === undefined) {
+    throw new NotMade("a checkpoint that an epoch record or a statement names is not in the bundle");
+  }
+  return witnessed(subject, parseNote(bytes), name, logOf(gateway));
 }
 
 function logOf(gateway) {

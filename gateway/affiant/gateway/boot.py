@@ -81,16 +81,6 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
     folder = log_folder(settings.store, settings.config.origin)
     require_bound(settings.config, ambient.source)
     signer = await asyncio.to_thread(load_log_signer, folder, settings.config.origin)
-    keyset = await asyncio.to_thread(
-        make_keyset,
-        config=settings.config,
-        source=ambient.source,
-        boot_log=settings.boot_log,
-        tls_spki=ambient.tls_spki,
-        log=LogIdentity(signer.verifier, KEPT),
-        now=ambient.clock(),
-        random_bytes=ambient.random_bytes,
-    )
     recovery = await asyncio.to_thread(recover, settings.store)
     boot = ambient.random_bytes(16)
     upstreams = _upstreams(settings, ambient)
@@ -99,6 +89,8 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
     try:
         log = TransparencyLog(folder, signer, seconds=ambient.seconds, bounds=settings.log)
         published = _published(settings, ambient, log, signer.verifier)
+        cosigned = await published.before_boot()
+        keyset = await _keyset(settings, ambient, LogIdentity(signer.verifier, KEPT), cosigned)
 
         def on_durable(entries: Sequence[tuple[Note, Place]]) -> None:
             index.on_durable(entries)
@@ -134,6 +126,20 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
             await log.close()
         await index.close()
         await upstreams.close()
+
+
+async def _keyset(settings: Settings, ambient: Ambient, log: LogIdentity, cosigned: bytes | None) -> Keyset:
+    return await asyncio.to_thread(
+        make_keyset,
+        config=settings.config,
+        source=ambient.source,
+        boot_log=settings.boot_log,
+        tls_spki=ambient.tls_spki,
+        log=log,
+        cosigned=cosigned,
+        now=ambient.clock(),
+        random_bytes=ambient.random_bytes,
+    )
 
 
 def _upstreams(settings: Settings, ambient: Ambient) -> Upstreams:
@@ -233,7 +239,11 @@ def _admissions(
 
 
 async def _first_records(
-    settings: Settings, keyset: Keyset, journal: Journal, service: Service, recovery: Recovery
+    settings: Settings,
+    keyset: Keyset,
+    journal: Journal,
+    service: Service,
+    recovery: Recovery,
 ) -> None:
     """Statement, objects, ``boot``, one ``gap`` for each leftover, and the mark that this is complete."""
     recorder = service.recorder
@@ -244,6 +254,7 @@ async def _first_records(
         ("endorsements", endorsements),
         ("policies", settings.config.raw),
         ("policies", settings.reference.raw),
+        *(() if keyset.cosigned is None else (("checkpoints", keyset.cosigned),)),
     )
     pending = [journal.append(encode_entry(BootEntry(statement=b64u(keyset.statement.raw))))]
     pending += [recorder.keep_object(name, data) for name, data in objects]

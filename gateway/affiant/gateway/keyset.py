@@ -43,6 +43,7 @@ class _Names:
     ear: Signer
     tls_spki: str
     log: LogIdentity
+    cp: str | None
     not_after: int
 
     def statement(self, nonce: str | None) -> bytes:
@@ -55,6 +56,7 @@ class _Names:
             tls_spki=self.tls_spki,
             policy=self.config.digest,
             log=self.log,
+            cp=self.cp,
             epoch_s=self.config.epoch_s,
             not_after=self.not_after,
             nonce=nonce,
@@ -68,10 +70,12 @@ class Keyset:
     Args:
         statement: without a nonce.
         evidence: the evidence collection over that statement, as exact bytes.
+        cosigned: the note that the statement names as ``cp``, if it names one.
     """
 
     statement: KeysetStatement
     evidence: bytes
+    cosigned: bytes | None
     _names: _Names
     _source: QuoteSource
     _boot_log: bytes
@@ -113,10 +117,14 @@ def make_keyset(
     boot_log: bytes,
     tls_spki: str,
     log: LogIdentity,
+    cosigned: bytes | None = None,
     now: datetime,
     random_bytes: Callable[[int], bytes],
 ) -> Keyset:
     """Make the keys of this boot, and evidence for them.
+
+    Args:
+        cosigned: the log's newest note that witnesses have cosigned, if they have: the keys are not older.
 
     Raises:
         ConfigurationUnbound: MRCONFIGID of the TD is not SHA-384 of the configuration.
@@ -129,11 +137,12 @@ def make_keyset(
         ear=Signer.generate(),
         tls_spki=tls_spki,
         log=log,
+        cp=None if cosigned is None else b64u_sha256(cosigned),
         not_after=int((now + LIFETIME).timestamp()),
     )
     statement = names.statement(None)
     evidence = _evidence(source, boot_log, statement)
-    return Keyset(parse_statement(statement), evidence, names, source, boot_log)
+    return Keyset(parse_statement(statement), evidence, cosigned, names, source, boot_log)
 
 
 def require_bound(config: GatewayConfig, source: QuoteSource) -> None:

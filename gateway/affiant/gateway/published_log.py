@@ -85,6 +85,17 @@ class PublishedLog:
         """Whether :meth:`require` would return, and a session could be admitted."""
         return self._own.keeps_up and self._unwitnessed() is None
 
+    async def before_boot(self) -> bytes | None:
+        """The log as it was left, cosigned now: what this boot's keys are not older than. Asked once, before them.
+
+        None without witnesses, and where they do not answer in time: then the boot has no witnessed beginning.
+        """
+        if self._witnesses is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._witnesses.bounds.wait_s):
+                    await self._round(self._witnesses)
+        return None if self._newest is None else self._newest.witnessed.note.to_bytes()
+
     def begin(self) -> None:
         """Ask the witnesses from now on: what the boot has recorded is in the first checkpoint that they see."""
         if self._witnesses is not None:

@@ -1,8 +1,9 @@
 """L3: the log's checkpoints are cosigned by witnesses that the reader names, and so every record has a time.
 
-Not before: the checkpoint that the nearest earlier epoch record of the gateway's chain names (``cp``) existed already,
-so the record is not older than the time that a quorum of witnesses backs for it. Not after: the checkpoint of the
-record's proof covers it, so it existed by then. ``iat`` is the signer's word, and is held against both.
+Not before: the checkpoint that the nearest earlier epoch record of the chain names (``cp``), or else the keyset
+statement, existed already, so the record is not older than the time that a quorum of witnesses backs for it. Not
+after: the checkpoint of the record's proof covers it, so it existed by then. ``iat`` is the signer's word, and is held
+against both.
 
 A quorum that needs the witness which the trust file names ``self``, the operator's own, holds as a warning, and so do
 the times that it backs.
@@ -110,8 +111,10 @@ def _with_floors(case: Case, gateway: Party) -> Iterator[tuple[VerifiedReceipt, 
     A session's record cannot be older than the gateway's record that admitted it.
     """
     admitted: dict[str, int | None] = {}
+    stated = gateway.statement.cp
+    begin = None if stated is None else _named(case, stated, gateway).not_before
     for chain in by_chain(gateway.records).values():
-        floor: int | None = None
+        floor = begin
         for record in chain:
             named = record.member("cp")
             if isinstance(named, str):
@@ -126,10 +129,7 @@ def _with_floors(case: Case, gateway: Party) -> Iterator[tuple[VerifiedReceipt, 
 
 
 def _floor_of(case: Case, record: VerifiedReceipt, named: str, gateway: Party) -> int:
-    name = f"sha256:{from_b64u(named, size=32).hex()}"
-    if (raw := case.bundle.checkpoints.get(name)) is None:
-        raise NotMade("a checkpoint that an epoch names is not in the bundle")
-    seen = _witnessed(case, parse_note(raw), _log_of(gateway))
+    seen = _named(case, named, gateway)
     if record.member("cps") not in (None, seen.checkpoint.size):
         raise BracketBroken(
             "an epoch names a checkpoint of another size",
@@ -139,6 +139,14 @@ def _floor_of(case: Case, record: VerifiedReceipt, named: str, gateway: Party) -
         )
     assert seen.not_before is not None, "a policy of the trust file has a quorum"
     return seen.not_before
+
+
+def _named(case: Case, named: str, gateway: Party) -> Witnessed:
+    """The checkpoint with this digest, which a statement or an epoch record names."""
+    name = f"sha256:{from_b64u(named, size=32).hex()}"
+    if (raw := case.bundle.checkpoints.get(name)) is None:
+        raise NotMade("a checkpoint that an epoch record or a statement names is not in the bundle")
+    return _witnessed(case, parse_note(raw), _log_of(gateway))
 
 
 def _ceiling(case: Case, record: VerifiedReceipt, gateway: Party) -> int:
