@@ -72,3 +72,59 @@ def test_a_broken_trust_file_is_a_usage_error_that_names_the_place(files: Path) 
 
 def test_it_is_never_without_a_trust_file(files: Path) -> None:
     assert CliRunner().invoke(verify, [str(files / "session.affiant.json")]).exit_code == 2
+
+
+# -- several bundles -----------------------------------------------------------------------------------------------
+
+
+def run_all(files: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(verify, [*arguments, "--trust", str(files / "trust.json"), "--at", AT])
+
+
+def test_a_folder_is_judged_as_several_even_if_it_holds_one(files: Path) -> None:
+    document = json.loads(run_all(files, str(files), "--json").output)
+    assert document["typ"] == "affiant-verdicts/1"
+    assert len(document["verdicts"]) == 1
+    assert document["verdicts"][0]["file"].endswith("session.affiant.json")
+
+
+def test_the_exit_code_of_several_is_that_of_the_worst(files: Path) -> None:
+    (files / "broken.affiant.json").write_bytes(b"{")
+    names = [str(files / name) for name in ("session.affiant.json", "broken.affiant.json")]
+    result = run_all(files, *names)
+    assert result.exit_code == 20
+    assert result.output.splitlines()[0] == "bundles          2"
+    assert run_all(files, *names[:1]).exit_code == 40
+
+
+def test_reports_of_several_are_written(files: Path) -> None:
+    names = {"--html": "r.html", "--sarif": "r.sarif", "--junit": "r.xml"}
+    options = [part for option, name in names.items() for part in (option, str(files / name))]
+    assert run_all(files, str(files), *options).exit_code == 40
+    assert 'href="#bundle-1"' in (files / "r.html").read_text()
+    assert "artifacts" in (files / "r.sarif").read_text()
+    assert "<testsuites>" in (files / "r.xml").read_text()
+
+
+def test_what_asks_about_one_bundle_is_refused_for_several(files: Path) -> None:
+    for more in (["--request", str(files / "request.json")], ["--session", "A" * 22]):
+        result = run_all(files, str(files), *more)
+        assert result.exit_code == 2
+        assert "one bundle" in result.output
+
+
+def test_a_folder_without_a_bundle_is_no_success(files: Path) -> None:
+    (files / "empty").mkdir()
+    result = run_all(files, str(files / "empty"))
+    assert result.exit_code == 2
+    assert "no bundle" in result.output
+
+
+def test_progress_is_told_to_terminals_alone(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        (files / f"{number}.affiant.json").write_bytes(b"{")
+    assert run_all(files, str(files)).stderr == ""
+    monkeypatch.setattr("affiant.attestation.verify_command._is_terminal", lambda: True)
+    told = run_all(files, str(files)).stderr
+    assert "1 of 6 judged" in told
+    assert told.endswith("judged\r")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 
-from affiant.attestation.bundle import MAX_BUNDLE
+from affiant.attestation.bundle_files import BUNDLE_ENDINGS, Question, examine_file, find_bundles
 from affiant.attestation.instant_option import instant
 from affiant.attestation.release import build_name
-from affiant.attestation.trust_file import parse_trust_file
+from affiant.attestation.trust_file import TrustFile, parse_trust_file
 from affiant.attestation.verifier.report_text import render
-from affiant.attestation.verifier.verdict import Verdict
-from affiant.attestation.verifier.verify_bundle import verify_bundle
+from affiant.attestation.verify_reports import Reports
 from affiant.command_line import print_json
 from affiant.errors import AffiantError
 
@@ -23,10 +24,16 @@ __all__ = ["verify"]
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _REPORT = click.Path(dir_okay=False, writable=True, path_type=Path)
+_MAX_BUNDLES: Final = 10_000
+"""A verdict of each is kept until the end."""
+_MANY: Final = 5
+"""Bundles from which on a terminal is told how far it is."""
 
 
 @click.command()
-@click.argument("bundle", type=_FILE)
+@click.argument(
+    "bundles", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="BUNDLE..."
+)
 @click.option(
     "--trust",
     "trust_path",
@@ -55,7 +62,7 @@ _REPORT = click.Path(dir_okay=False, writable=True, path_type=Path)
 def verify(
     ctx: click.Context,
     *,
-    bundle: Path,
+    bundles: tuple[Path, ...],
     trust_path: Path,
     at: datetime,
     request_path: Path | None,
@@ -66,7 +73,10 @@ def verify(
     sarif: Path | None,
     junit: Path | None,
 ) -> None:
-    """Check a receipt bundle, offline, against your own trust file.
+    """Check receipt bundles, offline, against your own trust file.
+
+    A BUNDLE is a file, or a folder: every *.affiant.json and *.affiant.zip below it. Several are judged one by one and
+    then held against each other; the exit code is that of the worst.
 
     Reports are written whatever the verdict is, and replace what was there.
 
@@ -78,55 +88,85 @@ def verify(
       affiant verify session.affiant.json --trust trust.json --at 2026-11-21T12:00:00Z --json
       affiant verify session.affiant.json --trust trust.json --response answer.json
       affiant verify session.affiant.json --trust trust.json --html report.html --junit checks.xml
+      affiant verify monday.affiant.json tuesday.affiant.json archive/ --trust trust.json --html report.html
     """
-    try:
-        trust = parse_trust_file(trust_path.read_bytes())
-    except AffiantError as error:
-        error.where = f"{trust_path.name}" if error.where is None else f"{trust_path.name}: {error.where}"
-        raise click.UsageError(f"the trust file is refused: {error} [{error.code}]") from error
-    if bundle.stat().st_size > MAX_BUNDLE:
-        raise click.UsageError(f"{bundle} is larger than a single bundle may be ({MAX_BUNDLE >> 20} MiB)")
-    verdict = verify_bundle(
-        bundle.read_bytes(),
-        trust,
+    question = Question(
+        trust=_trust(trust_path),
         at=at,
         build=build_name(),
         request=None if request_path is None else request_path.read_bytes(),
         response=None if response_path is None else response_path.read_bytes(),
         session=session,
     )
-    _write_reports(verdict, html=html, sarif=sarif, junit=junit, bundle=bundle.name)
+    reports = Reports(html=html, sarif=sarif, junit=junit)
+    if len(bundles) == 1 and not bundles[0].is_dir():
+        ctx.exit(_verify_one(bundles[0], question, reports, as_json=as_json))
+    if (request_path, response_path, session) != (None, None, None):
+        raise click.UsageError("--request, --response and --session ask about one bundle: name one file")
+    ctx.exit(_verify_several(_found(bundles), question, reports, as_json=as_json))
+
+
+def _trust(path: Path) -> TrustFile:
+    try:
+        return parse_trust_file(path.read_bytes())
+    except AffiantError as error:
+        error.where = f"{path.name}" if error.where is None else f"{path.name}: {error.where}"
+        raise click.UsageError(f"the trust file is refused: {error} [{error.code}]") from error
+
+
+def _found(given: Sequence[Path]) -> Sequence[Path]:
+    files = find_bundles(given)
+    if not files:
+        raise click.UsageError(f"no bundle there: no file below ends in {' or '.join(BUNDLE_ENDINGS)}")
+    if len(files) > _MAX_BUNDLES:
+        raise click.UsageError(f"{len(files)} bundles are more than are judged at once ({_MAX_BUNDLES})")
+    return files
+
+
+def _verify_one(file: Path, question: Question, reports: Reports, *, as_json: bool) -> int:
+    """The exit code."""
+    verdict = examine_file(file, question).verdict
+    reports.write(verdict, bundle=file.name)
     if as_json:
         print_json(verdict.to_json())
     else:
         click.echo(render(verdict), nl=False)
-    ctx.exit(verdict.exit_code)
+    return verdict.exit_code
 
 
-def _write_reports(
-    verdict: Verdict, *, html: Path | None, sarif: Path | None, junit: Path | None, bundle: str
-) -> None:
-    """Each whole or not at all: a report that was cut off would say less than the verdict.
+def _verify_several(files: Sequence[Path], question: Question, reports: Reports, *, as_json: bool) -> int:
+    """The exit code."""
+    from affiant.attestation.verifier.report_text_several import render_several  # noqa: PLC0415 - only if asked
+    from affiant.attestation.verifier.report_timeline import MAX_MOMENTS  # noqa: PLC0415 - as above
+    from affiant.attestation.verifier.several import judge_several  # noqa: PLC0415 - as above
 
-    Raises:
-        click.UsageError: it cannot be written.
-    """
-    from affiant.attestation.verifier.report_html import render_html  # noqa: PLC0415 - only if asked
-    from affiant.attestation.verifier.report_machine import render_junit, render_sarif  # noqa: PLC0415 - as above
-
-    reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
-        (html, lambda: render_html(verdict)),
-        (sarif, lambda: render_sarif(verdict, bundle=bundle)),
-        (junit, lambda: render_junit(verdict)),
+    verdict = judge_several(
+        [(str(file), partial(examine_file, file, question)) for file in files],
+        question.trust,
+        at=question.at,
+        build=question.build,
+        moments=0 if reports.html is None else MAX_MOMENTS,
+        judged_one=_progress(len(files)),
     )
-    for path, render_report in reports:
-        if path is None:
-            continue
-        draft = path.with_name(f".{path.name}.new")
-        try:
-            draft.write_text(render_report(), encoding="utf-8")
-            draft.replace(path)
-        except OSError as error:
-            with suppress(OSError):
-                draft.unlink()
-            raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
+    reports.write_several(verdict)
+    if as_json:
+        print_json(verdict.to_json())
+    else:
+        click.echo(render_several(verdict), nl=False)
+    return verdict.exit_code
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Says on a terminal's standard error how many of ``total`` were judged; the line is gone in the end."""
+    if total < _MANY or not _is_terminal():
+        return lambda _: None
+
+    def say(count: int) -> None:
+        text = f"{count} of {total} judged" if count < total else ""
+        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+
+    return say
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()

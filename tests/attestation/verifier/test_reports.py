@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 from story import NOW, Story, trust_bytes
 
 from affiant.__main__ import cli
-from affiant.attestation.verifier.report_html import MAX_MOMENTS, render_html
+from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_machine import render_junit, render_sarif
+from affiant.attestation.verifier.report_timeline import MAX_MOMENTS
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 
 from .test_verify_bundle import judge

@@ -75,6 +75,8 @@ class Case:
     foreign: frozenset[str] = frozenset()
     checkpoints: dict[tuple[bytes, str], Checkpoint] = field(default_factory=dict)
     """Note and key -> the checkpoint, its signature verified."""
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Receipt hash -> origin of the log and the index that its proof of inclusion holds for."""
     witnessed: dict[tuple[bytes, str], Witnessed] = field(default_factory=dict)
     """Note and key -> the checkpoint under the trust file's witnesses."""
     brackets: dict[str, Bracket] = field(default_factory=dict)

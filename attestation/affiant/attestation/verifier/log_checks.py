@@ -59,6 +59,7 @@ def check_inclusion(case: Case) -> Finding:
                 raise
             if places.setdefault((log.origin, index), record.rh) != record.rh:
                 raise SplitView("two receipts at one index of the log", found=index, where=record.jti)
+            case.places[record.rh] = (log.origin, index)
     sizes = {checkpoint.size for checkpoint in case.checkpoints.values()}
     names = ", ".join(sorted({log.origin for log in logs.values()}))
     text = f"{len(places)} leaves in {names}, under a checkpoint of {max(sizes, default=0)}"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
+from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 from affiant.command_line import printable
 
-__all__ = ["render_junit", "render_sarif"]
+__all__ = ["render_junit", "render_junit_several", "render_sarif", "render_sarif_several"]
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_XML: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 _MAX_TEXT: Final = 1000
 
 
@@ -22,39 +24,87 @@ def render_sarif(verdict: Verdict, *, bundle: str) -> str:
     Args:
         bundle: the file's name, as results refer to it.
     """
-    rules = [{"id": check.code, "properties": {"level": check.level or ""}} for check in verdict.checks]
+    rules = [check.code for check in verdict.checks]
+    results = list(_results(verdict.checks, rules, _at(bundle)))
+    return _sarif(verdict.build, verdict.checks, results, {"bundle": verdict.bundle, **_summary(verdict)})
+
+
+def render_sarif_several(verdict: CombinedVerdict) -> str:
+    """One run (some readers refuse several): an artifact for each bundle, with what it comes to, and the results of
+    all of them, each at its bundle; those across bundles have no place."""
+    rules: dict[str, Check] = {}
+    for check in (*(row for each in verdict.judged for row in each.verdict.checks), *verdict.across):
+        rules.setdefault(check.code, check)
+    codes = list(rules)
     results = [
-        {
-            "ruleId": check.code,
-            "ruleIndex": index,
-            "level": level,
-            "message": {"text": _message(check)},
-            "locations": [
-                {"physicalLocation": {"artifactLocation": {"uri": printable(bundle, limit=_MAX_TEXT)}}}
-            ],
-            "properties": {
-                "state": str(check.state),
-                "reason": check.reason or "",
-                "receipts": _where(check),
-            },
-        }
-        for index, check in enumerate(verdict.checks)
-        if (level := _sarif_level(check)) is not None
+        result
+        for index, each in enumerate(verdict.judged)
+        for result in _results(each.verdict.checks, codes, _at(each.file, index))
     ]
+    results += _results(verdict.across, codes, None)
+    artifacts = [
+        {
+            "location": {"uri": printable(each.file, limit=_MAX_TEXT)},
+            "hashes": {"sha-256": each.verdict.bundle.removeprefix("sha256:")},
+            "properties": _summary(each.verdict),
+        }
+        for each in verdict.judged
+    ]
+    return _sarif(verdict.build, list(rules.values()), results, _summary(verdict), artifacts=artifacts)
+
+
+def _sarif(
+    build: str,
+    rules: Sequence[Check],
+    results: Sequence[Mapping[str, object]],
+    properties: Mapping[str, object],
+    **more: object,
+) -> str:
+    listed = [{"id": check.code, "properties": {"level": check.level or ""}} for check in rules]
     run: Mapping[str, object] = {
-        "tool": {"driver": {"name": "affiant verify", "version": verdict.build, "rules": rules}},
+        "tool": {"driver": {"name": "affiant verify", "version": build, "rules": listed}},
+        **more,
         "results": results,
-        "properties": {
-            "bundle": verdict.bundle,
-            "trust": verdict.trust,
-            "at": verdict.at,
-            "tier": str(verdict.tier),
-            "level": verdict.level or "",
-            "simulated": verdict.simulated,
-            "exit_code": verdict.exit_code,
-        },
+        "properties": properties,
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def _summary(verdict: Verdict | CombinedVerdict) -> Mapping[str, object]:
+    return {
+        "trust": verdict.trust,
+        "at": verdict.at,
+        "tier": str(verdict.tier),
+        "level": verdict.level or "",
+        "simulated": verdict.simulated,
+        "exit_code": verdict.exit_code,
+    }
+
+
+def _at(file: str, index: int | None = None) -> Mapping[str, object]:
+    artifact: dict[str, object] = {"uri": printable(file, limit=_MAX_TEXT)}
+    if index is not None:
+        artifact["index"] = index
+    return {"physicalLocation": {"artifactLocation": artifact}}
+
+
+def _results(
+    checks: Sequence[Check], rules: Sequence[str], location: Mapping[str, object] | None
+) -> Iterator[Mapping[str, object]]:
+    for check in checks:
+        if (level := _sarif_level(check)) is not None:
+            yield {
+                "ruleId": check.code,
+                "ruleIndex": rules.index(check.code),
+                "level": level,
+                "message": {"text": _message(check)},
+                "locations": [] if location is None else [location],
+                "properties": {
+                    "state": str(check.state),
+                    "reason": check.reason or "",
+                    "receipts": _where(check),
+                },
+            }
 
 
 def render_junit(verdict: Verdict) -> str:
@@ -62,18 +112,33 @@ def render_junit(verdict: Verdict) -> str:
 
     A verdict that does not affirm although nothing was refused is one failure more, so that no CI takes it for a pass.
     """
-    cases = list(_cases(verdict))
+    cases = [*_cases(verdict.checks), _conclusion(verdict)]
+    return "\n".join((_XML, *_suite("affiant verify", verdict.at, cases), ""))
+
+
+def render_junit_several(verdict: CombinedVerdict) -> str:
+    """A suite for each bundle, as :func:`render_junit` makes it, and a last one for what they say of each other."""
+    suites: list[str] = []
+    for each in verdict.judged:
+        cases = [*_cases(each.verdict.checks), _conclusion(each.verdict)]
+        suites += _suite(f"affiant verify {each.file}", verdict.at, cases)
+    suites += _suite("affiant verify: across", verdict.at, [*_cases(verdict.across), _conclusion(verdict)])
+    return "\n".join((_XML, "<testsuites>", *suites, "</testsuites>", ""))
+
+
+def _suite(name: str, at: str, cases: Sequence[str]) -> Iterator[str]:
     failures = sum("<failure" in case for case in cases)
     skipped = sum("<skipped" in case for case in cases)
-    head = (
-        f'<testsuite name="affiant verify" tests="{len(cases)}" failures="{failures}" skipped="{skipped}" '
-        f'errors="0" timestamp={quoteattr(verdict.at.removesuffix("Z"))}>'
+    yield (
+        f'<testsuite name={_attribute(name)} tests="{len(cases)}" failures="{failures}" skipped="{skipped}" '
+        f'errors="0" timestamp={quoteattr(at.removesuffix("Z"))}>'
     )
-    return "\n".join(('<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""))
+    yield from cases
+    yield "</testsuite>"
 
 
-def _cases(verdict: Verdict) -> Iterator[str]:
-    for check in verdict.checks:
+def _cases(checks: Sequence[Check]) -> Iterator[str]:
+    for check in checks:
         inner = ""
         if check.state is State.REFUSED:
             inner = f"<failure type={_attribute(check.reason or '')} message={_attribute(check.detail)}/>"
@@ -81,10 +146,14 @@ def _cases(verdict: Verdict) -> Iterator[str]:
             inner = f"<skipped message={_attribute(f'{check.state}: {check.detail}')}/>"
         named = f"classname={_attribute(check.level or 'other')} name={_attribute(check.code)}"
         yield f"<testcase {named}>{inner}</testcase>"
+
+
+def _conclusion(verdict: Verdict | CombinedVerdict) -> str:
     summary = f"tier {verdict.tier}, level {verdict.level or 'none'}, exit code {verdict.exit_code}"
     summary = f"SIMULATED: {summary}" if verdict.simulated else summary
     inner = "" if verdict.exit_code == 0 else f'<failure type="verdict" message={_attribute(summary)}/>'
-    yield f'<testcase classname="verdict" name="affirming">{inner}<system-out>{escape(summary)}</system-out></testcase>'
+    said = f"<system-out>{escape(summary)}</system-out>"
+    return f'<testcase classname="verdict" name="affirming">{inner}{said}</testcase>'
 
 
 def _sarif_level(check: Check) -> str | None:

@@ -11,10 +11,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from affiant.attestation.verifier.verdict import LEVELS, Check, State, Verdict
+from affiant.attestation.verifier.verdict import LEVELS, Check, Population, State, Verdict
 from affiant.command_line import printable
 
-__all__ = ["render"]
+__all__ = ["population_lines", "render", "table_lines", "wrapped"]
 
 _MARKS: Final = {
     State.HELD: "held",
@@ -38,11 +38,11 @@ def render(verdict: Verdict) -> str:
 def _lines(verdict: Verdict) -> Iterator[str]:
     yield from _head(verdict)
     yield ""
-    yield from _population(verdict)
+    yield from population_lines(verdict.population)
     yield ""
     yield from _levels(verdict)
     yield ""
-    yield from _table(verdict.checks)
+    yield from table_lines(verdict.checks)
     yield ""
     yield from _end(verdict)
 
@@ -66,10 +66,11 @@ def _head(verdict: Verdict) -> Iterator[str]:
         ("not asked", _codes(verdict.checks, State.NOT_ASKED)),
     )
     for name, value in rows:
-        yield from _wrapped(f"{name:<17}", value)
+        yield from wrapped(f"{name:<17}", value)
 
 
-def _wrapped(head: str, text: str) -> list[str]:
+def wrapped(head: str, text: str) -> list[str]:
+    """``text`` after ``head``, made printable, in lines of one width."""
     return textwrap.wrap(
         printable(text),
         _WIDTH,
@@ -79,15 +80,15 @@ def _wrapped(head: str, text: str) -> list[str]:
     ) or [head]
 
 
-def _population(verdict: Verdict) -> Iterator[str]:
-    people = verdict.population
+def population_lines(people: Population) -> Iterator[str]:
+    """Two sentences: how many of each, and of which kinds."""
     yield (
         f"{people.receipts} receipts in {people.chains} chains ({people.restarts} restarts); sessions: "
         f"{people.started} started, {people.closed} closed, {people.lost} lost, {people.open} open"
         + (f", {people.foreign} not judged" if people.foreign else "")
     )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((people.kinds or {}).items()))
-    yield from _wrapped("of which ", kinds or "nothing")
+    yield from wrapped("of which ", kinds or "nothing")
 
 
 def _levels(verdict: Verdict) -> Iterator[str]:
@@ -95,14 +96,15 @@ def _levels(verdict: Verdict) -> Iterator[str]:
         yield f"{level}  {_MARKS[verdict.level_state(level)]:<10}{meaning}"
 
 
-def _table(checks: Sequence[Check]) -> Iterator[str]:
+def table_lines(checks: Sequence[Check]) -> Iterator[str]:
+    """One row for each check."""
     for check in checks:
         tier = "" if check.tier is None else str(check.tier)
         head = f"{check.code:<20}{_MARKS[check.state]:<10}{tier:<16}"
         detail = check.detail if check.reason is None else f"[{check.reason}] {check.detail}"
-        yield from _wrapped(head, detail)
+        yield from wrapped(head, detail)
         if check.where and check.state is State.HELD:
-            yield from _wrapped(
+            yield from wrapped(
                 " " * len(head), "receipts: " + ", ".join(repr(printable(jti)) for jti in check.where)
             )
 
@@ -112,7 +114,7 @@ def _end(verdict: Verdict) -> Iterator[str]:
     yield from _LIMITS
     refused = next((check for check in verdict.checks if check.state is State.REFUSED), None)
     if refused is not None:
-        yield from _wrapped("REFUSED  ", f"{refused.reason}: {refused.detail}")
+        yield from wrapped("REFUSED  ", f"{refused.reason}: {refused.detail}")
     if verdict.simulated:
         yield f"SIMULATED  tier {verdict.tier}, level {level}: nothing here is evidence of hardware"
     elif verdict.level in ("L4", "L5"):

@@ -9,7 +9,7 @@ rules, "Words").
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -17,7 +17,19 @@ from typing import Final
 from affiant.attestation.verifier.bracket import Bracket
 from affiant.attestation.verifier.timeline import Moment
 
-__all__ = ["EXIT_CODES", "LEVELS", "Check", "Finding", "Population", "State", "Tier", "Verdict"]
+__all__ = [
+    "EXIT_CODES",
+    "LEVELS",
+    "Check",
+    "Finding",
+    "Population",
+    "State",
+    "Tier",
+    "Verdict",
+    "exit_code_of",
+    "tiers_that_count",
+    "worst_of",
+]
 
 
 class State(StrEnum):
@@ -58,6 +70,18 @@ EXIT_CODES: Final[Mapping[Tier, int]] = {
 EXIT_SIMULATED: Final = 40
 
 
+def worst_of(tiers: Iterable[Tier]) -> Tier:
+    """The worst; none of nothing."""
+    return max(tiers, key=_ORDER.index, default=Tier.NONE)
+
+
+def exit_code_of(tier: Tier, *, simulated: bool) -> int:
+    """The exit code of ``affiant verify`` for a whole verdict."""
+    if tier is not Tier.CONTRAINDICATED and simulated:
+        return EXIT_SIMULATED
+    return EXIT_CODES[tier]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a check that was made found: its tier (contraindicated ones are raised instead) and what to print."""
@@ -94,6 +118,15 @@ class Check:
             "detail": self.detail,
             "required": self.required,
         }
+
+
+def tiers_that_count(checks: Iterable[Check]) -> list[Tier]:
+    """Those of the required checks, and of every refused one."""
+    return [
+        check.tier
+        for check in checks
+        if check.tier is not None and (check.required or check.state is State.REFUSED)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +197,10 @@ class Verdict:
         log, witnesses, time) takes no part, but caps the level. Simulated evidence is none at best; below L4
         the best is a warning.
         """
-        tiers = [
-            check.tier for check in self.checks if check.tier is not None and (check.required or _bad(check))
-        ]
-        worst = max(tiers, key=_ORDER.index, default=Tier.NONE)
         floor = (
             Tier.NONE if self.simulated else Tier.AFFIRMING if self.level in ("L4", "L5") else Tier.WARNING
         )
-        return max(worst, floor, key=_ORDER.index)
+        return worst_of([worst_of(tiers_that_count(self.checks)), floor])
 
     @property
     def whose_time(self) -> str:
@@ -186,9 +215,7 @@ class Verdict:
     @property
     def exit_code(self) -> int:
         """The exit code of ``affiant verify``."""
-        if self.tier is Tier.CONTRAINDICATED:
-            return EXIT_CODES[Tier.CONTRAINDICATED]
-        return EXIT_SIMULATED if self.simulated else EXIT_CODES[self.tier]
+        return exit_code_of(self.tier, simulated=self.simulated)
 
     def level_state(self, level: str) -> State:
         """Refused if one check of the level was; else not made if one could not be; else held if one held
@@ -230,7 +257,3 @@ class Verdict:
             "counts": self.population.to_json(),
             "checks": [check.to_json() for check in self.checks],
         }
-
-
-def _bad(check: Check) -> bool:
-    return check.state is State.REFUSED

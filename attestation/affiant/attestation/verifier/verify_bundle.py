@@ -24,14 +24,15 @@ from affiant.attestation.verifier import (
     session_checks,
     witness_checks,
 )
-from affiant.attestation.verifier.bracket import Bracket, around
-from affiant.attestation.verifier.case import Case, by_chain
+from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.population import class_of, population_of, time_of
 from affiant.attestation.verifier.refusals import NoPin, NotMade
 from affiant.attestation.verifier.timeline import timeline_of
-from affiant.attestation.verifier.verdict import Check, Finding, Population, State, Tier, Verdict
+from affiant.attestation.verifier.trace import NOTHING, Trace, trace_of
+from affiant.attestation.verifier.verdict import Check, Finding, State, Tier, Verdict
 from affiant.errors import AffiantError, StateError
 
-__all__ = ["CHECKS", "verify_bundle"]
+__all__ = ["CHECKS", "Examined", "examine_bundle", "unreadable_bundle", "verify_bundle"]
 
 
 class VerifierFault(StateError):
@@ -94,6 +95,14 @@ _BODIES: Final[Sequence[_Row]] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What became of one bundle, and what it leaves behind to hold others against."""
+
+    verdict: Verdict
+    trace: Trace
+
+
 def verify_bundle(
     data: bytes,
     trust: TrustFile,
@@ -104,6 +113,27 @@ def verify_bundle(
     response: bytes | None = None,
     session: str | None = None,
 ) -> Verdict:
+    """Check one bundle: the verdict of :func:`examine_bundle`, which has the same arguments."""
+    return examine_bundle(
+        data, trust, at=at, build=build, request=request, response=response, session=session
+    ).verdict
+
+
+def unreadable_bundle(error: AffiantError, trust: TrustFile, *, at: datetime, build: str) -> Examined:
+    """The verdict on a bundle of which there are no bytes to judge: the refusal is its first check."""
+    return _examined(None, error, trust, at=at, build=build, name="not read")
+
+
+def examine_bundle(
+    data: bytes,
+    trust: TrustFile,
+    *,
+    at: datetime,
+    build: str,
+    request: bytes | None = None,
+    response: bytes | None = None,
+    session: str | None = None,
+) -> Examined:
     """Check one bundle.
 
     Args:
@@ -117,15 +147,29 @@ def verify_bundle(
     Returns:
         The verdict, also for a bundle that cannot be read: the refusal is its first check.
     """
-    checks: list[Check] = []
-    case: Case | None = None
+    name = sha256_name(data)
     try:
         bundle = parse_bundle(data)
     except AffiantError as error:
+        return _examined(None, error, trust, at=at, build=build, name=name)
+    case = Case(bundle, trust, at, request, response, session)
+    return _examined(case, None, trust, at=at, build=build, name=name)
+
+
+def _examined(
+    case: Case | None,
+    error: AffiantError | None,
+    trust: TrustFile,
+    *,
+    at: datetime,
+    build: str,
+    name: str,
+) -> Examined:
+    checks: list[Check] = []
+    if error is not None:
         checks.append(_refused(_required("fmt.bundle", trust), "fmt.bundle", "L0", error))
-    else:
-        case = Case(bundle, trust, at, request, response, session)
-        checks.append(_made("fmt.bundle", "L0", Finding(_sizes(bundle)), trust))
+    elif case is not None:
+        checks.append(_made("fmt.bundle", "L0", Finding(_sizes(case.bundle)), trust))
         case.established.add("fmt.bundle")
     checks += [_run(row, case, trust) for row in CHECKS]
     checks += [_run_body(row, case, trust) for row in _BODIES]
@@ -134,25 +178,18 @@ def verify_bundle(
             "chain.coverage", None, State.NOT_ASKED, None, "a single bundle: what else there was is not asked"
         )
     )
-    return Verdict(
-        bundle=sha256_name(data),
+    verdict = Verdict(
+        bundle=name,
         at=at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         trust=trust.digest,
         build=build,
-        evidence_class=_class(case),
+        evidence_class=class_of(case),
         checks=tuple(checks),
-        population=_population(case),
-        time=_time(case),
+        population=population_of(case),
+        time=time_of(case),
         timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
     )
-
-
-def _time(case: Case | None) -> Bracket | None:
-    """Around the sessions judged; around everything where there is none."""
-    if case is None or "time.bracket" not in case.established:
-        return None
-    judged = [r.rh for each in case.sessions for r in (*each.gateway, *each.supervisor.records)]
-    return around([case.brackets[rh] for rh in judged or case.brackets])
+    return Examined(verdict, NOTHING if case is None else trace_of(case))
 
 
 def _sizes(bundle: Bundle) -> str:
@@ -216,37 +253,4 @@ def _refused(required: bool, code: str, level: str | None, error: AffiantError) 
         reason=error.code,
         where=where,
         required=required,
-    )
-
-
-def _class(case: Case | None) -> str | None:
-    """What the accepted roots make it; simulated as soon as any keyset says so, appraised or not."""
-    if case is None or not case.parties:
-        return None
-    said = {party.statement.cls for party in case.parties}
-    said |= {party.appraisal.evidence_class.value for party in case.parties if party.appraisal is not None}
-    return "simulated" if "simulated" in said else "hardware"
-
-
-def _population(case: Case | None) -> Population:
-    if case is None:
-        return Population()
-    kinds: dict[str, int] = {}
-    for record in case.records:
-        kinds[record.kind] = kinds.get(record.kind, 0) + 1
-    closes = [close for session in case.sessions if (close := session.the("session-close")) is not None]
-    lost = sum(1 for close in closes if close.member("why") == "lost")
-    without_close = [session for session in case.sessions if session.the("session-close") is None]
-    gone = sum(1 for session in without_close if session_checks.is_lost(case, session))
-    return Population(
-        receipts=len(case.records),
-        chains=len(by_chain(case.records)),
-        restarts=kinds.get("gap", 0),
-        started=len(case.sessions),
-        closed=len(closes) - lost,
-        lost=lost + gone,
-        open=len(without_close) - gone,
-        foreign=len(case.foreign),
-        refusals=kinds.get("refusal", 0),
-        kinds=kinds,
     )

@@ -1,0 +1,106 @@
+"""Which bundles a reader names, and what is in each file. The rim of the verifier: talks to the file system.
+
+A folder stands for every bundle below it. What a file is, its content says, not its name; what cannot be read is a
+verdict of its own, so that one bad file neither hides the others nor passes unseen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.bundle import MAX_BUNDLE
+from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle, unreadable_bundle
+from affiant.errors import AffiantError, MalformedError, UnreachableError
+
+__all__ = ["BUNDLE_ENDINGS", "BundleTooLarge", "BundleUnreadable", "Question", "examine_file", "find_bundles"]
+
+BUNDLE_ENDINGS: Final = (".affiant.json", ".affiant.zip")
+"""What the files of a folder are told by; a file that is named itself may have any name."""
+
+
+class BundleUnreadable(UnreachableError):
+    """A file that is to be judged cannot be read."""
+
+    code = "bundle.unreadable"
+    retryable = False
+
+
+class BundleTooLarge(MalformedError):
+    """A file is larger than a bundle of its kind may be."""
+
+    code = "bundle.too_large"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """How bundles are judged; members as of :func:`~.verifier.verify_bundle.examine_bundle`."""
+
+    trust: TrustFile
+    at: datetime
+    build: str
+    request: bytes | None = None
+    response: bytes | None = None
+    session: str | None = None
+
+
+def find_bundles(given: Sequence[Path]) -> Sequence[Path]:
+    """The files that ``given`` stands for, in its order: files as they are, of folders every bundle below, sorted.
+
+    A file that is named twice is there once.
+    """
+    found: dict[Path, Path] = {}
+    for path in given:
+        for file in _below(path) if path.is_dir() else (path,):
+            found.setdefault(file.resolve(), file)
+    return tuple(found.values())
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Symbolic links to folders are not followed: they may lead round in circles."""
+    for path, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            if name.endswith(BUNDLE_ENDINGS):
+                yield Path(path, name)
+
+
+def examine_file(path: Path, question: Question) -> Examined:
+    """Judge the bundle in one file; a file that cannot be read is refused as a bundle that cannot be."""
+    try:
+        data = _read(path)
+    except AffiantError as error:
+        return unreadable_bundle(error, question.trust, at=question.at, build=question.build)
+    return examine_bundle(
+        data,
+        question.trust,
+        at=question.at,
+        build=question.build,
+        request=question.request,
+        response=question.response,
+        session=question.session,
+    )
+
+
+def _read(path: Path) -> bytes:
+    """All of a file; never of a device or a pipe, which might not end.
+
+    Raises:
+        BundleUnreadable: it is no file, or cannot be read.
+        BundleTooLarge: it is larger than a single bundle may be.
+    """
+    try:
+        if not path.is_file():
+            raise BundleUnreadable("not a file", expected="a bundle in a file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BUNDLE + 1)
+    except OSError as error:
+        raise BundleUnreadable("the file cannot be read", found=error.strerror) from error
+    if len(data) > MAX_BUNDLE:
+        raise BundleTooLarge("larger than a single bundle may be", expected=f"at most {MAX_BUNDLE >> 20} MiB")
+    return data

@@ -1,0 +1,52 @@
+"""What a verdict says about a whole bundle beside its rows: who is in it, of which class it is, when it was."""
+
+from __future__ import annotations
+
+from affiant.attestation.verifier.bracket import Bracket, around
+from affiant.attestation.verifier.case import Case, by_chain
+from affiant.attestation.verifier.session_checks import is_lost
+from affiant.attestation.verifier.verdict import Population
+
+__all__ = ["class_of", "population_of", "time_of"]
+
+
+def time_of(case: Case | None) -> Bracket | None:
+    """Around the sessions judged; around everything where there is none."""
+    if case is None or "time.bracket" not in case.established:
+        return None
+    judged = [r.rh for each in case.sessions for r in (*each.gateway, *each.supervisor.records)]
+    return around([case.brackets[rh] for rh in judged or case.brackets])
+
+
+def class_of(case: Case | None) -> str | None:
+    """What the accepted roots make it; simulated as soon as any keyset says so, appraised or not."""
+    if case is None or not case.parties:
+        return None
+    said = {party.statement.cls for party in case.parties}
+    said |= {party.appraisal.evidence_class.value for party in case.parties if party.appraisal is not None}
+    return "simulated" if "simulated" in said else "hardware"
+
+
+def population_of(case: Case | None) -> Population:
+    """Who is in it, of the records that are authentic."""
+    if case is None:
+        return Population()
+    kinds: dict[str, int] = {}
+    for record in case.records:
+        kinds[record.kind] = kinds.get(record.kind, 0) + 1
+    closes = [close for session in case.sessions if (close := session.the("session-close")) is not None]
+    lost = sum(1 for close in closes if close.member("why") == "lost")
+    without_close = [session for session in case.sessions if session.the("session-close") is None]
+    gone = sum(1 for session in without_close if is_lost(case, session))
+    return Population(
+        receipts=len(case.records),
+        chains=len(by_chain(case.records)),
+        restarts=kinds.get("gap", 0),
+        started=len(case.sessions),
+        closed=len(closes) - lost,
+        lost=lost + gone,
+        open=len(without_close) - gone,
+        foreign=len(case.foreign),
+        refusals=kinds.get("refusal", 0),
+        kinds=kinds,
+    )

@@ -1,0 +1,52 @@
+"""Several bundles, one after the other: each judged by itself, then held against those before it, then let go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier.across import MAX_FACTS, Across
+from affiant.attestation.verifier.combined import CombinedVerdict, Judged
+from affiant.attestation.verifier.verify_bundle import Examined
+
+__all__ = ["judge_several"]
+
+
+def judge_several(
+    bundles: Sequence[tuple[str, Callable[[], Examined]]],
+    trust: TrustFile,
+    *,
+    at: datetime,
+    build: str,
+    moments: int = 0,
+    judged_one: Callable[[int], None] = lambda _: None,
+    limit: int = MAX_FACTS,
+) -> CombinedVerdict:
+    """Judge bundles that are given by name, each with what examines it.
+
+    Args:
+        at: the instant that all of them are judged at.
+        moments: records that all timelines together may keep, for a report; none without one.
+        judged_one: told how many bundles were judged, after each.
+        limit: facts that are kept to compare (:mod:`.across`).
+    """
+    across = Across(limit=limit)
+    judged: list[Judged] = []
+    for count, (name, examine) in enumerate(bundles, start=1):
+        examined = examine()
+        across.add(name, examined.trace)
+        told = examined.verdict.timeline
+        kept = told[:moments]
+        moments -= len(kept)
+        judged.append(Judged(name, replace(examined.verdict, timeline=kept), len(told) - len(kept)))
+        judged_one(count)
+    return CombinedVerdict(
+        at=at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        trust=trust.digest,
+        build=build,
+        judged=judged,
+        across=across.checks(required=trust.require is None),
+        population=across.population(),
+    )

@@ -1,0 +1,134 @@
+"""What one bundle leaves behind when it was judged: digests and numbers that another bundle can contradict.
+
+Several bundles are held against each other by these alone (:mod:`.across`), so that none of them stays in memory. Only
+records whose signature holds are traced, and only checkpoints that a log has signed: what two bundles disagree about
+was then said twice by one signer, or by two that claim the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from affiant.attestation.verifier.case import Case
+
+__all__ = ["NOTHING", "Trace", "TracedKeyset", "TracedRecord", "TracedRoot", "trace_of"]
+
+
+class TracedRecord(NamedTuple):
+    """One authentic record.
+
+    Args:
+        rh: receipt hash, 43 characters. prev: that of the record before it on its chain.
+        key: thumbprint of the key that signed it.
+        session: the session that it is about, if any. close: ``why`` of a ``session-close``.
+        gap: the chain that a ``gap`` record names.
+        place: origin of a log and index of the record's leaf in it, where that was proven.
+    """
+
+    rh: str
+    prev: str
+    key: str
+    chn: str
+    seq: int
+    jti: str
+    kind: str
+    role: str
+    session: str | None = None
+    close: str | None = None
+    gap: str | None = None
+    place: tuple[str, int] | None = None
+
+
+class TracedKeyset(NamedTuple):
+    """One name that a keyset claims: a key, a chain or a session."""
+
+    what: str
+    name: str
+    keyset: str
+    """The keyset digest."""
+
+
+class TracedRoot(NamedTuple):
+    """One checkpoint that its log has signed."""
+
+    origin: str
+    size: int
+    root: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One bundle's.
+
+    Args:
+        records: read once.
+        judged: the sessions that the bundle's verdict is about.
+        authentic, logged, witnessed: whether all its records are; else it can hide what it contradicts.
+    """
+
+    records: Iterable[TracedRecord] = ()
+    keysets: Iterable[TracedKeyset] = ()
+    roots: Iterable[TracedRoot] = ()
+    judged: frozenset[str] = frozenset()
+    authentic: bool = False
+    logged: bool = False
+    witnessed: bool = False
+
+
+_AUTHENTIC: Final = frozenset({"fmt.keysets", "sig.receipts"})
+_LOGGED: Final = frozenset({"log.inclusion"})
+_WITNESSED: Final = frozenset({"wit.quorum"})
+
+NOTHING: Final = Trace()
+"""Of a bundle that cannot be read."""
+
+
+def trace_of(case: Case) -> Trace:
+    """The trace of a case that was examined; it holds the case until it was read."""
+    return Trace(
+        records=_records(case),
+        keysets=_keysets(case),
+        roots=_roots(case),
+        judged=frozenset(session.id for session in case.sessions),
+        authentic=case.established >= _AUTHENTIC,
+        logged=case.established >= _LOGGED,
+        witnessed=case.established >= _WITNESSED,
+    )
+
+
+def _records(case: Case) -> Iterator[TracedRecord]:
+    for record in case.records:
+        session, gap = record.member("agt", "ses"), record.member("lst", "chn")
+        close = record.member("why") if record.kind == "session-close" else None
+        yield TracedRecord(
+            rh=record.rh,
+            prev=record.prev,
+            key=record.text.split.kid,
+            chn=record.chn,
+            seq=record.seq,
+            jti=record.jti,
+            kind=record.kind,
+            role=record.role,
+            session=session if isinstance(session, str) else None,
+            close=close if isinstance(close, str) else None,
+            gap=gap if isinstance(gap, str) else None,
+            place=case.places.get(record.rh),
+        )
+
+
+def _keysets(case: Case) -> Iterator[TracedKeyset]:
+    for party in case.parties:
+        statement = party.statement
+        yield TracedKeyset("key", statement.receipt_kid, statement.keyset_digest)
+        for chn in sorted(statement.chn):
+            yield TracedKeyset("chain", chn, statement.keyset_digest)
+        if party.role == "session":
+            yield TracedKeyset("session", statement.iss, statement.keyset_digest)
+
+
+def _roots(case: Case) -> Iterator[TracedRoot]:
+    seen = [witnessed.checkpoint for witnessed in case.witnessed.values()]
+    for checkpoint in (*case.checkpoints.values(), *seen):
+        yield TracedRoot(checkpoint.origin, checkpoint.size, checkpoint.root)

@@ -1,0 +1,60 @@
+"""The files that ``affiant verify`` writes beside what it prints: each whole, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from affiant.attestation.verifier.combined import CombinedVerdict
+from affiant.attestation.verifier.verdict import Verdict
+
+__all__ = ["Reports"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Where which report goes; None: it was not asked for."""
+
+    html: Path | None = None
+    sarif: Path | None = None
+    junit: Path | None = None
+
+    def write(self, verdict: Verdict, *, bundle: str) -> None:
+        """Those of one bundle.
+
+        Raises:
+            click.UsageError: one cannot be written.
+        """
+        from affiant.attestation.verifier.report_html import render_html  # noqa: PLC0415 - only if asked
+        from affiant.attestation.verifier.report_machine import render_junit, render_sarif  # noqa: PLC0415 - as above
+
+        _write(self.html, lambda: render_html(verdict))
+        _write(self.sarif, lambda: render_sarif(verdict, bundle=bundle))
+        _write(self.junit, lambda: render_junit(verdict))
+
+    def write_several(self, verdict: CombinedVerdict) -> None:
+        """Those of several bundles; as :meth:`write`."""
+        from affiant.attestation.verifier.report_html_several import render_html_several  # noqa: PLC0415 - as above
+        from affiant.attestation.verifier.report_machine import render_junit_several, render_sarif_several  # noqa: PLC0415 - as above
+
+        _write(self.html, lambda: render_html_several(verdict))
+        _write(self.sarif, lambda: render_sarif_several(verdict))
+        _write(self.junit, lambda: render_junit_several(verdict))
+
+
+def _write(path: Path | None, render_report: Callable[[], str]) -> None:
+    """A report that was cut off would say less than the verdict."""
+    if path is None:
+        return
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        draft.write_text(render_report(), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,116 @@
+"""Reports over several bundles: one page with a way to each, one run of results, one suite of cases for each."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from shared_gateway import two_sessions
+
+from affiant.attestation.verifier.combined import CombinedVerdict
+from affiant.attestation.verifier.report_html_several import render_html_several
+from affiant.attestation.verifier.report_machine import render_junit_several, render_sarif_several
+from affiant.attestation.verifier.report_text_several import render_several
+from affiant.attestation.verifier.verdict import State
+
+from .test_reports import HOSTILE, UNSEEN, read
+from .test_several import judge
+
+
+@pytest.fixture(scope="module")
+def verdict() -> CombinedVerdict:
+    return judge(*two_sessions(), b"garbage", moments=100)
+
+
+def named(verdict: CombinedVerdict, name: str) -> CombinedVerdict:
+    return replace(verdict, judged=[replace(each, file=name) for each in verdict.judged])
+
+
+def test_the_text_begins_with_all_and_ends_with_what_it_comes_to(verdict: CombinedVerdict) -> None:
+    lines = render_several(verdict).splitlines()
+    assert lines[0] == "bundles          3"
+    assert max(map(len, lines)) <= 105, "the longest are our own sentences on what is not claimed"
+    assert lines[-1].startswith("SIMULATED  3 bundles: tier contraindicated, lowest level none reached")
+    text = "\n".join(lines)
+    for each in verdict.judged:
+        assert text.count(each.verdict.bundle) == 1
+        assert text.count(repr(each.file)) == 2
+    for check in verdict.across:
+        assert check.code in text
+    assert "verified" not in text.lower()
+
+
+def test_the_page_has_a_way_to_each_verdict_and_none_out(verdict: CombinedVerdict) -> None:
+    page = read(render_html_several(verdict))
+    assert not page.names & {"script", "iframe", "object", "embed", "img", "link", "form", "base", "svg"}
+    links = [value for _, name, value in page.attributes if name == "href"]
+    places = [value for _, name, value in page.attributes if name == "id"]
+    assert links == ["#bundle-1", "#bundle-2", "#bundle-3"]
+    assert links == [f"#{place}" for place in places]
+    text = "".join(page.text)
+    for each in verdict.judged:
+        assert each.verdict.bundle in text
+    for check in verdict.across:
+        assert check.code in text
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on") and name not in {"src", "style", "action"}, (tag, name, value)
+
+
+def test_sarif_is_one_run_with_each_bundle_as_an_artifact(verdict: CombinedVerdict) -> None:
+    (run,) = json.loads(render_sarif_several(verdict))["runs"]
+    assert [each["location"]["uri"] for each in run["artifacts"]] == [each.file for each in verdict.judged]
+    assert [each["properties"]["exit_code"] for each in run["artifacts"]] == [40, 40, 20]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert len(rules) == len(set(rules))
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]] == result["ruleId"]
+        for location in result["locations"]:
+            place = location["physicalLocation"]["artifactLocation"]
+            assert run["artifacts"][place["index"]]["location"]["uri"] == place["uri"]
+    across = [result for result in run["results"] if result["ruleId"].startswith("across.")]
+    assert across and all(result["locations"] == [] for result in across)
+
+
+def test_junit_has_a_suite_for_each_bundle_and_one_across(verdict: CombinedVerdict) -> None:
+    root = ET.fromstring(render_junit_several(verdict))
+    assert root.tag == "testsuites"
+    assert [suite.get("name") for suite in root] == [
+        *(f"affiant verify {each.file}" for each in verdict.judged),
+        "affiant verify: across",
+    ]
+    for suite in root:
+        assert int(suite.get("failures", "0")) == len(suite.findall("testcase/failure")) >= 1
+        assert int(suite.get("tests", "0")) == len(suite.findall("testcase"))
+
+
+def test_hostile_names_break_none_of_them(verdict: CombinedVerdict) -> None:
+    bad = named(verdict, HOSTILE + UNSEEN)
+    wrong = replace(verdict.across[0], state=State.REFUSED, detail=HOSTILE + UNSEEN, reason=HOSTILE)
+    bad = replace(bad, across=[wrong, *bad.across])
+    for shown in (render_several(bad), render_html_several(bad)):
+        assert "\u202e" not in shown and "\x1b" not in shown and "\x00" not in shown
+    assert "<script" not in render_html_several(bad)
+    read(render_html_several(bad))
+    ET.fromstring(render_junit_several(bad).encode("utf-8"))
+    json.loads(render_sarif_several(bad))
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+def test_a_browser_prints_the_page_without_a_complaint(tmp_path: Path, verdict: CombinedVerdict) -> None:
+    page, printed = tmp_path / "report.html", tmp_path / "report.pdf"
+    page.write_text(render_html_several(verdict), encoding="utf-8")
+    done = subprocess.run(
+        [
+            "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
+            f"--user-data-dir={tmp_path / 'profile'}", f"--print-to-pdf={printed}", page.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-500:]
+    assert "Content Security Policy" not in done.stderr
+    assert printed.read_bytes().startswith(b"%PDF-")
