@@ -37,7 +37,7 @@ from affiant.gateway.log_key import load_log_signer
 from affiant.gateway.transparency_log import log_folder
 from affiant.gateway.witnesses import WitnessBounds
 
-SOON = WitnessBounds(interval_s=0.2, spacing_s=0.05, answer_s=2.0, grace_s=0.2)
+SOON = WitnessBounds(interval_s=0.2, spacing_s=0.05, wait_s=20.0, answer_s=10.0, grace_s=0.2)
 
 
 class Witness:
