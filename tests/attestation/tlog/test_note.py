@@ -15,13 +15,15 @@ from affiant.attestation.tlog.note import (
     KeyName,
     Note,
     NoteSignature,
+    key_id,
     parse_note,
     signed,
+    to_base64,
     verify_note,
 )
 from affiant.attestation.tlog.note_keys import CosignerKey, LogKey, parse_vkey
 
-from .conftest import NOW, checkpoint, cosigner, log_signer, mldsa_cosigner
+from .conftest import NOW, ORIGIN, checkpoint, cosigner, log_signer, mldsa_cosigner
 
 # The example of C2SP signed-note v1.0.0.
 VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -184,6 +186,25 @@ def test_every_key_is_written_and_read_back() -> None:
     for key in (log_signer().verifier, cosigner(1).verifier, mldsa_cosigner(1).verifier):
         assert parse_vkey(key.vkey()) == key
     assert isinstance(parse_vkey(VKEY), LogKey)
+
+
+@pytest.mark.parametrize(("algorithm", "size"), [(0x02, 32), (0x01, 33), (0x04, 31), (0x06, 32), (0x00, 32)])
+def test_a_verifier_key_of_another_algorithm_or_size_is_refused(algorithm: int, size: int) -> None:
+    """Its id is right: the key says nothing false of itself."""
+    key = bytes(size)
+    identifier = key_id("w.example", algorithm, key).hex()
+    with pytest.raises(NoteMalformed, match="another algorithm or size"):
+        parse_vkey(f"w.example+{identifier}+{to_base64(bytes((algorithm,)) + key)}")
+
+
+def test_a_note_that_is_too_large_is_refused_before_it_is_read() -> None:
+    with pytest.raises(NoteMalformed, match="too large"):
+        parse_note(signed("x" * MAX_NOTE_BYTES + "\n", log_signer()).to_bytes())
+
+
+def test_an_origin_longer_than_a_cosignature_can_say_is_not_cosigned() -> None:
+    with pytest.raises(CheckpointMalformed):
+        mldsa_cosigner(1).sign(checkpoint(5).text.replace(ORIGIN, "o" * 256))
 
 
 def test_text_that_no_note_can_have_is_not_signed() -> None:

@@ -122,3 +122,8 @@ def test_no_changed_byte_of_a_proof_verifies_as_another(at: int, flip: int) -> N
 
 
 PROOF = proof().to_bytes()
+
+
+def test_a_proof_that_is_too_large_is_refused_before_it_is_read() -> None:
+    with pytest.raises(ProofMalformed, match="too large"):
+        parse_log_proof(proof().to_bytes() + b"x" * (1 << 20))
