@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from affiant.attestation.gateway_config import (
 from affiant.attestation.release import reference_values, write_release
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
+from affiant.attestation.steady_clock import SteadyClock
 from affiant.attestation.tdx import parse_reference_values
 from affiant.gateway.boot import Ambient, booted
 from affiant.gateway.config import Settings
@@ -167,8 +169,13 @@ async def asgi(
 
 
 @contextmanager
-def in_process(platform: PlatformClient, store: Path, **more: object) -> Iterator[InProcess]:
-    """A booted service on a loop of its own; its chain is not ended, unless the test does it."""
+def in_process(
+    platform: PlatformClient, store: Path, *, steady: bool = False, **more: object
+) -> Iterator[InProcess]:
+    """A booted service on a loop of its own; its chain is not ended, unless the test does it.
+
+    ``steady``: the clock that a test moves is the machine's, as a served gateway sees it.
+    """
     settings = settings_for(platform, store, **more)
     clock, started, stop, failure = Clock(), threading.Event(), asyncio.Event(), []
     holder: dict[str, Any] = {}
@@ -177,6 +184,9 @@ def in_process(platform: PlatformClient, store: Path, **more: object) -> Iterato
         td = platform.create_td(image=Image.GATEWAY, mrconfigid=settings.config.mrconfigid)
         with SimulatedTD(td) as source:
             ambient = Ambient(source, SPKI, clock, secrets.token_bytes)
+            if steady:
+                own = SteadyClock(clock, time.monotonic)
+                ambient = replace(ambient, clock=own, require_clock=own.require)
             async with booted(settings, ambient) as service:
                 holder.update(service=service, loop=asyncio.get_running_loop())
                 started.set()

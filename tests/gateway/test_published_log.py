@@ -361,3 +361,22 @@ def test_a_later_boot_names_the_log_as_its_predecessor_left_it(
         note, parse_witness_policy(only(witness).encode()), logs=[inside.service.keyset.statement.log.key]
     )
     assert seen.checkpoint.size >= left
+
+
+@pytest.mark.parametrize("offset", [-90, 90])
+def test_a_clock_that_the_witnesses_contradict_admits_nobody(
+    platform: PlatformClient, store: Path, log_vkey: str, witness: Witness, offset: int
+) -> None:
+    """What was dated by it, no verifier would take."""
+    with (
+        witness.serving(log_vkey),
+        in_process(platform, store, policy=only(witness), witnesses=SOON) as inside,
+    ):
+        settled(inside)
+        inside.clock.offset = timedelta(seconds=offset)
+        inside.run(inside.service.log._round(inside.service.log._witnesses))
+        assert admitted(inside, platform) == (503, "clock.contradicted")
+        assert inside.ask("GET", "/readyz").status == 503
+        inside.clock.offset = timedelta(0)
+        inside.run(inside.service.log._round(inside.service.log._witnesses))
+        assert admitted(inside, platform)[0] < 300

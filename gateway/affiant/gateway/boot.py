@@ -58,7 +58,8 @@ class Ambient:
     Args:
         source: the TD that the process runs in.
         tls_spki: digest of the TLS key that clients pin, 43 characters.
-        clock: wall-clock time, UTC. seconds: a clock that never goes back.
+        clock: the time that records are dated by, UTC. seconds: a clock that never goes back.
+        require_clock: raises while the machine's clock is not the one that records are dated by.
     """
 
     source: QuoteSource
@@ -66,6 +67,7 @@ class Ambient:
     clock: Callable[[], datetime]
     random_bytes: Callable[[int], bytes]
     seconds: Callable[[], float] = time.monotonic
+    require_clock: Callable[[], None] = lambda: None
 
 
 @asynccontextmanager
@@ -211,6 +213,7 @@ def _service(
             per_second=settings.refusals_per_s, burst=settings.refusals_burst, seconds=ambient.seconds
         ),
         clock=ambient.clock,
+        require_clock=ambient.require_clock,
     )
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "AdmissionMismatch",
     "AdmissionReplayed",
     "Busy",
+    "ClockContradicted",
     "ConfigurationUnbound",
     "ContentEncodingRefused",
     "ContentTypeRefused",
@@ -220,6 +221,12 @@ class LogUnwitnessed(UnreachableError):
     """The configured witnesses have cosigned no checkpoint lately; no session is admitted meanwhile."""
 
     code = "log.unwitnessed"
+
+
+class ClockContradicted(UnreachableError):
+    """Witnesses date the log otherwise than this machine's clock would: what is recorded now, a verifier refuses."""
+
+    code = "clock.contradicted"
 
 
 class Busy(UnreachableError):

@@ -3,7 +3,8 @@
 Without witnesses that is the log's own last checkpoint. With them, proofs and the served checkpoint are under the
 newest cosigned one, each epoch record names it, and sessions are admitted only while it is fresh (trust rules, 5). Its
 age is the larger of two: by the wall clock since the time that a quorum backs, and by a clock that never goes back
-since it was asked for; so a wall clock that is held still does not keep it young.
+since it was asked for; so a wall clock that is held still does not keep it young. A clock that the quorum contradicts
+admits nobody either: a verifier would refuse what is dated by it.
 
 One task asks, round after round: at its own pace, or sooner for those who wait. However many wait, and whoever they
 are, witnesses are asked no more often than the bounds say, and nobody waits for witnesses longer than they say.
@@ -17,11 +18,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.quorum import Witnessed
 from affiant.errors import AffiantError
-from affiant.gateway.errors import LogUnavailable, LogUnwitnessed
+from affiant.gateway.errors import ClockContradicted, LogUnavailable, LogUnwitnessed
 from affiant.gateway.transparency_log import LogHead, TransparencyLog
 from affiant.gateway.witnesses import Witnesses
 
@@ -30,12 +32,22 @@ __all__ = ["PublishedLog"]
 _log = logging.getLogger("affiant.gateway")
 
 
+MAX_SKEW_S: Final = 60
+"""Seconds by which clocks may differ; what a trust file tolerates that does not say otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """The newest cosigned checkpoint. ``asked``: by the clock that never goes back."""
+    """The newest cosigned checkpoint.
+
+    Args:
+        asked: by the clock that never goes back.
+        skew: seconds by which its quorum dates it before it was asked for (negative), or after it was given.
+    """
 
     witnessed: Witnessed
     asked: float
+    skew: float
 
 
 class PublishedLog:
@@ -110,6 +122,7 @@ class PublishedLog:
 
         Raises:
             LogUnwitnessed: the newest cosigned checkpoint is too old, or there is none.
+            ClockContradicted: witnesses date it otherwise than this machine's clock would.
         """
         if self._witnesses is not None and self._newest is None:
             began = self._last_round[0]
@@ -117,7 +130,7 @@ class PublishedLog:
         if (refusal := self._unwitnessed()) is not None:
             raise refusal
 
-    def _unwitnessed(self) -> LogUnwitnessed | None:
+    def _unwitnessed(self) -> LogUnwitnessed | ClockContradicted | None:
         """Why no session may be admitted."""
         if self._witnesses is None:
             return None
@@ -125,6 +138,13 @@ class PublishedLog:
             return LogUnwitnessed(
                 "no quorum of witnesses has cosigned the log since the gateway began",
                 hint="See the witnesses in: affiant gateway status",
+            )
+        if abs(self._newest.skew) > MAX_SKEW_S:
+            return ClockContradicted(
+                "this machine's clock and the witnesses' differ",
+                expected=f"at most {MAX_SKEW_S} s",
+                found=f"theirs are at {self._newest.skew:+.0f} s",
+                hint="Set the clock that is wrong; if it is this one, start the gateway again.",
             )
         backed = self._newest.witnessed.not_before
         assert backed is not None, "the configuration has a quorum"
@@ -219,7 +239,7 @@ class PublishedLog:
                     await self._wanted.wait()
 
     async def _round(self, witnesses: Witnesses) -> None:
-        head, asked = self._own.head, self._seconds()
+        head, asked, begin = self._own.head, self._seconds(), self._clock().timestamp()
         size = head.checkpoint.size
         self._last_round = (asked, size)
         try:
@@ -227,4 +247,16 @@ class PublishedLog:
         except AffiantError as error:
             _log.info("no quorum of witnesses: %s", error)
             return
-        self._newest = _Newest(found, asked)
+        self._newest = _Newest(found, asked, _skew(found, begin, self._clock().timestamp()))
+
+
+def _skew(found: Witnessed, begin: float, end: float) -> float:
+    """Seconds from ``begin`` back to when a quorum had cosigned by, or from ``end`` on to when none had before; else 0.
+
+    Whole seconds are what cosignatures have.
+    """
+    assert found.not_before is not None, "the configuration has a quorum"
+    assert found.not_after is not None, "as above"
+    if found.not_after < int(begin):
+        return found.not_after - begin
+    return max(0.0, found.not_before - end)

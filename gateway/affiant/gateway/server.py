@@ -28,6 +28,7 @@ import uvloop
 
 from affiant.attestation.simulated.client import SimulatedTD
 from affiant.attestation.simulated.socket_path import reachable_address
+from affiant.attestation.steady_clock import SteadyClock
 from affiant.command_line import EXIT_REFUSED, show_refusal
 from affiant.errors import AffiantError
 from affiant.gateway.asgi import Application, GatewayApp
@@ -74,7 +75,8 @@ async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -
         AffiantError: it cannot start, or could not end its chain.
     """
     tls = make_tls_identity(now=_now(), lifetime=LIFETIME)
-    ambient = Ambient(source, tls.spki, _now, secrets.token_bytes)
+    clock = SteadyClock(_now, time.monotonic)
+    ambient = Ambient(source, tls.spki, clock, secrets.token_bytes, require_clock=clock.require)
     listener = _listen(settings.host, settings.port)
     async with booted(settings, ambient) as service:
         public = _server(gateway_app(service), settings, tls=tls)

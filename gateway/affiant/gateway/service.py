@@ -10,6 +10,7 @@ from datetime import datetime
 
 from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.gateway_config import GatewayConfig
+from affiant.attestation.steady_clock import ClockStepped
 from affiant.errors import AffiantError
 from affiant.gateway.admissions import Admissions
 from affiant.gateway.authentication import Authenticator
@@ -36,7 +37,7 @@ class Service:
     """Everything of one boot that serves requests.
 
     Args:
-        clock: wall-clock time, UTC.
+        clock: the time that records are dated by, UTC. require_clock: raises while the machine's clock is another.
         bodies: bounds what request bodies hold. refusals: bounds the records of callers that nobody knows.
         draining: set once the gateway is being stopped.
     """
@@ -55,12 +56,17 @@ class Service:
     bodies: Bodies
     refusals: RefusalBudget
     clock: Callable[[], datetime]
+    require_clock: Callable[[], None]
     draining: bool = False
     _quoting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_QUOTES_AT_ONCE))
 
     @property
     def ready(self) -> bool:
         """Whether new sessions and requests are taken."""
+        try:
+            self.require_clock()
+        except ClockStepped:
+            return False
         return self.recorder.healthy and self.log.keeps_up and not self.draining
 
     async def attest(self, nonce: str) -> bytes:
@@ -79,6 +85,7 @@ class Service:
         """Admit a session; see :class:`~.admissions.Admissions`."""
         if self.draining:
             raise Draining("the gateway is being stopped")
+        self.require_clock()
         self.log.require()
         await self.log.require_witnessed()
         return await self.admissions.admit(body)

@@ -13,11 +13,13 @@ import secrets
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from affiant.attestation.release import load_release
 from affiant.attestation.simulated.client import SimulatedTD
+from affiant.attestation.steady_clock import SteadyClock
 from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel
 from affiant.sandbox.supervisor.record_budget import RecordLimits
@@ -55,7 +57,7 @@ def _surroundings(td: SimulatedTD, limits: RecordLimits) -> Surroundings:
     return Surroundings(
         td=td,
         build=load_release().build_digest,
-        clock=lambda: datetime.now(UTC),
+        clock=SteadyClock(lambda: datetime.now(UTC), time.monotonic),
         random_bytes=secrets.token_bytes,
         limits=limits,
     )
