@@ -40,6 +40,10 @@ class TimestampAuthority:
     root_key: ec.EllipticCurvePrivateKey = field(
         default_factory=lambda: ec.generate_private_key(ec.SECP256R1())
     )
+    begins: datetime = BEGINNING
+    ends: datetime = END
+    purposes: tuple[x509.ObjectIdentifier, ...] = (ExtendedKeyUsageOID.TIME_STAMPING,)
+    purposes_critical: bool = True
     root: x509.Certificate = field(init=False)
     certificate: x509.Certificate = field(init=False)
 
@@ -52,25 +56,40 @@ class TimestampAuthority:
             .issuer_name(self.root.subject)
             .public_key(self.key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(BEGINNING)
-            .not_valid_after(END)
+            .not_valid_before(self.begins)
+            .not_valid_after(self.ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(key_usage(ca=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING]), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(self.purposes), critical=self.purposes_critical)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self.root_key.public_key()), critical=False
             )
             .sign(self.root_key, hashes.SHA256())
         )
 
-    def stamp(self, digest: bytes, *, at: datetime) -> bytes:
-        """The response about a SHA-256 ``digest`` (32 bytes)."""
+    def stamp(
+        self,
+        digest: bytes,
+        *,
+        at: datetime,
+        accuracy: bytes = b"",
+        named: bytes | None = None,
+        more: tuple[bytes, ...] = (),
+    ) -> bytes:
+        """The response about a SHA-256 ``digest`` (32 bytes).
+
+        Args:
+            accuracy: the member, whole.
+            named: the certificate that the signed attributes name instead of the signer's.
+            more: certificates that travel beside it, DER.
+        """
         info = sequence(
             integer(1),
             oid("1.3.6.1.4.1.57264.2"),
             sequence(SHA256, octet_string(digest)),
             integer(x509.random_serial_number()),
             tagged(0x18, f"{at:%Y%m%d%H%M%SZ}".encode()),
+            accuracy,
         )
         certificate = self.certificate.public_bytes(Encoding.DER)
         attributes = (
@@ -78,7 +97,9 @@ class TimestampAuthority:
             sequence(oid(MESSAGE_DIGEST), set_of(octet_string(hashlib.sha256(info).digest()))),
             sequence(
                 oid(SIGNING_CERTIFICATE_V2),
-                set_of(sequence(sequence(sequence(octet_string(hashlib.sha256(certificate).digest()))))),
+                set_of(
+                    sequence(sequence(sequence(octet_string(hashlib.sha256(named or certificate).digest()))))
+                ),
             ),
         )
         signature = self.key.sign(set_of(*attributes), ec.ECDSA(hashes.SHA256()))
@@ -94,7 +115,7 @@ class TimestampAuthority:
             integer(3),
             set_of(SHA256),
             sequence(oid(TST_INFO), tagged(0xA0, octet_string(info))),
-            tagged(0xA0, certificate),
+            tagged(0xA0, certificate + b"".join(more)),
             set_of(signer),
         )
         token = sequence(oid(SIGNED_DATA), tagged(0xA0, signed))
