@@ -17,7 +17,7 @@ from vectors.making.case import Case
 from vectors.making.collection import collection
 from vectors.making.expected import ROWS, expectation
 from vectors.making.patches import difference
-from vectors.making.trust import WITH_WITNESSES, trust_files
+from vectors.making.trust import ASKING_AUTHORITIES, WITH_WITNESSES, trust_files
 
 __all__ = ["files", "main"]
 
@@ -36,6 +36,7 @@ def _expected(case: Case) -> dict[str, Any]:
         asked=asked,
         attested=case.attested,
         witnessed=case.trust in WITH_WITNESSES,
+        stamped=case.trust in ASKING_AUTHORITIES,
         warnings=case.warnings if case.base is None else None,
     )
 
@@ -43,6 +44,7 @@ def _expected(case: Case) -> dict[str, Any]:
 def files() -> Iterator[tuple[str, bytes]]:
     """Path and content of every file, ``README.md`` apart."""
     valid: dict[str, Any] = {}
+    stored_in: dict[str, str] = {}
     bodies: dict[str, bytes] = {}
     cases: list[dict[str, Any]] = []
     for case in collection():
@@ -58,12 +60,13 @@ def files() -> Iterator[tuple[str, bytes]]:
         if case.base is None:
             assert isinstance(made, dict)
             valid[case.id] = made
+            stored_in[case.id] = case.stored_from or case.id
         else:
             row["base"] = case.base
         if isinstance(made, bytes):
             row["files"] = {"bundle": f"whole/{name}.affiant.json"}
             yield row["files"]["bundle"], made
-        elif (stored := case.base or case.stored_from) is None:
+        elif (stored := stored_in[case.base or case.id]) == case.id:
             row["files"] = {"bundle": f"{case.id}.affiant.json"}
             yield row["files"]["bundle"], _text(made)
         else:

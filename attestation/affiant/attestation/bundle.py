@@ -2,8 +2,9 @@
 
 ``*.affiant.json``, media type ``application/vnd.affiant.bundle.v1+json``: ``receipts`` are ``{"sdjwt", "proof"}``
 (``proof`` is a C2SP tlog-proof, or null where there was none to give); ``keysets``, ``evidence``, ``endorsements``,
-``results``, ``policies`` and ``checkpoints`` map ``sha256:<hex>`` of the exact bytes to their base64url. Nothing in it
-is a trust anchor; what it names is believed only as far as a trust file of the reader's own goes.
+``results``, ``policies`` and ``checkpoints`` map ``sha256:<hex>`` of the exact bytes to their base64url; ``anchors``
+are timestamps over some of ``checkpoints`` (:mod:`~affiant.attestation.bundle_anchors`). Nothing in it is a trust
+anchor; what it names is believed only as far as a trust file of the reader's own goes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from affiant.attestation.bundle_anchors import Anchors, AnchorsForm, parse_anchors
 from affiant.attestation.canonical import parse_strict
 from affiant.attestation.encoding import (
     EncodingError,
@@ -51,16 +53,17 @@ class Bundle:
     results: Mapping[str, bytes] = field(default_factory=dict)
     policies: Mapping[str, bytes] = field(default_factory=dict)
     checkpoints: Mapping[str, bytes] = field(default_factory=dict)
-    """Cosigned notes that records name as ``cp``."""
+    """Cosigned notes that records name as ``cp``, and those that anchors name."""
     proofs: Mapping[str, str] = field(default_factory=dict)
     """Receipt hash, 43 characters -> proof of inclusion, as text; unverified."""
+    anchors: Anchors = field(default_factory=Anchors)
 
     def to_bytes(self) -> bytes:
         """The file: sorted, indented, with a final newline; the same bundle gives the same bytes."""
         document: dict[str, object] = {
             "typ": BUNDLE_TYPE,
             "receipts": [{"sdjwt": text, "proof": self.proofs.get(_hash_of(text))} for text in self.receipts],
-            "anchors": {"tsr": [], "sigstore": []},
+            "anchors": self.anchors.to_json(),
         }
         for name in _MAPS:
             objects: Mapping[str, bytes] = getattr(self, name)
@@ -86,10 +89,17 @@ def parse_bundle(data: bytes) -> Bundle:
         raise BundleMalformed("not a bundle", expected=f'"typ": "{BUNDLE_TYPE}"')
     if set(value) != members:
         raise BundleMalformed("missing or foreign members", found=sorted(set(value) ^ members)[:8])
-    if value["anchors"] != {"tsr": [], "sigstore": []}:
-        raise BundleMalformed("anchors are not read by this version", expected="none")
+    try:
+        anchors = parse_anchors(value["anchors"])
+    except AnchorsForm as error:
+        raise BundleMalformed(error.message, where=error.where) from error
     receipts, proofs = _receipts(value["receipts"])
-    return Bundle(receipts=receipts, proofs=proofs, **{name: _objects(value[name], name) for name in _MAPS})
+    return Bundle(
+        receipts=receipts,
+        proofs=proofs,
+        anchors=anchors,
+        **{name: _objects(value[name], name) for name in _MAPS},
+    )
 
 
 def _hash_of(sdjwt: str) -> str:

@@ -13,6 +13,7 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``profiles`` | ``sha384:`` digest of a profile |
 | ``log`` | ``attested`` (the key that an appraised gateway binds), or a log's public key as a C2SP vkey |
 | ``witnesses`` | who must have cosigned: the text of a C2SP tlog-policy file, whose ``log`` lines may be left out |
+| ``tsa_roots`` | ``{"certificate", "policy"}``: a timestamp authority's root (PEM, or base64url of DER), an OID |
 | ``rootfs`` | ``host-usr``, or ``sha256:`` name |
 | ``isolation_floor`` | (no list) ``userspace-kernel`` or ``namespace`` |
 | ``clock_tolerance_s`` | (no list) seconds, default 60 |
@@ -20,8 +21,11 @@ empty accepts nothing and is refused here, where its author can see it.
 
 A witness that a policy names ``self`` is the operator's own: a quorum that needs it holds as a warning.
 
-``profile_signers``, ``approvers``, ``erasure_authorities``, ``tsa_roots`` and ``sigstore_root`` belong to signed
-profiles, erasure and anchors; a file that sets one is refused until they are read.
+Entries of ``tsa_roots`` are judged at the time that a token names, and ``revoked_at`` at the time at which the token is
+known to have existed: its renewal's, or the instant judged at.
+
+``profile_signers``, ``approvers``, ``erasure_authorities`` and ``sigstore_root`` belong to signed profiles, erasure and
+anchors by sigstore; a file that sets one is refused until they are read.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from affiant.attestation.anchors.errors import AnchorSettingsInvalid
+from affiant.attestation.anchors.roots import TSARoot, parse_root
 from affiant.attestation.canonical import canonical, parse_strict
 from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
@@ -54,10 +60,17 @@ __all__ = [
     "simulated_trust_file",
 ]
 
-_LATER: Final = frozenset(
-    {"profile_signers", "approvers", "erasure_authorities", "tsa_roots", "sigstore_root"}
+_LATER: Final = frozenset({"profile_signers", "approvers", "erasure_authorities", "sigstore_root"})
+_LISTS: Final = (
+    "tee_roots",
+    "reference_values",
+    "gateway_configs",
+    "profiles",
+    "rootfs",
+    "log",
+    "witnesses",
+    "tsa_roots",
 )
-_LISTS: Final = ("tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs", "log", "witnesses")
 _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
 ATTESTED: Final = "attested"
 """A log's key counts because the quote of an accepted gateway binds it."""
@@ -89,6 +102,17 @@ class Entry:
             and (self.revoked_at is None or at < self.revoked_at)
         )
 
+    def counts_for(self, at: datetime, *, known: datetime) -> bool:
+        """Whether it is accepted for a thing that says ``at``, and is known to have existed at ``known``.
+
+        What was revoked may date its things back; so ``revoked_at`` is judged at ``known``.
+        """
+        return (
+            (self.valid_from is None or self.valid_from <= at)
+            and (self.until is None or at < self.until)
+            and (self.revoked_at is None or known < self.revoked_at)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TrustFile:
@@ -102,6 +126,7 @@ class TrustFile:
     rootfs: tuple[Entry, ...] | None
     log: tuple[Entry, ...] | None
     witnesses: tuple[tuple[Entry, WitnessPolicy], ...] | None
+    tsa_roots: tuple[tuple[Entry, TSARoot], ...] | None
     isolation_floor: str | None
     clock_tolerance_s: int
     require: frozenset[str] | None
@@ -183,6 +208,7 @@ def parse_trust_file(data: bytes) -> TrustFile:
         rootfs=_named(lists, "rootfs"),
         log=_logs(lists),
         witnesses=_witnesses(lists),
+        tsa_roots=_tsa_roots(lists),
         isolation_floor=_floor(value.get("isolation_floor")),
         clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
         require=_require(value.get("require")),
@@ -277,6 +303,17 @@ def _witnesses(
             )
         found.append((entry, policy))
     return tuple(found)
+
+
+def _tsa_roots(
+    lists: Mapping[str, list[tuple[Entry, object]]],
+) -> tuple[tuple[Entry, TSARoot], ...] | None:
+    if "tsa_roots" not in lists:
+        return None
+    try:
+        return tuple((entry, parse_root(raw)) for entry, raw in lists["tsa_roots"])
+    except AnchorSettingsInvalid as error:
+        raise TrustFileMalformed(f"not a timestamp authority: {error}", where="tsa_roots") from error
 
 
 def _floor(value: object) -> str | None:

@@ -98,7 +98,7 @@ CASES = (
     ),
     _bundle(
         "anchors",
-        "A time-stamp, which this version does not read.",
+        "A time-stamp that is no entry of the form.",
         put(anchors={"sigstore": [], "tsr": ["x"]}),
     ),
     one(

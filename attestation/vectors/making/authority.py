@@ -87,12 +87,16 @@ def certificate(
     years: int,
     path_length: int | None = None,
     machine: Machine | None = None,
+    purpose: str | None = None,
+    ends: int | None = None,
 ) -> bytes:
     """One certificate, DER.
 
     Args:
         path_length: of an authority; None: an end entity.
         machine: of a PCK certificate.
+        purpose: the one extended key usage, critical; None: none.
+        ends: instead of so many years after it begins.
     """
     authority = path_length is not None
     usage = der.bit_string(b"\x06", 1) if authority else der.bit_string(b"\xc0", 6)
@@ -110,12 +114,15 @@ def certificate(
     ]
     if machine is not None:
         extensions.append(_extension(_SGX, machine.extension()))
+    if purpose is not None:
+        extensions.append(_extension("2.5.29.37", der.sequence(der.oid(purpose)), critical=True))
+    last = begins + 365 * DAY * years if ends is None else ends
     tbs = der.sequence(
         der.explicit(0, der.integer(2)),
         der.integer(serial_of(key)),
         _ECDSA_SHA256,
         _subject(issuer),
-        der.sequence(der.utc_time(begins), der.utc_time(begins + 365 * DAY * years)),
+        der.sequence(der.utc_time(begins), der.utc_time(last)),
         _subject(common_name),
         spki(key),
         der.explicit(3, der.sequence(*extensions)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vectors.cases import (
+    anchors,
     bundles,
     chain,
     content,
@@ -36,6 +37,7 @@ def collection() -> tuple[Case, ...]:
         sessions,
         log,
         witnesses,
+        anchors,
         platforms,
         peers,
         content,

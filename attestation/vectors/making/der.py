@@ -1,4 +1,4 @@
-"""DER, as far as certificates and revocation lists need it (ITU-T X.690)."""
+"""DER, as far as certificates, revocation lists and timestamps need it (ITU-T X.690)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ __all__ = [
     "boolean",
     "enumerated",
     "explicit",
+    "generalized_time",
+    "implicit_set",
     "integer",
     "name",
     "octets",
     "oid",
     "sequence",
     "set_of",
+    "sorted_set",
     "utc_time",
     "utf8",
 ]
@@ -61,6 +64,21 @@ def octets(data: bytes) -> bytes:
 def bit_string(data: bytes, unused: int = 0) -> bytes:
     """BIT STRING."""
     return _tlv(0x03, bytes((unused,)) + data)
+
+
+def sorted_set(*parts: bytes) -> bytes:
+    """SET OF several, in DER's order."""
+    return _tlv(0x31, b"".join(sorted(parts)))
+
+
+def implicit_set(number: int, *parts: bytes) -> bytes:
+    """SET OF several under a context-specific tag in the set's stead."""
+    return explicit(number, b"".join(sorted(parts)))
+
+
+def generalized_time(seconds: int) -> bytes:
+    """GeneralizedTime, UTC, whole seconds."""
+    return _tlv(0x18, time.strftime("%Y%m%d%H%M%SZ", time.gmtime(seconds)).encode())
 
 
 def utf8(text: str) -> bytes:

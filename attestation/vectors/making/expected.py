@@ -54,12 +54,15 @@ ROWS: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
     "body.response": ("L5", ("sig.receipts",)),
     "wit.quorum": ("L3", ("log.inclusion",)),
     "time.bracket": ("L3", ("wit.quorum", "chain.contiguous")),
+    "time.tsa": ("L3", ("log.inclusion", "log.consistency")),
 }
 """Row -> its level, and the rows that must hold before it is made."""
 _ATTESTED = ("key.bound", "conf.bound", "tee.appraisal")
 """What inclusion needs where the trust file says ``attested``: the key counts as far as the quote that binds it."""
 _OF_WITNESSES = ("wit.quorum", "time.bracket")
 """Made only where the trust file names witnesses."""
+_OF_AUTHORITIES = ("time.tsa",)
+"""Asked only where the trust file names a timestamp authority."""
 _BODIES = ("body.request", "body.response")
 
 
@@ -70,6 +73,7 @@ def expectation(
     asked: Iterable[str] = (),
     attested: bool = True,
     witnessed: bool = False,
+    stamped: bool = False,
     warnings: Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """The ``expect`` of a case.
@@ -80,13 +84,15 @@ def expectation(
         asked: which of the bodies are given.
         attested: whether the trust file accepts the log as ``attested``.
         witnessed: whether it names witnesses.
+        stamped: whether it names a timestamp authority.
         warnings: rows that hold with a warning; None: not said.
     """
     state: dict[str, str] = {}
     missing = {*not_made, *(() if witnessed else _OF_WITNESSES)}
+    unasked = {*(set(_BODIES) - set(asked)), *(() if stamped else _OF_AUTHORITIES)}
     for row, (_, needs) in ROWS.items():
         wanted = needs + (_ATTESTED if attested and row == "log.inclusion" else ())
-        if row in _BODIES and row not in set(asked) and "fmt.bundle" not in refused:
+        if row in unasked and "fmt.bundle" not in refused:
             state[row] = "not asked"
         elif row in refused:
             state[row] = "refused"

@@ -36,6 +36,7 @@ class Story:
         self.endorsements = [docs.endorsements(self.platform.collateral())]
         self.results: list[str] = []
         self.checkpoints: list[bytes] = []
+        self.stamps: list[Members] = []
         self._documents()
         self.gateway = self.new_gateway("gateway")
 
@@ -284,7 +285,7 @@ class Story:
             "results": _named([text.encode("ascii") for text in self.results]),
             "policies": _named(self.policies),
             "checkpoints": _named(self.checkpoints),
-            "anchors": {"sigstore": [], "tsr": []},
+            "anchors": {"sigstore": [], "tsr": self.stamps},
         }
         value = self.faults.through("bundle", value)
         if unmet := self.faults.unmet():

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = [
     "checkpoint",
+    "consistency",
     "cosignature",
     "leaf",
     "leaf_hash",
@@ -61,6 +62,20 @@ def path(hashes: Sequence[bytes], index: int) -> list[bytes]:
     if index < at:
         return [*path(hashes[:at], index), root(hashes[at:])]
     return [*path(hashes[at:], index - at), root(hashes[:at])]
+
+
+def consistency(hashes: Sequence[bytes], old: int) -> list[bytes]:
+    """PROOF(old, D) (section 2.1.4.1): that the tree over all ``hashes`` begins with that over the first ``old``."""
+    return [] if old in (0, len(hashes)) else _subproof(hashes, old, known=True)
+
+
+def _subproof(hashes: Sequence[bytes], old: int, *, known: bool) -> list[bytes]:
+    if old == len(hashes):
+        return [] if known else [root(hashes)]
+    at = _split(len(hashes))
+    if old <= at:
+        return [*_subproof(hashes[:at], old, known=known), root(hashes[at:])]
+    return [*_subproof(hashes[at:], old - at, known=False), root(hashes[:at])]
 
 
 def _base64(data: bytes) -> str:

@@ -10,10 +10,20 @@ from vectors.making import documents as docs
 from vectors.making.encoding import canonical, sha256_name
 from vectors.making.keys import ed25519_key
 from vectors.making.platform import CREATED, Platform, instant
+from vectors.making.timestamps import root_pem
 from vectors.making.tree import vkey
 from vectors.making.witnesses import self_policy, witness_policy
 
-__all__ = ["OPERATORS_OWN", "OPERATORS_OWN_AND_ANOTHER", "WITH_WITNESSES", "WITNESSED", "trust_files"]
+__all__ = [
+    "ASKING_AUTHORITIES",
+    "OPERATORS_OWN",
+    "OPERATORS_OWN_AND_ANOTHER",
+    "STAMPED",
+    "STAMPED_ONLY",
+    "WITH_WITNESSES",
+    "WITNESSED",
+    "trust_files",
+]
 
 WITNESSED = "trust-witnesses.json"
 """The trust file that names witnesses: two of three must have cosigned."""
@@ -21,8 +31,17 @@ OPERATORS_OWN = "trust-witness-self.json"
 """One witness, the operator's own."""
 OPERATORS_OWN_AND_ANOTHER = "trust-witness-self-or-another.json"
 """Either the operator's own or another."""
-WITH_WITNESSES = frozenset({WITNESSED, OPERATORS_OWN, OPERATORS_OWN_AND_ANOTHER})
+STAMPED = "trust-witnesses-and-authority.json"
+"""Two of three witnesses, and a timestamp authority."""
+STAMPED_ONLY = "trust-authority.json"
+"""A timestamp authority, and no witnesses."""
+_OTHER_AUTHORITY = "trust-authority-other.json"
+_OTHER_POLICY = "trust-authority-policy.json"
+_REVOKED = "trust-authority-revoked.json"
+WITH_WITNESSES = frozenset({WITNESSED, OPERATORS_OWN, OPERATORS_OWN_AND_ANOTHER, STAMPED})
 """Those that name witnesses."""
+ASKING_AUTHORITIES = frozenset({STAMPED, STAMPED_ONLY, _OTHER_AUTHORITY, _OTHER_POLICY, _REVOKED})
+"""Those that name timestamp authorities."""
 
 
 def _trust(**changes: Any) -> bytes:
@@ -68,4 +87,11 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield WITNESSED, _trust(witnesses=[{"from": instant(CREATED), "value": witness_policy()}])
     yield OPERATORS_OWN, _trust(witnesses=[{"value": self_policy()}])
     yield OPERATORS_OWN_AND_ANOTHER, _trust(witnesses=[{"value": self_policy("b")}])
+    both = {"witnesses": [{"from": instant(CREATED), "value": witness_policy()}]}
+    authority = {"value": {"certificate": root_pem()}}
+    yield STAMPED, _trust(tsa_roots=[authority], **both)
+    yield STAMPED_ONLY, _trust(tsa_roots=[authority])
+    yield _OTHER_AUTHORITY, _trust(tsa_roots=[{"value": {"certificate": root_pem("another")}}])
+    yield _OTHER_POLICY, _trust(tsa_roots=[{"value": {"certificate": root_pem(), "policy": "1.2.3"}}])
+    yield _REVOKED, _trust(tsa_roots=[authority | {"revoked_at": "2026-11-21T12:29:59Z"}])
     yield "trust-newer-evaluation.json", _trust(reference_values=[{"value": strict}])

@@ -1,5 +1,6 @@
 // The single bundle: receipts, and objects under the SHA-256 of their bytes. Nothing in it is a trust anchor.
 
+import { parseAnchors } from "./bundle_anchors.mjs";
 import { link, sha256Name } from "./cryptography.mjs";
 import { fromBase64url, utf8 } from "./encoding.mjs";
 import { Refusal } from "./refusals.mjs";
@@ -11,13 +12,13 @@ export const MAX_BUNDLE = 256 * 1024 * 1024;
 const MAPS = ["keysets", "evidence", "endorsements", "results", "policies", "checkpoints"];
 const MEMBERS = ["typ", "receipts", "anchors", ...MAPS];
 
-/** The bundle: `{receipts: [text], proofs: Map(rh -> text), keysets, evidence, ...: Map(name -> bytes)}`. */
+/** The bundle: `{receipts: [text], proofs: Map(rh -> text), anchors, keysets, evidence, ...: Map(name -> bytes)}`. */
 export async function parseBundle(bytes) {
   const value = parseStrict(bytes, { limit: MAX_BUNDLE });
   if (!isObject(value) || value.typ !== TYPE) throw malformed("not a bundle", undefined, `"typ": "${TYPE}"`);
   if (!hasExactly(value, MEMBERS)) throw malformed("missing or foreign members");
-  if (!isNoAnchors(value.anchors)) throw malformed("anchors are not read by this version");
-  const bundle = await readReceipts(value.receipts);
+  const anchors = parseAnchors(value.anchors);
+  const bundle = { ...(await readReceipts(value.receipts)), anchors };
   for (const name of MAPS) bundle[name] = await readObjects(value[name], name);
   return bundle;
 }
@@ -61,11 +62,6 @@ function decoded(text, where) {
   } catch {
     throw malformed("an object is not base64url", where);
   }
-}
-
-function isNoAnchors(value) {
-  if (!isObject(value) || !hasExactly(value, ["tsr", "sigstore"])) return false;
-  return [value.tsr, value.sigstore].every((list) => Array.isArray(list) && list.length === 0);
 }
 
 function hasExactly(value, names) {

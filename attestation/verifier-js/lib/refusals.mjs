@@ -36,6 +36,9 @@ export class NotMade extends Error {}
 /** The trust file names nothing that a check could be held against: it takes no part in the tier. */
 export class NotPinned extends NotMade {}
 
+/** The trust file does not ask for a check: it takes no part in tier or level. */
+export class NotAsked extends Error {}
+
 function excerpt(value) {
   const text = typeof value === "string" ? value : String(value);
   return text.length <= 300 ? text : `${text.slice(0, 300)}...`;

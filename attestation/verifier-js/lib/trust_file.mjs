@@ -1,14 +1,25 @@
 // The trust file: what its owner accepts. A list that is absent is not pinned; a list that is empty is refused.
 
 import { sha256Name } from "./cryptography.mjs";
+import { SEQUENCE, childrenOf, readSingle } from "./der.mjs";
+import { fromBase64, fromBase64url } from "./encoding.mjs";
 import { parseVkey } from "./note.mjs";
 import { parseReferenceValues } from "./reference_values.mjs";
 import { Refusal } from "./refusals.mjs";
 import { canonical, isObject, parseStrict } from "./strict_json.mjs";
 import { parseWitnessPolicy } from "./witness_policy.mjs";
 
-const LATER = ["profile_signers", "approvers", "erasure_authorities", "tsa_roots", "sigstore_root"];
-const LISTS = ["tee_roots", "reference_values", "gateway_configs", "profiles", "rootfs", "log", "witnesses"];
+const LATER = ["profile_signers", "approvers", "erasure_authorities", "sigstore_root"];
+const LISTS = [
+  "tee_roots",
+  "reference_values",
+  "gateway_configs",
+  "profiles",
+  "rootfs",
+  "log",
+  "witnesses",
+  "tsa_roots",
+];
 const PLAIN = ["typ", "isolation_floor", "clock_tolerance_s", "require"];
 const FORMS = {
   tee_roots: /^(?:intel|sha256:[0-9a-f]{64})$/,
@@ -16,6 +27,8 @@ const FORMS = {
   profiles: /^sha384:[0-9a-f]{96}$/,
   rootfs: /^(?:host-usr|sha256:[0-9a-f]{64})$/,
 };
+const POLICY = /^[0-2](?:\.(?:0|[1-9][0-9]{0,18})){1,20}$/;
+const PEM = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----\s*$/;
 /** A log's key counts because the quote of an accepted gateway binds it. */
 export const ATTESTED = "attested";
 
@@ -37,7 +50,7 @@ export const CODES = Object.freeze(
     body: "request response",
     log: "inclusion consistency",
     wit: "quorum",
-    time: "bracket",
+    time: "bracket tsa",
   }).flatMap(([area, names]) => names.split(" ").map((name) => `${area}.${name}`)),
 );
 
@@ -59,6 +72,7 @@ export async function parseTrustFile(bytes) {
   for (const entry of trust.reference_values) entry.reference = await parseReferenceValues(canonical(entry.value));
   for (const entry of trust.log ?? []) await demandLog(entry.value);
   for (const entry of trust.witnesses ?? []) entry.policy = await readWitnesses(entry.value);
+  for (const entry of trust.tsa_roots ?? []) demandAuthority(entry.value);
   trust.isolationFloor = readFloor(value.isolation_floor);
   trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
   trust.require = readRequire(value.require);
@@ -136,6 +150,37 @@ async function readWitnesses(value) {
   const policy = await parseWitnessPolicy(value);
   if (policy.quorum === "none") throw malformed("`quorum none` asks nobody; leave `witnesses` out", "witnesses");
   return policy;
+}
+
+/** `{certificate, policy?}` in its form: one certificate, PEM or base64url of DER; it is not judged here. */
+function demandAuthority(value) {
+  const names = isObject(value) ? Object.keys(value) : [];
+  const closed = names.includes("certificate") && names.every((name) => ["certificate", "policy"].includes(name));
+  if (!closed || typeof value.certificate !== "string") throw malformed("not a timestamp authority", "tsa_roots");
+  if ("policy" in value && !(typeof value.policy === "string" && POLICY.test(value.policy))) {
+    throw malformed("not an OID", "tsa_roots", "dotted, 1.2.3");
+  }
+  if (!isCertificate(certificateBytes(value.certificate))) throw malformed("not a certificate", "tsa_roots");
+}
+
+function certificateBytes(text) {
+  if (text.startsWith("-----")) {
+    const body = PEM.exec(text)?.[1].replace(/\s/g, "");
+    return body === undefined ? null : fromBase64(body);
+  }
+  try {
+    return fromBase64url(text);
+  } catch {
+    return null;
+  }
+}
+
+function isCertificate(bytes) {
+  try {
+    return bytes !== null && childrenOf(readSingle(bytes, SEQUENCE)).length === 3;
+  } catch {
+    return false;
+  }
 }
 
 function readFloor(value) {

@@ -3,6 +3,7 @@
 // A check throws what it refuses; NotMade says that what it needs is not there, or is not judged by this verifier.
 // Everything is an argument: bytes, trust file, instant, table. No clock, no network, no storage.
 
+import { checkTokens } from "./anchor_checks.mjs";
 import { checkRequest, checkResponse } from "./body_checks.mjs";
 import { parseBundle } from "./bundle.mjs";
 import { Case, byChain, theOnly } from "./case.mjs";
@@ -22,7 +23,7 @@ import {
   checkRootfs,
 } from "./policy_checks.mjs";
 import { checkKeysets, checkKinds, checkReceipts } from "./receipt_checks.mjs";
-import { NotMade, NotPinned, Refusal } from "./refusals.mjs";
+import { NotAsked, NotMade, NotPinned, Refusal } from "./refusals.mjs";
 import {
   checkCounter,
   checkDecisions,
@@ -75,6 +76,7 @@ const CHECKS = [
   ["log.consistency", "L2", checkConsistency],
   ["wit.quorum", "L3", checkQuorum],
   ["time.bracket", "L3", checkBracket],
+  ["time.tsa", "L3", checkTokens],
 ];
 
 /**
@@ -147,6 +149,7 @@ async function made(code, level, required, step) {
     const { detail, tier, where } = await step();
     return makeRow(code, level, "held", tier, detail, { ...known, where });
   } catch (error) {
+    if (error instanceof NotAsked) return notAsked(code, level, error.message, required(code));
     if (error instanceof NotMade) {
       return makeRow(code, level, "not made", error instanceof NotPinned ? null : "none", error.message, known);
     }

@@ -58,7 +58,7 @@ function needsSelf({ witnessed }) {
   return [...witnessed.values()].some(({ independent }) => !independent);
 }
 
-/** `{not_before, not_after}` around the records of the sessions judged, or of all; null where it was not made. */
+/** `{not_before, not_after, by}` around the records of the sessions judged, or of all; null where it was not made. */
 export function timeOf(subject) {
   if (!subject?.established.has("time.bracket")) return null;
   const judged = subject.sessions.flatMap(bothSides).map(({ rh }) => subject.brackets.get(rh));
@@ -67,7 +67,8 @@ export function timeOf(subject) {
   const floors = around.map(({ floor }) => floor);
   const begin = floors.includes(null) ? null : floors.reduce((least, each) => (each < least ? each : least));
   const end = around.map(({ ceiling }) => ceiling).reduce((most, each) => (each > most ? each : most));
-  return { not_before: begin === null ? null : shown(begin), not_after: shown(end) };
+  const by = { not_before: begin === null ? null : "witnesses", not_after: "witnesses" };
+  return { not_before: begin === null ? null : shown(begin), not_after: shown(end), by };
 }
 
 /** RFC 3339; the number where no calendar of four-digit years has the day. */

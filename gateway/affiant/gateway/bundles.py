@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from affiant.attestation.bundle import Bundle
+from affiant.attestation.bundle_anchors import Anchors
 from affiant.attestation.encoding import b64u, from_b64u, sha256_name
 from affiant.attestation.receipt import receipt_hash
 from affiant.gateway.entries import Entry, ObjectEntry, OpeningEntry, PeerEntry, RecordEntry, decode_entry
@@ -59,7 +60,9 @@ class Bundles:
         texts = [record.jws for record in records] + [peer.jws for peer in peers]
         openings = await self._openings(session, {receipt_hash(text) for text in texts})
         proofs = await self._proofs(texts)
-        bundle = Bundle(receipts=tuple(text + "~" for text in texts), proofs=proofs, **objects)
+        bundle = Bundle(
+            receipts=tuple(text + "~" for text in texts), proofs=proofs, anchors=Anchors(), **objects
+        )
         return b'{"bundle":%s,"openings":%s}\n' % (
             bundle.to_bytes().rstrip(),
             json.dumps(openings, sort_keys=True).encode("ascii"),
@@ -74,7 +77,7 @@ class Bundles:
         introduced = [record.jws for record in records if not sdjwt.startswith(record.jws + "~")]
         receipts = (*(text + "~" for text in introduced), sdjwt)
         proofs = await self._proofs([text.partition("~")[0] for text in receipts])
-        return Bundle(receipts=receipts, proofs=proofs, **objects).to_bytes()
+        return Bundle(receipts=receipts, proofs=proofs, anchors=Anchors(), **objects).to_bytes()
 
     async def proof_of(self, sdjwt: str) -> bytes:
         """The proof of inclusion of one receipt, as C2SP tlog-proof text.

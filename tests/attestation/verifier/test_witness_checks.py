@@ -112,6 +112,7 @@ def test_a_cosigned_story_reaches_L3() -> None:
     assert verdict.to_json()["time"] == {
         "not_before": "2026-11-21T12:00:01Z",
         "not_after": "2026-11-21T12:01:01Z",
+        "by": {"not_before": "witnesses", "not_after": "witnesses"},
     }
     assert "by witnesses: from 2026-11-21T12:00:01Z, to 2026-11-21T12:01:01Z" in render(verdict)
 

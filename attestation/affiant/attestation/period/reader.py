@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from affiant.attestation.bundle import Bundle
+from affiant.attestation.bundle_anchors import Anchors
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.period.archive import Archive
 from affiant.attestation.period.errors import DigestMismatch, ManifestMalformed, ZipTooLarge
@@ -133,7 +134,7 @@ class PeriodBundle:
     def bundle(self, receipts: tuple[str, ...], proofs: Mapping[str, str]) -> Bundle:
         """Some of its receipts as a single bundle; objects are read when they are asked for."""
         maps = {folder: self.objects(folder) for folder in OBJECT_FOLDERS}
-        return Bundle(receipts=receipts, proofs=proofs, **maps)
+        return Bundle(receipts=receipts, proofs=proofs, anchors=Anchors(), **maps)
 
     # -- bytes -------------------------------------------------------------------------------------------------
 

@@ -1,41 +1,65 @@
-"""When what was judged existed, by witnesses' clocks."""
+"""When what was judged existed, and by whose word: witnesses, or a timestamp authority."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
-__all__ = ["Bracket", "around", "shown"]
+__all__ = ["BY_AUTHORITY", "BY_WITNESSES", "Bracket", "around", "shown"]
+
+BY_WITNESSES: Final = "witnesses"
+BY_AUTHORITY: Final = "timestamp authority"
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """Not before and not after, seconds since 1970, each backed by a quorum. ``not_before`` None: no witnessed tree."""
+    """Not before and not after, seconds since 1970, each with who backs it. None: nobody does.
+
+    A not-before is always a quorum's of witnesses: a token says by when something existed, and no more.
+    """
 
     not_before: int | None
-    not_after: int
+    not_after: int | None
+    not_after_by: str = BY_WITNESSES
+
+    def not_after_also(self, seconds: int, by: str) -> Bracket:
+        """The same, where ``by`` says that it existed by ``seconds``: the earlier one counts."""
+        if self.not_after is not None and self.not_after <= seconds:
+            return self
+        return Bracket(self.not_before, seconds, by)
 
     def to_json(self) -> Mapping[str, object]:
-        """As RFC 3339."""
+        """As RFC 3339, and by whose word."""
         return {
             "not_before": None if self.not_before is None else shown(self.not_before),
-            "not_after": shown(self.not_after),
+            "not_after": None if self.not_after is None else shown(self.not_after),
+            "by": {
+                "not_before": None if self.not_before is None else BY_WITNESSES,
+                "not_after": None if self.not_after is None else self.not_after_by,
+            },
         }
 
-    def __str__(self) -> str:
+    def told(self, witnesses: str = BY_WITNESSES) -> str:
+        """As a table has it; ``witnesses``: what to call them."""
         begin = "no witnessed beginning" if self.not_before is None else f"from {shown(self.not_before)}"
-        return f"{begin}, to {shown(self.not_after)}"
+        if self.not_after is None:
+            return f"by {witnesses}: {begin}"
+        end = f"to {shown(self.not_after)}"
+        if self.not_after_by == BY_WITNESSES:
+            return f"by {witnesses}: {begin}, {end}"
+        begin = begin if self.not_before is None else f"by {witnesses}: {begin}"
+        return f"{begin}; by a {self.not_after_by}: {end}"
 
 
 def around(brackets: Collection[Bracket]) -> Bracket | None:
-    """The bracket that holds all of ``brackets``; None of none."""
-    if not brackets:
-        return None
+    """The bracket that holds all of ``brackets``; None of none, or where nobody backs either end for all."""
     begins = [each.not_before for each in brackets if each.not_before is not None]
-    return Bracket(
-        min(begins) if len(begins) == len(brackets) else None, max(each.not_after for each in brackets)
-    )
+    ends = [(each.not_after, each.not_after_by) for each in brackets if each.not_after is not None]
+    begin = min(begins) if begins and len(begins) == len(brackets) else None
+    end, by = max(ends) if ends and len(ends) == len(brackets) else (None, BY_WITNESSES)
+    return None if begin is None and end is None else Bracket(begin, end, by)
 
 
 def shown(seconds: int) -> str:

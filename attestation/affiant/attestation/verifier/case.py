@@ -80,7 +80,9 @@ class Case:
     witnessed: dict[tuple[bytes, str], Witnessed] = field(default_factory=dict)
     """Note and key -> the checkpoint under the trust file's witnesses."""
     brackets: dict[str, Bracket] = field(default_factory=dict)
-    """Receipt hash -> when the record existed."""
+    """Receipt hash -> when the record existed, by witnesses."""
+    stamps: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Receipt hash -> by when it existed, in seconds since 1970, and by whose word: anchors."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
 

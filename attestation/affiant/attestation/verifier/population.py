@@ -11,11 +11,18 @@ __all__ = ["class_of", "population_of", "time_of"]
 
 
 def time_of(case: Case | None) -> Bracket | None:
-    """Around the sessions judged; around everything where there is none."""
-    if case is None or "time.bracket" not in case.established:
+    """Around the sessions judged, or around everything where there is none: by witnesses, narrowed by anchors."""
+    if case is None:
         return None
+    brackets = case.brackets if "time.bracket" in case.established else {}
+    stamps = case.stamps if "time.tsa" in case.established else {}
     judged = [r.rh for each in case.sessions for r in (*each.gateway, *each.supervisor.records)]
-    return around([case.brackets[rh] for rh in judged or case.brackets])
+    return around([_narrowed(brackets.get(rh), stamps.get(rh)) for rh in judged or {*brackets, *stamps}])
+
+
+def _narrowed(bracket: Bracket | None, stamp: tuple[int, str] | None) -> Bracket:
+    known = Bracket(None, None) if bracket is None else bracket
+    return known if stamp is None else known.not_after_also(*stamp)
 
 
 def class_of(case: Case | None) -> str | None:

@@ -10,6 +10,7 @@ __all__ = [
     "EvidenceUnbound",
     "NoPin",
     "NotAccepted",
+    "NotAsked",
     "NotMade",
     "SessionBroken",
 ]
@@ -26,6 +27,12 @@ class NoPin(NotMade):
     that it belongs to is not reached."""
 
     code = "not_pinned"
+
+
+class NotAsked(AffiantError):
+    """The trust file does not ask for this check; it takes no part in tier or level."""
+
+    code = "not_asked"
 
 
 class ChainBroken(NotAuthenticError):

@@ -180,7 +180,7 @@ class Verdict:
     checks: Sequence[Check]
     population: Population
     time: Bracket | None = None
-    """Around the records of the sessions judged, by witnesses; None: time is the signers' word alone."""
+    """Around the records of the sessions judged, by witnesses and anchors; None: time is the signers' word alone."""
     timeline: Sequence[Moment] = ()
     """Authentic records in their order, for a report; no part of the result document."""
 
@@ -210,7 +210,7 @@ class Verdict:
         quorum = next((check for check in self.checks if check.code == "wit.quorum"), None)
         own = quorum is not None and quorum.tier is Tier.WARNING
         whose = "the operator's own witness" if own else "witnesses"
-        return f"by {whose}: {self.time}"
+        return self.time.told(whose)
 
     @property
     def exit_code(self) -> int:

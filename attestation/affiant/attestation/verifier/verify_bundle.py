@@ -15,6 +15,7 @@ from affiant.attestation.bundle import Bundle, parse_bundle
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier import (
+    anchor_checks,
     body_checks,
     chain_checks,
     evidence_checks,
@@ -26,7 +27,7 @@ from affiant.attestation.verifier import (
 )
 from affiant.attestation.verifier.case import Case
 from affiant.attestation.verifier.population import class_of, population_of, time_of
-from affiant.attestation.verifier.refusals import NoPin, NotMade
+from affiant.attestation.verifier.refusals import NoPin, NotAsked, NotMade
 from affiant.attestation.verifier.timeline import timeline_of
 from affiant.attestation.verifier.trace import NOTHING, Trace, trace_of
 from affiant.attestation.verifier.verdict import Check, Finding, State, Tier, Verdict
@@ -86,6 +87,7 @@ CHECKS: Final[Sequence[_Row]] = (
     _Row("log.consistency", "L2", log_checks.check_consistency),
     _Row("wit.quorum", "L3", witness_checks.check_quorum),
     _Row("time.bracket", "L3", witness_checks.check_bracket),
+    _Row("time.tsa", "L3", anchor_checks.check_tokens),
 )
 """In the order in which they are made: a check finds what those before it established."""
 
@@ -205,6 +207,10 @@ def _run(row: _Row, case: Case | None, trust: TrustFile) -> Check:
         return _not_made(row.code, row.level, "the bundle could not be read", trust)
     try:
         finding = row.examine(case)
+    except NotAsked as unasked:
+        return Check(
+            row.code, row.level, State.NOT_ASKED, None, unasked.message, required=_required(row.code, trust)
+        )
     except NotMade as missing:
         tier = None if isinstance(missing, NoPin) else Tier.NONE
         return _not_made(row.code, row.level, missing.message, trust, tier=tier)

@@ -60,16 +60,16 @@ def check_bracket(case: Case) -> Finding:
         raise NoPin("without witnesses there is no time but what signers assert")
     case.need("wit.quorum", "chain.contiguous")
     tolerance = case.trust.clock_tolerance_s
+    ends: list[tuple[int | None, int]] = []
     for gateway in case.gateways:
         for record, floor in _with_floors(case, gateway):
-            bracket = Bracket(floor, _ceiling(case, record, gateway))
-            case.brackets[record.rh] = bracket
-            _hold(record, bracket, tolerance)
-    brackets = case.brackets.values()
-    unbounded = [each for each in brackets if each.not_before is None]
-    widths = [each.not_after - each.not_before for each in brackets if each.not_before is not None]
-    widest = max(widths, default=0)
-    last = max((each.not_after for each in brackets), default=0)
+            ceiling = _ceiling(case, record, gateway)
+            case.brackets[record.rh] = Bracket(floor, ceiling)
+            _hold(record, floor, ceiling, tolerance)
+            ends.append((floor, ceiling))
+    unbounded = [ceiling for floor, ceiling in ends if floor is None]
+    widest = max((ceiling - floor for floor, ceiling in ends if floor is not None), default=0)
+    last = max((ceiling for _, ceiling in ends), default=0)
     if unbounded:
         these = "1 record has" if len(unbounded) == 1 else f"{len(unbounded)} records have"
         text = f"{these} no earlier cosigned checkpoint; none is after {shown(last)}"
@@ -86,8 +86,7 @@ def _needs_self(case: Case) -> bool:
     return not all(seen.independent for seen in case.witnessed.values())
 
 
-def _hold(record: VerifiedReceipt, bracket: Bracket, tolerance: int) -> None:
-    floor, ceiling = bracket.not_before, bracket.not_after
+def _hold(record: VerifiedReceipt, floor: int | None, ceiling: int, tolerance: int) -> None:
     if floor is not None and floor > ceiling + tolerance:
         raise BracketBroken(
             "an empty bracket: witnesses saw what follows the record before what it follows",
