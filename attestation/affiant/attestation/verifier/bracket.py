@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["BY_AUTHORITY", "BY_WITNESSES", "Bracket", "around", "shown"]
+__all__ = ["BY_AUTHORITY", "BY_WITNESSES", "Bracket", "Unwitnessed", "around", "shown"]
 
 BY_WITNESSES: Final = "witnesses"
 BY_AUTHORITY: Final = "timestamp authority"
@@ -51,6 +51,45 @@ class Bracket:
             return f"by {witnesses}: {begin}, {end}"
         begin = begin if self.not_before is None else f"by {witnesses}: {begin}"
         return f"{begin}; by a {self.not_after_by}: {end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unwitnessed:
+    """The longest stretch for which the operator's clock alone says when something happened (:mod:`.unwitnessed`).
+
+    Args:
+        begin, end: seconds since 1970, each backed by a quorum; None: no record has a witnessed beginning.
+        receipt: id of a record that lies in it.
+        without_beginning: records that no witnessed checkpoint precedes.
+    """
+
+    begin: int | None
+    end: int | None
+    receipt: str | None
+    without_beginning: int
+
+    @property
+    def seconds(self) -> int | None:
+        """Its length."""
+        return None if self.begin is None or self.end is None else self.end - self.begin
+
+    def to_json(self) -> Mapping[str, object]:
+        """The member of the result document."""
+        return {
+            "longest_s": self.seconds,
+            "from": None if self.begin is None else shown(self.begin),
+            "to": None if self.end is None else shown(self.end),
+            "receipt": self.receipt,
+            "without_beginning": self.without_beginning,
+        }
+
+    def __str__(self) -> str:
+        count = self.without_beginning
+        apart = f"; no witnessed beginning: {count} record{'s' * (count != 1)}" if count else ""
+        if self.begin is None or self.end is None:
+            return f"not known{apart}"
+        ends = f"from {shown(self.begin)} to {shown(self.end)}"
+        return f"{self.seconds} s, {ends}, around receipt {self.receipt}{apart}"
 
 
 def around(brackets: Collection[Bracket]) -> Bracket | None:

@@ -67,6 +67,12 @@ class CombinedVerdict:
         """The exit code of ``affiant verify``."""
         return exit_code_of(self.tier, simulated=self.simulated)
 
+    @property
+    def unwitnessed(self) -> Judged | None:
+        """The bundle with the longest unwitnessed stretch; None: of no bundle one is known."""
+        known = [each for each in self.judged if _stretch(each) >= 0]
+        return max(known, key=_stretch, default=None)
+
     def to_json(self) -> Mapping[str, object]:
         """The result document, ``affiant-verdicts/1``."""
         return {
@@ -79,6 +85,21 @@ class CombinedVerdict:
             "level": self.level,
             "exit_code": self.exit_code,
             "counts": self.population.to_json(),
+            "unwitnessed": self._unwitnessed(),
             "across": [check.to_json() for check in self.across],
             "verdicts": [{"file": each.file, **each.verdict.to_json()} for each in self.judged],
         }
+
+    def _unwitnessed(self) -> Mapping[str, object]:
+        longest = self.unwitnessed
+        return {
+            "longest_s": None if longest is None else _stretch(longest),
+            "file": None if longest is None else longest.file,
+            "not_known": sum(1 for each in self.judged if _stretch(each) < 0),
+        }
+
+
+def _stretch(judged: Judged) -> int:
+    """Seconds; -1 where it is not known."""
+    found = judged.verdict.unwitnessed
+    return -1 if found is None or found.seconds is None else found.seconds

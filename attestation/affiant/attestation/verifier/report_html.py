@@ -12,9 +12,18 @@ from html import escape
 from typing import Final
 
 from affiant.attestation.verifier.combined import CombinedVerdict
+from affiant.attestation.verifier.people import People, counted
 from affiant.attestation.verifier.report_page import hostile, whole_page
 from affiant.attestation.verifier.report_timeline import timeline_table
-from affiant.attestation.verifier.verdict import LEVELS, Check, Population, State, Tier, Verdict
+from affiant.attestation.verifier.verdict import (
+    LEVELS,
+    MAX_EXCEPTIONS,
+    Check,
+    Population,
+    State,
+    Tier,
+    Verdict,
+)
 
 __all__ = [
     "banner",
@@ -31,6 +40,8 @@ _LIMITS: Final = (
     "No claim is made against whoever holds the machine (physical attacks on TDX are known).",
     "Times are the signers' own clocks until witnesses have cosigned the log.",
 )
+_MAX_FACT: Final = 2000
+"""Characters: the codes of all checks fit."""
 _MARKS: Final = {
     State.HELD: ("held", "good"),
     State.REFUSED: ("REFUSED", "bad"),
@@ -54,9 +65,11 @@ def sections(verdict: Verdict, *, head: str = "h2", untold: int = 0) -> Iterator
     """
     yield from banner(outcome(verdict), verdict)
     for title, rows in (
-        ("What is not proven", _not_proven(verdict)),
         ("What was judged", _facts(verdict)),
-        ("Who is in it", population_table(verdict.population)),
+        ("What is not proven", _not_proven(verdict)),
+        ("Who is in it", _population(verdict)),
+        ("Exceptions", _exceptions(verdict)),
+        ("Who started, signed, approved, erased", _people(verdict.people)),
         ("Levels", _levels(verdict)),
         ("Who did what, under which rule", timeline_table(verdict.timeline, untold=untold)),
         ("Every check", checks_table(verdict.checks)),
@@ -127,7 +140,9 @@ def _facts(verdict: Verdict) -> Iterator[str]:
 def facts_list(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Names, which are our own, with their values."""
     yield "<dl>"
-    yield from (f"<dt>{name}</dt><dd><code>{hostile(value)}</code></dd>" for name, value in rows)
+    yield from (
+        f"<dt>{name}</dt><dd><code>{hostile(value, limit=_MAX_FACT)}</code></dd>" for name, value in rows
+    )
     yield "</dl>"
 
 
@@ -143,6 +158,51 @@ def population_table(people: Population) -> Iterator[str]:
     yield f"<td>{counts}, {people.refusals} refusals</td>"
     kinds = ", ".join(f"{count} {hostile(kind)}" for kind, count in sorted((people.kinds or {}).items()))
     yield f"<td>{kinds or 'nothing'}</td></tr></table>"
+
+
+def _population(verdict: Verdict) -> Iterator[str]:
+    yield from population_table(verdict.population)
+    stretch = "not known: no witnesses" if verdict.unwitnessed is None else str(verdict.unwitnessed)
+    yield f"<p>Longest unwitnessed stretch: <b>{hostile(stretch)}</b>.</p>"
+
+
+def _exceptions(verdict: Verdict) -> Iterator[str]:
+    those = list(verdict.exceptions())
+    if not those:
+        yield "<p>None.</p>"
+        return
+    yield "<table><tr><th>Check</th><th>Tier</th><th>Receipt</th><th>What was found</th></tr>"
+    for check, where in those[:MAX_EXCEPTIONS]:
+        _, look = _MARKS[check.state] if check.state is State.REFUSED else ("", "warn")
+        yield (
+            f'<tr><td><code>{hostile(check.code)}</code></td><td><span class="tag {look}">{check.tier}</span></td>'
+            f"<td><code>{hostile(where or '')}</code></td><td>{hostile(check.detail)}</td></tr>"
+        )
+    yield "</table>"
+    if len(those) > MAX_EXCEPTIONS:
+        yield f"<p><b>{len(those) - MAX_EXCEPTIONS} exceptions more are not shown.</b></p>"
+
+
+def _people(people: People) -> Iterator[str]:
+    yield (
+        '<p class="dim">As authentic records and keysets say it. Texts in typewriter face come from the bundle; '
+        "whether an approval's or an order's own signature was judged, the checks say.</p>"
+    )
+    yield "<table><tr><th>Did</th><th>Who</th><th>How often</th></tr>"
+    for did, unit, those, more in people.lists():
+        if not those:
+            yield f'<tr><td>{did}</td><td class="dim">nobody</td><td></td></tr>'
+        for one in those:
+            facts = "".join(
+                f"<li>{name}: <code>{hostile(value)}</code></li>" for name, value in one.facts.items()
+            )
+            first = (
+                "" if one.receipt is None else f"<li>first receipt: <code>{hostile(one.receipt)}</code></li>"
+            )
+            yield f'<tr><td>{did}</td><td><ul class="facts">{facts}{first}</ul></td><td>{counted(one, unit)}</td></tr>'
+        if more:
+            yield f"<tr><td>{did}</td><td><b>{more} more are not shown</b></td><td></td></tr>"
+    yield "</table>"
 
 
 def _levels(verdict: Verdict) -> Iterator[str]:

@@ -67,7 +67,7 @@ def whole_page(title: str, body: Iterable[str]) -> str:
     )
 
 
-def hostile(text: str) -> str:
+def hostile(text: str, *, limit: int = _MAX_TEXT) -> str:
     """``text`` escaped for the terminal's tricks first, then for HTML, and bounded."""
-    shown = printable(text, limit=_MAX_TEXT)
+    shown = printable(text, limit=limit)
     return escape(shown, quote=True)

@@ -11,10 +11,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from affiant.attestation.verifier.people import Named, counted
 from affiant.attestation.verifier.verdict import LEVELS, Check, Population, State, Verdict
 from affiant.command_line import printable
 
-__all__ = ["population_lines", "render", "table_lines", "wrapped"]
+__all__ = ["population_lines", "quoted", "render", "table_lines", "wrapped"]
 
 _MARKS: Final = {
     State.HELD: "held",
@@ -23,6 +24,10 @@ _MARKS: Final = {
     State.NOT_ASKED: "not asked",
 }
 _WIDTH: Final = 100
+_MAX_SHOWN: Final = 20
+"""Exceptions that the table names."""
+_MAX_PEOPLE: Final = 10
+_MAX_QUOTED: Final = 100
 
 _LIMITS: Final = (
     "A receipt says what the measured gateway code saw, did and decided; not that a model computed the answer.",
@@ -39,6 +44,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     yield from _head(verdict)
     yield ""
     yield from population_lines(verdict.population)
+    yield from _people(verdict)
     yield ""
     yield from _levels(verdict)
     yield ""
@@ -77,6 +83,7 @@ def wrapped(head: str, text: str) -> list[str]:
         initial_indent=head,
         subsequent_indent=" " * len(head),
         break_long_words=True,
+        break_on_hyphens=False,  # ids hold hyphens, and are copied
     ) or [head]
 
 
@@ -87,8 +94,49 @@ def population_lines(people: Population) -> Iterator[str]:
         f"{people.started} started, {people.closed} closed, {people.lost} lost, {people.open} open"
         + (f", {people.foreign} not judged" if people.foreign else "")
     )
+    yield f"{people.refusals} refusals"
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((people.kinds or {}).items()))
     yield from wrapped("of which ", kinds or "nothing")
+
+
+def _people(verdict: Verdict) -> Iterator[str]:
+    stretch = verdict.unwitnessed
+    yield from wrapped(f"{'unwitnessed':<17}", "not known: no witnesses" if stretch is None else str(stretch))
+    yield from _exceptions(verdict)
+    for did, unit, those, more in verdict.people.lists():
+        head = f"{f'{did} by':<17}"
+        if not those:
+            yield f"{head}nobody"
+        for one in those[:_MAX_PEOPLE]:
+            yield from wrapped(head, _named(one, unit))
+            head = " " * len(head)
+        if (left := max(0, len(those) - _MAX_PEOPLE) + more) > 0:
+            yield f"{head}and {left} more"
+
+
+def _named(one: Named, unit: str) -> str:
+    """A person or a key; what a bundle says of them is quoted."""
+    said = ", ".join(f"{name} {quoted(value)}" for name, value in one.facts.items())
+    first = "" if one.receipt is None else f", first in {quoted(one.receipt)}"
+    return f"{said} ({counted(one, unit)}{first})"
+
+
+def quoted(text: str, *, limit: int = _MAX_QUOTED) -> str:
+    """A string of a bundle, or a file's name, visibly as one (trust rules, 15)."""
+    return repr(printable(text, limit=limit))
+
+
+def _exceptions(verdict: Verdict) -> Iterator[str]:
+    those = list(verdict.exceptions())
+    head = f"{'exceptions':<17}"
+    if not those:
+        yield f"{head}none"
+    for check, where in those[:_MAX_SHOWN]:
+        what = str(check.tier) if check.reason is None else f"[{check.reason}]"
+        yield from wrapped(head, f"{check.code} {what}" + ("" if where is None else f" {quoted(where)}"))
+        head = " " * len(head)
+    if len(those) > _MAX_SHOWN:
+        yield f"{head}and {len(those) - _MAX_SHOWN} more, in --json and --html"
 
 
 def _levels(verdict: Verdict) -> Iterator[str]:

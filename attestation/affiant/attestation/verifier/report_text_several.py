@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from affiant.attestation.verifier.combined import CombinedVerdict, Judged
 from affiant.attestation.verifier.report_text import (
     population_lines,
+    quoted,
     render,
     table_lines,
     wrapped,
 )
 from affiant.attestation.verifier.verdict import State, Tier
-from affiant.command_line import printable
 
-__all__ = ["render_several"]
+__all__ = ["head_of_several", "render_several"]
+
+_MAX_NAME: Final = 1000
 
 
 def render_several(verdict: CombinedVerdict) -> str:
@@ -34,7 +37,7 @@ def _lines(verdict: CombinedVerdict) -> Iterator[str]:
     yield from table_lines(verdict.across)
     for number, each in enumerate(verdict.judged, start=1):
         yield ""
-        yield from wrapped(f"== {number} of {len(verdict.judged)}  ", repr(printable(each.file)))
+        yield from wrapped(f"== {number} of {len(verdict.judged)}  ", quoted(each.file, limit=_MAX_NAME))
         yield from render(each.verdict).splitlines()
     yield ""
     yield from _end(verdict)
@@ -51,17 +54,28 @@ def head_of_several(verdict: CombinedVerdict) -> tuple[tuple[str, str], ...]:
         ("judged at", verdict.at),
         ("verifier", verdict.build),
         ("trust file", verdict.trust),
+        ("unwitnessed", _unwitnessed(verdict)),
+        ("exceptions", str(sum(1 for each in verdict.judged for _ in each.verdict.exceptions()))),
         ("requirements off", ", ".join(sorted(off)) or "none"),
         ("not made", ", ".join(sorted(not_made)) or "none"),
         ("not asked", ", ".join(sorted(not_asked)) or "none"),
     )
 
 
+def _unwitnessed(verdict: CombinedVerdict) -> str:
+    longest = verdict.unwitnessed
+    if longest is None:
+        return "not known: no witnesses"
+    without = sum(1 for each in verdict.judged if each.verdict.unwitnessed is None)
+    apart = f"; not known of {without} bundles" if without else ""
+    return f"at most {longest.verdict.unwitnessed} in {quoted(longest.file, limit=_MAX_NAME)}{apart}"
+
+
 def _one_line(number: int, judged: Judged) -> Iterator[str]:
     verdict = judged.verdict
     word = "SIMULATED" if verdict.exit_code == 40 else str(verdict.tier)
     head = f"{number:>4}  {word:<17}{verdict.level or '-':<4}"
-    yield from wrapped(head, repr(printable(judged.file)))
+    yield from wrapped(head, quoted(judged.file, limit=_MAX_NAME))
     refused = next((check for check in verdict.checks if check.state is State.REFUSED), None)
     if refused is not None:
         yield from wrapped(" " * len(head), f"[{refused.reason}] {refused.detail}")

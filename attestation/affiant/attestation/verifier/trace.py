@@ -65,7 +65,8 @@ class Trace:
     Args:
         records: read once.
         judged: the sessions that the bundle's verdict is about.
-        authentic, logged, witnessed: whether all its records are; else it can hide what it contradicts.
+        authentic, logged, witnessed: whether all its records are; else it can hide what it contradicts. The operator's
+            own witness does not count.
     """
 
     records: Iterable[TracedRecord] = ()
@@ -94,7 +95,8 @@ def trace_of(case: Case) -> Trace:
         judged=frozenset(session.id for session in case.sessions),
         authentic=case.established >= _AUTHENTIC,
         logged=case.established >= _LOGGED,
-        witnessed=case.established >= _WITNESSED,
+        witnessed=case.established >= _WITNESSED
+        and all(seen.independent for seen in case.witnessed.values()),
     )
 
 

@@ -9,18 +9,21 @@ rules, "Words").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from affiant.attestation.verifier.bracket import Bracket
+from affiant.attestation.verifier.bracket import Bracket, Unwitnessed
+from affiant.attestation.verifier.people import People
 from affiant.attestation.verifier.timeline import Moment
 
 __all__ = [
     "EXIT_CODES",
     "LEVELS",
+    "MAX_EXCEPTIONS",
     "Check",
+    "Exceptional",
     "Finding",
     "Population",
     "State",
@@ -68,6 +71,8 @@ EXIT_CODES: Final[Mapping[Tier, int]] = {
     Tier.NONE: 30,
 }
 EXIT_SIMULATED: Final = 40
+MAX_EXCEPTIONS: Final = 100
+"""Exceptions that a document or a page names; it counts the others."""
 
 
 def worst_of(tiers: Iterable[Tier]) -> Tier:
@@ -163,6 +168,27 @@ class Population:
         }
 
 
+class Exceptional(NamedTuple):
+    """A receipt (or chain, or session) that a check names as what it refuses, or holds with less than it should."""
+
+    check: Check
+    where: str | None
+    """None: the check names none."""
+
+    def to_json(self) -> Mapping[str, object]:
+        """One entry of the result document."""
+        check = self.check
+        return {
+            "check": check.code,
+            "reason": check.reason,
+            "tier": None if check.tier is None else str(check.tier),
+            "where": self.where,
+        }
+
+
+_NOBODY: Final = People()
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of checking one bundle."""
@@ -181,6 +207,10 @@ class Verdict:
     population: Population
     time: Bracket | None = None
     """Around the records of the sessions judged, by witnesses and anchors; None: time is the signers' word alone."""
+    unwitnessed: Unwitnessed | None = None
+    """The longest stretch for which the operator's clock alone speaks; None: there are no witnesses."""
+    people: People = _NOBODY
+    """Who started, signed, approved and erased."""
     timeline: Sequence[Moment] = ()
     """Authentic records in their order, for a report; no part of the result document."""
 
@@ -236,8 +266,16 @@ class Verdict:
             reached = level
         return reached
 
+    def exceptions(self) -> Iterator[Exceptional]:
+        """Everything that was refused, or held with a warning or less, with each receipt that it names."""
+        for check in self.checks:
+            short = check.state is State.HELD and check.tier is not Tier.AFFIRMING
+            if check.state is State.REFUSED or short:
+                yield from (Exceptional(check, where) for where in check.where or (None,))
+
     def to_json(self) -> Mapping[str, object]:
         """The result document, ``affiant-verdict/1``."""
+        exceptions = list(self.exceptions())
         return {
             "typ": "affiant-verdict/1",
             "bundle": self.bundle,
@@ -255,5 +293,11 @@ class Verdict:
             "not_made": sorted(check.code for check in self.checks if check.state is State.NOT_MADE),
             "not_asked": sorted(check.code for check in self.checks if check.state is State.NOT_ASKED),
             "counts": self.population.to_json(),
+            "unwitnessed": None if self.unwitnessed is None else self.unwitnessed.to_json(),
+            "exceptions": {
+                "shown": [each.to_json() for each in exceptions[:MAX_EXCEPTIONS]],
+                "more": max(0, len(exceptions) - MAX_EXCEPTIONS),
+            },
+            "people": self.people.to_json(),
             "checks": [check.to_json() for check in self.checks],
         }

@@ -26,10 +26,12 @@ from affiant.attestation.verifier import (
     witness_checks,
 )
 from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.people_met import people_of
 from affiant.attestation.verifier.population import class_of, population_of, time_of
 from affiant.attestation.verifier.refusals import NoPin, NotAsked, NotMade
 from affiant.attestation.verifier.timeline import timeline_of
 from affiant.attestation.verifier.trace import NOTHING, Trace, trace_of
+from affiant.attestation.verifier.unwitnessed import unwitnessed_of
 from affiant.attestation.verifier.verdict import Check, Finding, State, Tier, Verdict
 from affiant.errors import AffiantError, StateError
 
@@ -189,6 +191,8 @@ def _examined(
         checks=tuple(checks),
         population=population_of(case),
         time=time_of(case),
+        unwitnessed=unwitnessed_of(case),
+        people=people_of(case),
         timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
     )
     return Examined(verdict, NOTHING if case is None else trace_of(case))
