@@ -20,6 +20,8 @@ BASE_MODULES = (
     "affiant.attestation.quotes.commands",
     "affiant.attestation.log_reading.commands",
     "affiant.attestation.witness.commands",
+    "affiant.attestation.reconcile.commands",
+    "affiant.attestation.reconcile.following",
     "affiant.policy.commands",
     "affiant.__main__",
 )

@@ -34,6 +34,12 @@ COMMANDS: Final = {
     "verify": _Entry(
         "affiant.attestation.verify_command", "verify", None, "Check a receipt bundle, offline."
     ),
+    "reconcile": _Entry(
+        "affiant.attestation.reconcile.commands",
+        "reconcile",
+        None,
+        "Follow a proxy's log, a bill or spans into receipts.",
+    ),
     "quote": _Entry(
         "affiant.attestation.quotes.commands",
         "quote",

@@ -15,7 +15,7 @@ from affiant.attestation.verifier.people import Named, counted
 from affiant.attestation.verifier.verdict import LEVELS, Check, Population, State, Verdict
 from affiant.command_line import printable
 
-__all__ = ["population_lines", "quoted", "render", "table_lines", "wrapped"]
+__all__ = ["head_lines", "population_lines", "quoted", "render", "table_lines", "wrapped"]
 
 _MARKS: Final = {
     State.HELD: "held",
@@ -41,7 +41,7 @@ def render(verdict: Verdict) -> str:
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
-    yield from _head(verdict)
+    yield from head_lines(verdict)
     yield ""
     yield from population_lines(verdict.population)
     yield from _people(verdict)
@@ -57,7 +57,8 @@ def _codes(checks: Sequence[Check], state: State) -> str:
     return ", ".join(check.code for check in checks if check.state is state) or "none"
 
 
-def _head(verdict: Verdict) -> Iterator[str]:
+def head_lines(verdict: Verdict) -> Iterator[str]:
+    """What stands first in every verdict: which bundle, judged when, by whom and for whom; what was left out."""
     off = ", ".join(
         check.code for check in verdict.checks if not check.required and check.state is not State.NOT_ASKED
     )

@@ -35,7 +35,14 @@ from affiant.attestation.verifier.unwitnessed import unwitnessed_of
 from affiant.attestation.verifier.verdict import Check, Finding, State, Tier, Verdict
 from affiant.errors import AffiantError, StateError
 
-__all__ = ["CHECKS", "Examined", "examine_bundle", "unreadable_bundle", "verify_bundle"]
+__all__ = [
+    "CHECKS",
+    "Examined",
+    "examine_bundle",
+    "examine_case",
+    "unreadable_bundle",
+    "verify_bundle",
+]
 
 
 class VerifierFault(StateError):
@@ -160,6 +167,20 @@ def examine_bundle(
     return _examined(case, None, trust, at=at, build=build, name=name)
 
 
+def examine_case(data: bytes, trust: TrustFile, *, at: datetime, build: str) -> tuple[Verdict, Case | None]:
+    """The verdict of :func:`verify_bundle`, and the records and appraisals that it rests on; None: no bundle.
+
+    For whoever goes on from authentic records. What a check refused or did not make is not in the case, or not to be
+    relied on: :attr:`.case.Case.established` says which held.
+    """
+    name = sha256_name(data)
+    try:
+        case = Case(parse_bundle(data), trust, at, None, None, None)
+    except AffiantError as error:
+        return _judged(None, error, trust, at=at, build=build, name=name), None
+    return _judged(case, None, trust, at=at, build=build, name=name), case
+
+
 def _examined(
     case: Case | None,
     error: AffiantError | None,
@@ -169,6 +190,19 @@ def _examined(
     build: str,
     name: str,
 ) -> Examined:
+    verdict = _judged(case, error, trust, at=at, build=build, name=name)
+    return Examined(verdict, NOTHING if case is None else trace_of(case))
+
+
+def _judged(
+    case: Case | None,
+    error: AffiantError | None,
+    trust: TrustFile,
+    *,
+    at: datetime,
+    build: str,
+    name: str,
+) -> Verdict:
     checks: list[Check] = []
     if error is not None:
         checks.append(_refused(_required("fmt.bundle", trust), "fmt.bundle", "L0", error))
@@ -182,7 +216,7 @@ def _examined(
             "chain.coverage", None, State.NOT_ASKED, None, "a single bundle: what else there was is not asked"
         )
     )
-    verdict = Verdict(
+    return Verdict(
         bundle=name,
         at=at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         trust=trust.digest,
@@ -195,7 +229,6 @@ def _examined(
         people=people_of(case),
         timeline=timeline_of(case.records) if case is not None and "sig.receipts" in case.established else (),
     )
-    return Examined(verdict, NOTHING if case is None else trace_of(case))
 
 
 def _sizes(bundle: Bundle) -> str:

@@ -1,0 +1,89 @@
+"""Times in other programs' records: each format has one spelling, and what is spelled otherwise is not guessed.
+
+Results are milliseconds since 1970, UTC. Fractions beyond milliseconds are cut off.
+
+>>> rfc3339("2026-11-21T12:00:05.25Z")
+1795262405250
+>>> common_log("21/Nov/2026:13:00:05 +0100")
+1795262405000
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+__all__ = ["common_log", "rfc3339", "squid", "unix_nanoseconds"]
+
+_RFC3339: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
+_COMMON_LOG: Final = re.compile(
+    r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)", re.ASCII
+)
+_SQUID: Final = re.compile(r"\d{1,11}\.\d{3}", re.ASCII)
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST: Final = 253402300799999
+"""The last millisecond of the year 9999."""
+
+
+def rfc3339(text: str) -> int:
+    """RFC 3339 with ``T`` and a zone: ``2026-11-21T12:00:05.123Z``, ``...+01:00``.
+
+    Raises:
+        ValueError: another spelling, or no such instant (as with the others below).
+    """
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError("a time that is not RFC 3339 with a zone")
+    year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
+    fraction, sign, zone_hour, zone_minute = match.groups()[6:]
+    at = _instant((year, month, day, hour, minute, second), _zone(sign, zone_hour, zone_minute))
+    return at + int((fraction or "").ljust(3, "0")[:3])
+
+
+def common_log(text: str) -> int:
+    """The access logs' ``21/Nov/2026:12:00:05 +0000``."""
+    match = _COMMON_LOG.fullmatch(text)
+    if match is None or match[2] not in _MONTHS:
+        raise ValueError("a time that is not like 21/Nov/2026:12:00:05 +0000")
+    day, year, hour, minute, second = (int(match[index]) for index in (1, 3, 4, 5, 6))
+    month = _MONTHS.index(match[2]) + 1
+    return _instant((year, month, day, hour, minute, second), _zone(match[7], match[8], match[9]))
+
+
+def squid(text: str) -> int:
+    """Seconds since 1970 with three digits of milliseconds."""
+    if _SQUID.fullmatch(text) is None:
+        raise ValueError("a time that is not like 1795262405.123")
+    return int(text.replace(".", ""))
+
+
+def unix_nanoseconds(value: object) -> int:
+    """Nanoseconds since 1970, as an integer or in decimal digits (OTLP JSON)."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not (text.isascii() and text.isdigit() and 0 < len(text) <= 20):
+        raise ValueError("a time that is not nanoseconds since 1970")
+    milliseconds = int(text) // 1_000_000
+    if not 0 < milliseconds <= _LATEST:
+        raise ValueError("a time that no calendar has")
+    return milliseconds
+
+
+def _zone(sign: str | None, hours: str | None, minutes: str | None) -> timedelta:
+    if sign is None:
+        return timedelta()
+    if int(hours or 0) > 23 or int(minutes or 0) > 59:
+        raise ValueError("a zone that no clock has")
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    return offset if sign == "+" else -offset
+
+
+def _instant(parts: tuple[int, int, int, int, int, int], zone: timedelta) -> int:
+    try:
+        at = datetime(*parts, tzinfo=UTC) - zone
+    except (ValueError, OverflowError) as error:
+        raise ValueError("a time that no calendar has") from error
+    return (at - _EPOCH) // timedelta(milliseconds=1)
