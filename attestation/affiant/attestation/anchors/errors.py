@@ -12,6 +12,7 @@
                         anchor.not_covering  the checkpoint has none of the bundle's records
                         anchor.unproven      the checkpoint is not shown to be of the tree of the receipts' proofs
     NotFreshError       anchor.expired       the authority's certificate did not count at the time that it names
+                        anchor.nonce         the answer is not to this request
     NotAllowedError     anchor.policy        issued under another policy than the one that the reader pins
                         anchor.refused       the authority answered, and refuses to stamp
     UnreachableError    anchor.unreachable   no connection, or no whole answer in time
@@ -41,6 +42,7 @@ __all__ = [
     "AnchorSettingsInvalid",
     "AnchorUnproven",
     "AnchorUntrusted",
+    "AnswerStale",
     "AuthorityRefused",
     "AuthorityUnavailable",
     "AuthorityUnreachable",
@@ -112,6 +114,12 @@ class AnchorExpired(NotFreshError):
     """The authority's certificate was not valid at the token's own time."""
 
     code = "anchor.expired"
+
+
+class AnswerStale(NotFreshError):
+    """The token has another nonce than the request: an answer to somebody else, or an old one."""
+
+    code = "anchor.nonce"
 
 
 class PolicyWrong(NotAllowedError):

@@ -1,4 +1,4 @@
-"""One bounded request over ``httpx`` (the extras ``log`` and ``gateway``): of a log, or of a witness.
+"""One bounded request over ``httpx`` (the extras ``log`` and ``gateway``): of a log, a witness, a timestamp authority.
 
 TLS is verified always, by explicit authorities; nothing is taken from the environment and no redirect is followed. A
 time limit covers each answer as a whole, so that a server which trickles gains nothing. Bodies are counted as they
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -112,6 +113,7 @@ async def bounded_request(
     limit: int,
     answer_s: float,
     content: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> HTTPAnswer:
     """One request, and its whole answer of at most ``limit`` bytes, within ``answer_s`` seconds.
 
@@ -122,7 +124,7 @@ async def bounded_request(
 
     try:
         async with asyncio.timeout(answer_s):
-            async with client.stream(method, url, content=content) as response:
+            async with client.stream(method, url, content=content, headers=headers) as response:
                 return await _answer(response, url, limit)
     except TimeoutError as error:
         raise LogUnreachable(

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from affiant.attestation.anchors.commands import anchor, anchors
 from affiant.attestation.log_reading.options import (
     EXIT_REFUSED_LOG,
     EXIT_WARNING,
@@ -44,10 +45,11 @@ def log() -> None:
       affiant log prove https://log.example/affiant 4711 -o receipt.tlog-proof
       affiant log consistency https://log.example/affiant yesterday.checkpoint --key "$VKEY"
       affiant log monitor https://log.example/affiant --policy witnesses.policy --state /var/lib/monitor
+      affiant log anchor /var/lib/affiant/gateway/log --key "$VKEY" --tsa https://tsa.example --tsa-root tsa.pem
     """
 
 
-for _command in (monitor, prove, consistency):
+for _command in (monitor, prove, consistency, anchor, anchors):
     log.add_command(_command)
 
 

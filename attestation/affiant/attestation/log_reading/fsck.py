@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from affiant.attestation.anchors.anchor_files import ANCHOR_FILE
 from affiant.attestation.log_reading.fsck_report import MAX_PROBLEMS, FsckReport, Problem
 from affiant.attestation.log_reading.reader import read_bundle, read_tile
 from affiant.attestation.log_reading.source import LogSource
@@ -116,6 +117,8 @@ class _Walk:
         try:
             resource = parse_path(path)
         except TileMalformed:
+            if _is_anchor(path):
+                return  # `affiant log anchors` judges those
             self._add("log.foreign", path, "no file of a log", Weight.WARNING)
             return
         level = resource.level if isinstance(resource, Tile) else 0
@@ -232,3 +235,8 @@ def _subtree(hashes: list[bytes]) -> bytes:
 
 def _hash(row: bytes | bytearray, at: int) -> bytes:
     return bytes(row[at * HASH_SIZE : (at + 1) * HASH_SIZE])
+
+
+def _is_anchor(path: str) -> bool:
+    folder, _, name = path.partition("/")
+    return folder == "anchors" and ANCHOR_FILE.match(name) is not None

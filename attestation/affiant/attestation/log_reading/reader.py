@@ -15,7 +15,7 @@ from affiant.attestation.log_reading.verified_tiles import VerifiedTiles
 from affiant.attestation.merkle import leaf_hash
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.entry import ENTRY_SIZE, LogEntry, parse_entry
-from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
+from affiant.attestation.tlog.errors import EntryMalformed, ProofMalformed, TileMalformed
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, Note, parse_note
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.tiles import (
@@ -132,13 +132,16 @@ class LogTree:
             )
         return LogProof(index, inclusion_path(self._tiles.nodes(), index, self.checkpoint.size), note)
 
-    def consistency(self, old: int) -> tuple[bytes, ...]:
-        """The proof that this tree begins with that of ``old`` leaves.
+    def consistency(self, old: int, new: int | None = None) -> tuple[bytes, ...]:
+        """The proof that this tree, or the one of its first ``new`` leaves, begins with that of ``old`` leaves.
 
         Raises:
-            ProofMalformed: ``old`` is larger than this tree.
+            ProofMalformed: ``old`` is the larger, or ``new`` is larger than this tree.
         """
-        return consistency_path(self._tiles.nodes(), old, self.checkpoint.size)
+        size = self.checkpoint.size if new is None else new
+        if size > self.checkpoint.size:
+            raise ProofMalformed("the log has fewer leaves", expected=f"{size}", found=self.checkpoint.size)
+        return consistency_path(self._tiles.nodes(), old, size)
 
     def leaves(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Index and bytes of each leaf from ``start`` to before ``end``, held against the tree.

@@ -1,0 +1,137 @@
+"""Anchors in a folder, usually ``anchors/`` beside a log's tiles: everybody's to copy, and believed for nothing.
+
+::
+
+    <size>.note            the checkpoint, with its signatures
+    <size>.tsr             RFC 3161 responses, one after the other: the first, then its renewals
+    <size>.sigstore.json   a sigstore bundle over the same text
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.anchors.errors import AnchorSettingsInvalid, TokenMalformed
+from affiant.attestation.anchors.renewal import MAX_TOKENS
+from affiant.attestation.anchors.response import MAX_RESPONSE
+from affiant.attestation.tdx.der import DERError, read_element
+from affiant.attestation.tlog.note import MAX_NOTE_BYTES
+from affiant.files import write_whole
+
+__all__ = ["ANCHOR_FILE", "AnchorFile", "AnchorFolder"]
+
+ANCHOR_FILE: Final = re.compile(r"(0|[1-9][0-9]{0,18})\.(?:note|tsr|sigstore\.json)\Z")
+_MAX_TOKENS: Final = MAX_TOKENS * MAX_RESPONSE
+_MAX_FILES: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorFile:
+    """One anchored checkpoint, as read.
+
+    Args:
+        note: bytes; nothing in it is verified.
+        tokens: responses, oldest first; empty where there are none.
+    """
+
+    size: int
+    note: bytes
+    tokens: tuple[bytes, ...]
+
+
+class AnchorFolder:
+    """The anchors in ``path``, which need not be there until one is written."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def sizes(self) -> list[int]:
+        """Sizes of the checkpoints that have a note and tokens here, ascending.
+
+        Raises:
+            AnchorSettingsInvalid: the folder cannot be read, or holds more than any log's.
+        """
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+        if len(names) > _MAX_FILES:
+            raise AnchorSettingsInvalid(
+                "too many files", where=str(self.path), expected=f"at most {_MAX_FILES}"
+            )
+        there = {name for name in names if ANCHOR_FILE.match(name)}
+        return sorted(
+            int(name[:-4]) for name in there if name.endswith(".tsr") and f"{name[:-4]}.note" in there
+        )
+
+    def read(self, size: int) -> AnchorFile:
+        """The anchor of the checkpoint with ``size`` leaves.
+
+        Raises:
+            AnchorSettingsInvalid: a file cannot be read, or is no file.
+            TokenMalformed: the responses do not follow one another.
+        """
+        note = self._read(f"{size}.note", MAX_NOTE_BYTES)
+        if note is None:
+            raise AnchorSettingsInvalid(
+                "a checkpoint's note is missing", where=str(self.path / f"{size}.note")
+            )
+        return AnchorFile(size, note, _split(self._read(f"{size}.tsr", _MAX_TOKENS) or b""))
+
+    def write(self, size: int, note: bytes, tokens: Sequence[bytes]) -> Path:
+        """Keep an anchor, note first: a token is never there without what it stamps. The path of the tokens.
+
+        Raises:
+            AnchorSettingsInvalid: it cannot be written.
+        """
+        place = self.path / f"{size}.tsr"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path / f"{size}.note", note)
+            write_whole(place, b"".join(tokens))
+        except OSError as error:
+            raise AnchorSettingsInvalid(
+                "the anchor cannot be written", where=str(self.path), found=error.strerror
+            ) from error
+        return place
+
+    def _read(self, name: str, limit: int) -> bytes | None:
+        try:
+            descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                content = file.read(limit + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise AnchorSettingsInvalid(
+                "a file cannot be read", where=str(self.path / name), found=error.strerror
+            ) from error
+        if len(content) > limit:
+            raise AnchorSettingsInvalid(
+                "a file is too large", where=str(self.path / name), expected=f"{limit} bytes"
+            )
+        return content
+
+
+def _unreadable(path: Path, error: OSError) -> AnchorSettingsInvalid:
+    return AnchorSettingsInvalid("it cannot be read", where=str(path), found=error.strerror)
+
+
+def _split(data: bytes) -> tuple[bytes, ...]:
+    found, offset = [], 0
+    try:
+        while offset < len(data):
+            element, offset = read_element(data, offset)
+            found.append(element.encoded)
+    except DERError as error:
+        raise TokenMalformed("responses that do not follow one another", found=str(error)[:80]) from error
+    return tuple(found)
