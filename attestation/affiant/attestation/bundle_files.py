@@ -7,14 +7,16 @@ verdict of its own, so that one bad file neither hides the others nor passes uns
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from affiant.attestation.bundle import MAX_BUNDLE
+from affiant.attestation.period.reader import is_archive
 from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier.trace import NOTHING
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle, unreadable_bundle
 from affiant.errors import AffiantError, MalformedError, UnreachableError
 
@@ -47,6 +49,12 @@ class Question:
     request: bytes | None = None
     response: bytes | None = None
     session: str | None = None
+    since: datetime | None = None
+    """Of a period bundle, the reader's own range: from, and to before."""
+    until: datetime | None = None
+    processes: int = 1
+    timeline: bool = True
+    progress: Callable[[str, int, int], None] = lambda *_: None
 
 
 def find_bundles(given: Sequence[Path]) -> Sequence[Path]:
@@ -73,6 +81,8 @@ def _below(folder: Path) -> Iterator[Path]:
 def examine_file(path: Path, question: Question) -> Examined:
     """Judge the bundle in one file; a file that cannot be read is refused as a bundle that cannot be."""
     try:
+        if _is_period(path):
+            return _examine_period(path, question)
         data = _read(path)
     except AffiantError as error:
         return unreadable_bundle(error, question.trust, at=question.at, build=question.build)
@@ -85,6 +95,37 @@ def examine_file(path: Path, question: Question) -> Examined:
         response=question.response,
         session=question.session,
     )
+
+
+def _is_period(path: Path) -> bool:
+    """Whether a file is an archive, by its first bytes."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return is_archive(file.read(4))
+    except OSError as error:
+        raise BundleUnreadable("the file cannot be read", found=error.strerror) from error
+
+
+def _examine_period(path: Path, question: Question) -> Examined:
+    from affiant.attestation.verifier.period.verify_period import verify_period  # noqa: PLC0415 - only if asked
+
+    verdict = verify_period(
+        path,
+        question.trust,
+        at=question.at,
+        build=question.build,
+        since=question.since,
+        until=question.until,
+        request=question.request,
+        response=question.response,
+        session=question.session,
+        processes=question.processes,
+        timeline=question.timeline,
+        progress=question.progress,
+    )
+    return Examined(verdict, NOTHING)
 
 
 def _read(path: Path) -> bytes:

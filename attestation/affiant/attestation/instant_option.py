@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-__all__ = ["instant"]
+__all__ = ["instant", "instant_if_given"]
 
 
 def instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
@@ -23,3 +23,8 @@ def instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
         raise click.BadParameter(
             "not an instant: now, 2026-11-21T12:00:00Z, or seconds since 1970"
         ) from error
+
+
+def instant_if_given(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """The same; without the option, None."""
+    return None if value is None else instant(ctx, param, value)

@@ -22,12 +22,13 @@ from datetime import datetime
 from typing import Final
 
 from affiant.attestation import jws
+from affiant.attestation.canonical import parse_object
 from affiant.attestation.disclosure import Disclosed, conceal, open_disclosures
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.jws import SplitJWS
 from affiant.attestation.keys import Signer
 from affiant.attestation.records import KINDS, PROFILES, objects_with_digests, shape_of
-from affiant.attestation.shapes import ShapeMismatch
+from affiant.attestation.shapes import Obj, ShapeMismatch
 from affiant.attestation.statement import KeysetStatement
 from affiant.attestation.tlog.entry import LogEntry
 from affiant.errors import MalformedError, NotAuthenticError
@@ -40,6 +41,7 @@ __all__ = [
     "VerifiedReceipt",
     "issue_receipt",
     "parse_receipt",
+    "recall_receipt",
     "receipt_hash",
     "verify_receipt",
 ]
@@ -246,9 +248,33 @@ def verify_receipt(text: ReceiptText, statement: KeysetStatement) -> VerifiedRec
     shape.check(payload, kind)
     if payload["iss"] != statement.iss or payload["chn"] not in statement.chn:
         raise RoleMismatch("issuer or chain is not in the keyset")
+    return _verified(text, statement, payload, shape)
+
+
+def recall_receipt(text: ReceiptText, statement: KeysetStatement, *, rh: str) -> VerifiedReceipt:
+    """A receipt that was verified before under ``statement``, made again from the same bytes without its signature.
+
+    Args:
+        rh: what the verification before gave. Only a caller that kept it where nobody else writes may pass it.
+
+    Raises:
+        RoleMismatch: these are other bytes.
+        DisclosureInvalid, ShapeMismatch: the disclosures, which ``rh`` does not cover, are judged again.
+    """
+    if text.rh != rh or text.split.kid != statement.receipt_kid:
+        raise RoleMismatch("another receipt than was verified", expected=rh, found=text.rh)
+    payload = parse_object(text.split.payload)
+    return _verified(
+        text, statement, payload, shape_of(str(payload["kind"]), role=statement.role, cls=statement.cls)
+    )
+
+
+def _verified(
+    text: ReceiptText, statement: KeysetStatement, payload: Mapping[str, object], shape: Obj
+) -> VerifiedReceipt:
     return VerifiedReceipt(
         rh=text.rh,
-        kind=kind,
+        kind=str(payload["kind"]),
         role=statement.role,
         cls=statement.cls,
         chn=str(payload["chn"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -12,7 +13,8 @@ from typing import Final
 import click
 
 from affiant.attestation.bundle_files import BUNDLE_ENDINGS, Question, examine_file, find_bundles
-from affiant.attestation.instant_option import instant
+from affiant.attestation.instant_option import instant, instant_if_given
+from affiant.attestation.period.progress import period_progress
 from affiant.attestation.release import build_name
 from affiant.attestation.trust_file import TrustFile, parse_trust_file
 from affiant.attestation.verifier.report_text import render
@@ -26,6 +28,8 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _REPORT = click.Path(dir_okay=False, writable=True, path_type=Path)
 _MAX_BUNDLES: Final = 10_000
 """A verdict of each is kept until the end."""
+_PROCESSES: Final = 2
+"""That verify the receipts of a period bundle; each takes some 100 MiB."""
 _MANY: Final = 5
 """Bundles from which on a terminal is told how far it is."""
 
@@ -50,6 +54,14 @@ _MANY: Final = 5
 @click.option("--request", "request_path", type=_FILE, help="A request body to hold against the receipts.")
 @click.option("--response", "response_path", type=_FILE, help="A response body to hold against the receipts.")
 @click.option("--session", help="Judge this session alone.")
+@click.option(
+    "--from",
+    "since",
+    callback=instant_if_given,
+    metavar="TIME",
+    help="Of a period bundle: is every record from here on in it?",
+)
+@click.option("--to", "until", callback=instant_if_given, metavar="TIME", help="The end of that range.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result document instead of the table.")
 @click.option(
     "--html", type=_REPORT, help="Also write a page to read and print: self-contained, without script."
@@ -68,6 +80,8 @@ def verify(
     request_path: Path | None,
     response_path: Path | None,
     session: str | None,
+    since: datetime | None,
+    until: datetime | None,
     as_json: bool,
     html: Path | None,
     sarif: Path | None,
@@ -77,6 +91,9 @@ def verify(
 
     A BUNDLE is a file, or a folder: every *.affiant.json and *.affiant.zip below it. Several are judged one by one and
     then held against each other; the exit code is that of the worst.
+
+    A period bundle (*.affiant.zip) is judged along its log. Whether anything is missing from it is judged over your own
+    range, --from and --to (RFC 3339, or seconds since 1970); without one, coverage is not made.
 
     Reports are written whatever the verdict is, and replace what was there.
 
@@ -88,6 +105,7 @@ def verify(
       affiant verify session.affiant.json --trust trust.json --at 2026-11-21T12:00:00Z --json
       affiant verify session.affiant.json --trust trust.json --response answer.json
       affiant verify session.affiant.json --trust trust.json --html report.html --junit checks.xml
+      affiant verify november.affiant.zip --trust trust.json --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
       affiant verify monday.affiant.json tuesday.affiant.json archive/ --trust trust.json --html report.html
     """
     question = Question(
@@ -97,6 +115,11 @@ def verify(
         request=None if request_path is None else request_path.read_bytes(),
         response=None if response_path is None else response_path.read_bytes(),
         session=session,
+        since=since,
+        until=until,
+        processes=min(_PROCESSES, len(os.sched_getaffinity(0))),
+        timeline=html is not None,
+        progress=period_progress(),
     )
     reports = Reports(html=html, sarif=sarif, junit=junit)
     if len(bundles) == 1 and not bundles[0].is_dir():

@@ -38,7 +38,7 @@ export const CODES = Object.freeze(
     fmt: "bundle keysets",
     sig: "receipts",
     kinds: "judged",
-    chain: "ids time boot contiguous end epochs gaps",
+    chain: "ids time boot contiguous end epochs gaps coverage",
     session: "start order counter close peer intents decisions supervisor sealed",
     key: "evidence bound not_after",
     conf: "bound accepted",

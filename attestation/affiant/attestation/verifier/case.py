@@ -16,6 +16,7 @@ from affiant.attestation.manifest import Activation, Manifest
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.statement import KeysetStatement
 from affiant.attestation.tdx.appraisal import Appraisal
+from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.trust_file import TrustFile
@@ -83,6 +84,8 @@ class Case:
     """Receipt hash -> when the record existed, by witnesses."""
     stamps: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Receipt hash -> by when it existed, in seconds since 1970, and by whose word: anchors."""
+    collateral: dict[str, VerifiedCollateral] = field(default_factory=dict)
+    """``sha256:`` name of an endorsements collection -> what it was verified as, at :attr:`at` under :attr:`trust`."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
 

@@ -10,7 +10,7 @@ _BY_AREA: Final = {
     "fmt": "bundle keysets",
     "sig": "receipts",
     "kinds": "judged",
-    "chain": "ids time boot contiguous end epochs gaps",
+    "chain": "ids time boot contiguous end epochs gaps coverage",
     "session": "start order counter close peer intents decisions supervisor sealed",
     "key": "evidence bound not_after",
     "conf": "bound accepted",

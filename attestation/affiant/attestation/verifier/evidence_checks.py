@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from affiant.attestation.ear import ear_digest, verify_ear
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.evidence import parse_endorsements, parse_evidence
 from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.manifest import mrconfigid, parse_activation, parse_manifest, session_events
@@ -126,7 +126,8 @@ def check_appraisal(case: Case) -> Finding:
     case.need("key.bound", "conf.bound", "pol.bound")
     statuses = set()
     for party in case.judged:
-        party.appraisal = _appraise_party(case, party)
+        if party.appraisal is None:  # a gateway of many sessions was appraised with the first
+            party.appraisal = _appraise_party(case, party)
         statuses.add(party.appraisal.verified.statuses.merged.value)
     return Finding(
         f"{len(case.parties)} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers"
@@ -136,10 +137,14 @@ def check_appraisal(case: Case) -> Finding:
 def _appraise_party(case: Case, party: Party) -> Appraisal:
     assert party.evidence is not None
     party.collateral = _collateral_of(case, party)
-    roots = case.trust.roots_at(case.at)
-    collateral = verify_collateral(
-        parse_collateral(parse_endorsements(party.collateral)), now=case.at, trust=roots
-    )
+    collateral = case.collateral.get(name := sha256_name(party.collateral))
+    if collateral is None:
+        collateral = verify_collateral(
+            parse_collateral(parse_endorsements(party.collateral)),
+            now=case.at,
+            trust=case.trust.roots_at(case.at),
+        )
+        case.collateral[name] = collateral
     quote = verify_quote(parse_quote(party.evidence.quote), collateral, now=case.at)
     wanted, events = _expected(case, party)
     refusal: AffiantError | None = None

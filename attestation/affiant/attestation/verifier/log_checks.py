@@ -18,7 +18,7 @@ from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, 
 from affiant.attestation.verifier.verdict import Finding, Tier
 from affiant.errors import AffiantError
 
-__all__ = ["check_consistency", "check_inclusion"]
+__all__ = ["LogUnbound", "SplitView", "accepted_log", "check_consistency", "check_inclusion"]
 
 
 class LogNotAccepted(NotAccepted):
@@ -42,7 +42,7 @@ class SplitView(EvidenceUnbound):
 def check_inclusion(case: Case) -> Finding:
     """``log.inclusion``: each receipt's leaf is in the log of its gateway, by a checkpoint that the log has signed."""
     case.need("sig.receipts")
-    logs = {party.statement.keyset_digest: _accepted_log(case, party) for party in case.gateways}
+    logs = {party.statement.keyset_digest: accepted_log(case, party) for party in case.gateways}
     missing = [record for record in case.records if record.rh not in case.bundle.proofs]
     if missing:
         raise NotMade(f"{len(missing)} of {len(case.records)} receipts have no proof of inclusion")
@@ -84,7 +84,7 @@ def check_consistency(case: Case) -> Finding:
     return Finding("one checkpoint for each log")
 
 
-def _accepted_log(case: Case, party: Party) -> LogIdentity:
+def accepted_log(case: Case, party: Party) -> LogIdentity:
     """The log that a gateway's keyset names, if the reader accepts it."""
     log = party.statement.log
     if log is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from affiant.attestation.receipt import ReceiptText, VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.statement import KeysetStatement, parse_statement
 from affiant.attestation.verifier.case import Case, Party, Session
 from affiant.attestation.verifier.refusals import ChainBroken, NotMade
 from affiant.attestation.verifier.verdict import Finding
 from affiant.errors import AffiantError, NotAuthenticError
 
-__all__ = ["check_keysets", "check_kinds", "check_receipts"]
+__all__ = ["DistinctKeysets", "KeyUnknown", "check_keysets", "check_kinds", "check_receipts"]
 
 
 class KeyUnknown(NotAuthenticError):
@@ -37,25 +37,42 @@ def check_keysets(case: Case) -> Finding:
     """
     if not case.bundle.keysets:
         raise NotMade("the bundle has no keyset")
-    kids: set[str] = set()
-    chains: set[str] = set()
-    sessions: set[str] = set()
+    keysets = DistinctKeysets()
     for digest, raw in sorted(case.bundle.keysets.items()):
+        case.parties.append(Party(keysets.take(digest, raw)))
+    return Finding(f"{len(case.parties)} keysets in their closed form")
+
+
+class DistinctKeysets:
+    """Statements in their closed form, no two of which claim one key, chain or session."""
+
+    __slots__ = ("_chains", "_kids", "_sessions")
+
+    def __init__(self) -> None:
+        self._kids: set[str] = set()
+        self._chains: set[str] = set()
+        self._sessions: set[str] = set()
+
+    def take(self, digest: str, raw: bytes) -> KeysetStatement:
+        """The statement in ``raw``.
+
+        Raises:
+            MalformedError: another form. ChainBroken: it claims what another claims.
+        """
         try:
             statement = parse_statement(raw)
         except AffiantError as error:
             error.where = f"keysets.{digest}"
             raise
-        if statement.receipt_kid in kids or statement.chn & chains:
+        if statement.receipt_kid in self._kids or statement.chn & self._chains:
             raise ChainBroken("two keysets claim one key or chain", where=f"keysets.{digest}")
         if statement.role == "session":
-            if statement.iss in sessions:
+            if statement.iss in self._sessions:
                 raise ChainBroken("two keysets claim one session", where=f"keysets.{digest}")
-            sessions.add(statement.iss)
-        kids.add(statement.receipt_kid)
-        chains |= statement.chn
-        case.parties.append(Party(statement))
-    return Finding(f"{len(case.parties)} keysets in their closed form")
+            self._sessions.add(statement.iss)
+        self._kids.add(statement.receipt_kid)
+        self._chains |= statement.chn
+        return statement
 
 
 def check_receipts(case: Case) -> Finding:

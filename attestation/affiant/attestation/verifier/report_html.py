@@ -53,7 +53,11 @@ _MARKS: Final = {
 def render_html(verdict: Verdict) -> str:
     """The whole page."""
     title = "<h1>Receipts of an AI agent's session, checked offline</h1>"
-    return whole_page(outcome(verdict)[0], [title, *sections(verdict)])
+    told = len(verdict.timeline)
+    untold = (
+        max(0, verdict.population.receipts - told) if told else 0
+    )  # of a period bundle only the first are told
+    return whole_page(outcome(verdict)[0], [title, *sections(verdict, untold=untold)])
 
 
 def sections(verdict: Verdict, *, head: str = "h2", untold: int = 0) -> Iterator[str]:

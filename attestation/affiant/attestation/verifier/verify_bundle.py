@@ -36,11 +36,19 @@ from affiant.attestation.verifier.verdict import Check, Finding, State, Tier, Ve
 from affiant.errors import AffiantError, StateError
 
 __all__ = [
+    "BODIES",
     "CHECKS",
     "Examined",
+    "Row",
     "examine_bundle",
     "examine_case",
+    "make_check",
+    "not_made_check",
+    "refused_check",
+    "run_body",
+    "run_row",
     "unreadable_bundle",
+    "verifier_fault",
     "verify_bundle",
 ]
 
@@ -52,57 +60,59 @@ class VerifierFault(StateError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
+    """One check: its code, the level that it belongs to, and how it is made."""
+
     code: str
     level: str | None
     examine: Callable[[Case], Finding]
 
 
-CHECKS: Final[Sequence[_Row]] = (
-    _Row("fmt.keysets", "L0", receipt_checks.check_keysets),
-    _Row("sig.receipts", "L0", receipt_checks.check_receipts),
-    _Row("kinds.judged", "L1", receipt_checks.check_kinds),
-    _Row("chain.ids", "L1", chain_checks.check_ids),
-    _Row("chain.time", "L1", chain_checks.check_time),
-    _Row("chain.boot", "L1", chain_checks.check_boot),
-    _Row("chain.contiguous", "L1", chain_checks.check_contiguous),
-    _Row("chain.end", "L1", chain_checks.check_end),
-    _Row("chain.epochs", "L1", chain_checks.check_epochs),
-    _Row("chain.gaps", "L1", chain_checks.check_gaps),
-    _Row("session.start", "L1", session_checks.check_start),
-    _Row("session.order", "L1", session_checks.check_order),
-    _Row("session.counter", "L1", session_checks.check_counter),
-    _Row("session.close", "L1", session_checks.check_close),
-    _Row("session.peer", "L1", session_checks.check_peer),
-    _Row("session.intents", "L1", session_checks.check_intents),
-    _Row("session.decisions", "L1", session_checks.check_decisions),
-    _Row("session.supervisor", "L1", session_checks.check_supervisor),
-    _Row("key.evidence", "L4", evidence_checks.check_evidence),
-    _Row("key.bound", "L4", evidence_checks.check_key_bound),
-    _Row("key.not_after", "L4", evidence_checks.check_expiry),
-    _Row("conf.bound", "L4", policy_checks.check_config_bound),
-    _Row("pol.bound", "L4", policy_checks.check_policy_bound),
-    _Row("session.sealed", "L1", session_checks.check_sealed),
-    _Row("tee.appraisal", "L4", evidence_checks.check_appraisal),
-    _Row("tee.class", "L4", evidence_checks.check_class),
-    _Row("peer.bound", "L4", evidence_checks.check_peer_bound),
-    _Row("peer.ear", "L4", evidence_checks.check_results),
-    _Row("conf.accepted", "L4", policy_checks.check_config_accepted),
-    _Row("pol.accepted", "L4", policy_checks.check_policy_accepted),
-    _Row("pol.private", "L4", policy_checks.check_private),
-    _Row("iso.floor", "L4", policy_checks.check_isolation),
-    _Row("rfs.accepted", "L4", policy_checks.check_rootfs),
-    _Row("log.inclusion", "L2", log_checks.check_inclusion),
-    _Row("log.consistency", "L2", log_checks.check_consistency),
-    _Row("wit.quorum", "L3", witness_checks.check_quorum),
-    _Row("time.bracket", "L3", witness_checks.check_bracket),
-    _Row("time.tsa", "L3", anchor_checks.check_tokens),
+CHECKS: Final[Sequence[Row]] = (
+    Row("fmt.keysets", "L0", receipt_checks.check_keysets),
+    Row("sig.receipts", "L0", receipt_checks.check_receipts),
+    Row("kinds.judged", "L1", receipt_checks.check_kinds),
+    Row("chain.ids", "L1", chain_checks.check_ids),
+    Row("chain.time", "L1", chain_checks.check_time),
+    Row("chain.boot", "L1", chain_checks.check_boot),
+    Row("chain.contiguous", "L1", chain_checks.check_contiguous),
+    Row("chain.end", "L1", chain_checks.check_end),
+    Row("chain.epochs", "L1", chain_checks.check_epochs),
+    Row("chain.gaps", "L1", chain_checks.check_gaps),
+    Row("session.start", "L1", session_checks.check_start),
+    Row("session.order", "L1", session_checks.check_order),
+    Row("session.counter", "L1", session_checks.check_counter),
+    Row("session.close", "L1", session_checks.check_close),
+    Row("session.peer", "L1", session_checks.check_peer),
+    Row("session.intents", "L1", session_checks.check_intents),
+    Row("session.decisions", "L1", session_checks.check_decisions),
+    Row("session.supervisor", "L1", session_checks.check_supervisor),
+    Row("key.evidence", "L4", evidence_checks.check_evidence),
+    Row("key.bound", "L4", evidence_checks.check_key_bound),
+    Row("key.not_after", "L4", evidence_checks.check_expiry),
+    Row("conf.bound", "L4", policy_checks.check_config_bound),
+    Row("pol.bound", "L4", policy_checks.check_policy_bound),
+    Row("session.sealed", "L1", session_checks.check_sealed),
+    Row("tee.appraisal", "L4", evidence_checks.check_appraisal),
+    Row("tee.class", "L4", evidence_checks.check_class),
+    Row("peer.bound", "L4", evidence_checks.check_peer_bound),
+    Row("peer.ear", "L4", evidence_checks.check_results),
+    Row("conf.accepted", "L4", policy_checks.check_config_accepted),
+    Row("pol.accepted", "L4", policy_checks.check_policy_accepted),
+    Row("pol.private", "L4", policy_checks.check_private),
+    Row("iso.floor", "L4", policy_checks.check_isolation),
+    Row("rfs.accepted", "L4", policy_checks.check_rootfs),
+    Row("log.inclusion", "L2", log_checks.check_inclusion),
+    Row("log.consistency", "L2", log_checks.check_consistency),
+    Row("wit.quorum", "L3", witness_checks.check_quorum),
+    Row("time.bracket", "L3", witness_checks.check_bracket),
+    Row("time.tsa", "L3", anchor_checks.check_tokens),
 )
 """In the order in which they are made: a check finds what those before it established."""
 
-_BODIES: Final[Sequence[_Row]] = (
-    _Row("body.request", "L5", body_checks.check_request),
-    _Row("body.response", "L5", body_checks.check_response),
+BODIES: Final[Sequence[Row]] = (
+    Row("body.request", "L5", body_checks.check_request),
+    Row("body.response", "L5", body_checks.check_response),
 )
 
 
@@ -205,12 +215,12 @@ def _judged(
 ) -> Verdict:
     checks: list[Check] = []
     if error is not None:
-        checks.append(_refused(_required("fmt.bundle", trust), "fmt.bundle", "L0", error))
+        checks.append(refused_check("fmt.bundle", "L0", error, trust))
     elif case is not None:
-        checks.append(_made("fmt.bundle", "L0", Finding(_sizes(case.bundle)), trust))
+        checks.append(make_check("fmt.bundle", "L0", Finding(_sizes(case.bundle)), trust))
         case.established.add("fmt.bundle")
-    checks += [_run(row, case, trust) for row in CHECKS]
-    checks += [_run_body(row, case, trust) for row in _BODIES]
+    checks += [run_row(row, case, trust) for row in CHECKS]
+    checks += [run_body(row, case, trust) for row in BODIES]
     checks.append(
         Check(
             "chain.coverage", None, State.NOT_ASKED, None, "a single bundle: what else there was is not asked"
@@ -239,9 +249,10 @@ def _required(code: str, trust: TrustFile) -> bool:
     return trust.require is None or code in trust.require
 
 
-def _run(row: _Row, case: Case | None, trust: TrustFile) -> Check:
+def run_row(row: Row, case: Case | None, trust: TrustFile) -> Check:
+    """Make one check; whatever it ends in becomes its row."""
     if case is None:
-        return _not_made(row.code, row.level, "the bundle could not be read", trust)
+        return not_made_check(row.code, row.level, "the bundle could not be read", trust)
     try:
         finding = row.examine(case)
     except NotAsked as unasked:
@@ -250,24 +261,30 @@ def _run(row: _Row, case: Case | None, trust: TrustFile) -> Check:
         )
     except NotMade as missing:
         tier = None if isinstance(missing, NoPin) else Tier.NONE
-        return _not_made(row.code, row.level, missing.message, trust, tier=tier)
+        return not_made_check(row.code, row.level, missing.message, trust, tier=tier)
     except AffiantError as error:
-        return _refused(_required(row.code, trust), row.code, row.level, error)
+        return refused_check(row.code, row.level, error, trust)
     except Exception as error:  # noqa: BLE001 - a mistake of ours must refuse the bundle, not leave it unjudged
-        fault = VerifierFault("the verifier failed on this bundle", found=type(error).__name__)
-        return _refused(_required(row.code, trust), row.code, row.level, fault)
+        return refused_check(row.code, row.level, verifier_fault(error), trust)
     case.established.add(row.code)
-    return _made(row.code, row.level, finding, trust)
+    return make_check(row.code, row.level, finding, trust)
 
 
-def _run_body(row: _Row, case: Case | None, trust: TrustFile) -> Check:
+def run_body(row: Row, case: Case | None, trust: TrustFile) -> Check:
+    """The same, of a body that the reader may hold."""
     given = case is not None and (case.request if row.code == "body.request" else case.response) is not None
     if case is not None and not given:
         return Check(row.code, row.level, State.NOT_ASKED, None, "no body was given", required=False)
-    return _run(row, case, trust)
+    return run_row(row, case, trust)
 
 
-def _made(code: str, level: str | None, finding: Finding, trust: TrustFile) -> Check:
+def verifier_fault(error: Exception) -> VerifierFault:
+    """What a mistake of ours is refused as."""
+    return VerifierFault("the verifier failed on this bundle", found=type(error).__name__)
+
+
+def make_check(code: str, level: str | None, finding: Finding, trust: TrustFile) -> Check:
+    """The row of a check that held."""
     return Check(
         code,
         level,
@@ -279,13 +296,15 @@ def _made(code: str, level: str | None, finding: Finding, trust: TrustFile) -> C
     )
 
 
-def _not_made(
+def not_made_check(
     code: str, level: str | None, reason: str, trust: TrustFile, *, tier: Tier | None = Tier.NONE
 ) -> Check:
+    """The row of a check that could not be made."""
     return Check(code, level, State.NOT_MADE, tier, reason, required=_required(code, trust))
 
 
-def _refused(required: bool, code: str, level: str | None, error: AffiantError) -> Check:  # noqa: FBT001
+def refused_check(code: str, level: str | None, error: AffiantError, trust: TrustFile) -> Check:
+    """The row of a check that refused."""
     where = () if error.where is None else (error.where,)
     return Check(
         code,
@@ -295,5 +314,5 @@ def _refused(required: bool, code: str, level: str | None, error: AffiantError) 
         str(error),
         reason=error.code,
         where=where,
-        required=required,
+        required=_required(code, trust),
     )

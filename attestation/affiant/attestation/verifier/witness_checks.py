@@ -23,10 +23,20 @@ from affiant.attestation.tlog.proof import parse_log_proof
 from affiant.attestation.tlog.quorum import Witnessed, verify_quorum
 from affiant.attestation.verifier.bracket import Bracket, shown
 from affiant.attestation.verifier.case import Case, Party, by_chain
+from affiant.attestation.verifier.chain_rules import Link
 from affiant.attestation.verifier.refusals import ChainBroken, NoPin, NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
 
-__all__ = ["WIDE_S", "check_bracket", "check_quorum"]
+__all__ = [
+    "WIDE_S",
+    "BracketBroken",
+    "bracket_finding",
+    "check_bracket",
+    "check_quorum",
+    "hold",
+    "needs_self",
+    "witnessed",
+]
 
 WIDE_S: Final = 3600
 """Seconds; a wider bracket is a warning: a day would do for nobody who asks when something happened."""
@@ -45,8 +55,8 @@ def check_quorum(case: Case) -> Finding:
     case.need("log.inclusion")
     names: set[str] = set()
     for note, log in _proof_notes(case):
-        names |= set(_witnessed(case, note, log).times)
-    if _needs_self(case):
+        names |= set(witnessed(case, note, log).times)
+    if needs_self(case):
         return Finding(
             "witness: self. A witness in the operator's own domain detects faults, not a determined operator",
             Tier.WARNING,
@@ -65,28 +75,37 @@ def check_bracket(case: Case) -> Finding:
         for record, floor in _with_floors(case, gateway):
             ceiling = _ceiling(case, record, gateway)
             case.brackets[record.rh] = Bracket(floor, ceiling)
-            _hold(record, floor, ceiling, tolerance)
+            hold(record, floor, ceiling, tolerance)
             ends.append((floor, ceiling))
-    unbounded = [ceiling for floor, ceiling in ends if floor is None]
-    widest = max((ceiling - floor for floor, ceiling in ends if floor is not None), default=0)
-    last = max((ceiling for _, ceiling in ends), default=0)
+    widths = [ceiling - floor for floor, ceiling in ends if floor is not None]
+    return bracket_finding(
+        case,
+        unbounded=len(ends) - len(widths),
+        widest=max(widths, default=0),
+        last=max((ceiling for _, ceiling in ends), default=0),
+    )
+
+
+def bracket_finding(case: Case, *, unbounded: int, widest: int, last: int) -> Finding:
+    """What brackets amount to: how many have no beginning, the widest in seconds, the last end."""
     if unbounded:
-        these = "1 record has" if len(unbounded) == 1 else f"{len(unbounded)} records have"
+        these = "1 record has" if unbounded == 1 else f"{unbounded} records have"
         text = f"{these} no earlier cosigned checkpoint; none is after {shown(last)}"
         return Finding(text, Tier.WARNING)
     if widest > WIDE_S:
         return Finding(f"the widest bracket is {widest} s", Tier.WARNING)
-    if _needs_self(case):
+    if needs_self(case):
         return Finding(f"within {widest} s, by the clock of the operator's own witness", Tier.WARNING)
     return Finding(f"every record within {widest} s, none after {shown(last)}")
 
 
-def _needs_self(case: Case) -> bool:
+def needs_self(case: Case) -> bool:
     """Whether a quorum that was counted so far would not stand without the operator's own witness."""
     return not all(seen.independent for seen in case.witnessed.values())
 
 
-def _hold(record: VerifiedReceipt, floor: int | None, ceiling: int, tolerance: int) -> None:
+def hold(record: VerifiedReceipt | Link, floor: int | None, ceiling: int, tolerance: int) -> None:
+    """Raises :class:`BracketBroken` where ``record`` is dated outside of its bracket, or that is empty."""
     if floor is not None and floor > ceiling + tolerance:
         raise BracketBroken(
             "an empty bracket: witnesses saw what follows the record before what it follows",
@@ -145,12 +164,12 @@ def _named(case: Case, named: str, gateway: Party) -> Witnessed:
     name = f"sha256:{from_b64u(named, size=32).hex()}"
     if (raw := case.bundle.checkpoints.get(name)) is None:
         raise NotMade("a checkpoint that an epoch record or a statement names is not in the bundle")
-    return _witnessed(case, parse_note(raw), _log_of(gateway))
+    return witnessed(case, parse_note(raw), _log_of(gateway))
 
 
 def _ceiling(case: Case, record: VerifiedReceipt, gateway: Party) -> int:
     proof = parse_log_proof(case.bundle.proofs[record.rh].encode("utf-8", "surrogatepass"))
-    seen = _witnessed(case, proof.note, _log_of(gateway))
+    seen = witnessed(case, proof.note, _log_of(gateway))
     assert seen.not_after is not None, "as above"
     return seen.not_after
 
@@ -174,7 +193,7 @@ def _proof_notes(case: Case) -> Sequence[tuple[Note, LogIdentity]]:
     return list(found.values())
 
 
-def _witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
+def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
     """The note under one of the policies that count at the instant judged at; each is asked once."""
     name = (note.to_bytes(), log.key.vkey())
     if (known := case.witnessed.get(name)) is not None:

@@ -1,0 +1,133 @@
+"""When the records of a period existed, by witnesses: floors from epochs, ceilings from the checkpoints over a leaf.
+
+A single bundle has one checkpoint for each proof. A period bundle has the checkpoints that epochs name as well, each
+shown to be of the same tree, so that a record's ceiling is the earliest of those that cover its leaf.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from affiant.attestation.encoding import b64u_sha256
+from affiant.attestation.statement import LogIdentity
+from affiant.attestation.verifier.bracket import Bracket
+from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.chain_rules import Link
+from affiant.attestation.verifier.period.log_view import Noted
+from affiant.attestation.verifier.period.tally import Exceptions
+from affiant.attestation.verifier.refusals import ChainBroken, NotMade
+from affiant.attestation.verifier.verdict import Finding
+from affiant.attestation.verifier.witness_checks import BracketBroken, bracket_finding, hold, witnessed
+
+__all__ = ["Brackets", "Witnessing", "witnessing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessing:
+    """The cosigned checkpoints.
+
+    Args:
+        sizes: ascending. ceilings: for each, the earliest not-after among it and the larger ones.
+        floors: digest of the note, as epochs name it -> size and not-before.
+    """
+
+    sizes: Sequence[int]
+    ceilings: Sequence[int]
+    floors: Mapping[str, tuple[int, int]]
+
+
+def witnessing(case: Case, log: LogIdentity, noted: Sequence[Noted]) -> Witnessing:
+    """What the trust file's witnesses back among ``noted``; the newest must be backed.
+
+    Raises:
+        NotMade: it is not.
+    """
+    newest = max(noted, key=lambda each: each.checkpoint.size)
+    found: dict[int, int] = {}
+    floors: dict[str, tuple[int, int]] = {}
+    for each in sorted(noted, key=lambda one: one.checkpoint.size):
+        try:
+            seen = witnessed(case, each.note, log)
+        except NotMade:
+            if each is newest:
+                raise
+            continue  # it bounds nothing; an epoch that names it will say so
+        assert seen.not_before is not None, "a policy of the trust file has a quorum"
+        assert seen.not_after is not None, "as above"
+        size = each.checkpoint.size
+        found[size] = min(seen.not_after, found.get(size, seen.not_after))
+        floors[b64u_sha256(each.note.to_bytes())] = (size, seen.not_before)
+    sizes = sorted(found)
+    ceilings = [found[size] for size in sizes]
+    for at in range(len(sizes) - 2, -1, -1):
+        ceilings[at] = min(ceilings[at], ceilings[at + 1])
+    return Witnessing(sizes, ceilings, floors)
+
+
+@dataclass(slots=True)
+class Brackets:
+    """``time.bracket``, record after record, in log order."""
+
+    seen: Witnessing
+    tolerance: int
+    broken: Exceptions = field(default_factory=Exceptions)
+    unnamed: int = 0
+    unbounded: int = 0
+    widest: int = 0
+    begin: int | None = None
+    end: int = 0
+    _floors: dict[str, int] = field(default_factory=dict)
+    _admitted: dict[str, int | None] = field(default_factory=dict)
+
+    def name(self, link: Link, cp: str, cps: int | None) -> None:
+        """An epoch of a gateway names a checkpoint: what follows it in its chain is not older."""
+        known = self.seen.floors.get(cp)
+        if known is None:
+            self.unnamed += 1
+            return
+        size, floor = known
+        if cps not in (None, size):
+            self.broken.add(
+                BracketBroken(
+                    "an epoch names a checkpoint of another size", expected=size, found=cps, where=link.jti
+                )
+            )
+        self._floors[link.chn] = floor
+
+    def admit(self, chn: str, key: str) -> None:
+        """A gateway admits a session: its records are not older than that."""
+        self._admitted[key] = self._floors.get(chn)
+
+    def take(self, link: Link, index: int, *, key: str | None) -> None:
+        """One record at its place in the log; ``key``: of the session that signed it, None for a gateway's."""
+        floor = self._floors.get(link.chn) if key is None else self._admitted.get(key)
+        at = bisect_right(self.seen.sizes, index)
+        ceiling = self.seen.ceilings[at]
+        try:
+            hold(link, floor, ceiling, self.tolerance)
+        except ChainBroken as error:
+            self.broken.add(error)
+        if floor is None:
+            self.unbounded += 1
+        else:
+            self.widest = max(self.widest, ceiling - floor)
+            self.begin = floor if self.begin is None else min(self.begin, floor)
+        self.end = max(self.end, ceiling)
+
+    def around(self) -> Bracket | None:
+        """Around every record."""
+        return Bracket(None if self.unbounded else self.begin, self.end) if self.end else None
+
+    def finding(self, case: Case) -> Finding:
+        """What they amount to.
+
+        Raises:
+            NotMade: an epoch names a checkpoint that is not here.
+        """
+        if self.unnamed:
+            raise NotMade(
+                f"{self.unnamed} checkpoints that epochs name are not in the bundle, or not cosigned"
+            )
+        return bracket_finding(case, unbounded=self.unbounded, widest=self.widest, last=self.end)

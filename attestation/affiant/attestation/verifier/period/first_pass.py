@@ -1,0 +1,256 @@
+"""Every record of a period once, in log order: each beside its leaf, each chain by its rules, counted, and kept on disk
+until its session is judged.
+
+Leaves without a record go through the rules of their chain too: the log says their kind, number, time and hash, so that
+a chain is whole over what was withheld, and a link over it is still compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from affiant.attestation.encoding import b64u
+from affiant.attestation.tlog.entry import LogEntry, parse_entry
+from affiant.attestation.verifier.chain_rules import (
+    InOrder,
+    InRhythm,
+    Link,
+    NothingAfterEnd,
+    StartsWithBoot,
+    Unbroken,
+)
+from affiant.attestation.verifier.period.brackets import Brackets
+from affiant.attestation.verifier.period.coverage import Coverage
+from affiant.attestation.verifier.period.log_view import Leaf, LogView
+from affiant.attestation.verifier.period.population_rules import IdsOnce, OneSessionEach
+from affiant.attestation.verifier.period.seen import Refused, Seen
+from affiant.attestation.verifier.period.signers import Signer, Signers
+from affiant.attestation.verifier.period.spill import Spill
+from affiant.attestation.verifier.period.tally import Exceptions
+from affiant.attestation.verifier.refusals import ChainBroken
+from affiant.errors import AffiantError, NotAuthenticError
+
+__all__ = ["FirstPass", "LeafMissing", "LineRefused"]
+
+_MAX_UNPLACED: Final = 20
+"""Lines that are searched for in the rest of the log; beyond, the order of the lines is no log's."""
+_MAX_GAPS: Final = 10_000
+
+
+class LeafMissing(NotAuthenticError):
+    """A receipt is not in the log, or not after the one that stands before it."""
+
+    code = "log.not_included"
+
+
+class LineRefused(AffiantError):
+    """A receipt was refused in a process of the crew; carries its code on."""
+
+    code = "sig.receipts"
+
+    def __init__(self, refused: Refused, where: str) -> None:
+        super().__init__(refused.text, where=where)
+        self.reason = refused.code
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The state of one chain's rules. ``stretch``: number of the stretch of leaves that its last link stood in."""
+
+    signer: Signer
+    boot: StartsWithBoot
+    unbroken: Unbroken
+    end: NothingAfterEnd
+    rhythm: InRhythm
+    order: InOrder
+    stretch: int = -1
+    records: int = 0
+
+
+@dataclass(slots=True)
+class FirstPass:
+    """Takes lines and leaves; what it found stands in its attributes.
+
+    Args:
+        judged: session id -> the key of its supervisor. brackets: None without witnesses.
+    """
+
+    signers: Signers
+    view: LogView | None
+    coverage: Coverage
+    brackets: Brackets | None
+    spill: Spill
+    judged: dict[str, str]
+    at: datetime
+    tolerance: int
+    exceptions: dict[str, Exceptions] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
+    receipts: int = 0
+    placed: int = 0
+    withheld: int = 0
+    foreign: set[str] = field(default_factory=set)
+    boots: dict[str, tuple[str, str]] = field(default_factory=dict)
+    gaps: list[tuple[str, str]] = field(default_factory=list)
+    gap_ids: list[str] = field(default_factory=list)
+    chains: dict[bytes, _Chain] = field(default_factory=dict)
+    ids: IdsOnce = field(default_factory=IdsOnce)
+    _owners: OneSessionEach = field(default_factory=OneSessionEach)
+    _leaves: Iterator[Leaf] | None = None
+    _next: Leaf | None = None
+    _stretch: int = -1
+
+    def __post_init__(self) -> None:
+        if self.view is not None:
+            self._leaves = self.view.leaves()
+            self._advance()
+
+    def refuse(self, refused: Refused, where: str) -> None:
+        """A line that is no receipt of a signer here."""
+        self.receipts += 1
+        self._except(
+            "sig.receipts", LineRefused(refused, where if not refused.where else f"{where}.{refused.where}")
+        )
+
+    def take(self, seen: Seen, text: str) -> None:
+        """One verified receipt, and its text with its disclosures."""
+        self.receipts += 1
+        entry = parse_entry(seen.leaf)
+        self.kinds[entry.kind] = self.kinds.get(entry.kind, 0) + 1
+        self.ids.take(seen.jti)
+        signer = self.signers.by_kid[seen.kid]
+        self._keep(seen, entry.kind, signer, text)
+        leaf = self._place(seen)
+        if leaf is not None:
+            self._follow(seen, entry, leaf)
+
+    def finish(self) -> None:
+        """The leaves after the last line."""
+        while self._next is not None:
+            self._pass_over(self._next)
+        for error in self.ids.repeated():
+            self._except("chain.ids", error)
+
+    # -- beside its leaf ---------------------------------------------------------------------------------------
+
+    def _place(self, seen: Seen) -> Leaf | None:
+        """The record's leaf; None where it has none here."""
+        if self.view is None:
+            return None
+        missing = self.exceptions.get("log.inclusion")
+        if self._next is None or self._next.data != seen.leaf:
+            found = None
+            if self._next is not None and (missing is None or missing.count < _MAX_UNPLACED):
+                found = self.view.find(seen.leaf, self._next.index)
+            if found is None:
+                where = "a receipt that the log does not hold, or not after the one before it"
+                self._except("log.inclusion", LeafMissing(where, where=seen.jti))
+                return None
+            while self._next is not None and self._next.index < found:
+                self._pass_over(self._next)
+        assert self._next is not None
+        leaf = self._next
+        self._stretch += leaf.new
+        self._advance()
+        self.placed += 1
+        return leaf
+
+    def _advance(self) -> None:
+        assert self._leaves is not None
+        self._next = next(self._leaves, None)
+
+    def _pass_over(self, leaf: Leaf) -> None:
+        """A leaf whose record is not here."""
+        self._stretch += leaf.new
+        self._advance()
+        self.withheld += 1
+        entry = parse_entry(leaf.data)
+        name = f"{b64u(entry.chn)}:{entry.seq}"
+        self.coverage.take(leaf.index, entry.iat, new=leaf.new, here=False, name=name)
+        self._along(entry, None, named=None, jti=name)
+
+    def _follow(self, seen: Seen, entry: LogEntry, leaf: Leaf) -> None:
+        self.coverage.take(leaf.index, entry.iat, new=leaf.new, here=True, name=seen.jti)
+        link = self._along(entry, seen.prev, named=seen.named, jti=seen.jti)
+        signer = self.signers.by_kid[seen.kid]
+        if self.brackets is None:
+            return
+        gateway = signer.role == "gateway"
+        if seen.cp and gateway:
+            self.brackets.name(link, seen.cp, seen.cps)
+        self.brackets.take(link, leaf.index, key=None if gateway else seen.kid)
+        if entry.kind == "session-start":
+            self.brackets.admit(link.chn, seen.key)
+
+    # -- along its chain ---------------------------------------------------------------------------------------
+
+    def _along(self, entry: LogEntry, prev: str | None, *, named: object, jti: str) -> Link:
+        link = Link(b64u(entry.chn), entry.seq, b64u(entry.rh), entry.kind, entry.iat, prev, jti, named)
+        chain = self.chains.get(entry.chn) or self._begun(entry.chn, link.chn)
+        if chain is None:  # of a signer that is not here
+            return link
+        skipped = 0
+        if prev is not None:
+            chain.records += 1
+            self._rule("chain.boot", chain.boot.take, link)
+        try:
+            skipped = chain.unbroken.take(link, may_skip=chain.stretch != self._stretch)
+        except ChainBroken as error:
+            self._except("chain.contiguous", error)
+        self._rule("chain.end", chain.end.take, link)
+        self._rule("chain.time", chain.order.take, link)
+        try:
+            chain.rhythm.take(link, skipped=skipped > 0)
+        except ChainBroken as error:
+            self._except("chain.epochs", error)
+        chain.stretch = self._stretch
+        return link
+
+    def _begun(self, raw: bytes, chn: str) -> _Chain | None:
+        signer = self.signers.by_chain.get(chn)
+        if signer is None:
+            return None
+        self.chains[raw] = chain = _Chain(
+            signer,
+            StartsWithBoot(signer.keyset),
+            Unbroken(),
+            NothingAfterEnd(),
+            InRhythm(signer.epoch_s, tolerance=self.tolerance),
+            InOrder(self.at.timestamp(), tolerance=self.tolerance),
+        )
+        return chain
+
+    def _rule(self, code: str, rule: Callable[[Link], None], link: Link) -> None:
+        try:
+            rule(link)
+        except ChainBroken as error:
+            self._except(code, error)
+
+    # -- kept --------------------------------------------------------------------------------------------------
+
+    def _keep(self, seen: Seen, kind: str, signer: Signer, text: str) -> None:
+        if kind == "boot":
+            self.boots[seen.kid] = (seen.rh, text)
+        elif kind == "gap":
+            self.gap_ids.append(seen.jti)
+            if len(self.gaps) < _MAX_GAPS:
+                self.gaps.append((seen.rh, text))
+        if seen.ses:
+            try:
+                self._owners.take(seen.ses, seen.key, seen.evd, jti=seen.jti)
+            except NotAuthenticError as error:
+                self._except("peer.bound", error)
+        if signer.role == "session":
+            if signer.session in self.judged:
+                self.spill.put(signer.session, seen.rh, text)
+        elif seen.ses in self.judged:
+            self.spill.put(seen.ses, seen.rh, text)
+        else:
+            if seen.ses:
+                self.foreign.add(seen.ses)
+            self.spill.put(f":{seen.kid}", seen.rh, text)
+
+    def _except(self, code: str, error: AffiantError) -> None:
+        self.exceptions.setdefault(code, Exceptions()).add(error)

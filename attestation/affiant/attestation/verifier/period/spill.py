@@ -1,0 +1,59 @@
+"""Receipts that were verified, kept on disk by session until the session is judged: memory stays small.
+
+A file without a name in the system's folder for temporary files, so that nobody else can open it and nothing is left of
+it after a crash. It takes as much room as the receipts, unpacked.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from array import array
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["Spill"]
+
+_LENGTH: Final = struct.Struct(">I43s")
+
+
+class Spill:
+    """Texts under names, each with its receipt hash. A context manager."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._places: dict[str, array[int]] = {}
+        self._end = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def put(self, name: str, rh: str, text: str) -> None:
+        """Keep ``text`` under ``name``."""
+        data = text.encode("ascii")
+        self._places.setdefault(name, array("Q")).append(self._end)
+        self._file.write(_LENGTH.pack(len(data), rh.encode("ascii")) + data)
+        self._end += _LENGTH.size + len(data)
+
+    def count(self, name: str) -> int:
+        """How many stand under ``name``."""
+        return len(self._places.get(name, ()))
+
+    def names(self) -> Sequence[str]:
+        """Every name, sorted."""
+        return sorted(self._places)
+
+    def texts(self, name: str, first: int = 0, most: int | None = None) -> Iterator[tuple[str, str]]:
+        """Receipt hash and text of what stands under ``name``, in the order in which it came."""
+        self._file.flush()
+        places = self._places.get(name, array("Q"))
+        for place in places[first : None if most is None else first + most]:
+            self._file.seek(place)
+            size, rh = _LENGTH.unpack(self._file.read(_LENGTH.size))
+            yield rh.decode("ascii"), self._file.read(size).decode("ascii")

@@ -1,0 +1,362 @@
+"""A period bundle is judged by the rules of a single one, along its log; every tampering has its code."""
+
+from __future__ import annotations
+
+import copy
+import json
+import zipfile
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from log_builder import LogBuilder, cosigner
+from period_builder import build, rezipped, sorted_records
+from story import NOW, REQUEST, RESPONSE, Story, leaf_of, trust
+
+from affiant.attestation.receipt import Issued
+from affiant.attestation.verifier.period.coverage import Coverage
+from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.verify_bundle import verify_bundle
+
+LATER = NOW + timedelta(hours=1)
+BEFORE = NOW - timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    return Story().tell()
+
+
+@pytest.fixture(scope="module")
+def archive(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("period"), story)
+
+
+def judged(path: Path, **more: object) -> Verdict:
+    return verify_period(path, trust(), **{"at": LATER, "build": "test", **more})
+
+
+def row(verdict: Verdict, code: str) -> Check:
+    return next(check for check in verdict.checks if check.code == code)
+
+
+def refusals(verdict: Verdict) -> dict[str, str | None]:
+    return {check.code: check.reason for check in verdict.checks if check.state is State.REFUSED}
+
+
+def test_it_says_of_a_session_what_a_single_bundle_says(story: Story, archive: Path) -> None:
+    one = verify_bundle(story.bytes(), trust(), at=LATER, build="test")
+    many = judged(archive)
+    states = {check.code: (check.state, check.tier) for check in one.checks}
+    found = {check.code: (check.state, check.tier) for check in many.checks}
+    assert found.pop("chain.coverage") == (State.NOT_MADE, Tier.NONE)
+    states.pop("chain.coverage")
+    assert found == states
+    assert many.population == one.population
+    assert many.evidence_class == one.evidence_class == "simulated"
+    assert (many.level, many.exit_code) == (one.level, one.exit_code)
+    assert many.to_json()["typ"] == "affiant-verdict/1"
+
+
+def test_bodies_are_found_in_the_session_that_has_them(archive: Path) -> None:
+    verdict = judged(archive, request=REQUEST, response=RESPONSE)
+    assert row(verdict, "body.request").state is row(verdict, "body.response").state is State.HELD
+    assert refusals(judged(archive, response=b"other")) == {"body.response": "body.mismatch"}
+
+
+def test_the_timeline_is_kept_only_if_asked(story: Story, archive: Path) -> None:
+    assert judged(archive).timeline == ()
+    assert len(judged(archive, timeline=True).timeline) == len(sorted_records(story))
+
+
+def test_more_processes_say_the_same(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("affiant.attestation.verifier.period.verify_period._SMALL", 0)
+    assert judged(archive, processes=2).to_json() == judged(archive).to_json()
+
+
+# -- coverage: the auditor's range, never the exporter's --------------------------------------------------------
+
+
+def test_no_range_is_no_coverage(archive: Path) -> None:
+    check = row(judged(archive), "chain.coverage")
+    assert (check.state, check.tier) == (State.NOT_MADE, Tier.NONE)
+    assert "--from" in check.detail
+
+
+def test_every_record_of_the_range_is_here(story: Story, archive: Path) -> None:
+    last = NOW + timedelta(seconds=len(sorted_records(story)))
+    check = row(judged(archive, since=BEFORE, until=last), "chain.coverage")
+    assert (check.state, check.tier) == (State.HELD, Tier.AFFIRMING)
+    assert check.detail.startswith(f"{len(sorted_records(story)) - 1} leaves")
+
+
+def test_a_range_that_goes_beyond_the_checkpoint_is_a_warning(archive: Path) -> None:
+    check = row(judged(archive, since=BEFORE, until=LATER), "chain.coverage")
+    assert (check.state, check.tier) == (State.HELD, Tier.WARNING)
+    assert "the checkpoint ends" in check.detail
+
+
+def test_a_withheld_record_is_counted_and_contradicts_nothing_of_the_chain(
+    story: Story, tmp_path: Path
+) -> None:
+    records = sorted_records(story)
+    at = next(
+        i for i, r in enumerate(records) if r.payload["kind"] == "refusal" and r.payload["role"] == "gateway"
+    )
+    verdict = judged(build(tmp_path, story, withhold=[at]), since=BEFORE)
+    check = row(verdict, "chain.coverage")
+    assert (check.state, check.tier) == (State.HELD, Tier.WARNING)
+    assert check.detail.startswith("1 of")
+    assert check.where == (f"{records[at].payload['chn']}:{records[at].payload['seq']}",)
+    assert row(verdict, "chain.contiguous").tier is Tier.WARNING
+    # the session itself has a hole
+    assert refusals(verdict) == {"session.order": "session.order", "session.counter": "session.counter"}
+
+
+def test_a_range_that_the_archive_cuts_is_not_judged() -> None:
+    def taken(
+        size: int, leaves: list[tuple[int, int, bool]], since: int | None, until: int | None
+    ) -> Coverage:
+        coverage = Coverage(since, until, size)
+        for index, iat, new in leaves:
+            coverage.take(index, iat, new=new, here=True, name="x")
+        return coverage
+
+    whole = [(256, 90, True), (257, 100, False), (258, 110, False), (259, 200, False)]
+    assert taken(1000, whole, 100, 200).finding().tier is Tier.AFFIRMING
+    assert taken(1000, whole, 101, 105).finding().detail.startswith("0 leaves")
+    for since, until in ((80, 200), (None, 200), (100, 300), (100, None), (500, 600), (10, 20)):
+        with pytest.raises(NotMade):
+            taken(1000, whole, since, until).finding()
+    assert taken(260, whole, 100, 300).finding().tier is Tier.WARNING
+    holed = [*whole[:2], (600, 150, True), (601, 300, False)]
+    with pytest.raises(NotMade, match="leaves out"):
+        taken(1000, holed, 100, 200).finding()
+
+
+# -- tampering -------------------------------------------------------------------------------------------------
+
+
+def changed(jws: str, story: Story, change: Callable[[dict], None]) -> str:
+    """The record with other claims, under its own signature."""
+    from affiant.attestation.canonical import canonical
+    from affiant.attestation.encoding import b64u, from_b64u
+
+    head, payload, signature = jws.split(".")
+    claims = json.loads(from_b64u(payload))
+    change(claims)
+    return ".".join((head, b64u(canonical(claims)), signature))
+
+
+def with_lines(story: Story, tmp_path: Path, lines: list[str]) -> Path:
+    """An archive with these receipts, under the log of the story as it was."""
+    records = sorted_records(story)
+    other = copy.copy(story)
+    made = [Issued(line, (), {}) for line in lines]
+    return build(tmp_path, other, records=made, log=records)
+
+
+@pytest.fixture
+def lines(story: Story) -> list[str]:
+    return [record.jws for record in sorted_records(story)]
+
+
+def test_a_changed_claim_is_refused(story: Story, tmp_path: Path, lines: list[str]) -> None:
+    lines[3] = changed(lines[3], story, lambda claims: claims.update(iat=claims["iat"] + 1))
+    verdict = judged(with_lines(story, tmp_path, lines))
+    assert refusals(verdict) == {"sig.receipts": "sig.invalid"}
+    assert row(verdict, "sig.receipts").where[0].startswith("receipts/000000.ndjson:4")
+    assert verdict.exit_code == 20
+
+
+def test_every_bad_line_is_counted_and_named(story: Story, tmp_path: Path, lines: list[str]) -> None:
+    for at in (2, 5, 7):
+        lines[at] = lines[at][:-4] + ("AAAA" if lines[at][-4:] != "AAAA" else "BBBB")
+    check = row(judged(with_lines(story, tmp_path, lines)), "sig.receipts")
+    assert check.detail.startswith("3 exceptions")
+    assert [where.rpartition(":")[2].split(".")[0] for where in check.where] == ["3", "6", "8"]
+
+
+def test_two_lines_in_another_order_are_refused(story: Story, tmp_path: Path, lines: list[str]) -> None:
+    lines[4], lines[5] = lines[5], lines[4]
+    verdict = judged(with_lines(story, tmp_path, lines))
+    assert refusals(verdict)["log.inclusion"] == "log.not_included"
+
+
+def test_a_line_twice_is_refused(story: Story, tmp_path: Path, lines: list[str]) -> None:
+    verdict = judged(with_lines(story, tmp_path, [*lines[:5], lines[4], *lines[5:]]))
+    found = refusals(verdict)
+    assert found["chain.ids"] == "chain.repeated_id"
+    assert found["log.inclusion"] == "log.not_included"
+
+
+def test_a_record_that_the_log_does_not_hold_is_refused(story: Story, tmp_path: Path) -> None:
+    records = sorted_records(story)
+    path = build(tmp_path, story, records=records, log=[*records[:4], *records[5:]])
+    found = refusals(judged(path))
+    assert found["log.inclusion"] == "log.not_included"
+    assert found["chain.contiguous"] == "chain.gap"
+
+
+def test_many_records_that_the_log_does_not_hold_take_no_time(
+    story: Story, tmp_path: Path, lines: list[str]
+) -> None:
+    path = with_lines(story, tmp_path, lines[:1] + lines[:0:-1] * 20)
+    assert refusals(judged(path))["log.inclusion"] == "log.not_included"
+
+
+def test_a_checkpoint_of_another_key_is_refused(story: Story, archive: Path, tmp_path: Path) -> None:
+    other = Story()
+    other.make_gateway()
+    records = sorted_records(story)
+    builder = LogBuilder(tmp_path / "other", [leaf_of(r.jws) for r in records], signer=other.log_signer)
+    with zipfile.ZipFile(archive) as source:
+        assert len(builder.note().to_bytes()) == len(source.read("log/checkpoint"))
+    path = build_with(story, tmp_path, {"log/checkpoint": builder.note().to_bytes()})
+    found = refusals(judged(path))
+    assert set(found) == {"log.inclusion"}
+    assert found["log.inclusion"].startswith("note.") or found["log.inclusion"].startswith("log.")
+
+
+def build_with(story: Story, tmp_path: Path, extra: dict[str, bytes]) -> Path:
+    return build(tmp_path / "built", story, extra=extra)
+
+
+@pytest.mark.parametrize("which", ["log/tile/0/", "log/tile/entries/"])
+def test_tiles_of_another_tree_are_refused(story: Story, archive: Path, tmp_path: Path, which: str) -> None:
+    with zipfile.ZipFile(archive) as source:
+        name = next(name for name in source.namelist() if name.startswith(which))
+        data = bytearray(source.read(name))
+    data[40] ^= 1
+    found = refusals(judged(build_with(story, tmp_path, {name: bytes(data)})))
+    assert found  # where it is read: the log's own row, or the archive's
+    assert set(found) & {"log.inclusion", "fmt.bundle"}
+
+
+def test_a_file_that_was_changed_is_refused(archive: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive) as source:
+        name = next(name for name in source.namelist() if name.startswith("policies/"))
+        data = source.read(name)
+    path = rezipped(archive, tmp_path / "x.zip", {name: data[:-1] + b" "})
+    verdict = judged(path)
+    assert verdict.exit_code == 20
+    assert "period.digest" in refusals(verdict).values()
+
+
+@pytest.mark.parametrize(
+    ("which", "code"),
+    [
+        ("log/checkpoint", "log.inclusion"),
+        ("log/tile/0/", "log.inclusion"),
+        ("evidence/", "key.evidence"),
+        ("endorsements/", "tee.appraisal"),
+        ("results/", "tee.appraisal"),
+        ("policies/", "conf.bound"),
+    ],
+)
+def test_what_is_missing_is_not_made_and_warned_of(
+    archive: Path, tmp_path: Path, which: str, code: str
+) -> None:
+    with zipfile.ZipFile(archive) as source:
+        gone = {name: None for name in source.namelist() if name.startswith(which)}
+    verdict = judged(rezipped(archive, tmp_path / "x.zip", gone))
+    assert row(verdict, code).state is State.NOT_MADE
+    assert row(verdict, "fmt.bundle").tier is Tier.WARNING
+    assert "listed and not there" in row(verdict, "fmt.bundle").detail
+    assert refusals(verdict) == {}
+
+
+def test_an_unknown_file_is_a_warning(archive: Path, tmp_path: Path) -> None:
+    check = row(judged(rezipped(archive, tmp_path / "x.zip", {"x/notes.md": b"hi"})), "fmt.bundle")
+    assert (check.state, check.tier, check.where) == (State.HELD, Tier.WARNING, ("x/notes.md",))
+
+
+def test_an_archive_that_cannot_be_read_is_refused(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(archive.read_bytes() + b"x")
+    verdict = judged(tmp_path / "x.zip")
+    assert refusals(verdict) == {"fmt.bundle": "zip.structure"}
+    assert {check.code for check in verdict.checks} == {check.code for check in judged(archive).checks}
+    assert verdict.exit_code == 20
+
+
+def test_a_chain_cut_in_the_log_is_refused(tmp_path: Path) -> None:
+    story = Story().tell()
+    records = [r for r in sorted_records(story) if r.payload["kind"] != "inference"]
+    assert refusals(judged(build(tmp_path, story, records=records)))["chain.contiguous"] == "chain.gap"
+
+
+def test_no_boot_is_refused(story: Story, tmp_path: Path) -> None:
+    found = refusals(judged(build(tmp_path, story, withhold=[0])))
+    assert found["chain.boot"] == "chain.no_boot"
+
+
+def test_another_session_is_refused_by_its_own_rules(tmp_path: Path) -> None:
+    def alter(step: str, members: dict) -> dict:
+        if step == "close":
+            members["n"] += 1
+        return members
+
+    verdict = judged(build(tmp_path, Story(alter=alter).tell()))
+    assert refusals(verdict) == {"session.close": "session.close"}
+
+
+def test_a_session_that_is_too_large_is_not_judged_and_said_so(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("affiant.attestation.verifier.period.verify_period.MAX_SESSION", 3)
+    check = row(judged(archive), "session.close")
+    assert (check.state, check.tier) == (State.NOT_MADE, Tier.NONE)
+    assert "more than 3" in check.detail
+
+
+# -- time ------------------------------------------------------------------------------------------------------
+
+WITNESSES = "log {log}\nwitness w1 {one}\nquorum w1\n"
+
+
+def witnessed_trust(story: Story, seconds: int) -> object:
+    text = WITNESSES.format(log=story.log_signer.verifier.vkey(), one=cosigner(1, seconds).verifier.vkey())
+    return trust(witnesses=[{"value": text}])
+
+
+def test_time_is_bracketed_by_the_cosigned_checkpoint(tmp_path: Path) -> None:
+    story = Story().tell()
+    seconds = int(NOW.timestamp()) + 60
+    path = build(tmp_path, story, witnesses=[cosigner(1, seconds)])
+    verdict = verify_period(path, witnessed_trust(story, seconds), at=LATER, build="test")
+    assert row(verdict, "wit.quorum").state is State.HELD
+    assert row(verdict, "time.bracket").state is State.HELD
+    assert verdict.time is not None
+    assert verdict.time.not_after == seconds
+
+
+def test_a_record_dated_after_the_checkpoint_that_covers_it_is_refused(tmp_path: Path) -> None:
+    story = Story().tell()
+    seconds = int(NOW.timestamp()) - 3600
+    path = build(tmp_path, story, witnesses=[cosigner(1, seconds)])
+    verdict = verify_period(path, witnessed_trust(story, seconds), at=LATER, build="test")
+    check = row(verdict, "time.bracket")
+    assert (check.state, check.reason) == (State.REFUSED, "time.outside")
+
+
+def test_a_second_root_over_the_same_leaves_is_a_split_view(tmp_path: Path) -> None:
+    story = Story().tell()
+    records = sorted_records(story)
+    builder = LogBuilder(
+        tmp_path / "fork", [leaf_of(r.jws) for r in reversed(records)], signer=story.log_signer
+    )
+    path = build(tmp_path, story, checkpoints={5: builder.note(5).to_bytes()})
+    assert refusals(judged(path)) == {"log.consistency": "log.split_view"}
+
+
+def test_an_older_checkpoint_of_the_same_tree_holds(tmp_path: Path) -> None:
+    story = Story().tell()
+    builder = LogBuilder(
+        tmp_path / "same", [leaf_of(r.jws) for r in sorted_records(story)], signer=story.log_signer
+    )
+    path = build(tmp_path, story, checkpoints={size: builder.note(size).to_bytes() for size in (1, 5, 8)})
+    check = row(judged(path), "log.consistency")
+    assert (check.state, check.detail) == (State.HELD, "4 checkpoints, all of one tree")
