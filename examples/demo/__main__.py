@@ -101,6 +101,13 @@ def _held(verdict: dict[str, object], *codes: str) -> bool:
     return all(states.get(code) == "held" for code in codes)
 
 
+def _warned(verdict: dict[str, object], code: str, text: str) -> bool:
+    """Whether a check held, as a warning that says so, and the levels up to it with it."""
+    (check,) = (each for each in verdict["checks"] if each["code"] == code)
+    levels = [verdict["levels"][level] for level in ("L2", "L3")]
+    return levels == ["held", "held"] and check["tier"] == "warning" and check["detail"].startswith(text)
+
+
 def _session(
     tell: Telling,
     bundle: Bundle,
@@ -252,6 +259,8 @@ def _check(tell: Telling, place: Place, verdict: dict[str, object]) -> None:
     text = shown.stdout.decode()
     tell.fact("it says SIMULATED, exits with 40", shown.returncode == 40 and "SIMULATED" in text, "verifier")
     tell.fact('and does not print the word "verified"', "verified" not in text.lower(), "verifier")
+    own = _warned(verdict, "wit.quorum", "witness: self")
+    tell.fact("in the log (L2), and witnessed (L3) by the gateway's own witness: a warning", own, "verifier")
     held = [check["code"] for check in verdict["checks"] if check["state"] == "held"]
     tell.note(f"{len(held)} checks held; not made: {', '.join(verdict['not_made'])}")
     data = bytearray(place.bundle.read_bytes())

@@ -97,6 +97,7 @@ def _kind(process: Process) -> str:
         "sandbox.supervisor",
         "isolation.runner",
         "gateway.server",
+        "witness serve",
         "platform serve",
     ):
         if part in process.command:

@@ -75,7 +75,7 @@ quorum both
 def test_witnesses_stand_in_the_configuration_and_change_its_name(tmp_path):
     home = str(tmp_path / "home")
     (tmp_path / "w.policy").write_text(POLICY)
-    plain = json.loads(invoke(gateway, "config", "--home", home, "--json").output)
+    plain = json.loads(invoke(gateway, "config", "--home", home, "--witnesses", "none", "--json").output)
     made = invoke(gateway, "config", "--home", home, "--witnesses", str(tmp_path / "w.policy"), "--json")
     found = json.loads(made.output)
     assert found["digest"] != plain["digest"]

@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from affiant.sandbox.privileges import BROKER_USER, GATEWAY_USER, PLATFORM_USER, SUPERVISOR_USER
+from affiant.sandbox.privileges import (
+    BROKER_USER,
+    GATEWAY_USER,
+    PLATFORM_USER,
+    SUPERVISOR_USER,
+    WITNESS_USER,
+)
 
 USERS = {
     "affiant platform serve": PLATFORM_USER,
     "affiant.gateway.server": GATEWAY_USER,
+    "affiant witness serve": WITNESS_USER,
     "affiant.sandbox.supervisor": SUPERVISOR_USER,
     "affiant.secrets.broker": BROKER_USER,
     "affiant.sandbox.isolation.runner": 0,
@@ -39,4 +46,5 @@ def test_each_process_is_its_own_user(machine):
     process.communicate(timeout=30)
     assert all(USERS[mark] in users for mark, users in found.items()), found
     assert found["affiant.gateway.server"] == {GATEWAY_USER}
+    assert found["affiant witness serve"] == {WITNESS_USER}
     assert found["affiant.secrets.broker"] == {BROKER_USER}

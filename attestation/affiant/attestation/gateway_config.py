@@ -24,6 +24,7 @@ from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
 __all__ = [
     "DEV_ECHO",
     "LOCAL_ISSUER",
+    "OWN_WITNESS_URL",
     "GatewayConfig",
     "UpstreamConfig",
     "local_gateway_config",
@@ -99,6 +100,12 @@ class GatewayConfig:
         return sha256_name(self.raw)
 
     @property
+    def asks_own_witness(self) -> bool:
+        """Whether one of its witnesses is the one that is started for it."""
+        policy = self.witness_policy
+        return policy is not None and any(each.url == OWN_WITNESS_URL for each in policy.witnesses.values())
+
+    @property
     def mrconfigid(self) -> bytes:
         """SHA-384 of the bytes: 48 bytes."""
         return hashlib.sha384(self.raw).digest()
@@ -151,6 +158,9 @@ DEV_ECHO: Final = UpstreamConfig(
     id="affiant-dev-echo", url="http://affiant-dev-echo.internal/v1", bind="none", key=None, roots=()
 )
 """The embedded default upstream: a small local process for trying and testing, named as such in receipts."""
+
+OWN_WITNESS_URL: Final = "http://affiant-witness.internal"
+"""Where a gateway asks the witness that was started for it: a Unix socket that its launcher names, under this name."""
 
 LOCAL_ISSUER: Final = "urn:affiant:gateway:local"
 """``iss`` of the gateway that a development machine starts for itself."""

@@ -353,6 +353,7 @@ def simulated_trust_file(
     gateway_configs: Sequence[str] = (),
     profiles: Sequence[str] = (),
     witnesses: str | None = None,
+    own_witness: str | None = None,
 ) -> bytes:
     """A trust file for the SIMULATED platform: its root, its reference values, the embedded gateway's configuration.
 
@@ -360,11 +361,12 @@ def simulated_trust_file(
         reference_values: the document made at build time; its ``roots`` become ``tee_roots``.
         gateway_configs: ``sha256:`` names of configurations accepted beside the embedded one.
         profiles: ``sha384:`` digests of accepted profiles; none: no profile is pinned.
-        witnesses: the text of a C2SP tlog-policy file: who must have cosigned; None: nobody is asked for.
+        witnesses: the text of a C2SP tlog-policy file: who must have cosigned; None: ``own_witness``, if there is one.
+        own_witness: the policy that the embedded gateway runs with, whose only witness is its own; None: none.
     """
     reference = parse_reference_values(reference_values)
     since = now.strftime("%Y-%m-%dT00:00:00Z")
-    configs = [local_gateway_config(reference).digest, *gateway_configs]
+    configs = [local_gateway_config(reference, witnesses=own_witness).digest, *gateway_configs]
     document: dict[str, object] = {
         "typ": "affiant-trust/1",
         "tee_roots": [{"value": root, "from": since} for root in sorted(reference.roots)],
@@ -376,6 +378,7 @@ def simulated_trust_file(
     }
     if profiles:
         document["profiles"] = [{"value": digest, "from": since} for digest in profiles]
-    if witnesses is not None:
-        document["witnesses"] = [{"value": witnesses, "from": since}]
+    asked = own_witness if witnesses is None else witnesses
+    if asked is not None:
+        document["witnesses"] = [{"value": asked, "from": since}]
     return (json.dumps(document, indent=2) + "\n").encode("ascii")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +16,9 @@ from affiant.attestation.chain import ChainSigner
 from affiant.attestation.encoding import b64u, b64u_sha256
 from affiant.attestation.evidence import wrap_endorsements
 from affiant.attestation.evidence_source import QuoteSource
+from affiant.attestation.gateway_config import OWN_WITNESS_URL
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
+from affiant.attestation.simulated.socket_path import reachable_address
 from affiant.attestation.statement import WITNESS_MAX_S, LogIdentity
 from affiant.attestation.tdx import VerificationCache
 from affiant.attestation.tlog.note_keys import LogKey
@@ -44,7 +46,7 @@ from affiant.gateway.service import Service
 from affiant.gateway.sessions import SessionTable
 from affiant.gateway.submissions import Submissions
 from affiant.gateway.transparency_log import TransparencyLog, log_folder
-from affiant.gateway.witnesses import Witnesses
+from affiant.gateway.witnesses import OWN_WITNESS_SOCKET, Witnesses
 
 __all__ = ["Ambient", "booted"]
 
@@ -88,9 +90,10 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
     upstreams = _upstreams(settings, ambient)
     index = Index(settings.store, boot=b64u(boot))
     log = published = None
+    addresses = ExitStack()
     try:
         log = TransparencyLog(folder, signer, seconds=ambient.seconds, bounds=settings.log)
-        published = _published(settings, ambient, log, signer.verifier)
+        published = _published(settings, ambient, log, signer.verifier, addresses)
         cosigned = await published.before_boot()
         keyset = await _keyset(settings, ambient, LogIdentity(signer.verifier, KEPT), cosigned)
 
@@ -128,6 +131,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
             await log.close()
         await index.close()
         await upstreams.close()
+        addresses.close()
 
 
 async def _keyset(settings: Settings, ambient: Ambient, log: LogIdentity, cosigned: bytes | None) -> Keyset:
@@ -156,12 +160,18 @@ def _upstreams(settings: Settings, ambient: Ambient) -> Upstreams:
     )
 
 
-def _published(settings: Settings, ambient: Ambient, log: TransparencyLog, key: LogKey) -> PublishedLog:
-    """The log with the witnesses that the configuration names."""
+def _published(
+    settings: Settings, ambient: Ambient, log: TransparencyLog, key: LogKey, addresses: ExitStack
+) -> PublishedLog:
+    """The log with the witnesses that the configuration names; ``addresses`` are closed after it."""
     policy = settings.config.witness_policy
     witnesses = None
     if policy is not None:
-        client = make_client(HTTPSettings())
+        sockets = {}
+        if settings.config.asks_own_witness:
+            own = addresses.enter_context(reachable_address(settings.store / OWN_WITNESS_SOCKET))
+            sockets[OWN_WITNESS_URL] = own
+        client = make_client(HTTPSettings(), sockets=sockets)
         witnesses = Witnesses(policy, key, client=client, clock=ambient.clock, bounds=settings.witnesses)
     return PublishedLog(log, witnesses, max_age_s=WITNESS_MAX_S, clock=ambient.clock, seconds=ambient.seconds)
 

@@ -17,7 +17,7 @@ from affiant.attestation.simulated.socket_path import platform_socket, reachable
 from affiant.command_line import EXIT_REFUSED, Group, print_json
 from affiant.errors import UnreachableError
 from affiant.gateway.config import BODIES_MAX
-from affiant.gateway.launch import Launch, UpstreamChoice, launch_gateway, planned_config
+from affiant.gateway.launch import Launch, UpstreamChoice, WitnessChoice, launch_gateway, planned_config
 
 __all__ = ["default_home", "gateway"]
 
@@ -54,11 +54,23 @@ _upstream_ca = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The only certificates to trust for the upstreams, PEM, in their order.",
 )
+
+
+class _WitnessChoice(click.Path):
+    """``self``, ``none``, or a file."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value in ("self", "none") else super().convert(value, param, ctx)
+
+
 _witnesses = click.option(
     "--witnesses",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Who must cosign the log: a C2SP tlog-policy file, each witness with its URL.",
+    type=_WitnessChoice(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE|self|none",
+    default="self",
+    show_default=True,
+    help="Who must cosign the log: a C2SP tlog-policy file, each witness with its URL; `self`: one that is started "
+    "with the gateway, which detects faults, not a determined operator; `none`: nobody.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -100,15 +112,15 @@ def serve(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
-    witnesses: Path | None,
+    witnesses: WitnessChoice,
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
 
-    Clients pin the key that the gateway's evidence names; its address stands in gateway/gateway.json. With --witnesses
-    sessions are admitted only while a quorum of them has cosigned the transparency log in the last five minutes.
+    Clients pin the key that the gateway's evidence names; its address stands in gateway/gateway.json. Sessions are
+    admitted only while a quorum of its witnesses has cosigned the transparency log in the last five minutes.
 
     \b
     Examples:
@@ -149,7 +161,7 @@ def config(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
-    witnesses: Path | None,
+    witnesses: WitnessChoice,
     as_json: bool,
 ) -> None:
     """Print the name and the bytes of the configuration that `serve` would run with; starts nothing.

@@ -19,31 +19,47 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from affiant.attestation.encoding import sha256_name
-from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, UpstreamConfig, local_gateway_config
+from affiant.attestation.gateway_config import (
+    DEV_ECHO,
+    OWN_WITNESS_URL,
+    GatewayConfig,
+    UpstreamConfig,
+    local_gateway_config,
+)
 from affiant.attestation.release import load_release, reference_values
 from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import ReferenceValues, parse_reference_values
+from affiant.attestation.witness.own import OwnWitness, own_witness
 from affiant.errors import AffiantError
 from affiant.folders import make_private
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
 from affiant.gateway.config import BODIES_MAX, Settings, encode_settings
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.openai_upstream import Credentials
+from affiant.gateway.own_witness import served_own_witness
+from affiant.gateway.transparency_log import log_folder
 from affiant.secrets.broker.session import LocalSource
 from affiant.secrets.local_store_file import LocalStoreFile
 from affiant.secrets.source import parse_reference
 
-__all__ = ["Launch", "UpstreamChoice", "launch_gateway", "planned_config", "upstream_configs"]
+__all__ = [
+    "Launch",
+    "UpstreamChoice",
+    "WitnessChoice",
+    "launch_gateway",
+    "planned_config",
+    "upstream_configs",
+]
 
 RENEW_COLLATERAL_S: Final = 3600.0
 _STOP_GRACE_S: Final = 30.0
@@ -64,6 +80,10 @@ class UpstreamChoice:
     root: Path | None = None
 
 
+WitnessChoice = Literal["self", "none"] | Path
+"""The gateway's own witness, which is started with it; nobody; or those of a C2SP tlog-policy file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What ``affiant gateway serve`` was told.
@@ -74,7 +94,7 @@ class Launch:
         ready: a descriptor that gets one line of JSON; passed on to the server.
         user: the user id that the server runs as, when this half is root; the store becomes that user's.
         bodies_max: bytes that all request bodies together may hold.
-        witnesses: a C2SP tlog-policy file; None: nobody is asked.
+        witnesses: who must cosign the log.
     """
 
     home: Path
@@ -85,7 +105,7 @@ class Launch:
     ready: int | None
     user: int | None = None
     bodies_max: int = BODIES_MAX
-    witnesses: Path | None = None
+    witnesses: WitnessChoice = "self"
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -133,29 +153,50 @@ def planned_config(
     *,
     now: datetime,
     random_bytes: Callable[[int], bytes],
-    witnesses: Path | None = None,
+    witnesses: WitnessChoice = "self",
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
 
     Raises:
-        AffiantError: there is no release manifest, or an upstream is refused.
+        AffiantError: there is no release manifest, or an upstream or witness is refused.
     """
     _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
-    return _config(parse_reference_values(reference), choices, witnesses)
+    own = own_witness(home, random_bytes=random_bytes) if witnesses == "self" else None
+    return _config(parse_reference_values(reference), choices, witnesses, own)
 
 
 def _config(
-    reference: ReferenceValues, choices: Sequence[UpstreamChoice], witnesses: Path | None
+    reference: ReferenceValues,
+    choices: Sequence[UpstreamChoice],
+    witnesses: WitnessChoice,
+    own: OwnWitness | None,
 ) -> GatewayConfig:
-    text = None if witnesses is None else _witness_text(witnesses)
+    if isinstance(witnesses, Path):
+        return _config_under(reference, choices, witnesses)
+    policy = None if own is None else own.policy
+    return local_gateway_config(reference, upstreams=upstream_configs(choices), witnesses=policy)
+
+
+def _config_under(
+    reference: ReferenceValues, choices: Sequence[UpstreamChoice], witnesses: Path
+) -> GatewayConfig:
+    text = _witness_text(witnesses)
     try:
-        return local_gateway_config(reference, upstreams=upstream_configs(choices), witnesses=text)
+        config = local_gateway_config(reference, upstreams=upstream_configs(choices), witnesses=text)
     except ShapeMismatch as error:
-        if witnesses is None or not str(error.where).startswith("config.witnesses"):
+        if not str(error.where).startswith("config.witnesses"):
             raise
         raise SettingsRefused(
             error.message, where=str(witnesses), expected=error.expected, found=error.found
         ) from error
+    if config.asks_own_witness:
+        raise SettingsRefused(
+            "an address that is kept for the gateway's own witness",
+            where=str(witnesses),
+            found=OWN_WITNESS_URL,
+            hint="The gateway's own witness stands alone: --witnesses self",
+        )
+    return config
 
 
 def _witness_text(path: Path) -> str:
@@ -180,7 +221,8 @@ def launch_gateway(launch: Launch) -> int:
     platform = PlatformClient(launch.platform)
     release = load_release()
     reference = parse_reference_values(reference_values(release, platform.root()))
-    config = _config(reference, launch.upstreams, launch.witnesses)
+    own = own_witness(launch.home, random_bytes=os.urandom) if launch.witnesses == "self" else None
+    config = _config(reference, launch.upstreams, launch.witnesses, own)
     settings = Settings(
         store=store,
         host=launch.host,
@@ -193,12 +235,21 @@ def launch_gateway(launch: Launch) -> int:
         credentials=_credentials(launch, config),
         bodies_max=launch.bodies_max,
     )
+    with ExitStack() as running:
+        if own is not None:
+            log = log_folder(store, config.origin)
+            running.enter_context(served_own_witness(own, store, log, user=launch.user))
+        server = _server(launch, settings, platform)
+        return _stay(server, platform, store / COLLATERAL_NAME)
+
+
+def _server(launch: Launch, settings: Settings, platform: PlatformClient) -> subprocess.Popen[bytes]:
+    """The server's process, in a TD of its own."""
     with ExitStack() as stack:
-        td = platform.create_td(image=Image.GATEWAY, mrconfigid=config.mrconfigid)
+        td = platform.create_td(image=Image.GATEWAY, mrconfigid=settings.config.mrconfigid)
         stack.callback(os.close, td)
         document = stack.enter_context(_descriptor_with(encode_settings(settings)))
-        server = _start(td, document, launch.ready, launch.user)
-    return _stay(server, platform, store / COLLATERAL_NAME)
+        return _start(td, document, launch.ready, launch.user)
 
 
 def _log_files_of_others(folder: Path, user: int) -> Iterator[Path]:

@@ -2,7 +2,8 @@
 
 A log goes on across boots, so that its key must outlive the process. On hardware it is sealed to the measured image, or
 held by a TD of the log's own (trust rules, 4); neither exists here yet. Whoever can read this file can sign other
-checkpoints under this origin: witnesses are what would show it.
+checkpoints under this origin: witnesses are what would show it. Its public half lies beside it, in ``vkey``, for those
+that are to witness the log.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from affiant.files import write_whole
 from affiant.folders import make_private
 from affiant.gateway.errors import LogDamaged, LogUnavailable
 
-__all__ = ["KEPT", "load_log_signer"]
+__all__ = ["KEPT", "load_log_signer", "read_log_vkey"]
 
 KEPT: Final = "file"
 _TYP: Final = "affiant-log-key/1"
+_VKEY: Final = "vkey"
 _MAX: Final = 4096
 
 
@@ -47,9 +49,20 @@ def load_log_signer(folder: Path, origin: str) -> LogSigner:
                     hint="Bring it back. Without it the log cannot go on; a new one needs another origin.",
                 )
             _write(path, origin)
-        return _read(path, origin)
+        signer = _read(path, origin)
+        if read_log_vkey(folder) != signer.verifier.vkey():
+            write_whole(folder / _VKEY, f"{signer.verifier.vkey()}\n".encode("ascii"))
+        return signer
     except OSError as error:
         raise LogUnavailable("the log's key cannot be used", where=str(path), found=error.strerror) from error
+
+
+def read_log_vkey(folder: Path) -> str | None:
+    """The public key of the log in ``folder``, if its gateway has told it."""
+    try:
+        return (folder / _VKEY).read_bytes()[:_MAX].decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
 
 
 def _read(path: Path, origin: str) -> LogSigner:

@@ -24,8 +24,10 @@ from affiant.errors import AffiantError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["WitnessBounds", "Witnesses"]
+__all__ = ["OWN_WITNESS_SOCKET", "WitnessBounds", "Witnesses"]
 
+OWN_WITNESS_SOCKET: Final = "witness.sock"
+"""In the gateway's store: where the witness that was started for it is asked."""
 _log = logging.getLogger("affiant.gateway")
 _COSIGNED: Final = "cosigned"
 _FAULT: Final = "fault"

@@ -4,6 +4,7 @@
 |---|---|---|
 | ``platform/`` | 0700 | the simulated platform: its keys, its socket |
 | ``gateway/`` | 0700 | the gateway: journal, index, ``gateway.json`` |
+| ``witness/`` | 0700 | the gateway's own witness: its key, what it has cosigned |
 | ``secrets/`` | 0700 | the encrypted local store and its key file |
 | ``sessions/ID/`` | 0700 | one session: its records, its bundle, a note, the agent's files while it runs |
 | ``launches/ID.json`` | 0600 | which processes belong to a running session (:mod:`.launches`) |
@@ -29,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.witness.own import own_witness_folder
 from affiant.errors import MalformedError
 from affiant.files import write_whole
 from affiant.sandbox.errors import HomeFileMalformed, HomeRefused, StoreLocked
@@ -55,6 +57,11 @@ class Home:
     def gateway(self) -> Path:
         """The gateway's folder."""
         return self.path / "gateway"
+
+    @property
+    def witness(self) -> Path:
+        """The folder of the gateway's own witness; made with the first trust file or gateway."""
+        return own_witness_folder(self.path)
 
     @property
     def secrets(self) -> Path:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from affiant.attestation.witness.own import own_witness
 from affiant.errors import AffiantError
 from affiant.sandbox.exposure import Need
 from affiant.sandbox.home import Home, give_folder, lock, open_home
@@ -86,7 +87,10 @@ def gateway_spec(home: Home, *, upstreams: Sequence[str]) -> ServiceSpec:
         name="gateway",
         argv=("affiant", "gateway", "serve", "--home", str(home.path), *chosen, "--ready-fd", READY_FD),
         home=home.gateway,
-        needs=(Need(str(home.gateway), writable=True), Need(str(home.platform)), Need(str(home.secrets))),
+        needs=(
+            *(Need(str(folder), writable=True) for folder in (home.gateway, home.witness)),
+            *(Need(str(folder)) for folder in (home.platform, home.secrets)),
+        ),
         death_signal=signal.SIGTERM,
     )
 
@@ -101,6 +105,9 @@ async def _start(home: Home, given: argparse.Namespace) -> tuple[list[ServicePro
             started.append(start_service(platform_spec(home), echo=True))
             facts["platform"] = json.loads(await started[-1].ready())
         if given.gateway:
+            own_witness(
+                home.path, random_bytes=os.urandom
+            )  # its view of the state folder is of what is there
             if is_root():
                 give_folder(home.gateway, GATEWAY_USER)
             started.append(start_service(gateway_spec(home, upstreams=given.upstream), echo=True))

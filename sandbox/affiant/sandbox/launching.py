@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.manifest import mrconfigid
 from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import InputRefused, ServiceSilent
@@ -87,6 +88,7 @@ async def launched(
         stack.push_async_callback(services.leave)
         stack.callback(launch.remove, home)  # before leaving the services: the last launcher waits for them
         progress("services-ready", {"gateway": services.gateway_url, "started": list(services.started)})
+        progress("witnesses", {"text": _witnesses(services.gateway_config)})
         stack.callback(remove_files, home, plan.session)
         stack.callback(_note_if_unopened, home, launch)
         stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
@@ -151,6 +153,15 @@ def _asked(plan: SessionPlan) -> Asked:
         source=None if place is None else plan.sandbox.source_of(place),
         exclude=() if place is None else plan.sandbox.carved_out(place),
     )
+
+
+def _witnesses(config: GatewayConfig) -> str:
+    """Who cosigns the gateway's log, and what that is worth; for a person."""
+    if config.witness_policy is None:
+        return "none (warning: nobody but the gateway sees its log)"
+    if config.asks_own_witness:
+        return "self (warning: it detects faults, not a determined operator)"
+    return ", ".join(config.witness_policy.witnesses)
 
 
 def _text(path: Path) -> str:

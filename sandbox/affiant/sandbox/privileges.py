@@ -19,6 +19,7 @@ __all__ = [
     "GATEWAY_USER",
     "PLATFORM_USER",
     "SUPERVISOR_USER",
+    "WITNESS_USER",
     "confine",
     "drop_privileges",
     "end_with_parent",
@@ -29,6 +30,7 @@ PLATFORM_USER: Final = 61781
 GATEWAY_USER: Final = 61782
 SUPERVISOR_USER: Final = 61783
 BROKER_USER: Final = 61784
+WITNESS_USER: Final = 61785
 """User and group ids of the services of a development machine, as root starts them: above what accounts are
 given by adduser(8) and systemd, below the 16-bit overflow id. None needs an entry in ``/etc/passwd``."""
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 from log_builder import log_signer
 
@@ -76,3 +81,40 @@ def test_mistakes_are_usage(home: Path) -> None:
     ):
         done = run("serve", "--key", key, *arguments)
         assert done.exit_code == 2, done.output
+
+
+def test_it_serves_on_a_unix_socket_that_it_is_given(home: Path) -> None:
+    """One that its starter has made: what is asked before it runs waits there."""
+    path = home / "w.sock"
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        listener.bind(str(path))
+        listener.listen(4)
+        client.connect(str(path))
+        client.sendall(b"GET /nothing HTTP/1.1\r\nHost: w\r\nConnection: close\r\n\r\n")
+        serve = [sys.executable, "-m", "affiant", "witness", "serve", "--key", str(home / "w.key")]
+        serve += ["--log", VKEY, "--listen-fd", str(listener.fileno())]
+        with subprocess.Popen(serve, pass_fds=[listener.fileno()]) as process:
+            client.settimeout(30)
+            assert client.recv(100).startswith(b"HTTP/1.1 404 ")
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    "options", [["--listen", "127.0.0.1:0"], ["--tls-cert", "{key}", "--tls-key", "{key}"]]
+)
+def test_a_given_socket_stands_alone(home: Path, options: list[str]) -> None:
+    more = [each.format(key=home / "w.key") for each in options]
+    refused = run("serve", "--key", home / "w.key", "--log", VKEY, "--listen-fd", "3", *more)
+    assert refused.exit_code == 2 and "stands alone" in refused.stderr
+
+
+def test_a_given_descriptor_that_is_no_listening_unix_socket_is_refused(home: Path) -> None:
+    serve = [sys.executable, "-m", "affiant", "witness", "serve", "--key", str(home / "w.key")]
+    serve += ["--log", VKEY, "--listen-fd"]
+    with socket.socket(socket.AF_UNIX) as silent, socket.socket() as other, open(os.devnull) as file:
+        for each in (silent, other, file):
+            done = subprocess.run(
+                [*serve, str(each.fileno())], pass_fds=[each.fileno()], capture_output=True, check=False
+            )
+            assert done.returncode == 2 and b"[witness.settings]" in done.stderr

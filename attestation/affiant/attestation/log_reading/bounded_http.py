@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -82,8 +83,13 @@ def _is_prefix(prefix: str) -> bool:
     return parts.scheme in ("http", "https") and named and plain and prefix.isprintable()
 
 
-def make_client(settings: HTTPSettings) -> httpx.AsyncClient:
+def make_client(
+    settings: HTTPSettings, *, sockets: Mapping[str, str] = MappingProxyType({})
+) -> httpx.AsyncClient:
     """A client that verifies TLS always, follows nothing and reads no environment.
+
+    Args:
+        sockets: address without path (``http://name``) -> the Unix socket behind it.
 
     Raises:
         ExtraMissing: ``httpx`` is not installed.
@@ -96,12 +102,14 @@ def make_client(settings: HTTPSettings) -> httpx.AsyncClient:
             "reading a log over HTTP needs the package 'httpx', which is not installed",
             hint="Install it with: pip install 'affiant[log]'",
         ) from error
+    tls = _tls_context(settings.tls_ca)
     return httpx.AsyncClient(
-        verify=_tls_context(settings.tls_ca),
+        verify=tls,
         trust_env=False,
         follow_redirects=False,
         headers=_HEADERS,
         timeout=httpx.Timeout(settings.silence_s),
+        mounts={name: httpx.AsyncHTTPTransport(verify=tls, uds=path) for name, path in sockets.items()},
     )
 
 

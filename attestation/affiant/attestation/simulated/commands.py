@@ -120,7 +120,7 @@ def serve(
     "--witnesses",
     type=click.File("rb"),
     metavar="FILE",
-    help="Ask for these witnesses' cosignatures: a C2SP tlog-policy file.",
+    help="Ask for these witnesses' cosignatures, not the gateway's own: a C2SP tlog-policy file.",
 )
 def trust(
     home: Path, *, gateway_configs: tuple[str, ...], profiles: tuple[str, ...], witnesses: BinaryIO | None
@@ -128,7 +128,8 @@ def trust(
     """Print a trust file that accepts this SIMULATED platform and this build.
 
     Works before any session exists, and whether or not the platform is being served. The values come from the
-    release manifest and from the root certificate, never from a quote.
+    release manifest and from the root certificate, never from a quote. Without --witnesses it asks for the witness that
+    the gateway of this folder starts for itself; that one is made here if need be.
 
     \b
     Example:
@@ -141,14 +142,20 @@ def trust(
         parse_trust_file,
         simulated_trust_file,
     )
+    from affiant.attestation.witness.own import own_witness  # noqa: PLC0415
 
-    now = _now()
-    _, reference = simulated_reference(home.absolute(), now=now, random_bytes=os.urandom)
+    now, home = _now(), home.absolute()
+    _, reference = simulated_reference(home, now=now, random_bytes=os.urandom)
     policy = (
         None if witnesses is None else witnesses.read(MAX_POLICY_BYTES + 1).decode("utf-8", "surrogateescape")
     )
     made = simulated_trust_file(
-        reference, now, gateway_configs=gateway_configs, profiles=profiles, witnesses=policy
+        reference,
+        now,
+        gateway_configs=gateway_configs,
+        profiles=profiles,
+        witnesses=policy,
+        own_witness=own_witness(home, random_bytes=os.urandom).policy,
     )
     parse_trust_file(made)
     click.echo(made.decode("utf-8"), nl=False)

@@ -106,6 +106,9 @@ def init(*, name: str, key_path: Path, state: Path | None, only: str | None, as_
 @click.option("--log", "vkeys", multiple=True, metavar="VKEY", help="Verifier key of a log to witness.")
 @click.option("--config", type=_FILE, help="Or a YAML file with `logs`, and perhaps `listen`.")
 @click.option("--listen", help=f"Address and port; port 0: any.  [default: {_LISTEN}]")
+@click.option(
+    "--listen-fd", type=click.IntRange(min=3), help="Or a descriptor of a Unix socket that listens already."
+)
 @click.option("--tls-cert", type=_FILE, help="PEM certificate chain; with --tls-key.")
 @click.option("--tls-key", type=_FILE, help="PEM private key of the certificate.")
 @click.option(
@@ -118,6 +121,7 @@ def serve(
     vkeys: tuple[str, ...],
     config: Path | None,
     listen: str | None,
+    listen_fd: int | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     ready_fd: int | None,
@@ -141,13 +145,15 @@ def serve(
     from affiant.attestation.witness.witness import Witness  # noqa: PLC0415 - as above
 
     settings = _config(vkeys, config)
+    if listen_fd is not None and (listen or tls_cert or tls_key):
+        raise click.UsageError("--listen-fd stands alone: neither --listen nor a certificate beside it")
     host, port = parse_listen(listen or settings.listen or _LISTEN)
     logging.basicConfig(format="affiant witness: %(message)s", level=logging.WARNING)
     keys, database = read_key_file(key_path), _database(key_path, state)
     with open_state(database, keys.identity) as opened:
         serve_witness(
             Witness(keys, settings.logs, opened, EvidenceFolder(database.parent / "evidence")),
-            ServerSettings(host, port, tls_cert, tls_key),
+            ServerSettings(host, port, tls_cert, tls_key, descriptor=listen_fd),
             clock=lambda: int(time.time()),
             announce=lambda url: _announce(url, keys.name, ready_fd),
         )

@@ -37,6 +37,7 @@ class ServerSettings:
     Args:
         tls_cert, tls_key: PEM files; both or neither.
         connections: at one time; further ones are closed at once.
+        descriptor: of a Unix socket that listens already, instead of ``host`` and ``port``.
     """
 
     host: str
@@ -44,6 +45,7 @@ class ServerSettings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     connections: int = 64
+    descriptor: int | None = None
 
 
 class _BoundedHTTP(H11Protocol):
@@ -161,6 +163,8 @@ def _stop(server: uvicorn.Server) -> None:
 
 
 def _address(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return f"{'http' if tls is None else 'https'}://{shown}:{port}"
@@ -168,6 +172,10 @@ def _address(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
 
 @contextlib.contextmanager
 def _listening(settings: ServerSettings) -> Iterator[socket.socket]:
+    if settings.descriptor is not None:
+        with _given(settings.descriptor) as listener:
+            yield listener
+        return
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         try:
@@ -179,6 +187,21 @@ def _listening(settings: ServerSettings) -> Iterator[socket.socket]:
                 "cannot listen", where=f"{settings.host}:{settings.port}", found=error.strerror
             ) from error
         yield listener
+
+
+def _given(descriptor: int) -> socket.socket:
+    try:
+        listener = socket.socket(fileno=descriptor)
+    except OSError as error:
+        raise WitnessSettingsInvalid("not a socket", where=f"descriptor {descriptor}") from error
+    if listener.family != socket.AF_UNIX or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        listener.close()
+        raise WitnessSettingsInvalid(
+            "not a socket to serve on",
+            where=f"descriptor {descriptor}",
+            expected="a Unix socket that listens",
+        )
+    return listener
 
 
 def _tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
