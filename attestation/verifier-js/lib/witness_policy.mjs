@@ -1,16 +1,13 @@
-// Which witnesses make a checkpoint count (C2SP tlog-policy), and their cosignatures (C2SP tlog-cosignature, Ed25519).
-//
-// An ML-DSA-44 cosignature is not verified here: a quorum that could need one is not judged.
+// Which witnesses make a checkpoint count (C2SP tlog-policy).
 
-import { holdsEd25519 } from "./cryptography.mjs";
+import { isCosignatureKey, timeOfCosignature } from "./cosignature.mjs";
 import { utf8 } from "./encoding.mjs";
 import { parseCheckpoint } from "./log_proof.mjs";
-import { COSIGNATURE_ED25519, COSIGNATURE_MLDSA44, parseVkey, verifyNote } from "./note.mjs";
-import { NotMade, Refusal } from "./refusals.mjs";
+import { parseVkey, verifyNote } from "./note.mjs";
+import { Refusal } from "./refusals.mjs";
 
 const MAX_BYTES = 1 << 20;
 const MAX_LINES = 1024;
-const MAX_TIME = (1n << 63n) - 1n;
 const NONE = "none";
 /** The name of a witness that is run by whoever runs the log. */
 const SELF = "self";
@@ -52,8 +49,7 @@ export async function cosignedBy(note, policy, logKey) {
   for (const line of note.signatures) {
     for (const [name, key] of policy.witnesses) {
       if (key.name !== line.name || key.id !== line.id) continue;
-      if (key.kind === COSIGNATURE_MLDSA44) throw new NotMade("an ML-DSA-44 cosignature is not verified here");
-      times.set(name, await timeOf(note.text, key, line));
+      times.set(name, await timeOfCosignature(note.text, checkpoint, key, line));
     }
   }
   if (!satisfied(policy, times.keys())) return null;
@@ -70,17 +66,6 @@ export async function cosignedBy(note, policy, logKey) {
     notBefore: backed(ascending.toReversed(), (each, time) => each >= time),
     notAfter: backed(ascending, (each, time) => each <= time),
   };
-}
-
-/** The time of a cosignature that holds; one that does not refuses the note, whoever else has cosigned. */
-async function timeOf(text, key, line) {
-  const bytes = line.signature;
-  if (bytes.length === 72) {
-    const time = new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0);
-    const message = utf8(`cosignature/v1\ntime ${time}\n${text}`);
-    if (time > 0n && time <= MAX_TIME && (await holdsEd25519(key.publicKey, message, bytes.subarray(8)))) return time;
-  }
-  throw new Refusal("note.signature", "the signature of a known key does not hold", { found: line.name });
 }
 
 async function readLine(policy, words) {
@@ -100,7 +85,7 @@ async function readLog(policy, vkey) {
 
 async function readWitness(policy, [name, vkey, url]) {
   const key = await parseVkey(vkey);
-  if (!key || ![COSIGNATURE_ED25519, COSIGNATURE_MLDSA44].includes(key.kind)) throw malformed("not a witness's key");
+  if (!key || !isCosignatureKey(key)) throw malformed("not a witness's key");
   if ([...policy.witnesses.values()].some((known) => same(known, key))) throw malformed("a witness's key stands twice");
   demandNew(policy, name);
   policy.witnesses.set(name, { ...key, url: url ?? null });

@@ -5,19 +5,23 @@ import { createInterface } from "node:readline";
 
 import { importP256, isPoint, verifyES256 } from "../../../attestation/verifier-js/lib/cryptography.mjs";
 import { fromBase64, fromBase64url, fromUtf8, toHex } from "../../../attestation/verifier-js/lib/encoding.mjs";
+import { holdsMLDSA44 } from "../../../attestation/verifier-js/lib/mldsa44.mjs";
 import { parseNote, parseVkey, verifyNote } from "../../../attestation/verifier-js/lib/note.mjs";
 import { parseQuote } from "../../../attestation/verifier-js/lib/quote.mjs";
 import { verifyQuoteSignatures } from "../../../attestation/verifier-js/lib/quote_signatures.mjs";
 import { Refusal } from "../../../attestation/verifier-js/lib/refusals.mjs";
 import { printable } from "../../../attestation/verifier-js/lib/report_text.mjs";
+import { shake128, shake256 } from "../../../attestation/verifier-js/lib/shake.mjs";
 import { parseReceipt, verifyReceipt } from "../../../attestation/verifier-js/lib/receipt.mjs";
 import { parseStatement } from "../../../attestation/verifier-js/lib/statement.mjs";
 import { canonical, parseCanonical, parseStrict } from "../../../attestation/verifier-js/lib/strict_json.mjs";
 import { parseInstant, parseTrustFile } from "../../../attestation/verifier-js/lib/trust_file.mjs";
+import { cosignedBy, parseWitnessPolicy } from "../../../attestation/verifier-js/lib/witness_policy.mjs";
 import { recordTable } from "../../../attestation/verifier-js/own_files.mjs";
 
 const table = recordTable();
 const statements = new Map();
+const policies = new Map();
 
 const OPS = {
   strict: (data) => toHex(canonical(parseStrict(data))),
@@ -43,6 +47,18 @@ const OPS = {
   async quote(data, { roots, at }) {
     const quote = parseQuote(data);
     return (await verifyQuoteSignatures(quote, { roots: roots.split(" "), at: parseInstant(at) })).cls;
+  },
+  mldsa44: (data, { key, signature }) => holdsMLDSA44(bytes(key), data, bytes(signature)),
+  shake(data, { name, reads }) {
+    const stream = { shake128, shake256 }[name](data);
+    return toHex(Buffer.concat(reads.split(" ").map((count) => stream.read(Number(count)))));
+  },
+  async cosigned(data, { policy, vkey }) {
+    if (!policies.has(policy)) policies.set(policy, await parseWitnessPolicy(fromUtf8(bytes(policy))));
+    const seen = await cosignedBy(parseNote(data), policies.get(policy), await parseVkey(vkey));
+    if (seen === null) return null;
+    const { size, times, independent, notBefore, notAfter } = seen;
+    return [size, [...times].sort(), independent, notBefore, notAfter].map(String);
   },
   async note(data, { vkey }) {
     const key = await parseVkey(vkey);
