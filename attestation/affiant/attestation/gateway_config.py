@@ -14,12 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import sha256_name
+from affiant.attestation.keys import public_jwk, public_key_of, thumbprint
 from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, ShapeMismatch, Text
 from affiant.attestation.tdx.reference import ReferenceValues
 from affiant.attestation.tlog.errors import QuorumMalformed
 from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
+from affiant.errors import MalformedError
 
 __all__ = [
     "DEV_ECHO",
@@ -58,7 +62,12 @@ _SHAPE: Final = Obj(
         "session_max_s": Int(1),
         "body_max": Int(1),
     },
-    {"witnesses": Array(Text(4096), least=1, most=256)},
+    {
+        "witnesses": Array(Text(4096), least=1, most=256),
+        "erasure_authorities": Array(
+            Obj({"crv": Const("P-256"), "kty": Const("EC"), "x": Text(43), "y": Text(43)}), least=1, most=16
+        ),
+    },
 )
 
 
@@ -93,6 +102,8 @@ class GatewayConfig:
     """Largest request body, bytes."""
     witness_policy: WitnessPolicy | None
     """Who must have cosigned the log; None: nobody is asked."""
+    erasure_authorities: tuple[ec.EllipticCurvePublicKey, ...] = ()
+    """Whose orders to erase and to hold are carried out; nobody: nothing is ever erased."""
 
     @property
     def digest(self) -> str:
@@ -129,6 +140,7 @@ def make_gateway_config(
     session_max_s: int = 24 * 3600,
     body_max: int = 8 << 20,
     witnesses: str | None = None,
+    erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
 ) -> GatewayConfig:
     """A configuration from its parts, checked like one that was read.
 
@@ -140,6 +152,11 @@ def make_gateway_config(
         canonical(
             {
                 **({} if witnesses is None else {"witnesses": _policy_lines(witnesses)}),
+                **(
+                    {"erasure_authorities": [public_jwk(key) for key in erasure_authorities]}
+                    if erasure_authorities
+                    else {}
+                ),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -171,6 +188,7 @@ def local_gateway_config(
     *,
     upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
     witnesses: str | None = None,
+    erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
@@ -181,6 +199,7 @@ def local_gateway_config(
         reference=reference.digest,
         upstreams=upstreams,
         witnesses=witnesses,
+        erasure_authorities=erasure_authorities,
     )
 
 
@@ -226,7 +245,18 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         session_max_s=value["session_max_s"],
         body_max=value["body_max"],
         witness_policy=_witness_policy(value.get("witnesses")),
+        erasure_authorities=_authorities(value.get("erasure_authorities", ())),
     )
+
+
+def _authorities(jwks: Sequence[object]) -> tuple[ec.EllipticCurvePublicKey, ...]:
+    try:
+        keys = tuple(public_key_of(jwk) for jwk in jwks)
+    except MalformedError as error:
+        raise ShapeMismatch(f"not a key: {error}", where="config.erasure_authorities") from error
+    if len({thumbprint(key) for key in keys}) != len(keys):
+        raise ShapeMismatch("one authority twice", where="config.erasure_authorities")
+    return keys
 
 
 def _policy_lines(text: str) -> Sequence[str]:

@@ -6,7 +6,7 @@ algorithm. The payload is its own canonical form (RFC 8785). :func:`split` check
 parts as *untrusted*; :func:`verify` checks the signature over the exact bytes before the payload is read.
 
 Types: ``eat+jwt`` (receipts), ``affiant-proof+jwt`` (proofs of possession), ``affiant-ear+jwt`` (attestation
-results).
+results), ``affiant-erasure+jwt`` and ``affiant-hold+jwt`` (orders of erasure authorities).
 """
 
 from __future__ import annotations

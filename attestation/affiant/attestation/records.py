@@ -30,6 +30,7 @@ ISOLATIONS: Final = ("gvisor", "bwrap-landlock", "vm", "none")
 
 _ID: Final = Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url (16 bytes)")
 _LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url (32 bytes)")
+_TARGET: Final = Pattern("[A-Za-z0-9_-]{22}|[A-Za-z0-9_-]{43}", "a session's id or a receipt hash")
 _SHA256: Final = Pattern(r"sha256:[0-9a-f]{64}", "`sha256:` and 64 hexadecimal digits")
 _SHA384: Final = Pattern(r"sha384:[0-9a-f]{96}", "`sha384:` and 96 hexadecimal digits")
 _CODE: Final = Pattern(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", "a stable code")
@@ -154,7 +155,12 @@ KINDS: Final[Mapping[str, Kind]] = {
         "gateway",
         {
             "del": Array(
-                Obj({"chn": _ID, "seq": Int(), "rh": _LINK, "lvl": Int(1, 2), "basis": Text()}), least=1
+                Obj(
+                    {"chn": _ID, "seq": Int(), "rh": _LINK, "lvl": Int(1, 2), "basis": Text()},
+                    # Of a session's record: which, and of the gateway's its number there. Its JWS said so, and is gone.
+                    {"agt": Obj({"ses": _ID}, {"seq": Int()})},
+                ),
+                least=1,
             ),
             "aut": Text(2048),
         },
@@ -194,7 +200,17 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "policy": _kind(16, "session", {"pol": _POL, "old": _SHA384, "dif": _SHA256}),
     "gap": _kind(17, "gateway session", {"lst": _HEAD, "src": Const("untrusted-store")}, of_session=False),
-    "hold": _kind(18, "gateway", {"tgt": Text(), "basis": Text(), "aut": Text(2048)}, of_session=False),
+    "hold": _kind(
+        18,
+        "gateway",
+        {
+            "tgt": _TARGET,
+            "basis": Text(),
+            "aut": Text(2048),
+        },
+        {"rel": _LINK},
+        of_session=False,
+    ),
     "exec": _kind(19, "session", {"act": _ACT, "iso": Enum(ISOLATIONS), "ph": _PHASE}),
 }
 """Kind -> row. Members of every record, and ``agt`` and ``peer`` of a session's, are added by :func:`shape_of`."""

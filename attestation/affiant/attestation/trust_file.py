@@ -14,6 +14,7 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``log`` | ``attested`` (the key that an appraised gateway binds), or a log's public key as a C2SP vkey |
 | ``witnesses`` | who must have cosigned: the text of a C2SP tlog-policy file, whose ``log`` lines may be left out |
 | ``tsa_roots`` | ``{"certificate", "policy"}``: a timestamp authority's root (PEM, or base64url of DER), an OID |
+| ``erasure_authorities`` | whose orders to erase and to hold count: a P-256 public key, as a JWK |
 | ``rootfs`` | ``host-usr``, or ``sha256:`` name |
 | ``isolation_floor`` | (no list) ``userspace-kernel`` or ``namespace`` |
 | ``clock_tolerance_s`` | (no list) seconds, default 60 |
@@ -24,8 +25,8 @@ A witness that a policy names ``self`` is the operator's own: a quorum that need
 Entries of ``tsa_roots`` are judged at the time that a token names, and ``revoked_at`` at the time at which the token is
 known to have existed: its renewal's, or the instant judged at.
 
-``profile_signers``, ``approvers``, ``erasure_authorities`` and ``sigstore_root`` belong to signed profiles, erasure and
-anchors by sigstore; a file that sets one is refused until they are read.
+``profile_signers``, ``approvers`` and ``sigstore_root`` belong to signed profiles and anchors by sigstore; a file that
+sets one is refused until they are read.
 """
 
 from __future__ import annotations
@@ -37,11 +38,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from affiant.attestation.anchors.errors import AnchorSettingsInvalid
 from affiant.attestation.anchors.roots import TSARoot, parse_root
 from affiant.attestation.canonical import canonical, parse_strict
 from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
+from affiant.attestation.keys import public_jwk, public_key_of
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tlog.errors import NoteMalformed, QuorumMalformed
@@ -60,7 +64,7 @@ __all__ = [
     "simulated_trust_file",
 ]
 
-_LATER: Final = frozenset({"profile_signers", "approvers", "erasure_authorities", "sigstore_root"})
+_LATER: Final = frozenset({"profile_signers", "approvers", "sigstore_root"})
 _LISTS: Final = (
     "tee_roots",
     "reference_values",
@@ -70,6 +74,7 @@ _LISTS: Final = (
     "log",
     "witnesses",
     "tsa_roots",
+    "erasure_authorities",
 )
 _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
 ATTESTED: Final = "attested"
@@ -130,6 +135,7 @@ class TrustFile:
     isolation_floor: str | None
     clock_tolerance_s: int
     require: frozenset[str] | None
+    erasure_authorities: tuple[tuple[Entry, ec.EllipticCurvePublicKey], ...] | None = None
 
     @property
     def digest(self) -> str:
@@ -212,6 +218,7 @@ def parse_trust_file(data: bytes) -> TrustFile:
         isolation_floor=_floor(value.get("isolation_floor")),
         clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
         require=_require(value.get("require")),
+        erasure_authorities=_authorities(lists),
     )
 
 
@@ -316,6 +323,17 @@ def _tsa_roots(
         raise TrustFileMalformed(f"not a timestamp authority: {error}", where="tsa_roots") from error
 
 
+def _authorities(
+    lists: Mapping[str, list[tuple[Entry, object]]],
+) -> tuple[tuple[Entry, ec.EllipticCurvePublicKey], ...] | None:
+    if "erasure_authorities" not in lists:
+        return None
+    try:
+        return tuple((entry, public_key_of(raw)) for entry, raw in lists["erasure_authorities"])
+    except MalformedError as error:
+        raise TrustFileMalformed(f"not an authority's key: {error}", where="erasure_authorities") from error
+
+
 def _floor(value: object) -> str | None:
     if value is None:
         return None
@@ -354,6 +372,7 @@ def simulated_trust_file(
     profiles: Sequence[str] = (),
     witnesses: str | None = None,
     own_witness: str | None = None,
+    erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
 ) -> bytes:
     """A trust file for the SIMULATED platform: its root, its reference values, the embedded gateway's configuration.
 
@@ -381,4 +400,8 @@ def simulated_trust_file(
     asked = own_witness if witnesses is None else witnesses
     if asked is not None:
         document["witnesses"] = [{"value": asked, "from": since}]
+    if erasure_authorities:
+        document["erasure_authorities"] = [
+            {"value": public_jwk(key), "from": since} for key in erasure_authorities
+        ]
     return (json.dumps(document, indent=2) + "\n").encode("ascii")

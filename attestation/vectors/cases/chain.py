@@ -44,7 +44,9 @@ def _erasure(story: Story) -> None:
 
 
 def _hold(story: Story) -> None:
-    story.gateway_says("hold", "hold", {"aut": "nobody's signature", "basis": "a case", "tgt": "everything"})
+    story.gateway_says(
+        "hold", "hold", {"aut": "nobody's signature", "basis": "a case", "tgt": identifier("session id")}
+    )
 
 
 def _narrowed(story: Story) -> None:
@@ -260,13 +262,13 @@ CASES = (
         "chain/erasure-without-authority",
         "An erasure that nobody who may has signed.",
         {"before:close": _erasure},
-        {"kinds.judged": "chain.gap"},
+        {"erasure.authority": "chain.gap"},
     ),
     one(
         "chain/hold-without-authority",
         "A legal hold that nobody who may has signed.",
         {"before:close": _hold},
-        {"kinds.judged": "chain.gap"},
+        {"erasure.authority": "chain.gap"},
     ),
     one(
         "chain/kind-that-is-not-judged",

@@ -8,6 +8,7 @@ from vectors.cases import (
     chain,
     content,
     disclosures,
+    erasure,
     form,
     log,
     peers,
@@ -28,13 +29,13 @@ def collection() -> tuple[Case, ...]:
     Raises:
         ValueError: an id twice.
     """
-    classes = (
-        valid,
+    tampered = (
         signature,
         form,
         disclosures,
         chain,
         sessions,
+        erasure,
         log,
         witnesses,
         anchors,
@@ -43,7 +44,7 @@ def collection() -> tuple[Case, ...]:
         content,
         bundles,
     )
-    cases = tuple(case for each in classes for case in each.CASES)
+    cases = (*valid.CASES, *erasure.VALID, *(case for each in tampered for case in each.CASES))
     ids = [case.id for case in cases]
     if doubled := {each for each in ids if ids.count(each) > 1}:
         raise ValueError(f"cases of one id: {sorted(doubled)}")

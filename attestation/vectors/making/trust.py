@@ -8,7 +8,7 @@ from typing import Any
 
 from vectors.making import documents as docs
 from vectors.making.encoding import canonical, sha256_name
-from vectors.making.keys import ed25519_key
+from vectors.making.keys import ed25519_key, jwk, p256_key
 from vectors.making.platform import CREATED, Platform, instant
 from vectors.making.timestamps import root_pem
 from vectors.making.tree import vkey
@@ -16,6 +16,7 @@ from vectors.making.witnesses import self_policy, witness_policy
 
 __all__ = [
     "ASKING_AUTHORITIES",
+    "AUTHORITIES",
     "OPERATORS_OWN",
     "OPERATORS_OWN_AND_ANOTHER",
     "STAMPED",
@@ -27,6 +28,8 @@ __all__ = [
 
 WITNESSED = "trust-witnesses.json"
 """The trust file that names witnesses: two of three must have cosigned."""
+AUTHORITIES = "trust-erasure-authority.json"
+"""The trust file that accepts an erasure authority."""
 OPERATORS_OWN = "trust-witness-self.json"
 """One witness, the operator's own."""
 OPERATORS_OWN_AND_ANOTHER = "trust-witness-self-or-another.json"
@@ -94,4 +97,10 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield _OTHER_AUTHORITY, _trust(tsa_roots=[{"value": {"certificate": root_pem("another")}}])
     yield _OTHER_POLICY, _trust(tsa_roots=[{"value": {"certificate": root_pem(), "policy": "1.2.3"}}])
     yield _REVOKED, _trust(tsa_roots=[authority | {"revoked_at": "2026-11-21T12:29:59Z"}])
+    orderer = jwk(p256_key("erasure authority"))
+    yield AUTHORITIES, _trust(erasure_authorities=[{"value": orderer}])
+    yield (
+        "trust-erasure-authority-revoked.json",
+        _trust(erasure_authorities=[{"revoked_at": "2026-11-21T12:29:59Z", "value": orderer}]),
+    )
     yield "trust-newer-evaluation.json", _trust(reference_values=[{"value": strict}])

@@ -19,6 +19,10 @@ export class Case {
     this.witnessed = new Map();
     /** Receipt hash -> `{floor, ceiling}`: when the record existed. */
     this.brackets = new Map();
+    /** Receipt hash -> `{origin, index}` of its leaf, once inclusion holds. */
+    this.logPlaces = new Map();
+    /** Chain and number -> what an accepted authority ordered to be erased, whether it is here or not. */
+    this.erased = new Map();
     this.established = new Set();
   }
 

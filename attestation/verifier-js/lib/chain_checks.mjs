@@ -1,6 +1,7 @@
 // L1, the chains: whole, linked, booted, in rhythm, with nothing after an end.
 
 import { byChain } from "./case.mjs";
+import { placeOf } from "./erasure_checks.mjs";
 import { Refusal } from "./refusals.mjs";
 import { held } from "./verdict.mjs";
 
@@ -54,18 +55,26 @@ export function checkBoot(subject) {
 
 /**
  * `chain.contiguous`: no number missing or twice; each link names the record before it. A gateway's chain may leave
- * out one stretch right after its boot record: what it did before this session.
+ * out one stretch right after its boot record: what it did before this session. Erasures and holds at its end may stand
+ * alone. What an accepted authority ordered to be erased may be missing; order and link name its hash.
  */
 export function checkContiguous(subject) {
   subject.need("chain.boot");
   const notes = [];
+  let gone = 0;
   for (const [party, chn, chain] of eachChain(subject)) {
-    const skipped = party.statement.role === "gateway" ? skippedAfterBoot(chain) : 0;
-    demandLinks(skipped > 0 ? chain.slice(1) : chain);
+    const [main, later] = partsOf(party, chain);
+    const skipped = party.statement.role === "gateway" ? skippedAfterBoot(main) : 0;
+    gone += demandLinks(skipped > 0 ? main.slice(1) : main, subject.erased);
+    demandOrder([main.at(-1), ...later]);
     if (skipped > 0) notes.push(`records 1 to ${skipped} of ${chn} not here`);
   }
   const text = `${subject.records.length} records, links unbroken`;
-  return held(notes.length > 0 ? `${text} (${notes.join("; ")})` : text);
+  const noted = notes.length > 0 ? `${text} (${notes.join("; ")})` : text;
+  if (gone === 0) return held(noted);
+  const orders = [...subject.erased.values()].filter(({ level }) => level === 2).map(({ order }) => order);
+  const where = [...new Set(orders)].sort();
+  return held(`${noted}; ${gone} records erased by order of an authority`, { tier: "warning", where });
 }
 
 /** `chain.end`: nothing after an end record. */
@@ -88,7 +97,8 @@ export function checkEpochs(subject) {
   subject.need("chain.contiguous");
   for (const [party, , chain] of eachChain(subject)) {
     const allowed = party.statement.epochS + subject.trust.clockToleranceS;
-    const marks = skippedAfterBoot(chain) > 0 ? chain.slice(1) : chain;
+    const [main] = partsOf(party, chain);
+    const marks = skippedAfterBoot(main) > 0 ? main.slice(1) : main;
     let last = marks[0].iat;
     for (const record of marks) {
       if (record.iat - last > allowed) {
@@ -122,15 +132,50 @@ function skippedAfterBoot(chain) {
   return chain.length > 1 ? Math.max(0, chain[1].seq - 1) : 0;
 }
 
-function demandLinks(chain) {
+/** A gateway's chain, and the erasures and holds at its end. */
+function partsOf({ statement }, chain) {
+  if (statement.role !== "gateway") return [chain, []];
+  const last = chain.findLastIndex(({ kind }) => kind !== "erasure" && kind !== "hold");
+  return [chain.slice(0, last + 1), chain.slice(last + 1)];
+}
+
+/** How many records are missing by order; whatever else is missing is refused. */
+function demandLinks(chain, erased) {
+  let gone = 0;
   for (const [index, record] of chain.entries()) {
     if (index === 0) continue;
     const before = chain[index - 1];
-    if (record.seq !== before.seq + 1) {
-      throw gap("records are missing or repeated", record, `seq ${before.seq + 1}`, `seq ${record.seq}`);
+    const missing = record.seq - before.seq - 1;
+    let { rh } = before;
+    // Numbers are whatever was signed: nothing here grows with them.
+    if (missing < 0 || missing > erased.size) throw missed(before, record);
+    for (let seq = before.seq + 1; seq < record.seq; seq += 1) {
+      const named = erased.get(placeOf({ chn: record.chn, seq }));
+      if (named?.level !== 2) throw missed(before, record);
+      rh = named.rh;
     }
-    if (record.prev !== before.rh) throw gap("the link names another record", record, before.rh, record.prev);
+    demandLink(rh, record);
+    gone += missing;
   }
+  return gone;
+}
+
+/** Records that may stand alone: their numbers grow, and neighbours are linked. */
+function demandOrder(records) {
+  for (const [index, record] of records.entries()) {
+    const before = records[index - 1];
+    if (before === undefined) continue;
+    if (record.seq <= before.seq) throw missed(before, record);
+    if (record.seq === before.seq + 1) demandLink(before.rh, record);
+  }
+}
+
+function demandLink(rh, record) {
+  if (record.prev !== rh) throw gap("the link names another record", record, rh, record.prev);
+}
+
+function missed(before, record) {
+  return gap("records are missing or repeated", record, `seq ${before.seq + 1}`, `seq ${record.seq}`);
 }
 
 function gap(message, record, expected, found) {

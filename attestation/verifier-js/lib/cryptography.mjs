@@ -85,6 +85,12 @@ export function pointOfJwk(jwk) {
   return isPoint(point) ? point : null;
 }
 
+/** A public JWK as `{kid, verifier}`; null: another form, or no point. */
+export async function keyOfJwk(jwk) {
+  const point = pointOfJwk(jwk);
+  return point === null ? null : { kid: await thumbprint(jwk.x, jwk.y), verifier: await importP256(point) };
+}
+
 async function digest(algorithm, bytes) {
   return new Uint8Array(await subtle().digest(algorithm, bytes));
 }

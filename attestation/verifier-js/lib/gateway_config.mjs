@@ -1,6 +1,6 @@
 // The gateway's configuration document: everything that decides trust in it. MRCONFIGID is its SHA-384.
 
-import { sha256Name, sha384 } from "./cryptography.mjs";
+import { keyOfJwk, sha256Name, sha384 } from "./cryptography.mjs";
 import { checkShape } from "./shapes.mjs";
 import { Refusal } from "./refusals.mjs";
 import { parseCanonical } from "./strict_json.mjs";
@@ -17,6 +17,7 @@ const UPSTREAM = {
   },
   optional: { key: { text: 128 } },
 };
+const JWK = { object: { crv: { const: "P-256" }, kty: { const: "EC" }, x: { text: 43 }, y: { text: 43 } } };
 const CONFIG = {
   object: {
     typ: { const: "affiant-gateway-config/1" },
@@ -29,7 +30,10 @@ const CONFIG = {
     session_max_s: { int: [1, MAX_INTEGER] },
     body_max: { int: [1, MAX_INTEGER] },
   },
-  optional: { witnesses: { array: { text: 4096 }, least: 1, most: 256 } },
+  optional: {
+    witnesses: { array: { text: 4096 }, least: 1, most: 256 },
+    erasure_authorities: { array: JWK, least: 1, most: 16 },
+  },
 };
 
 /** The configuration in `raw`: its members, `digest` as a `sha256:` name, `mrconfigid` of 48 bytes. */
@@ -37,7 +41,22 @@ export async function parseGatewayConfig(raw) {
   const value = parseCanonical(raw, { limit: 64 * 1024 });
   checkShape(CONFIG, value, "config");
   if (value.witnesses !== undefined) await demandWitnesses(value.witnesses);
+  if (value.erasure_authorities !== undefined) await demandAuthorities(value.erasure_authorities);
   return { ...value, digest: await sha256Name(raw), mrconfigid: await sha384(raw) };
+}
+
+/** Whose orders to erase and to hold are carried out: P-256 keys, each once. */
+async function demandAuthorities(jwks) {
+  const refusal = new Refusal("fmt.profile", "not keys of authorities", { where: "config.erasure_authorities" });
+  const keys = [];
+  for (const jwk of jwks) {
+    const key = await keyOfJwk(jwk).catch((error) => {
+      throw error instanceof Refusal ? refusal : error;
+    });
+    if (key === null) throw refusal;
+    keys.push(key.kid);
+  }
+  if (new Set(keys).size !== keys.length) throw refusal;
 }
 
 /** Whom the gateway asks to cosign its own log: each with an address, and a quorum. */

@@ -23,11 +23,13 @@ export async function checkInclusion(subject) {
     const log = logs.get(party.statement.gks ?? party.statement.keysetDigest);
     if (log === undefined) throw new NotMade("the gateway that a session names is not in this bundle");
     for (const record of party.records) {
-      const place = `${await indexOf(subject, record, log)} ${log.origin}`;
+      const index = await indexOf(subject, record, log);
+      const place = `${index} ${log.origin}`;
       if ((places.get(place) ?? record.rh) !== record.rh) {
         throw splitView("two receipts at one index of the log", record.jti);
       }
       places.set(place, record.rh);
+      subject.logPlaces.set(record.rh, { origin: log.origin, index });
     }
   }
   const names = [...new Set([...logs.values()].map((log) => log.origin))].sort().join(", ");

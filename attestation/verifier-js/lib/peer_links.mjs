@@ -1,6 +1,7 @@
 // `session.peer`: each side's links name records that the other made, only forward, and never past each other.
 
 import { bySeq } from "./case.mjs";
+import { goneOf } from "./erasure_checks.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
 import { held } from "./verdict.mjs";
 
@@ -8,13 +9,14 @@ import { held } from "./verdict.mjs";
 export function checkPeer(subject) {
   subject.need("session.order");
   if (subject.sessions.length === 0) throw new NotMade("no session whose supervisor's records are here");
-  subject.sessions.forEach(judgeLinks);
+  for (const session of subject.sessions) judgeLinks(session, goneOf(subject, session));
   return held("links between the two chains agree, in both directions");
 }
 
-function judgeLinks(session) {
+function judgeLinks(session, gone) {
   const sides = { gateway: session.gateway, session: session.supervisor.records };
   const byHash = new Map(Object.values(sides).flat().map((record) => [record.rh, record]));
+  const erased = { gateway: gone.supervisor, session: gone.gateway };
   const heard = { gateway: heardBefore(sides.gateway), session: heardBefore(sides.session) };
   for (const records of Object.values(sides)) {
     const highest = new Map();
@@ -24,17 +26,25 @@ function judgeLinks(session) {
         demandMayLack(record, session, highest.size > 0);
         continue;
       }
+      if (erased[record.role].some(({ chn, seq, rh }) => rh === peer.rh && chn === peer.chn && seq === peer.seq)) {
+        demandForward(peer, highest, record);
+        continue;
+      }
       const named = byHash.get(peer.rh);
       if (!named || named.role === record.role || named.chn !== peer.chn || named.seq !== peer.seq) {
         throw mismatch("a link to a record that the other side did not make", record);
       }
-      if (peer.seq < (highest.get(peer.chn) ?? -1)) throw mismatch("a link that goes back", record);
-      highest.set(peer.chn, peer.seq);
+      demandForward(peer, highest, record);
       if ((heard[named.role].get(named.seq) ?? -1) >= record.seq) {
         throw mismatch("two records that each claim to follow the other", record);
       }
     }
   }
+}
+
+function demandForward(peer, highest, record) {
+  if (peer.seq < (highest.get(peer.chn) ?? -1)) throw mismatch("a link that goes back", record);
+  highest.set(peer.chn, peer.seq);
 }
 
 /** A link is left out only before the other side was heard: by the gateway, until the supervisor's first record. */

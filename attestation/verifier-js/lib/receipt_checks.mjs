@@ -56,15 +56,9 @@ export async function checkReceipts(subject) {
   return held(`${subject.records.length} signatures hold, each in its closed form`);
 }
 
-/** `kinds.judged`: every record is of a kind that can be judged; no erasure or hold is by an accepted authority. */
+/** `kinds.judged`: every record is of a kind that can be judged. */
 export function checkKinds(subject) {
   subject.need("sig.receipts");
-  for (const record of subject.records) {
-    if (record.kind === "erasure" || record.kind === "hold") {
-      const message = `a record of kind ${record.kind} without an accepted authority`;
-      throw new Refusal("chain.gap", message, { where: record.jti });
-    }
-  }
   const unjudged = UNJUDGED.filter((kind) => subject.records.some((record) => record.kind === kind));
   if (unjudged.length > 0) throw new NotMade(`records that this version does not judge: ${unjudged.join(", ")}`);
   return held("every record is of a kind that is judged here");

@@ -1,6 +1,7 @@
 // L1, the sessions: both signers' accounts agree and leave nothing out (trust rules, 7).
 
 import { bothSides, bySeq, theOnly } from "./case.mjs";
+import { goneOf } from "./erasure_checks.mjs";
 import { broken, demandSessions, isEnded, joined, orderOf, sameValue, warning } from "./session_words.mjs";
 import { held } from "./verdict.mjs";
 
@@ -17,11 +18,13 @@ export function checkStart(subject) {
   return held(`${subject.sessions.length} sessions, each with one start`);
 }
 
-/** `session.order`: the gateway's numbers of each session's records are 0, 1, 2 ... without gap. */
+/** `session.order`: the gateway's numbers are 0, 1, 2 ... without gap; of an erased record the order names its number. */
 export function checkOrder(subject) {
   subject.need("session.start");
   for (const session of subject.sessions) {
-    const numbers = session.gateway.map(orderOf).sort((one, other) => one - other);
+    const erased = goneOf(subject, session).gateway.filter(({ number }) => number !== undefined);
+    const known = [...session.gateway.map(orderOf), ...erased.map(({ number }) => number)];
+    const numbers = known.sort((one, other) => one - other);
     const wrong = numbers.findIndex((number, index) => number !== index);
     if (wrong >= 0) throw broken("order", "the session's numbers have a gap or a repetition", session.id);
   }
@@ -31,7 +34,7 @@ export function checkOrder(subject) {
 /** `session.counter`: every request that the supervisor signed has a record of one side or the other. */
 export function checkCounter(subject) {
   subject.need("session.start");
-  return joined(subject.sessions.map(countRequests), "every signed request has its record");
+  return joined(subject.sessions.map((session) => countRequests(subject, session)), "every signed request has its record");
 }
 
 /** `session.sealed`: no record after the close, and none after the session's expiry. */
@@ -55,7 +58,7 @@ export function checkSealed(subject) {
 /** `session.intents`: an outcome names its one intent; an intent without outcome is a warning. */
 export function checkIntents(subject) {
   subject.need("session.start");
-  return joined(subject.sessions.map(judgeIntents), "every outcome follows its intent");
+  return joined(subject.sessions.map((session) => judgeIntents(subject, session)), "every outcome follows its intent");
 }
 
 /** `session.decisions`: nothing denied was done, nothing rewritten unsaid; what was not inspected is a warning. */
@@ -74,7 +77,7 @@ export function checkSupervisor(subject) {
   return joined(findings, "every supervisor's chain is here from boot to end");
 }
 
-function countRequests(session) {
+function countRequests(subject, session) {
   const { gateway, supervisor } = session;
   const uncounted = gateway.find((record) => record.kind === "inference" && !isCount(record.member("agt", "cseq")));
   if (uncounted) throw broken("counter", "an inference that no supervisor signed for", uncounted.jti);
@@ -90,6 +93,10 @@ function countRequests(session) {
   const last = lastCounter(supervisor) ?? [...seen].reduce((most, number) => Math.max(most, number), -1);
   const beyond = [...seen].filter((number) => number > last).length;
   const missing = last + 1 - (seen.size - beyond) + beyond;
+  const gone = goneOf(subject, session);
+  if (missing > 0 && beyond === 0 && missing <= gone.gateway.length + gone.supervisor.length) {
+    return warning(`${missing} requests of ${session.id} whose records may be erased ones`);
+  }
   if (missing > 0 && !tailIsOpen(session)) {
     throw broken("counter", "requests without a record, or beyond the last", session.id);
   }
@@ -118,16 +125,24 @@ function tailIsOpen(session) {
   return !isEnded(session.supervisor) && (close === undefined || close.member("why") === "lost");
 }
 
-function judgeIntents({ supervisor }) {
+function judgeIntents(subject, session) {
   const intents = new Map();
   const done = new Set();
-  for (const record of [...supervisor.records].sort(bySeq)) {
+  const unknown = new Set();
+  const erased = goneOf(subject, session).supervisor.length;
+  for (const record of [...session.supervisor.records].sort(bySeq)) {
     const phase = record.member("ph");
     if (phase === "intent" || record.kind === "secret") intents.set(record.jti, record);
-    if (phase === "outcome") for (const jti of intentsOf(record, intents, done)) done.add(jti);
+    if (phase !== "outcome") continue;
+    const named = record.member("par") ?? [];
+    for (const jti of named) if (!intents.has(jti)) unknown.add(jti);
+    // Of an intent that is erased nothing more is known.
+    const excused = unknown.size <= erased && named.some((jti) => unknown.has(jti));
+    for (const jti of excused ? named : intentsOf(record, intents, done)) done.add(jti);
   }
   const open = [...intents.keys()].filter((jti) => !done.has(jti));
-  return open.length > 0 ? warning(`${open.length} intents without outcome`, open) : null;
+  if (open.length > 0) return warning(`${open.length} intents without outcome`, open);
+  return unknown.size > 0 ? warning(`${unknown.size} outcomes whose intents may be erased ones`) : null;
 }
 
 function intentsOf(record, intents, done) {

@@ -1,6 +1,7 @@
 // `session.close`: what a close record sums up is what is here.
 
 import { bySeq, theOnly } from "./case.mjs";
+import { goneOf } from "./erasure_checks.mjs";
 import { fromBase64url, toBase64url } from "./encoding.mjs";
 import { rootOf } from "./merkle.mjs";
 import { broken, demandSessions, joined, orderOf, sameValue, warning } from "./session_words.mjs";
@@ -28,10 +29,16 @@ async function judgeClose(subject, session) {
     return warning(`session ${session.id} has no close: ${state}`, [session.gateway[0].jti]);
   }
   const covered = coveredBy(session, close);
-  for (const [member, value] of Object.entries(await summaryOf(session, close, covered))) {
+  const gone = goneOf(subject, session);
+  for (const [member, value] of Object.entries(await summaryOf(session, close, covered, gone))) {
     if (!sameValue(close.member(member), value)) {
       throw broken("close", `the close record's ${member} is not that of the records`, close.jti);
     }
+  }
+  const erased = gone.gateway.length + gone.supervisor.length;
+  if (erased > 0) {
+    const which = `${erased} records of ${session.id}, closed: ${close.member("why")}`;
+    return warning(`${which}, are erased; their outcomes stand in its close alone`, [close.jti]);
   }
   if (close.member("why") === "done") return null;
   const more = session.supervisor.records.length - covered.length;
@@ -40,20 +47,31 @@ async function judgeClose(subject, session) {
 }
 
 /** What the close must say: of the gateway's records before it, and of the supervisor's that it covers. */
-async function summaryOf(session, close, covered) {
+async function summaryOf(session, close, covered, gone) {
   const before = session.gateway.filter((record) => record !== close);
-  const ordered = [...before].sort((one, other) => orderOf(one) - orderOf(other));
+  const named = gone.gateway.filter(({ number }) => number !== undefined);
+  const heads = [...before.map((record) => [orderOf(record), record]), ...named.map((item) => [item.number, item])];
+  const ordered = heads.sort(([one], [other]) => one - other).map(([, head]) => head);
   const last = ordered.at(-1);
-  const counts = {};
-  for (const record of before) counts[outcomeOf(record)] = (counts[outcomeOf(record)] ?? 0) + 1;
   const hashes = ordered.map((record) => fromBase64url(record.rh, { size: 32 }));
   return {
-    n: before.length,
+    n: before.length + gone.gateway.length,
     root: toBase64url(await rootOf(hashes)),
     head: { chn: last.chn, seq: last.seq, rh: last.rh },
-    out: counts,
-    sup: lastOfSupervisor(session.supervisor, covered),
+    out: outcomesOf(close, before, gone.gateway.length),
+    sup: lastOfSupervisor(session.supervisor, covered, close, gone.supervisor),
   };
+}
+
+/** What is here; with as many more, of any outcome, as are erased. */
+function outcomesOf(close, before, erased) {
+  const counts = {};
+  for (const record of before) counts[outcomeOf(record)] = (counts[outcomeOf(record)] ?? 0) + 1;
+  const said = close.member("out");
+  if (erased === 0) return counts;
+  const sum = (values) => Object.values(values).reduce((total, count) => total + count, 0);
+  const fits = Object.entries(counts).every(([name, count]) => (said[name] ?? 0) >= count);
+  return fits && sum(said) - sum(counts) === erased ? said : counts;
 }
 
 function outcomeOf(record) {
@@ -63,8 +81,10 @@ function outcomeOf(record) {
 }
 
 /** None was received: number 0 and the keyset digest. */
-function lastOfSupervisor({ statement }, covered) {
+function lastOfSupervisor({ statement }, covered, close, erased) {
   const last = [...covered].sort(bySeq).at(-1);
+  const named = erased.find(({ seq, rh }) => seq > (last?.seq ?? -1) && rh === close.member("sup", "rh"));
+  if (named !== undefined) return { chn: named.chn, seq: named.seq, rh: named.rh, end: 0 };
   if (last === undefined) return { chn: [...statement.chn].sort()[0], seq: 0, rh: statement.keysetDigest, end: 0 };
   return { chn: last.chn, seq: last.seq, rh: last.rh, end: last.kind === "end" ? 1 : 0 };
 }

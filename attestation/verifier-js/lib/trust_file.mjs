@@ -1,6 +1,6 @@
 // The trust file: what its owner accepts. A list that is absent is not pinned; a list that is empty is refused.
 
-import { sha256Name } from "./cryptography.mjs";
+import { keyOfJwk, sha256Name } from "./cryptography.mjs";
 import { SEQUENCE, childrenOf, readSingle } from "./der.mjs";
 import { fromBase64, fromBase64url } from "./encoding.mjs";
 import { parseVkey } from "./note.mjs";
@@ -9,7 +9,7 @@ import { Refusal } from "./refusals.mjs";
 import { canonical, isObject, parseStrict } from "./strict_json.mjs";
 import { parseWitnessPolicy } from "./witness_policy.mjs";
 
-const LATER = ["profile_signers", "approvers", "erasure_authorities", "sigstore_root"];
+const LATER = ["profile_signers", "approvers", "sigstore_root"];
 const LISTS = [
   "tee_roots",
   "reference_values",
@@ -19,6 +19,7 @@ const LISTS = [
   "log",
   "witnesses",
   "tsa_roots",
+  "erasure_authorities",
 ];
 const PLAIN = ["typ", "isolation_floor", "clock_tolerance_s", "require"];
 const FORMS = {
@@ -38,6 +39,8 @@ export const CODES = Object.freeze(
     fmt: "bundle keysets",
     sig: "receipts",
     kinds: "judged",
+    erasure: "authority",
+    hold: "respected",
     chain: "ids time boot contiguous end epochs gaps coverage",
     session: "start order counter close peer intents decisions supervisor sealed",
     key: "evidence bound not_after",
@@ -73,6 +76,7 @@ export async function parseTrustFile(bytes) {
   for (const entry of trust.log ?? []) await demandLog(entry.value);
   for (const entry of trust.witnesses ?? []) entry.policy = await readWitnesses(entry.value);
   for (const entry of trust.tsa_roots ?? []) demandAuthority(entry.value);
+  for (const entry of trust.erasure_authorities ?? []) entry.key = await readAuthority(entry.value);
   trust.isolationFloor = readFloor(value.isolation_floor);
   trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
   trust.require = readRequire(value.require);
@@ -181,6 +185,16 @@ function isCertificate(bytes) {
   } catch {
     return false;
   }
+}
+
+async function readAuthority(jwk) {
+  const refusal = malformed("not an authority's key", "erasure_authorities", "a P-256 public key as a JWK");
+  if (!isObject(jwk)) throw refusal;
+  const key = await keyOfJwk(jwk).catch((error) => {
+    throw error instanceof Refusal ? refusal : error;
+  });
+  if (key === null) throw refusal;
+  return key;
 }
 
 function readFloor(value) {

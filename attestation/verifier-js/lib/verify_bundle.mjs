@@ -10,6 +10,7 @@ import { Case, byChain, theOnly } from "./case.mjs";
 import { checkBoot, checkContiguous, checkEnd, checkEpochs, checkGaps, checkIds, checkTime } from "./chain_checks.mjs";
 import { sha256Name } from "./cryptography.mjs";
 import { checkEvidence, checkExpiry, checkKeyBound, checkPeerBound, checkResults } from "./evidence_checks.mjs";
+import { checkAuthority, checkHolds } from "./erasure_checks.mjs";
 import { checkConsistency, checkInclusion } from "./log_checks.mjs";
 import { checkAppraisal } from "./measurement_checks.mjs";
 import { checkPeer } from "./peer_links.mjs";
@@ -42,6 +43,7 @@ const CHECKS = [
   ["fmt.keysets", "L0", checkKeysets],
   ["sig.receipts", "L0", checkReceipts],
   ["kinds.judged", "L1", checkKinds],
+  ["erasure.authority", "L1", checkAuthority],
   ["chain.ids", "L1", checkIds],
   ["chain.time", "L1", checkTime],
   ["chain.boot", "L1", checkBoot],
@@ -74,6 +76,7 @@ const CHECKS = [
   ["rfs.accepted", "L4", checkRootfs],
   ["log.inclusion", "L2", checkInclusion],
   ["log.consistency", "L2", checkConsistency],
+  ["hold.respected", "L2", checkHolds],
   ["wit.quorum", "L3", checkQuorum],
   ["time.bracket", "L3", checkBracket],
   ["time.tsa", "L3", checkTokens],

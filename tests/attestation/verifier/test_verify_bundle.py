@@ -339,7 +339,7 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("fmt.keysets", "fmt.profile", lambda: with_keyset(b'{"role":"gateway","typ":"affiant-keyset/1"}'), {}),
     ("fmt.keysets", "chain.broken", lambda: Twin().bytes(), {"request": FORGED[0], "response": FORGED[1]}),
     ("sig.receipts", "sig.unknown_key", lambda: with_keyset(Story().tell().session_statement.raw), {}),
-    ("kinds.judged", "chain.gap", lambda: Erased().bytes(), {}),
+    ("erasure.authority", "chain.gap", lambda: Erased().bytes(), {}),
     ("chain.ids", "chain.repeated_id", lambda: SameId().bytes(), {}),
     ("chain.time", "chain.time", lambda: Backwards().bytes(), {}),
     ("chain.time", "chain.time", lambda: Story().bytes(), LATE),
@@ -532,11 +532,14 @@ def test_a_bundle_wrong_in_one_fact_is_refused_by_that_check(
 
 def test_every_check_that_can_hold_has_a_refused_bundle() -> None:
     refused = {code for code, *_ in REFUSED}
-    only_warns = {"chain.gaps", "session.supervisor", "pol.private"}
+    only_warns = {"kinds.judged", "chain.gaps", "session.supervisor", "pol.private"}
+    of_holds = {"hold.respected"}  # tests/attestation/verifier/test_erasure_checks.py
     of_the_log = {"log.inclusion", "log.consistency"}  # tests/attestation/verifier/test_log_checks.py
     of_witnesses = {"wit.quorum", "time.bracket"}  # tests/attestation/verifier/test_witness_checks.py
     of_anchors = {"time.tsa"}  # tests/attestation/verifier/test_anchor_checks.py
-    assert {check.code for check in CHECKS} - refused == only_warns | of_the_log | of_witnesses | of_anchors
+    assert {
+        check.code for check in CHECKS
+    } - refused == only_warns | of_holds | of_the_log | of_witnesses | of_anchors
 
 
 def test_a_true_story_is_simulated_and_never_verified() -> None:

@@ -8,7 +8,7 @@ from affiant.attestation.encoding import sha256_name
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.verifier.case import Case
 from affiant.attestation.verifier.refusals import BodyMismatch, NotMade
-from affiant.attestation.verifier.verdict import Finding
+from affiant.attestation.verifier.verdict import Finding, Tier
 
 __all__ = ["check_request", "check_response"]
 
@@ -26,10 +26,26 @@ def _commit_to(body: bytes, member: str, records: Sequence[VerifiedReceipt]) -> 
     return [record for record in records if record.disclosed.text(member) == digest]
 
 
-def _matched(body: bytes, member: str, what: str, records: Sequence[VerifiedReceipt]) -> Finding:
+def _erased(case: Case) -> Sequence[str]:
+    """Ids of the orders under which content is erased that might have been the reader's."""
+    here = {(record.chn, record.seq): record for record in case.records}
+    chains = {chn for party in case.judged for chn in party.statement.chn}
+    found = set()
+    for place, each in case.erased.items():
+        record = here.get(place)
+        bare = record is not None and not record.disclosed.values
+        if each.chn in chains and (bare or (record is None and each.level == 2)):
+            found.add(each.order)
+    return sorted(found)
+
+
+def _matched(case: Case, body: bytes, member: str, what: str, records: Sequence[VerifiedReceipt]) -> Finding:
+    matching = _commit_to(body, member, records)
+    if not matching and (orders := _erased(case)):
+        text = f"no receipt here commits to this {what}; content was erased by order, and may have been it"
+        return Finding(text, Tier.WARNING, tuple(orders))
     if not any(record.disclosed.text(member) is not None for record in records):
         raise NotMade(f"no receipt here discloses the digest of a {what}")
-    matching = _commit_to(body, member, records)
     if not matching:
         raise BodyMismatch(f"no receipt commits to this {what}", found=sha256_name(body))
     return Finding(
@@ -42,7 +58,7 @@ def check_request(case: Case) -> Finding:
     """``body.request``: the given request body is one that a receipt commits to."""
     case.need("sig.receipts")
     assert case.request is not None
-    return _matched(case.request, "req.dig", "request", _exchanges(case))
+    return _matched(case, case.request, "req.dig", "request", _exchanges(case))
 
 
 def check_response(case: Case) -> Finding:
@@ -54,7 +70,7 @@ def check_response(case: Case) -> Finding:
     assert case.response is not None
     records = _exchanges(case)
     if case.request is None:
-        return _matched(case.response, "res.dig", "response", records)
+        return _matched(case, case.response, "res.dig", "response", records)
     asked = _commit_to(case.request, "req.dig", records)
     if (
         asked
@@ -64,4 +80,4 @@ def check_response(case: Case) -> Finding:
         raise BodyMismatch(
             "the response is the answer to another request", expected="one receipt that commits to both"
         )
-    return _matched(case.response, "res.dig", "response", asked or records)
+    return _matched(case, case.response, "res.dig", "response", asked or records)

@@ -23,7 +23,7 @@ from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.bracket import Bracket
 from affiant.attestation.verifier.refusals import NotMade
 
-__all__ = ["Case", "Party", "Session", "by_chain"]
+__all__ = ["Case", "Erased", "Gone", "Party", "Session", "by_chain"]
 
 
 @dataclass(slots=True)
@@ -42,6 +42,32 @@ class Party:
     def role(self) -> str:
         """``gateway`` or ``session``."""
         return self.statement.role
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What one logged order says of one record; ``level`` 1: its disclosures, 2: the record."""
+
+    chn: str
+    seq: int
+    rh: str
+    level: int
+    session: str | None
+    number: int | None
+    """Its ``agt.seq``; of the gateway's records only."""
+    order: str
+    """Id of the ``erasure`` record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Records of one session that are erased by order and not here."""
+
+    gateway: tuple[Erased, ...]
+    supervisor: tuple[Erased, ...]
+
+    def __len__(self) -> int:
+        return len(self.gateway) + len(self.supervisor)
 
 
 @dataclass(slots=True)
@@ -86,8 +112,22 @@ class Case:
     """Receipt hash -> by when it existed, in seconds since 1970, and by whose word: anchors."""
     collateral: dict[str, VerifiedCollateral] = field(default_factory=dict)
     """``sha256:`` name of an endorsements collection -> what it was verified as, at :attr:`at` under :attr:`trust`."""
+    along_log: bool = False
+    """A period bundle: each record is held against its leaf as the log is walked, and ``log.inclusion`` says so."""
+    erased: dict[tuple[str, int], Erased] = field(default_factory=dict)
+    """Chain and number -> what an accepted authority ordered to be erased, whether it is here or not."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
+
+    def gone(self, session: Session) -> Gone:
+        """What of ``session`` is erased by order and not here."""
+        here = {(record.chn, record.seq) for record in self.records}
+        named = [each for place, each in self.erased.items() if each.level == 2 and place not in here]
+        chains = {record.chn for record in session.gateway}
+        return Gone(
+            tuple(each for each in named if each.chn in chains and each.session == session.id),
+            tuple(each for each in named if each.chn in session.supervisor.statement.chn),
+        )
 
     def need(self, *codes: str) -> None:
         """Go on only if the checks with these codes held.

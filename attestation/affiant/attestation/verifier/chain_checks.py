@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.verifier.case import Case, by_chain
 from affiant.attestation.verifier.chain_rules import (
     InOrder,
     InRhythm,
+    Link,
     NothingAfterEnd,
     StartsWithBoot,
     Unbroken,
@@ -47,19 +51,54 @@ def check_contiguous(case: Case) -> Finding:
     """``chain.contiguous``: no number missing or twice, each link names the record before it.
 
     The gateway's chain may have one stretch left out, right after its boot record: a bundle of one session need
-    not carry what the gateway did before it. The verdict says so.
+    not carry what the gateway did before it. The verdict says so. After the last record of the session, erasures and
+    holds may stand alone: they come later, among records of others. What an accepted authority ordered to be erased may
+    be missing anywhere; the order names its hash, and so does the link of the record after it.
     """
     case.need("chain.boot")
-    notes = []
+    notes, gone = [], []
     for party in case.parties:
         for chn, chain in by_chain(party.records).items():
             rule = Unbroken()
-            for index, record in enumerate(chain):
-                skipped = rule.take(link_of(record), may_skip=party.role == "gateway" and index == 1)
+            main, later = _parts(chain) if party.role == "gateway" else (chain, [])
+            for index, record in enumerate(main):
+                may_skip = party.role == "gateway" and index == 1
+                erased = [] if may_skip or index == 0 else _erased_between(case, main[index - 1], record)
+                for each in erased:
+                    rule.take(each, may_skip=False)
+                gone += erased
+                skipped = rule.take(link_of(record), may_skip=may_skip)
                 if skipped:
                     notes.append(f"records 1 to {skipped} of {chn} not here")
+            for record in later:
+                rule.take(link_of(record), may_skip=True)
     text = f"{len(case.records)} records, links unbroken"
-    return Finding(f"{text} ({'; '.join(notes)})" if notes else text)
+    text = f"{text} ({'; '.join(notes)})" if notes else text
+    if gone:
+        orders = tuple(sorted({each.jti for each in gone}))
+        return Finding(f"{text}; {len(gone)} records erased by order of an authority", Tier.WARNING, orders)
+    return Finding(text)
+
+
+def _parts(
+    chain: Sequence[VerifiedReceipt],
+) -> tuple[Sequence[VerifiedReceipt], Sequence[VerifiedReceipt]]:
+    """A gateway's chain, which begins with its boot, and the erasures and holds at its end."""
+    count = len(chain)
+    while chain[count - 1].kind in ("erasure", "hold"):
+        count -= 1
+    return chain[:count], chain[count:]
+
+
+def _erased_between(case: Case, before: VerifiedReceipt, record: VerifiedReceipt) -> list[Link]:
+    """The links of what is erased right before ``record``, up to what is not; each named by its order."""
+    links: list[Link] = []
+    for seq in range(before.seq + 1, min(record.seq, before.seq + 1 + len(case.erased))):
+        named = case.erased.get((record.chn, seq))
+        if named is None or named.level != 2:
+            break
+        links.append(Link(named.chn, seq, named.rh, "", record.iat, None, named.order))
+    return links
 
 
 def check_end(case: Case) -> Finding:
@@ -78,7 +117,8 @@ def check_epochs(case: Case) -> Finding:
     each epoch record counts the records before it."""
     case.need("chain.contiguous")
     for party in case.parties:
-        for chain in by_chain(party.records).values():
+        for whole in by_chain(party.records).values():
+            chain = _parts(whole)[0] if party.role == "gateway" else whole
             rule = InRhythm(party.statement.epoch_s, tolerance=case.trust.clock_tolerance_s)
             for index, record in enumerate(chain):
                 rule.take(link_of(record), skipped=index == 1 and record.seq > 1)

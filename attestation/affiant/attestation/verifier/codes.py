@@ -10,6 +10,8 @@ _BY_AREA: Final = {
     "fmt": "bundle keysets",
     "sig": "receipts",
     "kinds": "judged",
+    "erasure": "authority",
+    "hold": "respected",
     "chain": "ids time boot contiguous end epochs gaps coverage",
     "session": "start order counter close peer intents decisions supervisor sealed",
     "key": "evidence bound not_after",

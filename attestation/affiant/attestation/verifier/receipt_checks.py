@@ -20,12 +20,6 @@ class KeyUnknown(NotAuthenticError):
     code = "sig.unknown_key"
 
 
-class UnauthorizedErasure(NotAuthenticError):
-    """An erasure or a hold without the signature of an accepted authority."""
-
-    code = "chain.gap"
-
-
 _UNJUDGED: Final = frozenset({"approval", "snapshot", "fork", "handoff", "policy"})
 """Kinds whose meaning (approvers' signatures, narrowing, lineage) is not checked yet."""
 
@@ -94,17 +88,8 @@ def check_receipts(case: Case) -> Finding:
 
 
 def check_kinds(case: Case) -> Finding:
-    """``kinds.judged``: every record is of a kind that this verifier can judge.
-
-    An erasure or a hold without an authority that the trust file accepts is a gap (trust rules, 21), and no trust
-    file of this version can name one.
-    """
+    """``kinds.judged``: every record is of a kind that this verifier can judge."""
     case.need("sig.receipts")
-    for record in case.records:
-        if record.kind in ("erasure", "hold"):
-            raise UnauthorizedErasure(
-                f"a record of kind {record.kind} without an accepted authority", where=record.jti
-            )
     unjudged = sorted({record.kind for record in case.records} & _UNJUDGED)
     if unjudged:
         raise NotMade(f"records that this version does not judge: {', '.join(unjudged)}")

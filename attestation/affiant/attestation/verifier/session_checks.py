@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from affiant.attestation.chain import Head
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.session_summary import session_counts, session_root
-from affiant.attestation.verifier.case import Case, Session
+from affiant.attestation.verifier.case import Case, Gone, Session
 from affiant.attestation.verifier.cut_off import covered_by_close, tail_is_open
 from affiant.attestation.verifier.refusals import NotMade, SessionBroken
 from affiant.attestation.verifier.verdict import Finding, Tier
@@ -102,12 +104,16 @@ def check_start(case: Case) -> Finding:
 
 
 def check_order(case: Case) -> Finding:
-    """``session.order``: the gateway's numbers of each session's records are 0, 1, 2 ... without gap."""
+    """``session.order``: the gateway's numbers of each session's records are 0, 1, 2 ... without gap.
+
+    Of a record that is erased by order, the order names the number.
+    """
     case.need("session.start")
 
     def examine(session: Session) -> None:
-        numbers = sorted(_int(record.member("agt", "seq"), record) for record in session.gateway)
-        for expected, number in enumerate(numbers):
+        numbers = [_int(record.member("agt", "seq"), record) for record in session.gateway]
+        numbers += [each.number for each in case.gone(session).gateway if each.number is not None]
+        for expected, number in enumerate(sorted(numbers)):
             if number != expected:
                 raise OrderBroken(
                     "the session's numbers have a gap or a repetition",
@@ -152,6 +158,11 @@ def check_counter(case: Case) -> Finding:
         last = _last_counter(session)
         expected = max([*seen, -1]) if last is None else last
         missing, some = _missing(set(seen), expected)
+        gone = len(case.gone(session))
+        if missing and missing <= gone and max(seen, default=-1) <= expected:
+            return Finding(
+                f"{missing} requests of {session.id} whose records may be erased ones", Tier.WARNING
+            )
         if missing and not tail_is_open(session):
             raise CounterBroken("requests without a record, or beyond the last", found=some, where=session.id)
         if missing:
@@ -196,19 +207,27 @@ def check_close(case: Case) -> Finding:
                 f"session {session.id} has no close: {state}", Tier.WARNING, (session.gateway[0].jti,)
             )
         before, covered = [r for r in session.gateway if r is not close], covered_by_close(session, close)
-        last = max(before, key=lambda record: _int(record.member("agt", "seq"), record))
+        gone = case.gone(session)
+        heads = {_int(r.member("agt", "seq"), r): Head(r.chn, r.seq, r.rh) for r in before}
+        heads |= {
+            each.number: Head(each.chn, each.seq, each.rh) for each in gone.gateway if each.number is not None
+        }
         expected: dict[str, object] = {
-            "n": len(before),
-            "root": session_root({_int(r.member("agt", "seq"), r): r.rh for r in before}),
-            "head": {"chn": last.chn, "seq": last.seq, "rh": last.rh},
-            "out": session_counts((r.kind, r.payload) for r in before),
-            "sup": _supervisors_last(session, covered),
+            "n": len(before) + len(gone.gateway),
+            "root": session_root({number: head.rh for number, head in heads.items()}),
+            "head": dict(heads[max(heads)].to_json()),
+            "out": _outcomes(close, before, gone),
+            "sup": _supervisors_last(session, covered, gone),
         }
         for member, value in expected.items():
             if close.member(member) != value:
                 raise CloseMismatch(
                     f"the close record's {member} is not that of the records", where=close.jti
                 )
+        if len(gone):
+            text = f"{len(gone)} records of {session.id}, closed: {close.member('why')}, are erased; their outcomes"
+            text = f"{text} stand in its close alone"
+            return Finding(text, Tier.WARNING, (close.jti,))
         if close.member("why") != "done":
             more = len(session.supervisor.records) - len(covered)
             beyond = f", and {more} records of its supervisor were never acknowledged" if more else ""
@@ -219,10 +238,26 @@ def check_close(case: Case) -> Finding:
     return _joined(_each(case, examine), "counts, root and heads equal the records")
 
 
-def _supervisors_last(session: Session, covered: Sequence[VerifiedReceipt]) -> dict[str, object]:
+def _outcomes(close: VerifiedReceipt, before: Sequence[VerifiedReceipt], gone: Gone) -> object:
+    """``out`` of a close: what is here; with as many more, of any outcome, as are erased."""
+    counts = session_counts((record.kind, record.payload) for record in before)
+    said = close.member("out")
+    if not gone.gateway or not isinstance(said, dict):
+        return counts
+    more = sum(said.values()) - sum(counts.values())
+    fits = all(said.get(name, 0) >= count for name, count in counts.items())
+    return said if fits and more == len(gone.gateway) else counts
+
+
+def _supervisors_last(session: Session, covered: Sequence[VerifiedReceipt], gone: Gone) -> dict[str, object]:
     """``sup`` of a close: the supervisor's last record; none was received: number 0 and the keyset digest."""
     statement = session.supervisor.statement
     last = max(covered, key=lambda record: record.seq, default=None)
+    close = session.the("session-close")
+    for each in gone.supervisor:
+        later = last is None or each.seq > last.seq
+        if later and close is not None and close.member("sup", "rh") == each.rh:
+            return {"chn": each.chn, "seq": each.seq, "rh": each.rh, "end": 0}
     if last is None:
         return {"chn": min(statement.chn), "seq": 0, "rh": statement.keyset_digest, "end": 0}
     return {"chn": last.chn, "seq": last.seq, "rh": last.rh, "end": int(last.kind == "end")}
@@ -260,6 +295,11 @@ def check_peer(case: Case) -> Finding:
 
     def examine(session: Session) -> None:
         both = {record.rh: record for record in [*session.gateway, *session.supervisor.records]}
+        gone = case.gone(session)
+        erased = {
+            "gateway": {each.rh: each for each in gone.supervisor},
+            "session": {each.rh: each for each in gone.gateway},
+        }
         known = {
             "gateway": _known_before(session.gateway),
             "session": _known_before(session.supervisor.records),
@@ -273,6 +313,10 @@ def check_peer(case: Case) -> Finding:
                     continue
                 assert isinstance(peer, dict)
                 named = both.get(peer["rh"])
+                other = erased[record.role].get(peer["rh"])
+                if other is not None and (other.chn, other.seq) == (peer["chn"], peer["seq"]):
+                    _demand_forward(peer, highest, record)
+                    continue
                 if (
                     named is None
                     or named.role == record.role
@@ -281,14 +325,18 @@ def check_peer(case: Case) -> Finding:
                     raise PeerMismatch(
                         "a link to a record that the other side did not make", where=record.jti
                     )
-                if peer["seq"] < highest.get(peer["chn"], -1):
-                    raise PeerMismatch("a link that goes back", where=record.jti)
-                highest[peer["chn"]] = peer["seq"]
+                _demand_forward(peer, highest, record)
                 if known[named.role].get(named.seq, -1) >= record.seq:
                     raise PeerMismatch("two records that each claim to follow the other", where=record.jti)
 
     _each(case, examine)
     return Finding("links between the two chains agree, in both directions")
+
+
+def _demand_forward(peer: dict[str, Any], highest: dict[str, int], record: VerifiedReceipt) -> None:
+    if peer["seq"] < highest.get(peer["chn"], -1):
+        raise PeerMismatch("a link that goes back", where=record.jti)
+    highest[peer["chn"]] = peer["seq"]
 
 
 def _may_lack_peer(record: VerifiedReceipt, session: Session, *, after_one: bool) -> None:
@@ -318,23 +366,35 @@ def check_intents(case: Case) -> Finding:
     def examine(session: Session) -> Finding | None:
         intents: dict[str, VerifiedReceipt] = {}
         done: set[str] = set()
+        unknown: set[str] = set()
+        erased = len(case.gone(session).supervisor)
         for record in sorted(session.supervisor.records, key=lambda item: item.seq):
             phase = record.member("ph")
             if phase == "intent" or record.kind == "secret":
                 intents[record.jti] = record
             if phase == "outcome":
+                unknown |= _named(record) - set(intents)
+                if len(unknown) <= erased and _named(record) & unknown:
+                    done |= _named(record)  # of an intent that is erased nothing more is known
+                    continue
                 done |= _intents_of(record, intents, done)
         open_ones = tuple(jti for jti in intents if jti not in done)
         if open_ones:
             return Finding(f"{len(open_ones)} intents without outcome", Tier.WARNING, open_ones)
+        if unknown:
+            return Finding(f"{len(unknown)} outcomes whose intents may be erased ones", Tier.WARNING)
         return None
 
     return _joined(_each(case, examine), "every outcome follows its intent")
 
 
-def _intents_of(record: VerifiedReceipt, intents: dict[str, VerifiedReceipt], done: set[str]) -> set[str]:
+def _named(record: VerifiedReceipt) -> set[str]:
     parents = record.member("par")
-    named = set(parents) if isinstance(parents, list) else set()
+    return set(parents) if isinstance(parents, list) else set()
+
+
+def _intents_of(record: VerifiedReceipt, intents: dict[str, VerifiedReceipt], done: set[str]) -> set[str]:
+    named = _named(record)
     for jti in named:
         if jti not in intents:
             raise IntentMismatch("an outcome that names no intent before it", where=record.jti)

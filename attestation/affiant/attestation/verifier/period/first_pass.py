@@ -15,6 +15,7 @@ from typing import Final
 from affiant.attestation.encoding import b64u
 from affiant.attestation.tlog.entry import LogEntry, parse_entry
 from affiant.attestation.verifier.chain_rules import (
+    ChainGap,
     InOrder,
     InRhythm,
     Link,
@@ -38,6 +39,7 @@ __all__ = ["FirstPass", "LeafMissing", "LineRefused"]
 _MAX_UNPLACED: Final = 20
 """Lines that are searched for in the rest of the log; beyond, the order of the lines is no log's."""
 _MAX_GAPS: Final = 10_000
+_MAX_ORDERS: Final = 10_000
 
 
 class LeafMissing(NotAuthenticError):
@@ -95,6 +97,8 @@ class FirstPass:
     boots: dict[str, tuple[str, str]] = field(default_factory=dict)
     gaps: list[tuple[str, str]] = field(default_factory=list)
     gap_ids: list[str] = field(default_factory=list)
+    orders: list[tuple[str, str]] = field(default_factory=list)
+    """Erasures and holds, in the order of the log."""
     chains: dict[bytes, _Chain] = field(default_factory=dict)
     ids: IdsOnce = field(default_factory=IdsOnce)
     _owners: OneSessionEach = field(default_factory=OneSessionEach)
@@ -237,6 +241,8 @@ class FirstPass:
             self.gap_ids.append(seen.jti)
             if len(self.gaps) < _MAX_GAPS:
                 self.gaps.append((seen.rh, text))
+        elif kind in ("erasure", "hold"):
+            self._keep_order(seen.rh, text)
         if seen.ses:
             try:
                 self._owners.take(seen.ses, seen.key, seen.evd, jti=seen.jti)
@@ -251,6 +257,13 @@ class FirstPass:
             if seen.ses:
                 self.foreign.add(seen.ses)
             self.spill.put(f":{seen.kid}", seen.rh, text)
+
+    def _keep_order(self, rh: str, text: str) -> None:
+        if len(self.orders) < _MAX_ORDERS:
+            self.orders.append((rh, text))
+        else:  # one that is not judged would excuse nothing and could break a hold unseen
+            refusal = ChainGap("more erasures and holds than are judged together", expected=_MAX_ORDERS)
+            self._except("chain.contiguous", refusal)
 
     def _except(self, code: str, error: AffiantError) -> None:
         self.exceptions.setdefault(code, Exceptions()).add(error)

@@ -32,10 +32,12 @@ _WHOLE: Final = ("fmt.", "sig.", "chain.", "log.", "wit.", "time.")
 _GATEWAY_ALONE: Final = frozenset(
     (
         *("kinds.judged", "key.evidence", "key.bound", "key.not_after", "conf.bound", "tee.appraisal"),
-        *("tee.class", "conf.accepted"),
+        *("tee.class", "conf.accepted", "erasure.authority", "hold.respected"),
     )
 )
 """What is judged of a gateway without a session."""
+
+_ORDERS: Final = frozenset({"erasure", "hold"})
 
 Kept = tuple[str, str]
 """Receipt hash, SD-JWT."""
@@ -54,7 +56,7 @@ class Setting(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One case. ``session`` is empty for a gateway's alone; ``beside``: boot and gap records."""
+    """One case. ``session`` is empty for a gateway's alone; ``beside``: boot and gap records, erasures and holds."""
 
     session: str
     supervisor: str
@@ -143,10 +145,14 @@ def _case(place: _Place, work: Work) -> Case:
     records = [_recalled(place, each) for each in work.records]
     known = {record.rh for record in records}
     case.records = [*records, *(record for record in beside if record.rh not in known)]
-    signed = {record.text.split.kid for record in records} | ({work.supervisor} if work.supervisor else set())
+    orders = [record for record in beside if record.kind in _ORDERS]
+    case.along_log = True
+    case.places = {record.rh: ("", number) for number, record in enumerate(orders)}
+    signed = {record.text.split.kid for record in [*records, *orders]}
+    signed |= {work.supervisor} if work.supervisor else set()
     for record in case.records:
         kid = record.text.split.kid
-        if kid in signed and (record.rh in known or record.kind == "boot"):
+        if kid in signed and (record.rh in known or record.kind == "boot" or record.kind in _ORDERS):
             parties.setdefault(kid, Party(place.statements.by(kid))).records.append(record)
     if work.supervisor and work.supervisor not in parties:
         parties[work.supervisor] = Party(place.statements.by(work.supervisor))

@@ -260,12 +260,12 @@ class _Run:
         gateways = {
             kid: boot for kid, boot in self.first.boots.items() if self.signers.by_kid[kid].role == "gateway"
         }
-        for_sessions = [*gateways.values(), *self.first.gaps]
-        for kid, boot in sorted(gateways.items()):
+        for_sessions = [*gateways.values(), *self.first.gaps, *self.first.orders]
+        for kid in sorted(gateways):
             name = f":{kid}"
             for begin in range(0, self.spill.count(name), _ALONE):
                 kept = tuple(self.spill.texts(name, begin, _ALONE))
-                yield Work("", "", kept, [boot], established)
+                yield Work("", "", kept, [*gateways.values(), *self.first.orders], established)
         for session, kid in sorted(self.first.judged.items()):
             if self.spill.count(session) > MAX_SESSION:
                 self._too_large(session)

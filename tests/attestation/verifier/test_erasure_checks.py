@@ -1,0 +1,163 @@
+"""Records erased by order and held ones, as a verifier finds them; the published vectors hold the other cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from story import NOW, REQUEST, Issued, Story, link, trust
+
+from affiant.attestation.bundle import Bundle
+from affiant.attestation.erasure.orders import sign_order
+from affiant.attestation.keys import Signer, public_jwk
+from affiant.attestation.verifier.report_text import render
+from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.verify_bundle import verify_bundle
+
+AUTHORITY = Signer(ec.derive_private_key(21, ec.SECP256R1()))
+
+
+class Ordered(Story):
+    """The usual session; ``orders`` come after its close."""
+
+    orders: Callable[[Ordered], None] = staticmethod(lambda story: None)  # type: ignore[assignment]
+
+    def close(self) -> None:
+        super().close()
+        type(self).orders(self)
+
+    def order(self, kind: str, members: dict[str, object]) -> Issued:
+        made = int(self.clock.now.timestamp())
+        aut = sign_order(AUTHORITY, kind, members, origin=self.config.origin, made=made)
+        return self.by_gateway(kind, kind, {**members, "aut": aut}, of_session=False)
+
+    def item(self, record: Issued, level: int = 2) -> dict[str, object]:
+        claims = record.payload
+        agt = {"ses": self.session}
+        if claims["role"] == "gateway":
+            agt["seq"] = claims["agt"]["seq"]
+        place = {"chn": claims["chn"], "seq": claims["seq"], "rh": record.rh}
+        return {**place, "lvl": level, "basis": "an order", "agt": agt}
+
+    def the(self, kind: str) -> Issued:
+        return next(r for r in self.of_session() if r.payload["kind"] == kind)
+
+
+def judge(bundle: Bundle, **more: object) -> Verdict:
+    accepted = trust(erasure_authorities=[{"value": public_jwk(AUTHORITY.public_key)}])
+    return verify_bundle(bundle.to_bytes(), accepted, at=NOW, build="build", **more)
+
+
+def row(verdict: Verdict, code: str) -> Check:
+    return next(check for check in verdict.checks if check.code == code)
+
+
+def without(bundle: Bundle, *gone: Issued) -> Bundle:
+    hashes = {record.jws for record in gone}
+    kept = tuple(text for text in bundle.receipts if text.partition("~")[0] not in hashes)
+    return Bundle(
+        receipts=kept,
+        proofs=bundle.proofs,
+        **{
+            name: getattr(bundle, name)
+            for name in ("keysets", "evidence", "endorsements", "results", "policies", "checkpoints")
+        },
+    )
+
+
+def story_with(orders: Callable[[Ordered], None]) -> Ordered:
+    return type("Told", (Ordered,), {"orders": staticmethod(orders)})().tell()
+
+
+def test_a_session_without_one_record_that_was_ordered_to_go_is_a_warning_and_says_so() -> None:
+    story = story_with(lambda told: told.order("erasure", {"del": [told.item(told.the("inference"))]}))
+    verdict = judge(without(story.bundle(), story.the("inference")), request=REQUEST)
+    assert [check for check in verdict.checks if check.state is State.REFUSED] == []
+    for code in ("erasure.authority", "chain.contiguous", "session.close", "session.counter", "body.request"):
+        assert row(verdict, code).tier is Tier.WARNING, row(verdict, code)
+    assert "erased by order" in render(verdict) and "deleted" not in render(verdict)
+
+
+def test_every_content_record_of_a_session_may_be_gone() -> None:
+    kinds = ("inference", "refusal", "exec", "egress", "secret")
+
+    def contents(told: Ordered) -> list[Issued]:
+        records = [*told.of_session(), *told.session_records]
+        return [record for record in records if record.payload["kind"] in kinds]
+
+    story = story_with(lambda told: told.order("erasure", {"del": [told.item(r) for r in contents(told)]}))
+    verdict = judge(without(story.bundle(), *contents(story)))
+    assert [check for check in verdict.checks if check.state is State.REFUSED] == []
+
+
+def test_one_more_record_than_was_ordered_is_a_gap() -> None:
+    story = story_with(lambda told: told.order("erasure", {"del": [told.item(told.the("inference"))]}))
+    verdict = judge(without(story.bundle(), story.the("inference"), story.the("refusal")))
+    assert row(verdict, "chain.contiguous").reason == "chain.gap"
+    assert row(verdict, "session.order").state is State.REFUSED
+
+
+def test_an_order_excuses_no_second_request_without_a_record() -> None:
+    """The supervisor signed for two requests; one record is gone by order, the other was never there."""
+
+    def orders(told: Ordered) -> None:
+        told.order("erasure", {"del": [told.item(told.the("inference"))]})
+
+    story = type("Told", (Ordered,), {"orders": staticmethod(orders)})(alter=_with_more_requests).tell()
+    verdict = judge(without(story.bundle(), story.the("inference")))
+    assert row(verdict, "session.counter").state is State.REFUSED
+
+
+def _with_more_requests(step: str, members: dict[str, object]) -> dict[str, object]:
+    return {**members, "cseq": 3} if step == "session-end" else members
+
+
+@pytest.mark.parametrize("seq", [(1 << 53) - 1, 1 << 40])
+def test_absurd_numbers_cost_nothing(seq: int) -> None:
+    def orders(told: Ordered) -> None:
+        lost = {**told.item(told.the("inference")), "seq": seq}
+        del lost["agt"]
+        told.order("erasure", {"del": [lost]})
+
+    verdict = judge(story_with(orders).bundle())
+    assert [check for check in verdict.checks if check.state is State.REFUSED] == []
+
+
+def test_a_hold_of_something_else_forbids_nothing() -> None:
+    def orders(told: Ordered) -> None:
+        told.order("hold", {"tgt": link("another record"), "basis": "a lawsuit"})
+        told.order("erasure", {"del": [told.item(told.the("inference"))]})
+
+    story = story_with(orders)
+    assert (
+        row(judge(without(story.bundle(), story.the("inference"))), "hold.respected").tier is Tier.AFFIRMING
+    )
+
+
+@pytest.mark.parametrize("target", ["session", "record", "supervisor's"])
+def test_erasing_what_is_held_is_contraindicated(target: str) -> None:
+    def orders(told: Ordered) -> None:
+        record = told.session_records[1] if target == "supervisor's" else told.the("inference")
+        held = record.rh if target == "record" else told.session
+        told.order("hold", {"tgt": held, "basis": "a lawsuit"})
+        item = told.item(record, level=1)
+        if target == "supervisor's":
+            del item["agt"]  # its chain is the session's all the same
+        told.order("erasure", {"del": [item]})
+
+    verdict = judge(story_with(orders).bundle())
+    assert row(verdict, "hold.respected").reason == "hold.broken"
+    assert verdict.exit_code == 20
+
+
+def test_erasing_before_the_hold_and_after_its_end_is_allowed() -> None:
+    def orders(told: Ordered) -> None:
+        told.order("erasure", {"del": [told.item(told.the("inference"))]})
+        hold = told.order("hold", {"tgt": told.session, "basis": "a lawsuit"})
+        told.order("hold", {"tgt": told.session, "basis": "settled", "rel": hold.rh})
+        told.order("erasure", {"del": [told.item(told.the("refusal"))]})
+
+    story = story_with(orders)
+    verdict = judge(without(story.bundle(), story.the("inference"), story.the("refusal")))
+    assert [check for check in verdict.checks if check.state is State.REFUSED] == []
