@@ -34,6 +34,7 @@ from affiant.gateway.entries import BootEntry, StartedEntry, encode_entry
 from affiant.gateway.index import Index
 from affiant.gateway.journal import Journal, Note, Place
 from affiant.gateway.keyset import Keyset, make_keyset, require_bound
+from affiant.gateway.log_anchors import LogAnchors
 from affiant.gateway.log_key import KEPT, load_log_signer
 from affiant.gateway.nonces import Nonces
 from affiant.gateway.openai_upstream import Credentials, make_upstream
@@ -115,7 +116,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
                 ambient,
                 keyset,
                 recorder,
-                bundles=Bundles(index, journal, published),
+                bundles=Bundles(index, journal, published, LogAnchors(folder, log)),
                 upstreams=upstreams,
             )
             await _first_records(settings, keyset, journal, service, recovery)

@@ -32,6 +32,7 @@ from affiant.gateway.errors import (
 )
 from affiant.gateway.index import Index, RecordPlace
 from affiant.gateway.journal import Journal, Place
+from affiant.gateway.log_anchors import LogAnchors
 from affiant.gateway.published_log import PublishedLog
 
 __all__ = ["Bundles"]
@@ -44,6 +45,7 @@ class Bundles:
     index: Index
     journal: Journal
     log: PublishedLog
+    anchors: LogAnchors
 
     async def of_session(self, session: str) -> bytes:
         """``{"bundle", "openings"}`` of one session, of this boot or an earlier one: JSON.
@@ -60,9 +62,7 @@ class Bundles:
         texts = [record.jws for record in records] + [peer.jws for peer in peers]
         openings = await self._openings(session, {receipt_hash(text) for text in texts})
         proofs = await self._proofs(texts)
-        bundle = Bundle(
-            receipts=tuple(text + "~" for text in texts), proofs=proofs, anchors=Anchors(), **objects
-        )
+        bundle = await self._bundle([text + "~" for text in texts], proofs, objects)
         return b'{"bundle":%s,"openings":%s}\n' % (
             bundle.to_bytes().rstrip(),
             json.dumps(openings, sort_keys=True).encode("ascii"),
@@ -77,7 +77,7 @@ class Bundles:
         introduced = [record.jws for record in records if not sdjwt.startswith(record.jws + "~")]
         receipts = (*(text + "~" for text in introduced), sdjwt)
         proofs = await self._proofs([text.partition("~")[0] for text in receipts])
-        return Bundle(receipts=receipts, proofs=proofs, anchors=Anchors(), **objects).to_bytes()
+        return (await self._bundle(receipts, proofs, objects)).to_bytes()
 
     async def proof_of(self, sdjwt: str) -> bytes:
         """The proof of inclusion of one receipt, as C2SP tlog-proof text.
@@ -90,6 +90,16 @@ class Bundles:
         if proof is None:
             raise NotFound("the receipt has no leaf in the log")
         return proof.to_bytes()
+
+    async def _bundle(
+        self,
+        receipts: Sequence[str],
+        proofs: Mapping[str, str],
+        objects: Mapping[str, Mapping[str, bytes]],
+    ) -> Bundle:
+        """A bundle with the first anchor of the log that covers it, if there is one."""
+        bare = Bundle(receipts=tuple(receipts), proofs=proofs, anchors=Anchors(), **objects)
+        return await asyncio.to_thread(self.anchors.added_to, bare)
 
     async def _proofs(self, texts: Sequence[str]) -> Mapping[str, str]:
         """Proofs of the records with these JWS; what has no leaf, or a log that failed, gives none."""

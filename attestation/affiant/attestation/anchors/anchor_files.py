@@ -20,7 +20,9 @@ from affiant.attestation.anchors.errors import AnchorSettingsInvalid, TokenMalfo
 from affiant.attestation.anchors.renewal import MAX_TOKENS
 from affiant.attestation.anchors.response import MAX_RESPONSE
 from affiant.attestation.tdx.der import DERError, read_element
-from affiant.attestation.tlog.note import MAX_NOTE_BYTES
+from affiant.attestation.tlog.checkpoint import parse_checkpoint
+from affiant.attestation.tlog.errors import NoteMalformed
+from affiant.attestation.tlog.note import MAX_NOTE_BYTES, parse_note
 from affiant.files import write_whole
 
 __all__ = ["ANCHOR_FILE", "AnchorFile", "AnchorFolder"]
@@ -78,6 +80,7 @@ class AnchorFolder:
 
         Raises:
             AnchorSettingsInvalid: a file cannot be read, or is no file.
+        NoteMalformed, CheckpointMalformed: the note is none, or is of another size.
             TokenMalformed: the responses do not follow one another.
         """
         note = self._read(f"{size}.note", MAX_NOTE_BYTES)
@@ -85,6 +88,8 @@ class AnchorFolder:
             raise AnchorSettingsInvalid(
                 "a checkpoint's note is missing", where=str(self.path / f"{size}.note")
             )
+        if (found := parse_checkpoint(parse_note(note).text).size) != size:
+            raise NoteMalformed("a note under another size than its own", where=f"{size}.note", found=found)
         return AnchorFile(size, note, _split(self._read(f"{size}.tsr", _MAX_TOKENS) or b""))
 
     def write(self, size: int, note: bytes, tokens: Sequence[bytes]) -> Path:
