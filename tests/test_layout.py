@@ -20,6 +20,8 @@ BASE_MODULES = (
     "affiant.attestation.quotes.commands",
     "affiant.attestation.log_reading.commands",
     "affiant.attestation.witness.commands",
+    "affiant.attestation.receipt_store.commands",
+    "affiant.attestation.receipt_store.indexing",
     "affiant.attestation.reconcile.commands",
     "affiant.attestation.reconcile.following",
     "affiant.policy.commands",

@@ -40,6 +40,12 @@ COMMANDS: Final = {
         None,
         "Follow a proxy's log, a bill or spans into receipts.",
     ),
+    "receipts": _Entry(
+        "affiant.attestation.receipt_store.commands",
+        "receipts",
+        None,
+        "Find receipts that rest on something since broken.",
+    ),
     "quote": _Entry(
         "affiant.attestation.quotes.commands",
         "quote",

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from conftest_reconcile import AT, VECTORS, bundle_path, states
+from period_builder import build
+from story import Story, trust_bytes
 
 from affiant.__main__ import cli
+from affiant.attestation.encoding import sha256_name
 from affiant.attestation.reconcile.commands import reconcile
 
 RECEIPT = "s9BTqm7ws_WQD7-IwHI9hg"
@@ -148,6 +151,25 @@ def test_what_is_no_bundle_is_refused_whatever_was_asked(reconciled, tmp_path: P
         "proxy-log", [CALL], "--proxy-format", "ndjson", "--unverified", bundles=[str(tmp_path / "no.json")]
     )
     assert result.exit_code == 1
+
+
+def test_a_period_is_followed_as_a_bundle_is(tmp_path: Path) -> None:
+    path = build(tmp_path, Story().tell())
+    (tmp_path / "trust.json").write_bytes(trust_bytes())
+    (tmp_path / "access").write_text(
+        json.dumps({"time": "2026-11-21T12:00:05Z", "host": "affiant-dev-echo.internal", "method": "POST"})
+        + "\n"
+    )
+    result = CliRunner().invoke(
+        reconcile,
+        [
+            *("--bundle", str(path), "--trust", str(tmp_path / "trust.json"), "--at", AT, "--json"),
+            *("--proxy-log", str(tmp_path / "access"), "--proxy-format", "ndjson"),
+        ],
+    )
+    assert (result.exit_code, states(result)) == (0, {"matched": 1})
+    (bundle,) = json.loads(result.output)["bundles"]
+    assert bundle["bundle"] == sha256_name(path.read_bytes())
 
 
 # -- the other records -----------------------------------------------------------------------------------------

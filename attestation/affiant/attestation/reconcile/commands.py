@@ -198,7 +198,7 @@ def reconcile(
 def _read_bundles(
     paths: Sequence[Path], trust_path: Path, at: datetime, *, accept_unverified: bool
 ) -> tuple[Records, ...]:
-    from affiant.attestation.bundle import MAX_BUNDLE  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.bundle_case import open_case  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.reconcile.verified_records import read_records  # noqa: PLC0415 - as above
     from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
     from affiant.attestation.trust_file import parse_trust_file  # noqa: PLC0415 - as above
@@ -211,16 +211,7 @@ def _read_bundles(
         ) from error
     found = []
     for path in paths:
-        if path.stat().st_size > MAX_BUNDLE:
-            raise click.UsageError(f"{path} is larger than a single bundle may be ({MAX_BUNDLE >> 20} MiB)")
-        found.append(
-            read_records(
-                path.read_bytes(),
-                trust,
-                at=at,
-                build=build_name(),
-                where=path.name,
-                accept_unverified=accept_unverified,
-            )
-        )
+        with open_case(path, trust, at=at, build=build_name()) as judged:
+            if judged is not None:
+                found.append(read_records(*judged, where=path.name, accept_unverified=accept_unverified))
     return tuple(found)

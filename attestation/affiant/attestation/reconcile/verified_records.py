@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from affiant.attestation.bundle import Bundle
 from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.reconcile.errors import BundleUnverified
 from affiant.attestation.statement import KeysetStatement, parse_statement
-from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.case import Case
-from affiant.attestation.verifier.verdict import Tier, Verdict
-from affiant.attestation.verifier.verify_bundle import examine_case
+from affiant.attestation.verifier.verdict import State, Tier, Verdict
 from affiant.errors import AffiantError
 
 __all__ = ["Records", "read_records"]
@@ -37,26 +34,24 @@ class Records:
     """Chain of a gateway -> its configuration, where the bundle carries it."""
 
 
-def read_records(
-    data: bytes, trust: TrustFile, *, at: datetime, build: str, where: str, accept_unverified: bool
-) -> Records:
-    """The authentic records of a bundle, and its verdict.
+def read_records(verdict: Verdict, case: Case | None, *, where: str, accept_unverified: bool) -> Records:
+    """The authentic records of a bundle that was judged.
 
     Args:
         where: names the bundle in a refusal.
         accept_unverified: go on with a contraindicated bundle; whatever is not authentic by itself is left out even so.
 
     Raises:
-        BundleUnverified: the verdict is contraindicated, or receipts are not authentic.
-        AffiantError: it is no bundle; nothing is read from it, whatever was asked.
+        BundleUnverified: the verdict is contraindicated, or receipts are not authentic; or it is no bundle, and nothing
+            is read from it, whatever was asked.
     """
-    verdict, case = examine_case(data, trust, at=at, build=build)
     refused = next((check for check in verdict.checks if check.reason is not None), None)
     if case is None:
         raise BundleUnverified(
             "not a bundle that can be read", where=where, found=None if refused is None else refused.reason
         )
-    sound = "sig.receipts" in case.established and verdict.tier is not Tier.CONTRAINDICATED
+    held = {check.code for check in verdict.checks if check.state is State.HELD}
+    sound = "sig.receipts" in case.established & held and verdict.tier is not Tier.CONTRAINDICATED
     if not sound and not accept_unverified:
         raise BundleUnverified(
             "the bundle does not hold, and no item can be followed into it",

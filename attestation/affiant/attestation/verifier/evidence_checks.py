@@ -36,6 +36,7 @@ __all__ = [
     "check_key_bound",
     "check_peer_bound",
     "check_results",
+    "collateral_of",
     "object_named",
 ]
 
@@ -136,7 +137,7 @@ def check_appraisal(case: Case) -> Finding:
 
 def _appraise_party(case: Case, party: Party) -> Appraisal:
     assert party.evidence is not None
-    party.collateral = _collateral_of(case, party)
+    party.collateral = collateral_of(case, party)
     collateral = case.collateral.get(name := sha256_name(party.collateral))
     if collateral is None:
         collateral = verify_collateral(
@@ -195,8 +196,12 @@ def config_of(case: Case, party: Party) -> GatewayConfig:
     return parse_gateway_config(raw)
 
 
-def _collateral_of(case: Case, party: Party) -> bytes:
-    """What the gateway was appraised with (its boot record's ``col``), or the session (its result's)."""
+def collateral_of(case: Case, party: Party) -> bytes:
+    """What the gateway was appraised with (its boot record's ``col``), or the session in focus (its result's).
+
+    Raises:
+        NotMade: a record, a key or an object that names it is not there.
+    """
     if party.role == "gateway":
         col = next((r.member("col") for r in party.records if r.kind == "boot"), None)
         if col is None:

@@ -180,17 +180,21 @@ def examine_bundle(
     return _examined(case, None, trust, at=at, build=build, name=name)
 
 
-def examine_case(data: bytes, trust: TrustFile, *, at: datetime, build: str) -> tuple[Verdict, Case | None]:
+def examine_case(
+    bundle: Bundle | AffiantError, trust: TrustFile, *, at: datetime, build: str, name: str
+) -> tuple[Verdict, Case | None]:
     """The verdict of :func:`verify_bundle`, and the records and appraisals that it rests on; None: no bundle.
 
     For whoever goes on from authentic records. What a check refused or did not make is not in the case, or not to be
     relied on: :attr:`.case.Case.established` says which held.
+
+    Args:
+        bundle: as parsed, or why it could not be.
+        name: ``sha256:`` name of its file.
     """
-    name = sha256_name(data)
-    try:
-        case = Case(parse_bundle(data), trust, at, None, None, None)
-    except AffiantError as error:
-        return _judged(None, error, trust, at=at, build=build, name=name), None
+    if isinstance(bundle, AffiantError):
+        return _judged(None, bundle, trust, at=at, build=build, name=name), None
+    case = Case(bundle, trust, at, None, None, None)
     return _judged(case, None, trust, at=at, build=build, name=name), case
 
 

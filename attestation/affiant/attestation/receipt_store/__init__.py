@@ -1,0 +1,1 @@
+"""Which receipts rest on what has since been broken: ``affiant receipts``."""
