@@ -1,6 +1,6 @@
-"""When the records of a period existed, by witnesses: floors from epochs, ceilings from the checkpoints over a leaf.
+"""When the records of a period existed, by witnesses: floors from keysets and epochs, ceilings from what covers a leaf.
 
-A single bundle has one checkpoint for each proof. A period bundle has the checkpoints that epochs name as well, each
+A single bundle has one checkpoint for each proof. A period bundle has the checkpoints that those name as well, each
 shown to be of the same tree, so that a record's ceiling is the earliest of those that cover its leaf.
 """
 
@@ -30,7 +30,7 @@ class Witnessing:
 
     Args:
         sizes: ascending. ceilings: for each, the earliest not-after among it and the larger ones.
-        floors: digest of the note, as epochs name it -> size and not-before.
+        floors: digest of the note, as keysets and epochs name it -> size and not-before.
     """
 
     sizes: Sequence[int]
@@ -81,6 +81,14 @@ class Brackets:
     _floors: dict[str, int] = field(default_factory=dict)
     _admitted: dict[str, int | None] = field(default_factory=dict)
 
+    def state(self, chn: str, cp: str) -> None:
+        """The keyset of a chain names a checkpoint: the whole chain is not older."""
+        known = self.seen.floors.get(cp)
+        if known is None:
+            self.unnamed += 1
+        else:
+            self._floors[chn] = known[1]
+
     def name(self, link: Link, cp: str, cps: int | None) -> None:
         """An epoch of a gateway names a checkpoint: what follows it in its chain is not older."""
         known = self.seen.floors.get(cp)
@@ -124,10 +132,10 @@ class Brackets:
         """What they amount to.
 
         Raises:
-            NotMade: an epoch names a checkpoint that is not here.
+            NotMade: an epoch or a keyset names a checkpoint that is not here.
         """
         if self.unnamed:
             raise NotMade(
-                f"{self.unnamed} checkpoints that epochs name are not in the bundle, or not cosigned"
+                f"{self.unnamed} checkpoints that epochs or keysets name are not in the bundle, or not cosigned"
             )
         return bracket_finding(case, unbounded=self.unbounded, widest=self.widest, last=self.end)

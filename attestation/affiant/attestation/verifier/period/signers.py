@@ -24,6 +24,7 @@ class Signer:
     session: str
     epoch_s: int
     log: LogIdentity | None
+    cp: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ def read_signers(keysets: Mapping[str, bytes]) -> Signers:
             session=session,
             epoch_s=statement.epoch_s,
             log=statement.log,
+            cp=statement.cp,
         )
         by_kid[signer.kid] = signer
         by_chain |= dict.fromkeys(statement.chn, signer)

@@ -1,0 +1,287 @@
+"""Period bundles: archives that are not of the one form, and archives that hold something else than the log says."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vectors.making import tree
+from vectors.making.archive import Member, archive
+from vectors.making.documents import ORIGIN
+from vectors.making.keys import ed25519_key
+from vectors.making.period import Files, manifest, members, period_files, zipped
+from vectors.making.scripts import boot, session
+from vectors.making.story import Story
+from vectors.making.trust import WITNESSED
+from vectors.making.witnesses import EARLY, LATE, cosigned, stated, witnessed_boot
+
+__all__ = ["PERIOD_CASES", "PeriodCase"]
+
+_RECEIPTS = "receipts/000000.ndjson"
+_RANGE = ("2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z")
+_BEFORE: Mapping[str, int] = {"a": -3, "b": -2, "c": -1}
+
+
+@dataclass(frozen=True)
+class PeriodCase:
+    """One archive.
+
+    Args:
+        about: what is wrong, or what is shown, in a sentence.
+        make: the archive's bytes.
+        refused: row -> reason code. not_made: rows for which something lacks. warnings: rows that hold with a warning
+            (of a case without refusals).
+        asked: the reader's range, RFC 3339; None: no range is asked for.
+    """
+
+    id: str
+    about: str
+    make: Callable[[], bytes]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    not_made: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    trust: str = "trust.json"
+    asked: tuple[str, str] | None = _RANGE
+
+
+def _story(faults: Mapping[str, Any] | None = None, script: Callable[[Story], None] = session) -> Story:
+    story = Story(faults)
+    script(story)
+    return story
+
+
+def _built(change: Callable[[Files], object] = lambda _: None, **how: Any) -> Callable[[], bytes]:
+    """The usual archive after ``change`` of its files; the manifest lists them as they are then."""
+
+    def make() -> bytes:
+        story = _story(**how)
+        files = period_files(story)
+        change(files)
+        return zipped(files, leaves=len(story.records))
+
+    return make
+
+
+def _formed(change: Callable[[list[Member]], list[Member]], **around: bytes) -> Callable[[], bytes]:
+    """An archive of a boot record alone, whose members are written otherwise."""
+
+    def make() -> bytes:
+        story = _story(script=boot)
+        files = period_files(story)
+        files["manifest.json"] = manifest(files, leaves=len(story.records))
+        return archive(change(members(files)), **around)
+
+    return make
+
+
+def _readme(**changes: Any) -> Callable[[list[Member]], list[Member]]:
+    """``README.txt``, the first member, with other fields."""
+    return lambda found: [dataclasses.replace(found[0], **changes), *found[1:]]
+
+
+def _two_gateways(story: Story) -> None:
+    """A second gateway process after the first: another keyset, another chain, one log."""
+    session(story)
+    story.gateway = story.new_gateway("later-gateway")
+    keyset = story.gateway.keyset_digest
+    story.gateway_says("later-boot", "boot", {"bld": "sha256:" + "b" * 64, "col": story.col, "ks": keyset})
+
+
+def _lines(files: Files, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Other lines of receipts, without disclosures: theirs would have to follow."""
+    del files["disclosures/000000.ndjson"]
+    files[_RECEIPTS] = b"".join(change(files[_RECEIPTS].splitlines(keepends=True)))
+
+
+def _of_another_signer(files: Files) -> None:
+    """The same checkpoint, signed by a key that the archive's maker has."""
+    text = files["log/checkpoint"].decode().partition("\n\n")[0] + "\n"
+    files["log/checkpoint"] = tree.note(text, ORIGIN, ed25519_key("another log")).encode()
+
+
+def _flip(name: str, at: int) -> Callable[[Files], object]:
+    def change(files: Files) -> None:
+        (found,) = (each for each in files if each.startswith(name))
+        data = bytearray(files[found])
+        data[at] ^= 1
+        files[found] = bytes(data)
+
+    return change
+
+
+def _without(folder: str) -> Callable[[Files], object]:
+    def change(files: Files) -> None:
+        for name in [each for each in files if each.startswith(folder)]:
+            del files[name]
+
+    return change
+
+
+def _listed_otherwise() -> bytes:
+    story = _story(script=boot)
+    files = period_files(story)
+    listed = manifest(files | {"README.txt": files["README.txt"].upper()}, leaves=len(story.records))
+    return archive(members(files | {"manifest.json": listed}))
+
+
+def _unlisted() -> bytes:
+    story = _story(script=boot)
+    files = period_files(story)
+    listed = manifest(files, leaves=len(story.records))
+    more = b"{}"
+    return archive(
+        members(files | {"manifest.json": listed, f"keysets/{hashlib.sha256(more).hexdigest()}.json": more})
+    )
+
+
+def _refused(code: str) -> Mapping[str, str]:
+    return {"fmt.bundle": code}
+
+
+_WITNESSED: Mapping[str, Any] = {
+    "faults": {
+        "epoch-note": cosigned(EARLY),
+        "note": cosigned(LATE),
+        "document:gateway-statement": stated(_BEFORE),
+    },
+    "script": witnessed_boot(_BEFORE),
+}
+
+_ARCHIVES: tuple[PeriodCase, ...] = tuple(
+    PeriodCase(f"archive/{name}", about, make, _refused(code))
+    for name, about, make, code in (
+        (
+            "path-upwards",
+            "A name that leads out of the folder.",
+            _formed(lambda found: [Member("../trust.json", b"{}"), *found]),
+            "zip.name",
+        ),
+        (
+            "path-absolute",
+            "An absolute name.",
+            _formed(lambda found: [Member("/etc/passwd", b"x"), *found]),
+            "zip.name",
+        ),
+        (
+            "path-with-backslash",
+            "A name that is a path on another system.",
+            _formed(lambda found: [*found, Member("results\\x.jwt", b"x")]),
+            "zip.name",
+        ),
+        (
+            "name-twice",
+            "Two files of one name: readers differ in which they take.",
+            _formed(lambda found: [found[0], *found]),
+            "zip.duplicate",
+        ),
+        (
+            "name-twice-by-case",
+            "Two names that some file systems take for one.",
+            _formed(lambda found: [*found, Member("readme.txt", b"x")]),
+            "zip.duplicate",
+        ),
+        (
+            "bomb",
+            "A file that claims to unpack to 101 times its packed size.",
+            _formed(_readme(said={"size": 101 * 1024}, packed=bytes(1024))),
+            "zip.ratio",
+        ),
+        ("encrypted", "An encrypted member.", _formed(_readme(said={"flags": 1})), "zip.encrypted"),
+        ("not-deflated", "A member of another method.", _formed(_readme(said={"method": 0})), "zip.method"),
+        ("link", "A symbolic link.", _formed(_readme(said={"mode": 0o120777})), "zip.kind"),
+        (
+            "two-headers",
+            "The header before a member names another file than the directory does.",
+            _formed(_readme(local={"name": "README.TXT"})),
+            "zip.header",
+        ),
+        (
+            "bytes-before",
+            "Something stands before the archive.",
+            _formed(lambda found: found, before=b"#!/bin/sh\n"),
+            "zip.structure",
+        ),
+        (
+            "bytes-between",
+            "Something stands before the directory.",
+            _formed(lambda found: found, between=b"hidden"),
+            "zip.structure",
+        ),
+        (
+            "comment",
+            "Something stands after the archive.",
+            _formed(lambda found: found, comment=b"hidden"),
+            "zip.structure",
+        ),
+        ("cut-short", "The download stopped.", lambda: _built(script=boot)()[:-1000], "zip.structure"),
+        (
+            "checksum",
+            "A member has another checksum than it says.",
+            _formed(_readme(said={"crc": 1})),
+            "zip.content",
+        ),
+        (
+            "listed-otherwise",
+            "A file is not the one that the manifest lists.",
+            _listed_otherwise,
+            "period.digest",
+        ),
+        ("not-listed", "A keyset that the manifest does not list.", _unlisted, "period.manifest"),
+    )
+)
+
+PERIOD_CASES: tuple[PeriodCase, ...] = (
+    PeriodCase("valid/session", "One session, and the reader asks for the day that it was on.", _built()),
+    PeriodCase("valid/without-range", "The same, and the reader asks for no range.", _built(), asked=None),
+    PeriodCase(
+        "valid/two-gateways",
+        "A gateway process ends without an end; another goes on in its log.",
+        _built(script=_two_gateways),
+    ),
+    PeriodCase(
+        "valid/witnessed",
+        "Three witnesses cosigned the log, before the boot, in between and at the end.",
+        _built(**_WITNESSED),
+        trust=WITNESSED,
+    ),
+    PeriodCase(
+        "valid/disclosures-withheld",
+        "No disclosure is there: content and identity stay hidden.",
+        _built(_without("disclosures/")),
+    ),
+    PeriodCase(
+        "valid/a-trust-file-inside",
+        "The archive brings a trust file along. It is not read.",
+        _built(lambda files: files.update({"trust.json": b"{}"})),
+    ),
+    *_ARCHIVES,
+    PeriodCase(
+        "content/receipt-withheld",
+        "A receipt is not here whose leaf is: withheld.",
+        _built(lambda files: _lines(files, lambda lines: [*lines[:5], *lines[6:]])),
+    ),
+    PeriodCase(
+        "content/receipts-swapped",
+        "Two receipts stand in another order than their leaves.",
+        _built(lambda files: _lines(files, lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]])),
+    ),
+    PeriodCase(
+        "content/receipt-twice",
+        "One receipt stands twice.",
+        _built(lambda files: _lines(files, lambda lines: [*lines[:5], lines[4], *lines[5:]])),
+    ),
+    PeriodCase("content/tile-changed", "A hash of the log is another.", _built(_flip("log/tile/0/", 40))),
+    PeriodCase(
+        "content/leaf-changed", "A leaf of the log is another.", _built(_flip("log/tile/entries/", 40))
+    ),
+    PeriodCase(
+        "content/checkpoint-of-another-key",
+        "The checkpoint is signed by a key of the archive's maker.",
+        _built(_of_another_signer),
+    ),
+    PeriodCase("content/without-evidence", "The evidence is not here.", _built(_without("evidence/"))),
+    PeriodCase("content/without-log", "No checkpoint and no tiles.", _built(_without("log/"))),
+)
