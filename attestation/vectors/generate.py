@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vectors.making.case import Case
+from vectors.cases.period import PERIOD_CASES
+from vectors.making.case import AT, Case
 from vectors.making.collection import collection
 from vectors.making.expected import ROWS, expectation
 from vectors.making.patches import difference
@@ -22,6 +23,7 @@ from vectors.making.trust import ASKING_AUTHORITIES, WITH_WITNESSES, trust_files
 __all__ = ["files", "main"]
 
 SCHEMA = "affiant-receipt-vectors/1"
+PERIOD_SCHEMA = "affiant-period-vectors/1"
 
 
 def _text(value: Any) -> bytes:
@@ -83,6 +85,32 @@ def files() -> Iterator[tuple[str, bytes]]:
     yield from trust_files()
     rows = [{"row": row, "level": level, "needs": list(needs)} for row, (level, needs) in ROWS.items()]
     yield "cases.json", _text({"schema": SCHEMA, "rows": rows, "cases": cases})
+    yield from _archives()
+
+
+def _archives() -> Iterator[tuple[str, bytes]]:
+    """The period bundles, and what must be found of each."""
+    cases: list[dict[str, Any]] = []
+    known: dict[bytes, str] = {}
+    for case in PERIOD_CASES:
+        data = case.make()
+        if (name := known.get(data)) is None:
+            name = known[data] = f"period/{case.id.replace('/', '-')}.affiant.zip"
+            yield name, data
+        row: dict[str, Any] = {
+            "id": case.id,
+            "about": case.about,
+            "trust": case.trust,
+            "at": AT,
+            "file": name,
+        }
+        if case.asked is not None:
+            row["from"], row["to"] = case.asked
+        row["expect"] = {"exit_code": 20 if case.refused else 40, "refused": dict(case.refused)}
+        if not case.refused:
+            row["expect"] |= {"not_made": sorted(case.not_made), "warnings": sorted(case.warnings)}
+        cases.append(row)
+    yield "period/cases.json", _text({"schema": PERIOD_SCHEMA, "cases": cases})
 
 
 def _body_name(bodies: dict[str, bytes], body: bytes) -> str:

@@ -32,8 +32,8 @@ class PeriodCase:
     Args:
         about: what is wrong, or what is shown, in a sentence.
         make: the archive's bytes.
-        refused: row -> reason code. not_made: rows for which something lacks. warnings: rows that hold with a warning
-            (of a case without refusals).
+        refused: row -> reason code.
+        not_made: of a case without refusals: rows for which something lacks. warnings: rows that hold with a warning.
         asked: the reader's range, RFC 3339; None: no range is asked for.
     """
 
@@ -233,55 +233,120 @@ _ARCHIVES: tuple[PeriodCase, ...] = tuple(
     )
 )
 
+_NO_TIME = ("time.bracket", "wit.quorum")
+_HELD = ("chain.coverage", "rfs.accepted")
+_CHAINS = ("chain.boot", "chain.contiguous", "chain.end", "chain.epochs", "chain.time", "session.supervisor")
+_LOG = ("chain.coverage", "log.consistency", "log.inclusion")
+_EVIDENCE = (
+    *("conf.accepted", "conf.bound", "iso.floor", "key.bound", "key.evidence", "key.not_after", "peer.bound"),
+    *("peer.ear", "pol.accepted", "pol.bound", "pol.private", "rfs.accepted", "session.sealed"),
+    *("tee.appraisal", "tee.class"),
+)
+
 PERIOD_CASES: tuple[PeriodCase, ...] = (
-    PeriodCase("valid/session", "One session, and the reader asks for the day that it was on.", _built()),
-    PeriodCase("valid/without-range", "The same, and the reader asks for no range.", _built(), asked=None),
+    PeriodCase(
+        "valid/session",
+        "One session, and the reader asks for its day: the log ends before the day does.",
+        _built(),
+        not_made=_NO_TIME,
+        warnings=_HELD,
+    ),
+    PeriodCase(
+        "valid/within-the-log",
+        "The same, and the reader asks for seconds that the log goes beyond.",
+        _built(),
+        not_made=_NO_TIME,
+        warnings=("rfs.accepted",),
+        asked=(_RANGE[0], "2026-11-21T12:00:05Z"),
+    ),
+    PeriodCase(
+        "valid/without-range",
+        "The same, and the reader asks for no range: whether anything is missing is not judged.",
+        _built(),
+        not_made=("chain.coverage", *_NO_TIME),
+        warnings=("rfs.accepted",),
+        asked=None,
+    ),
     PeriodCase(
         "valid/two-gateways",
         "A gateway process ends without an end; another goes on in its log.",
         _built(script=_two_gateways),
+        not_made=_NO_TIME,
+        warnings=_HELD,
     ),
     PeriodCase(
         "valid/witnessed",
         "Three witnesses cosigned the log, before the boot, in between and at the end.",
         _built(**_WITNESSED),
+        warnings=_HELD,
         trust=WITNESSED,
     ),
     PeriodCase(
         "valid/disclosures-withheld",
         "No disclosure is there: content and identity stay hidden.",
         _built(_without("disclosures/")),
+        not_made=_NO_TIME,
+        warnings=_HELD,
     ),
     PeriodCase(
         "valid/a-trust-file-inside",
-        "The archive brings a trust file along. It is not read.",
+        "The archive brings a trust file along. It is not read, and named.",
         _built(lambda files: files.update({"trust.json": b"{}"})),
+        not_made=_NO_TIME,
+        warnings=("fmt.bundle", *_HELD),
+    ),
+    PeriodCase(
+        "valid/without-evidence",
+        "The evidence is not here: whose keys these are is not known, and so not whose log.",
+        _built(_without("evidence/")),
+        not_made=(*_EVIDENCE, *_LOG, *_NO_TIME),
+    ),
+    PeriodCase(
+        "valid/without-log",
+        "Neither checkpoint nor tiles: the chains are not judged.",
+        _built(_without("log/")),
+        not_made=(*_CHAINS, *_LOG, *_NO_TIME),
+        warnings=("rfs.accepted",),
     ),
     *_ARCHIVES,
     PeriodCase(
         "content/receipt-withheld",
-        "A receipt is not here whose leaf is: withheld.",
+        "A receipt of the session is not here whose leaf is.",
         _built(lambda files: _lines(files, lambda lines: [*lines[:5], *lines[6:]])),
+        {"session.order": "session.order", "session.counter": "session.counter"},
     ),
     PeriodCase(
         "content/receipts-swapped",
         "Two receipts stand in another order than their leaves.",
         _built(lambda files: _lines(files, lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]])),
+        {"log.inclusion": "log.not_included"},
     ),
     PeriodCase(
         "content/receipt-twice",
         "One receipt stands twice.",
         _built(lambda files: _lines(files, lambda lines: [*lines[:5], lines[4], *lines[5:]])),
+        {
+            "chain.ids": "chain.repeated_id",
+            "session.intents": "session.intent",
+            "log.inclusion": "log.not_included",
+        },
     ),
-    PeriodCase("content/tile-changed", "A hash of the log is another.", _built(_flip("log/tile/0/", 40))),
     PeriodCase(
-        "content/leaf-changed", "A leaf of the log is another.", _built(_flip("log/tile/entries/", 40))
+        "content/tile-changed",
+        "A hash of the log is another.",
+        _built(_flip("log/tile/0/", 40)),
+        {"log.inclusion": "log.root"},
+    ),
+    PeriodCase(
+        "content/leaf-changed",
+        "A leaf of the log is another.",
+        _built(_flip("log/tile/entries/", 40)),
+        {"log.inclusion": "log.leaf"},
     ),
     PeriodCase(
         "content/checkpoint-of-another-key",
         "The checkpoint is signed by a key of the archive's maker.",
         _built(_of_another_signer),
+        {"log.inclusion": "note.signature"},
     ),
-    PeriodCase("content/without-evidence", "The evidence is not here.", _built(_without("evidence/"))),
-    PeriodCase("content/without-log", "No checkpoint and no tiles.", _built(_without("log/"))),
 )

@@ -25,6 +25,10 @@ _DECISION = {"session.decisions": "session.decision"}
 _ACTIONS: dict[str, Any] = {"base": "valid/actions", "script": actions}
 
 
+def _before_the_start(story: Story) -> None:
+    inference(story, story.sessions["session"], step="early")
+
+
 def _start_again(story: Story) -> None:
     told = story.sessions["session"]
     first = told.gateway_records[0].payload
@@ -64,6 +68,18 @@ CASES = (
         "The start record is left out.",
         {"skip:start": WITHOUT},
         _START,
+    ),
+    one(
+        "session/record-before-start",
+        "The gateway answered for the session before it admitted it.",
+        {"before:start": _before_the_start, "skip:inference": WITHOUT},
+        _START,
+    ),
+    one(
+        "session/without-number",
+        "A gateway's record of the session has no number.",
+        {"members:inference": lambda members: {**members, "agt": take("seq")(members["agt"])}},
+        {"session.order": "session.order"},
     ),
     one(
         "session/number-missing",
