@@ -29,6 +29,16 @@ def _before_the_start(story: Story) -> None:
     inference(story, story.sessions["session"], step="early")
 
 
+def _linked_backwards() -> dict[str, Any]:
+    """The close follows the supervisor's first record, although what came before it followed a later one."""
+    first: dict[str, Any] = {}
+
+    def remember(story: Story) -> None:
+        first.update(story.sessions["session"].supervisor.records[0].head)
+
+    return {"before:close": remember, "members:close": lambda members: {**members, "peer": dict(first)}}
+
+
 def _start_again(story: Story) -> None:
     told = story.sessions["session"]
     first = told.gateway_records[0].payload
@@ -188,6 +198,7 @@ CASES = (
         {"members:close": take("peer")},
         _PEER,
     ),
+    one("session/link-that-goes-back", "A later record names an earlier one.", _linked_backwards(), _PEER),
     one(
         "session/outcome-without-intent",
         "An outcome that names an intent that there is not.",
