@@ -15,14 +15,17 @@ import pytest
 from click.testing import CliRunner
 from period_builder import build
 from story import NOW, Story, trust_bytes
+from vector_bundles import VECTORS, vector_bundle
 
 from affiant.__main__ import cli
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.evidence import parse_evidence
 from affiant.attestation.quotes.lines import one_line
+from affiant.attestation.receipt_store.commands import receipts
+from affiant.attestation.receipt_store.evidence_facts import EvidenceFacts
+from affiant.attestation.receipt_store.rows import BundleRow, PartyRow, ReceiptRow, Rows
+from affiant.attestation.receipt_store.store import open_store
 from affiant.attestation.tdx import parse_quote
-
-VECTORS = Path(__file__).resolve().parents[3] / "attestation" / "vectors" / "receipts"
 
 
 def found(result) -> list[dict]:
@@ -167,6 +170,60 @@ def test_a_quote_that_does_not_bind_its_key_is_claimed(affiant, tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize(
+    ("case", "evidence", "refusal", "status"),
+    [
+        ("platform/tcb-out-of-date", "verified", "tee.appraisal", "OutOfDate"),
+        ("platform/tcb-revoked", "authentic", "tcb.revoked", "Revoked"),
+        ("platform/pck-revoked", "claimed", "cert.revoked", None),
+        ("platform/tcb-forged", "claimed", "collateral.signature", None),
+        ("platform/tcb-expired", "claimed", "collateral.expired", None),
+        ("valid/inference", "appraised", None, "UpToDate"),
+    ],
+)
+def test_a_platform_is_said_to_be_no_better_than_it_was_judged(
+    tmp_path: Path, case: str, evidence: str, refusal: str | None, status: str | None
+) -> None:
+    (tmp_path / "it.affiant.json").write_bytes(vector_bundle(case))
+    store = ["--store", str(tmp_path / "s.sqlite")]
+    judged = ["--trust", str(VECTORS / "trust.json"), "--at", "2026-11-21T12:30:00Z"]
+    assert CliRunner().invoke(receipts, ["index", *store, *judged, str(tmp_path)]).exit_code == 0
+    rows = found(CliRunner().invoke(receipts, ["find", *store, "--kind", "inference", "--json"]))
+    signers = [each for row in rows for each in row["rests_on"]]
+    worst = {(each["evidence"], each["refusal"], each["tcb_status"]) for each in signers}
+    assert (evidence, refusal, status) in worst
+    if status is not None:
+        asked = CliRunner().invoke(receipts, ["find", *store, "--tcb-status", status, "--kind", "inference"])
+        assert asked.exit_code == 10
+
+
+def test_advisories_of_the_signers_are_found(tmp_path: Path) -> None:
+    facts = EvidenceFacts("appraised", None, "OutOfDate", frozenset({"INTEL-SA-00837", "INTEL-SA-00960"}))
+    bundle = BundleRow(
+        "sha256:1", "sha256:2", "it", "2026-11-21T12:00:00Z", "b", "warning", "L4", False, 10, ""
+    )
+    rows = Rows(
+        bundle,
+        (
+            PartyRow("gateway", "g" * 43, "k" * 43, facts),
+            PartyRow("session", "s" * 43, None, EvidenceFacts()),
+        ),
+        (
+            ReceiptRow(
+                "r" * 22, "h" * 43, "inference", "gateway", 1, None, None, None, "m", "g" * 43, "s" * 43
+            ),
+        ),
+    )
+    with open_store(tmp_path / "s.sqlite", make=True) as store:
+        assert (store.add(rows), store.add(rows)) == (True, False)
+    for advisory, code in (("INTEL-SA-00837", 10), ("INTEL-SA-00001", 0)):
+        arguments = ["find", "--store", str(tmp_path / "s.sqlite"), "--advisory", advisory]
+        assert CliRunner().invoke(receipts, arguments).exit_code == code
+        assert CliRunner().invoke(receipts, [*arguments, "--of", "session"]).exit_code == 0
+    (row,) = found(CliRunner().invoke(receipts, [*arguments[:-1], "INTEL-SA-00960", "--json"]))
+    assert row["rests_on"][0]["advisories"] == ["INTEL-SA-00837", "INTEL-SA-00960"]
+
+
 def test_evidence_that_is_not_in_the_bundle_is_none(affiant, tmp_path: Path) -> None:
     story = Story()
     document = json.loads(story.bytes())
@@ -219,26 +276,19 @@ def test_a_bundle_that_is_not_authentic_is_refused_and_the_others_go_on(affiant,
     assert len(found(affiant("find", "--kind", "inference", "--json"))) == 1
 
 
-def test_every_published_case_is_indexed_or_refused_and_never_better_than_its_verdict(
-    affiant, tmp_path: Path
-) -> None:
+def test_what_is_published_as_valid_is_indexed_and_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    store = ("--store", str(tmp_path / "v.sqlite"), "--trust", str(VECTORS / "trust.json"))
+    folders = (str(VECTORS / "valid"), str(VECTORS / "whole"))
     result = CliRunner().invoke(
-        cli,
-        [
-            *(
-                "receipts",
-                "index",
-                "--store",
-                str(tmp_path / "v.sqlite"),
-                "--trust",
-                str(VECTORS / "trust.json"),
-            ),
-            *("--at", "2026-11-21T12:30:00Z", "--json", str(VECTORS / "valid"), str(VECTORS / "whole")),
-        ],
+        receipts, ["index", *store, "--at", "2026-11-21T12:30:00Z", "--json", *folders]
     )
-    document = json.loads(result.output)
-    assert document["counts"] == {"indexed": 11, "known": 0, "refused": 7}
-    assert {each["tier"] for each in document["bundles"] if each["end"] == "indexed"} == {"none"}
+    ends = {(Path(each["path"]).parent.name, each["end"]) for each in json.loads(result.output)["bundles"]}
+    assert ends == {("valid", "indexed"), ("whole", "refused")}
+    assert affiant_help("index") and affiant_help("find")
+
+
+def affiant_help(command: str) -> bool:
+    return "Exit codes" in CliRunner().invoke(cli, ["receipts", command, "--help"]).output
 
 
 def test_a_period_is_indexed_under_its_own_verdict(affiant, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from conftest_reconcile import AT, VECTORS, bundle_path, states
 from period_builder import build
 from story import Story, trust_bytes
+from vector_bundles import vector_bundle
 
 from affiant.__main__ import cli
 from affiant.attestation.encoding import sha256_name
@@ -206,24 +207,9 @@ def test_spans_are_followed_by_receipt_id_by_tokens_and_by_trace(reconciled, tmp
     assert json.loads(reconciled("spans", [by_tokens]).output)["matched_by"] == {"lengths": 1}
     assert reconciled("spans", [other]).exit_code == 20
     mine = spans(span(**ASKED) | {"traceId": "1" * 32, "spanId": "0123456789abcdef"})
-    traced = reconciled("spans", [mine], bundles=[str(traced_bundle(tmp_path))])
+    (tmp_path / "traced.json").write_bytes(vector_bundle("valid/optional-members"))
+    traced = reconciled("spans", [mine], bundles=[str(tmp_path / "traced.json")])
     assert json.loads(traced.output)["matched_by"] == {"trace": 1}
-
-
-def traced_bundle(folder: Path) -> Path:
-    """The published bundle whose inference discloses a trace."""
-    document = json.loads(bundle_path("inference").read_bytes())
-    for operation in json.loads((VECTORS / "patches" / "valid-optional-members.json").read_text()):
-        *outer, last = operation["path"][1:].split("/")
-        at = document
-        for name in outer:
-            at = at[int(name) if isinstance(at, list) else name]
-        if operation["op"] == "remove":
-            del at[last]
-        else:
-            at[int(last) if isinstance(at, list) else last] = operation["value"]
-    (folder / "traced.json").write_text(json.dumps(document))
-    return folder / "traced.json"
 
 
 def test_a_span_of_a_refused_request_is_explained_by_the_refusal_that_it_names(reconciled) -> None:
@@ -311,6 +297,15 @@ def test_the_csv_has_every_line_and_runs_no_formula(reconciled, tmp_path: Path) 
     for row in rows:
         assert not [value for value in row.values() if value[:1] in ("=", "+", "-", "@", "\t", "\r")]
     assert not list(tmp_path.glob(".items*"))
+
+
+def test_no_input_is_written_over(reconciled, tmp_path: Path) -> None:
+    for name in ("record", "link"):
+        if name == "link":
+            (tmp_path / name).symlink_to(tmp_path / "record")
+        result = reconciled("proxy-log", [CALL], "--proxy-format", "ndjson", "--csv", str(tmp_path / name))
+        assert result.exit_code == 2
+        assert json.loads((tmp_path / "record").read_text()) == CALL
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from affiant.attestation.gateway_config import GatewayConfig
@@ -77,8 +77,11 @@ def _parents(record: VerifiedReceipt) -> Sequence[str]:
 def _inference(record: VerifiedReceipt, config: GatewayConfig | None) -> Iterator[Claim]:
     shown, path = record.disclosed, _text(record.member("req", "p"))
     complete = record.member("res", "end") == "complete"
-    unchanged = shown.get("req.fwd") is None or shown.get("req.fwd") == shown.get("req.dig")
-    facts = {
+    rewritten = record.member("pol", "dec") == "redact" or shown.get("req.fwd") not in (
+        None,
+        shown.get("req.dig"),
+    )
+    facts: dict[str, Any] = {
         "method": _text(record.member("req", "m")),
         "model": _text(record.member("mdl", "id")),
         "tokens_in": _number(shown.get("use.in")),
@@ -87,7 +90,7 @@ def _inference(record: VerifiedReceipt, config: GatewayConfig | None) -> Iterato
     }
     if complete:  # else what the caller got is not what the upstream gave
         facts |= {"status": _number(record.member("res", "st")), "received": _number(shown.get("res.len"))}
-    if unchanged:  # else fewer bytes left than came
+    if not rewritten:  # else fewer bytes left than came
         facts["sent"] = _number(shown.get("req.len"))
     hidden = {"sent": "req.len", "received": "res.len", "tokens_in": "use.in", "tokens_out": "use.out"}
     undisclosed = tuple(name for name, place in hidden.items() if shown.get(place) is None)
@@ -111,7 +114,7 @@ def _inference(record: VerifiedReceipt, config: GatewayConfig | None) -> Iterato
         )
 
 
-def _failed(facts: Mapping[str, object]) -> dict[str, object]:
+def _failed(facts: Mapping[str, Any]) -> dict[str, Any]:
     """An attempt that came to nothing has neither an answer nor tokens."""
     return {name: facts[name] for name in ("method", "model", "trace", "sent") if name in facts}
 

@@ -12,7 +12,7 @@ import click
 from affiant.attestation.instant_option import instant
 from affiant.attestation.reconcile.bill import TIME_FORMS
 from affiant.attestation.reconcile.buckets import SPANS
-from affiant.attestation.reconcile.options import bound, record_options, scope_of
+from affiant.attestation.reconcile.options import bound, record_options, require_apart, scope_of
 from affiant.attestation.reconcile.proxy_formats import PROXY_FORMATS
 from affiant.command_line import RefusalShown, print_json, printable
 from affiant.errors import AffiantError, ConfigurationError
@@ -178,6 +178,7 @@ def reconcile(
         time_form=bill_time,
     )
     scope = scope_of(begin, end, hosts)
+    require_apart(csv_path, (record.path, trust_path, *bundles))
     known = _read_bundles(bundles, trust_path, at, accept_unverified=unverified)
     outcome = follow(
         record,
