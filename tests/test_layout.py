@@ -25,10 +25,12 @@ BASE_MODULES = (
     "affiant.attestation.reconcile.commands",
     "affiant.attestation.reconcile.following",
     "affiant.policy.commands",
+    "affiant.gateway.bundle_commands",
     "affiant.__main__",
 )
 EXTRAS = (
     "fastapi",
+    "msgspec",
     "httpx",
     "hvac",
     "openai",

@@ -34,6 +34,9 @@ COMMANDS: Final = {
     "verify": _Entry(
         "affiant.attestation.verify_command", "verify", None, "Check a receipt bundle, offline."
     ),
+    "bundle": _Entry(
+        "affiant.gateway.bundle_commands", "bundle", None, "Export a period of a gateway; look into a bundle."
+    ),
     "reconcile": _Entry(
         "affiant.attestation.reconcile.commands",
         "reconcile",
