@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 from vectors.cases.edits import one
 from vectors.making.authority import Machine
 from vectors.making.documents import START
-from vectors.making.encoding import link
+from vectors.making.encoding import canonical, link
 from vectors.making.faults import Fault, put
 from vectors.making.keys import seeded
 from vectors.making.platform import Platform
+from vectors.making.story import Story
 
 __all__ = ["CASES"]
 
 _OTHER = "sha256:" + "1" * 64
 _UNBOUND = {"key.bound": "key.unbound"}
+_EVIDENCE = {"key.evidence": "key.unbound"}
 
 
 def _appraisal(reason: str) -> dict[str, str]:
@@ -58,6 +61,12 @@ def _flip(at: int) -> Fault:
     return lambda data: data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
 
 
+def _with_manifest(evidence: bytes) -> bytes:
+    parts = json.loads(evidence)
+    of_session = json.loads(Story().new_session().supervisor.evidence)
+    return canonical(parts | {name: of_session[name] for name in ("manifest", "activation")})
+
+
 def _simulated(payload: dict[str, Any]) -> dict[str, Any]:
     payload["submods"]["session"]["affiant.cls"] = "simulated"
     return payload
@@ -92,7 +101,25 @@ CASES = (
         "platform/other-evidence",
         "Records of one key name different evidence.",
         {"members:close": put(evd=link(b"other evidence"))},
-        {"key.evidence": "key.unbound"},
+        _EVIDENCE,
+    ),
+    one(
+        "platform/stolen-evidence",
+        "The session's evidence is a genuine one, of another session: its quote binds that one's key.",
+        {"evidence:session": lambda _: Story().new_session("elsewhere").supervisor.evidence},
+        _EVIDENCE,
+    ),
+    one(
+        "platform/stolen-evidence-of-gateway",
+        "The gateway's evidence is a genuine one, of another gateway.",
+        {"evidence:gateway": lambda _: Story().new_gateway("elsewhere").evidence},
+        _EVIDENCE,
+    ),
+    one(
+        "platform/gateway-with-manifest",
+        "The gateway's evidence holds what only a session's does.",
+        {"evidence:gateway": _with_manifest},
+        _EVIDENCE,
     ),
     one(
         "platform/configuration-unbound",
