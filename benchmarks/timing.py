@@ -23,18 +23,23 @@ class Figure:
         return self.value / self.peer_value
 
 
-def seconds(call: Callable[[], object], count: int) -> float:
-    """Seconds per call over ``count`` calls."""
-    start = time.perf_counter()
+def seconds(call: Callable[[], object], count: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds per call over ``count`` calls, by ``clock``."""
+    start = clock()
     for _ in range(count):
         call()
-    return (time.perf_counter() - start) / count
+    return (clock() - start) / count
 
 
 def interleaved(
-    ours: Callable[[], object], peer: Callable[[], object], *, count: int, rounds: int = 7
+    ours: Callable[[], object],
+    peer: Callable[[], object],
+    *,
+    count: int,
+    rounds: int = 7,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, float]:
     """Median seconds per call of both, measured in alternating rounds."""
     ours(), peer()
-    pairs = [(seconds(ours, count), seconds(peer, count)) for _ in range(rounds)]
+    pairs = [(seconds(ours, count, clock), seconds(peer, count, clock)) for _ in range(rounds)]
     return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
