@@ -168,16 +168,21 @@ def verify_inclusion(leaf: bytes, *, index: int, size: int, path: Sequence[bytes
     if not 0 <= index < size <= MAX_SIZE:
         raise ProofMalformed("there is no such leaf", expected=f"an index below {size}", found=index)
     _demand_hashes((leaf, root, *path))
-    digest, node, last, used = leaf, index, size - 1, 0
-    while last > 0:
-        if node % 2 or node < last:
-            if used == len(path):
-                raise ProofMalformed("the proof of inclusion is too short", found=f"{used} hashes")
-            digest = node_hash(path[used], digest) if node % 2 else node_hash(digest, path[used])
-            used += 1
-        node, last = node // 2, last // 2
-    if used != len(path):
-        raise ProofMalformed("the proof of inclusion is too long", expected=f"{used} hashes", found=len(path))
+    # Below the level at which the leaf and the last one have the same ancestor, each level has a sibling; from there
+    # on, along the right edge, only where the ancestor is itself a right child.
+    below = (index ^ (size - 1)).bit_length()
+    expected = below + (index >> below).bit_count()
+    if len(path) != expected:
+        wrong = "short" if len(path) < expected else "long"
+        raise ProofMalformed(
+            f"the proof of inclusion is too {wrong}", expected=f"{expected} hashes", found=len(path)
+        )
+    digest, node = leaf, index
+    for sibling in path[:below]:
+        digest = node_hash(sibling, digest) if node & 1 else node_hash(digest, sibling)
+        node >>= 1
+    for sibling in path[below:]:
+        digest = node_hash(sibling, digest)
     if not hmac.compare_digest(digest, root):
         raise InclusionInvalid("the hashes do not lead from the leaf to the root")
 
@@ -249,7 +254,7 @@ def _split(count: int) -> int | None:
 
 
 def _demand_hashes(hashes: Sequence[bytes]) -> None:
-    if len(hashes) > MAX_PATH + 2 or any(len(each) != HASH_SIZE for each in hashes):
+    if len(hashes) > MAX_PATH + 2 or not {HASH_SIZE}.issuperset(map(len, hashes)):
         raise ProofMalformed(
             "hashes of another size or number", expected=f"at most {MAX_PATH} of {HASH_SIZE} bytes"
         )
