@@ -24,7 +24,10 @@ def test_a_text_that_decodes_is_the_only_spelling(text: str) -> None:
     assert b64u(data) == text
 
 
-@pytest.mark.parametrize("text", ["AB", "AA=", "AA==", "A", "A A", "A\n", "+/", "AAAB=", "é", "AAA\x00"])
+@pytest.mark.parametrize(
+    "text",
+    ["AB", "AA=", "AA==", "A", "A A", "A\n", "+/", "AA+A", "/AAA", "AAAAA", "-_=", "AAAB=", "é", "AAA\x00"],
+)
 def test_other_spellings_are_refused(text: str) -> None:
     with pytest.raises(EncodingError):
         from_b64u(text)
