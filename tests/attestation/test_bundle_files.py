@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from story import NOW, trust
 
 from affiant.attestation import bundle_files
-from affiant.attestation.bundle_files import Question, examine_file, find_bundles
+from affiant.attestation.bundle_files import Comparison, Question, examine_file, find_bundles
 from affiant.attestation.verifier.verdict import State
 
 QUESTION = Question(trust=trust(), at=NOW, build="build")
@@ -72,3 +73,10 @@ def test_a_file_that_is_too_large_is_refused_and_not_read_whole(
 ) -> None:
     monkeypatch.setattr(bundle_files, "MAX_BUNDLE", 1)
     assert refusal(folder / "a.affiant.json") == "bundle.too_large"
+
+
+def test_a_period_is_refused_where_a_comparison_is_asked_never_judged_without_it(folder: Path) -> None:
+    (folder / "p.affiant.zip").write_bytes(b"PK\x03\x04")
+    compared = replace(QUESTION, compared=Comparison(None, None))
+    verdict = examine_file(folder / "p.affiant.zip", compared).verdict
+    assert (verdict.exit_code, verdict.checks[0].reason) == (20, "bundle.not_compared")

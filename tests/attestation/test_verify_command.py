@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from story import NOW, REQUEST, Story, trust_bytes
+from story import NOW, PLATFORM, REQUEST, Story, trust_bytes
 
+from affiant.attestation.simulated.faults.bench import Bench
+from affiant.attestation.simulated.faults.collateral_json import collateral_json
+from affiant.attestation.simulated.faults.levels import reaching
+from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.simulated.quoting import QuoteLayout
 from affiant.attestation.verify_command import verify
 
 AT = NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -128,3 +134,81 @@ def test_progress_is_told_to_terminals_alone(files: Path, monkeypatch: pytest.Mo
     told = run_all(files, str(files)).stderr
     assert "1 of 6 judged" in told
     assert told.endswith("judged\r")
+
+
+# -- judged now ----------------------------------------------------------------------------------------------------
+
+
+LATER = NOW + timedelta(days=20)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is twenty days later."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return LATER
+
+    monkeypatch.setattr("affiant.attestation.verify_command.datetime", Clock)
+
+
+def run_now(files: Path, *more: str) -> Result:
+    arguments = [str(files / "session.affiant.json"), "--trust", str(files / "trust.json"), "--now"]
+    return CliRunner().invoke(verify, [*arguments, *more])
+
+
+def collateral_in(files: Path, platform: SimulatedPlatform) -> str:
+    folder = files / "collateral"
+    folder.mkdir()
+    (folder / "collateral.json").write_bytes(collateral_json(platform.collateral(LATER)))
+    return str(folder)
+
+
+@pytest.mark.usefixtures("later")
+def test_judged_now_with_the_readers_own_collateral(files: Path) -> None:
+    bench = Bench(platform=PLATFORM, layout=QuoteLayout.V4, now=NOW)
+    worse = reaching("Revoked", "INTEL-SA-99901")(bench).platform
+    result = run_now(files, "--collateral", collateral_in(files, worse), "--json")
+    document = json.loads(result.output)
+    assert (result.exit_code, document["changed"]["then"]["exit_code"]) == (20, 40)
+    assert document["at"] == LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert document["changed"]["collateral"] == "own"
+    assert {each["after"]["refused"] for each in document["changed"]["quotes"]} == {"tcb.revoked"}
+
+
+@pytest.mark.usefixtures("later")
+def test_judged_now_takes_the_time_that_is_asked_as_the_bundles_own(files: Path) -> None:
+    document = json.loads(run_now(files, "--at", AT, "--json").output)
+    assert document["changed"]["then"] == {
+        "at": AT,
+        "by": "asked",
+        "tier": "none",
+        "level": "L2",
+        "exit_code": 40,
+    }
+    assert document["changed"]["collateral"] == "archived"
+
+
+@pytest.mark.usefixtures("later")
+def test_a_folder_without_the_platforms_collateral_affirms_nothing(files: Path) -> None:
+    (files / "empty").mkdir()
+    document = json.loads(run_now(files, "--collateral", str(files / "empty"), "--json").output)
+    assert "tee.appraisal" in document["not_made"]
+    assert document["level"] == "L1"
+
+
+@pytest.mark.usefixtures("later")
+def test_several_bundles_are_judged_now_as_well(files: Path) -> None:
+    (files / "deep").mkdir()
+    (files / "deep" / "b.affiant.json").write_bytes(Story().bytes())
+    arguments = [str(files), "--trust", str(files / "trust.json"), "--now", "--json"]
+    document = json.loads(CliRunner().invoke(verify, arguments).output)
+    assert len([each for each in document["verdicts"] if "changed" in each]) == 2
+
+
+def test_collateral_without_now_is_a_usage_error(files: Path) -> None:
+    result = run(files, "--collateral", str(files))
+    assert result.exit_code == 2
+    assert "--now" in result.output

@@ -15,12 +15,23 @@ from typing import Final
 
 from affiant.attestation.bundle import MAX_BUNDLE
 from affiant.attestation.period.reader import is_archive
+from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier.judged_now import examine_now
 from affiant.attestation.verifier.trace import NOTHING
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle, unreadable_bundle
-from affiant.errors import AffiantError, MalformedError, UnreachableError
+from affiant.errors import AffiantError, ConfigurationError, MalformedError, UnreachableError
 
-__all__ = ["BUNDLE_ENDINGS", "BundleTooLarge", "BundleUnreadable", "Question", "examine_file", "find_bundles"]
+__all__ = [
+    "BUNDLE_ENDINGS",
+    "BundleTooLarge",
+    "BundleUnreadable",
+    "Comparison",
+    "Question",
+    "examine_file",
+    "find_bundles",
+]
 
 BUNDLE_ENDINGS: Final = (".affiant.json", ".affiant.zip")
 """What the files of a folder are told by; a file that is named itself may have any name."""
@@ -39,13 +50,37 @@ class BundleTooLarge(MalformedError):
     code = "bundle.too_large"
 
 
+class PeriodNotCompared(ConfigurationError):
+    """What changed since is asked of a period bundle, which is not judged twice."""
+
+    code = "bundle.not_compared"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Judge again what was archived (:mod:`.verifier.judged_now`).
+
+    Args:
+        since: the bundle's own time; None: as it says itself.
+        collateral: the reader's own; None: the archived one again.
+    """
+
+    since: datetime | None
+    collateral: Callable[[TDQuote], Collateral] | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """How bundles are judged; members as of :func:`~.verifier.verify_bundle.examine_bundle`."""
+    """How bundles are judged; members as of :func:`~.verifier.verify_bundle.examine_bundle`.
+
+    Args:
+        compared: what changed since is asked as well; None: it is not.
+    """
 
     trust: TrustFile
     at: datetime
     build: str
+    compared: Comparison | None = None
     request: bytes | None = None
     response: bytes | None = None
     session: str | None = None
@@ -82,14 +117,30 @@ def examine_file(path: Path, question: Question) -> Examined:
     """Judge the bundle in one file; a file that cannot be read is refused as a bundle that cannot be."""
     try:
         if _is_period(path):
+            if question.compared is not None:
+                raise PeriodNotCompared(
+                    "--now compares single bundles, and this is a period", hint="Judge it without --now."
+                )
             return _examine_period(path, question)
         data = _read(path)
     except AffiantError as error:
         return unreadable_bundle(error, question.trust, at=question.at, build=question.build)
-    return examine_bundle(
+    if question.compared is None:
+        return examine_bundle(
+            data,
+            question.trust,
+            at=question.at,
+            build=question.build,
+            request=question.request,
+            response=question.response,
+            session=question.session,
+        )
+    return examine_now(
         data,
         question.trust,
-        at=question.at,
+        now=question.at,
+        at=question.compared.since,
+        collateral=question.compared.collateral,
         build=question.build,
         request=question.request,
         response=question.response,

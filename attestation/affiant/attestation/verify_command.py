@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
-from affiant.attestation.bundle_files import BUNDLE_ENDINGS, Question, examine_file, find_bundles
+from affiant.attestation.bundle_files import BUNDLE_ENDINGS, Comparison, Question, examine_file, find_bundles
 from affiant.attestation.instant_option import instant, instant_if_given
 from affiant.attestation.period.progress import period_progress
 from affiant.attestation.release import build_name
@@ -49,7 +49,21 @@ _MANY: Final = 5
     "--at",
     callback=instant,
     metavar="TIME",
-    help="Judge collateral and pins at this instant (default: now).",
+    help="Judge at this instant, with the collateral that is archived in the bundle (default: now). "
+    "With --now: the bundle's own time.",
+)
+@click.option(
+    "--now",
+    "judged_now",
+    is_flag=True,
+    help="Judge now what was archived, and say what changed since the bundle's own time: "
+    "the end of its bracket, or --at.",
+)
+@click.option(
+    "--collateral",
+    type=click.Path(exists=True, readable=True, path_type=Path),
+    metavar="DIR",
+    help="With --now: your own, newer collateral, as `affiant collateral fetch` writes it. Nobody is asked.",
 )
 @click.option("--request", "request_path", type=_FILE, help="A request body to hold against the receipts.")
 @click.option("--response", "response_path", type=_FILE, help="A response body to hold against the receipts.")
@@ -77,6 +91,8 @@ def verify(
     bundles: tuple[Path, ...],
     trust_path: Path,
     at: datetime,
+    judged_now: bool,
+    collateral: Path | None,
     request_path: Path | None,
     response_path: Path | None,
     session: str | None,
@@ -106,12 +122,17 @@ def verify(
       affiant verify session.affiant.json --trust trust.json --response answer.json
       affiant verify session.affiant.json --trust trust.json --html report.html --junit checks.xml
       affiant verify november.affiant.zip --trust trust.json --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
+      affiant verify session.affiant.json --trust trust.json --now --collateral collateral/
       affiant verify monday.affiant.json tuesday.affiant.json archive/ --trust trust.json --html report.html
     """
+    if collateral is not None and not judged_now:
+        raise click.UsageError("--collateral is what --now holds against the archived one: give both")
+    asked = ctx.get_parameter_source("at") is click.core.ParameterSource.COMMANDLINE
     question = Question(
         trust=_trust(trust_path),
-        at=at,
+        at=datetime.now(UTC) if judged_now else at,
         build=build_name(),
+        compared=_compared(at if asked else None, collateral) if judged_now else None,
         request=None if request_path is None else request_path.read_bytes(),
         response=None if response_path is None else response_path.read_bytes(),
         session=session,
@@ -127,6 +148,14 @@ def verify(
     if (request_path, response_path, session) != (None, None, None):
         raise click.UsageError("--request, --response and --session ask about one bundle: name one file")
     ctx.exit(_verify_several(_found(bundles), question, reports, as_json=as_json))
+
+
+def _compared(since: datetime | None, collateral: Path | None) -> Comparison:
+    if collateral is None:
+        return Comparison(since, None)
+    from affiant.attestation.newer_collateral import collateral_at  # noqa: PLC0415 - only if asked
+
+    return Comparison(since, collateral_at(collateral))
 
 
 def _trust(path: Path) -> TrustFile:

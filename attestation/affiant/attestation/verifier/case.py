@@ -6,7 +6,7 @@ says *not made* when that is missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,14 +16,18 @@ from affiant.attestation.manifest import Activation, Manifest
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.statement import KeysetStatement
 from affiant.attestation.tdx.appraisal import Appraisal
+from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
+from affiant.attestation.tdx.quote import TDQuote
+from affiant.attestation.tdx.rollback import CollateralMark
+from affiant.attestation.tdx.verify import VerifiedQuote
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.bracket import Bracket
 from affiant.attestation.verifier.refusals import NotMade
 
-__all__ = ["Case", "Erased", "Gone", "Party", "Session", "by_chain"]
+__all__ = ["Case", "Erased", "Gone", "Newer", "Party", "Session", "by_chain"]
 
 
 @dataclass(slots=True)
@@ -36,6 +40,10 @@ class Party:
     evidence_raw: bytes | None = None
     collateral: bytes | None = None
     """The endorsements collection that it was appraised with."""
+    mark: CollateralMark | None = None
+    """How new the collateral is that its quote was judged with."""
+    verified: VerifiedQuote | None = None
+    """Its quote, also where what runs in the TD was then not accepted."""
     appraisal: Appraisal | None = None
 
     @property
@@ -70,6 +78,22 @@ class Gone:
         return len(self.gateway) + len(self.supervisor)
 
 
+@dataclass(frozen=True, slots=True)
+class Newer:
+    """What a reader holds an archived bundle against when it is judged again, later.
+
+    Args:
+        collateral: the reader's own for a quote; None: the archived one again.
+        earlier: thumbprint of a signer's key -> what its quote was worth at the bundle's own time, to which the
+            gateway's results are held.
+        marks: the same -> how new the archived collateral is; the reader's may not be older.
+    """
+
+    collateral: Callable[[TDQuote], Collateral] | None
+    earlier: Mapping[str, Appraisal]
+    marks: Mapping[str, CollateralMark]
+
+
 @dataclass(slots=True)
 class Session:
     """One session in focus: both signers' records of it."""
@@ -96,6 +120,8 @@ class Case:
     request: bytes | None
     response: bytes | None
     only_session: str | None
+    newer: Newer | None = None
+    """What is held against the archived collateral; None: it is judged as archived."""
     records: list[VerifiedReceipt] = field(default_factory=list)
     parties: list[Party] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)

@@ -23,12 +23,15 @@ from affiant.attestation.tdx import (
     verify_collateral,
     verify_quote,
 )
+from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
+from affiant.attestation.tdx.rollback import mark_of
 from affiant.attestation.verifier.case import Case, Party, Session
 from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
 from affiant.errors import AffiantError
 
 __all__ = [
+    "appraise_party",
     "check_appraisal",
     "check_class",
     "check_evidence",
@@ -128,25 +131,32 @@ def check_appraisal(case: Case) -> Finding:
     statuses = set()
     for party in case.judged:
         if party.appraisal is None:  # a gateway of many sessions was appraised with the first
-            party.appraisal = _appraise_party(case, party)
+            party.appraisal = appraise_party(case, party)
         statuses.add(party.appraisal.verified.statuses.merged.value)
     return Finding(
         f"{len(case.parties)} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers"
     )
 
 
-def _appraise_party(case: Case, party: Party) -> Appraisal:
+def appraise_party(case: Case, party: Party) -> Appraisal:
+    """Verify a signer's quote with the collateral that is meant, and appraise what runs in the TD.
+
+    Raises:
+        NotMade: something that this needs is not there.
+        AffiantError: the quote is refused; ``party.verified`` says whether what runs in it was.
+    """
     assert party.evidence is not None
     party.collateral = collateral_of(case, party)
-    collateral = case.collateral.get(name := sha256_name(party.collateral))
-    if collateral is None:
-        collateral = verify_collateral(
-            parse_collateral(parse_endorsements(party.collateral)),
-            now=case.at,
-            trust=case.trust.roots_at(case.at),
-        )
-        case.collateral[name] = collateral
-    quote = verify_quote(parse_quote(party.evidence.quote), collateral, now=case.at)
+    parsed, newer, kid = parse_quote(party.evidence.quote), case.newer, party.statement.receipt_kid
+    seen = None
+    if newer is None or newer.collateral is None:
+        collateral = _archived(case, party.collateral)
+    else:
+        # Old but valid collateral would hide what was published since: it is no newer look at anything.
+        seen, roots = newer.marks.get(kid), case.trust.roots_at(case.at)
+        collateral = verify_collateral(newer.collateral(parsed), now=case.at, trust=roots)
+    party.mark = mark_of(collateral)
+    quote = party.verified = verify_quote(parsed, collateral, now=case.at, seen=seen)
     wanted, events = _expected(case, party)
     refusal: AffiantError | None = None
     for reference in _references(case):
@@ -165,6 +175,16 @@ def _appraise_party(case: Case, party: Party) -> Appraisal:
     if refusal is None:
         raise NotAccepted("no reference values are accepted at this instant", where="trust.reference_values")
     raise refusal
+
+
+def _archived(case: Case, endorsements: bytes) -> VerifiedCollateral:
+    """The collateral in the bundle, verified once."""
+    name = sha256_name(endorsements)
+    if (known := case.collateral.get(name)) is None:
+        items = parse_collateral(parse_endorsements(endorsements))
+        known = verify_collateral(items, now=case.at, trust=case.trust.roots_at(case.at))
+        case.collateral[name] = known
+    return known
 
 
 def _references(case: Case) -> list[ReferenceValues]:
@@ -380,13 +400,13 @@ def _check_result(
     if gateway.statement.ear_key is None:
         raise NotMade("the gateway's keyset names no key for results")
     result = verify_ear(raw, gateway.statement.ear_key)
-    assert session.supervisor.appraisal is not None
+    appraised = _appraised_then(case, session)
     expected = {
         "peer": "session",
         "evd": str(session.supervisor.records[0].member("evd")),
-        "tier": session.supervisor.appraisal.tier.value,
-        "cls": session.supervisor.appraisal.evidence_class.value,
-        "tcb": session.supervisor.appraisal.verified.statuses.merged.value,
+        "tier": appraised.tier.value,
+        "cls": appraised.evidence_class.value,
+        "tcb": appraised.verified.statuses.merged.value,
         "policy": config_of(case, gateway).reference,
     }
     for member, value in expected.items():
@@ -401,3 +421,13 @@ def _check_result(
         raise ResultMismatch("the attestation result had expired", found=result.until, where=record.jti)
     if named["tier"] != result.tier or ear_digest(raw) != named["ear"]:
         raise ResultMismatch("the record repeats another tier than its result", where=record.jti)
+
+
+def _appraised_then(case: Case, session: Session) -> Appraisal:
+    """What the session's quote was worth when the gateway said what it is worth: a result is not wrong because a
+    vulnerability was found later."""
+    party = session.supervisor
+    found = party.appraisal if case.newer is None else case.newer.earlier.get(party.statement.receipt_kid)
+    if found is None:
+        raise NotMade("the session's quote does not hold at the bundle's own time")
+    return found

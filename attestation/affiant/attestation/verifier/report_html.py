@@ -13,6 +13,7 @@ from typing import Final
 
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.people import People, counted
+from affiant.attestation.verifier.report_html_changed import changed_section
 from affiant.attestation.verifier.report_page import hostile, whole_page
 from affiant.attestation.verifier.report_timeline import timeline_table
 from affiant.attestation.verifier.verdict import (
@@ -68,6 +69,9 @@ def sections(verdict: Verdict, *, head: str = "h2", untold: int = 0) -> Iterator
         untold: records that were taken from its timeline.
     """
     yield from banner(outcome(verdict), verdict)
+    if verdict.changed is not None:
+        yield f"<{head}>What changed since its own time</{head}>"
+        yield from changed_section(verdict.changed)
     for title, rows in (
         ("What was judged", _facts(verdict)),
         ("What is not proven", _not_proven(verdict)),

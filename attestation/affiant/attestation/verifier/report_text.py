@@ -7,15 +7,16 @@ where hardware evidence was appraised.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from affiant.attestation.verifier.people import Named, counted
+from affiant.attestation.verifier.report_text_changed import changed_lines
+from affiant.attestation.verifier.text_lines import quoted, wrapped
 from affiant.attestation.verifier.verdict import LEVELS, Check, Population, State, Verdict
 from affiant.command_line import printable
 
-__all__ = ["head_lines", "population_lines", "quoted", "render", "table_lines", "wrapped"]
+__all__ = ["head_lines", "population_lines", "render", "table_lines"]
 
 _MARKS: Final = {
     State.HELD: "held",
@@ -23,11 +24,9 @@ _MARKS: Final = {
     State.NOT_MADE: "not made",
     State.NOT_ASKED: "not asked",
 }
-_WIDTH: Final = 100
 _MAX_SHOWN: Final = 20
 """Exceptions that the table names."""
 _MAX_PEOPLE: Final = 10
-_MAX_QUOTED: Final = 100
 
 _LIMITS: Final = (
     "A receipt says what the measured gateway code saw, did and decided; not that a model computed the answer.",
@@ -49,6 +48,9 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     yield from _levels(verdict)
     yield ""
     yield from table_lines(verdict.checks)
+    if verdict.changed is not None:
+        yield ""
+        yield from changed_lines(verdict.changed)
     yield ""
     yield from _end(verdict)
 
@@ -74,18 +76,6 @@ def head_lines(verdict: Verdict) -> Iterator[str]:
     )
     for name, value in rows:
         yield from wrapped(f"{name:<17}", value)
-
-
-def wrapped(head: str, text: str) -> list[str]:
-    """``text`` after ``head``, made printable, in lines of one width."""
-    return textwrap.wrap(
-        printable(text),
-        _WIDTH,
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_long_words=True,
-        break_on_hyphens=False,  # ids hold hyphens, and are copied
-    ) or [head]
 
 
 def population_lines(people: Population) -> Iterator[str]:
@@ -120,11 +110,6 @@ def _named(one: Named, unit: str) -> str:
     said = ", ".join(f"{name} {quoted(value)}" for name, value in one.facts.items())
     first = "" if one.receipt is None else f", first in {quoted(one.receipt)}"
     return f"{said} ({counted(one, unit)}{first})"
-
-
-def quoted(text: str, *, limit: int = _MAX_QUOTED) -> str:
-    """A string of a bundle, or a file's name, visibly as one (trust rules, 15)."""
-    return repr(printable(text, limit=limit))
 
 
 def _exceptions(verdict: Verdict) -> Iterator[str]:

@@ -6,13 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from affiant.attestation.verifier.combined import CombinedVerdict, Judged
-from affiant.attestation.verifier.report_text import (
-    population_lines,
-    quoted,
-    render,
-    table_lines,
-    wrapped,
-)
+from affiant.attestation.verifier.report_text import population_lines, render, table_lines
+from affiant.attestation.verifier.text_lines import quoted, wrapped
 from affiant.attestation.verifier.verdict import State, Tier
 
 __all__ = ["head_of_several", "render_several"]

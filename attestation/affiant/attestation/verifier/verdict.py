@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from affiant.attestation.verifier.bracket import Bracket, Unwitnessed
+from affiant.attestation.verifier.changed import Changed
 from affiant.attestation.verifier.people import People
 from affiant.attestation.verifier.timeline import Moment
 
@@ -211,6 +212,8 @@ class Verdict:
     """The longest stretch for which the operator's clock alone speaks; None: there are no witnesses."""
     people: People = _NOBODY
     """Who started, signed, approved and erased."""
+    changed: Changed | None = None
+    """What became of it since its own time, where it was judged now; None: that was not asked."""
     timeline: Sequence[Moment] = ()
     """Authentic records in their order, for a report; no part of the result document."""
 
@@ -300,4 +303,5 @@ class Verdict:
             },
             "people": self.people.to_json(),
             "checks": [check.to_json() for check in self.checks],
+            **({} if self.changed is None else {"changed": self.changed.to_json()}),
         }

@@ -26,7 +26,7 @@ from affiant.attestation.verifier import (
     session_checks,
     witness_checks,
 )
-from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.case import Case, Newer
 from affiant.attestation.verifier.people_met import people_of
 from affiant.attestation.verifier.population import class_of, population_of, time_of
 from affiant.attestation.verifier.refusals import NoPin, NotAsked, NotMade
@@ -125,6 +125,8 @@ class Examined:
 
     verdict: Verdict
     trace: Trace
+    case: Case | None = None
+    """What the checks established; None: the bundle cannot be read."""
 
 
 def verify_bundle(
@@ -157,6 +159,7 @@ def examine_bundle(
     request: bytes | None = None,
     response: bytes | None = None,
     session: str | None = None,
+    newer: Newer | None = None,
 ) -> Examined:
     """Check one bundle.
 
@@ -167,6 +170,7 @@ def examine_bundle(
         build: build digest of this verifier, printed with the verdict.
         request, response: bodies to hold against the receipts; None: not asked.
         session: judge this session alone.
+        newer: what the archived collateral is held against (:mod:`.judged_now`); None: nothing.
 
     Returns:
         The verdict, also for a bundle that cannot be read: the refusal is its first check.
@@ -176,7 +180,7 @@ def examine_bundle(
         bundle = parse_bundle(data)
     except AffiantError as error:
         return _examined(None, error, trust, at=at, build=build, name=name)
-    case = Case(bundle, trust, at, request, response, session)
+    case = Case(bundle, trust, at, request, response, session, newer)
     return _examined(case, None, trust, at=at, build=build, name=name)
 
 
@@ -208,7 +212,7 @@ def _examined(
     name: str,
 ) -> Examined:
     verdict = _judged(case, error, trust, at=at, build=build, name=name)
-    return Examined(verdict, NOTHING if case is None else trace_of(case))
+    return Examined(verdict, NOTHING if case is None else trace_of(case), case)
 
 
 def _judged(

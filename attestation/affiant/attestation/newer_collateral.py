@@ -1,0 +1,29 @@
+"""The reader's own collateral for the quotes of an archived bundle, from a file or a folder. Asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from affiant.attestation.collateral.errors import CollateralAbsent
+from affiant.attestation.quotes.platform_collateral import read_collateral
+from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.tdx.quote import TDQuote
+from affiant.attestation.verifier.refusals import NotMade
+
+__all__ = ["collateral_at"]
+
+
+def collateral_at(path: Path) -> Callable[[TDQuote], Collateral]:
+    """What finds a quote's collateral at ``path``, as `affiant collateral fetch` writes it; nothing is verified.
+
+    Without any of the quote's platform it says *not made*: the absence of collateral refuses no quote.
+    """
+
+    def find(quote: TDQuote) -> Collateral:
+        try:
+            return read_collateral(path, quote)
+        except CollateralAbsent as error:
+            raise NotMade(f"no collateral of this platform is at {path.name}: {error.message}") from error
+
+    return find

@@ -1,0 +1,270 @@
+"""What was archived, judged again now: newer collateral counts, older never, and what changed is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from story import NOW, PLATFORM, REQUEST, Story, new_id, reference_bytes, trust
+
+from affiant.attestation.simulated.faults.bench import Bench
+from affiant.attestation.simulated.faults.levels import reaching
+from affiant.attestation.simulated.pki import CertificateRole
+from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.simulated.quoting import QuoteLayout
+from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.tdx.quote import TDQuote
+from affiant.attestation.verifier.changed import Changed, QuoteChanged
+from affiant.attestation.verifier.judged_now import examine_now
+from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.report_html import render_html
+from affiant.attestation.verifier.report_text import render
+from affiant.attestation.verifier.verdict import State, Verdict
+
+from .test_reports import HOSTILE, read
+from .test_verify_bundle import row
+from .test_witness_checks import Watched, policy
+
+LATER = NOW + timedelta(days=20)
+"""When the archived collateral still holds."""
+YEAR = NOW + timedelta(days=365)
+SA = "INTEL-SA-99901"
+
+
+def worse(status: str) -> SimulatedPlatform:
+    """The same platform, when its maker has learned more of it."""
+    return reaching(status, SA)(Bench(platform=PLATFORM, layout=QuoteLayout.V4, now=NOW)).platform
+
+
+def published(platform: SimulatedPlatform, at: datetime) -> Callable[[TDQuote], Collateral]:
+    return lambda _: platform.collateral(at)
+
+
+def judge_now(
+    data: bytes | None = None,
+    *,
+    now: datetime = LATER,
+    at: datetime | None = None,
+    collateral: Callable[[TDQuote], Collateral] | None = None,
+    **changes: object,
+) -> Verdict:
+    return examine_now(
+        Story().bytes() if data is None else data,
+        trust(**changes),
+        now=now,
+        at=at,
+        build="build",
+        collateral=collateral,
+    ).verdict
+
+
+def changed(verdict: Verdict) -> Changed:
+    assert verdict.changed is not None
+    return verdict.changed
+
+
+def rows(verdict: Verdict) -> dict[str, tuple[str, str, str | None]]:
+    return {each.code: (each.state_before, each.state_after, each.reason) for each in changed(verdict).checks}
+
+
+def accepting(*statuses: str) -> list[dict[str, object]]:
+    document = json.loads(reference_bytes(tcb={"statuses": list(statuses), "min_evaluation": 1}))
+    return [{"value": json.loads(reference_bytes())}, {"value": document}]
+
+
+def gateway(verdict: Verdict) -> QuoteChanged:
+    return next(each for each in changed(verdict).quotes if each.role == "gateway")
+
+
+def test_where_nothing_changed_nothing_is_said_to_have() -> None:
+    verdict = judge_now(collateral=published(PLATFORM, LATER))
+    assert rows(verdict) == {}
+    assert (verdict.exit_code, changed(verdict).exit_code) == (40, 40)
+    assert [each.after.tcb for each in changed(verdict).quotes] == ["UpToDate", "UpToDate"]
+    assert [each.appeared for each in changed(verdict).quotes] == [[], []]
+    assert verdict.at == LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert "no check came out otherwise" in render(verdict)
+
+
+def test_a_platform_that_fell_out_of_date_is_refused_now_and_was_good_then() -> None:
+    verdict = judge_now(collateral=published(worse("OutOfDate"), LATER))
+    assert rows(verdict)["tee.appraisal"] == ("held", "refused", "appraisal.tcb_status")
+    quote = gateway(verdict)
+    assert (quote.before.tcb, quote.after.tcb) == ("UpToDate", "OutOfDate")
+    assert quote.appeared == [SA]
+    assert (quote.before.refused, quote.after.refused) == (None, "appraisal.tcb_status")
+    assert (verdict.exit_code, changed(verdict).exit_code) == (20, 40)
+
+
+def test_every_quote_is_judged_although_the_first_is_refused() -> None:
+    verdict = judge_now(collateral=published(worse("OutOfDate"), LATER))
+    assert {each.role for each in changed(verdict).quotes} == {"gateway", "session"}
+    assert {each.after.tcb for each in changed(verdict).quotes} == {"OutOfDate"}
+
+
+def test_a_platform_that_was_revoked_has_no_status_and_is_refused() -> None:
+    verdict = judge_now(collateral=published(worse("Revoked"), LATER))
+    assert gateway(verdict).after.tcb is None
+    assert gateway(verdict).after.refused == "tcb.revoked"
+    assert verdict.exit_code == 20
+
+
+@pytest.mark.parametrize("role", [CertificateRole.PCK, CertificateRole.PCK_ISSUER])
+def test_a_certificate_that_was_revoked_since_is_refused(role: CertificateRole) -> None:
+    revoked = replace(PLATFORM, revoked=frozenset({role}))
+    verdict = judge_now(collateral=published(revoked, LATER))
+    assert gateway(verdict).after.refused == "cert.revoked"
+    assert gateway(verdict).before.refused is None
+    assert rows(verdict)["tee.appraisal"] == ("held", "refused", "cert.revoked")
+
+
+def test_what_the_gateway_said_then_is_not_wrong_because_of_what_was_learned_since() -> None:
+    """With an accepted status the results of then are held to the worth of then."""
+    verdict = judge_now(
+        collateral=published(worse("OutOfDate"), LATER), reference_values=accepting("UpToDate", "OutOfDate")
+    )
+    assert row(verdict, "tee.appraisal").state is State.HELD
+    assert row(verdict, "peer.ear").state is State.HELD
+    assert verdict.exit_code == 40
+    assert gateway(verdict).after.tcb == "OutOfDate"
+
+
+def test_a_result_that_was_wrong_then_is_refused_now_as_well() -> None:
+    lied = Story(alter=lambda step, it: it | ({"tcb_status": "OutOfDate"} if step == "ear" else {}))
+    verdict = judge_now(
+        lied.bytes(),
+        collateral=published(worse("OutOfDate"), LATER),
+        reference_values=accepting("UpToDate", "OutOfDate"),
+    )
+    assert row(verdict, "peer.ear").reason == "peer.ear_mismatch"
+
+
+def test_collateral_that_is_older_than_the_archived_is_no_newer_look() -> None:
+    verdict = judge_now(collateral=published(PLATFORM, NOW - timedelta(days=3)))
+    assert gateway(verdict).after.refused == "collateral.rollback"
+    assert verdict.exit_code == 20
+
+
+def test_collateral_of_another_root_is_refused() -> None:
+    other = SimulatedPlatform.create(now=NOW - timedelta(days=1), random_bytes=bytes)
+    assert judge_now(collateral=published(other, LATER)).exit_code == 20
+
+
+def test_without_collateral_of_the_platform_the_quote_is_not_judged_and_nothing_is_affirmed() -> None:
+    def absent(_: TDQuote) -> Collateral:
+        raise NotMade("none there")
+
+    verdict = judge_now(collateral=absent)
+    assert row(verdict, "tee.appraisal").state is State.NOT_MADE
+    assert gateway(verdict).after.refused == "not_made"
+    assert verdict.level == "L1", "the log counts as attested"
+
+
+def test_the_archived_collateral_is_stale_after_its_time_and_that_is_refused() -> None:
+    verdict = judge_now(now=YEAR)
+    assert changed(verdict).own_collateral is False
+    assert gateway(verdict).before.refused is None
+    assert (gateway(verdict).after.refused or "").endswith(("expired", "not_fresh", "window"))
+    assert verdict.exit_code == 20
+
+
+def test_entries_of_the_trust_file_that_ended_since_are_named() -> None:
+    ended, revoked = (NOW + timedelta(days=n) for n in (1, 2))
+    verdict = judge_now(
+        collateral=published(PLATFORM, LATER),
+        rootfs=[{"value": "host-usr", "until": f"{ended:%Y-%m-%dT%H:%M:%SZ}"}],
+        log=[{"value": "attested", "revoked_at": f"{revoked:%Y-%m-%dT%H:%M:%SZ}"}],
+    )
+    assert [(each.list, each.value, each.why) for each in changed(verdict).ended] == [
+        ("rootfs", "host-usr", "until"),
+        ("log", "attested", "revoked_at"),
+    ]
+    assert verdict.exit_code == 20
+    assert rows(verdict)["log.inclusion"] == ("held", "refused", "log.not_accepted")
+
+
+# -- the bundle's own time ---------------------------------------------------------------------------------------
+
+
+def test_the_own_time_is_the_end_of_the_bracket() -> None:
+    verdict = judge_now(
+        Watched().bytes(), collateral=published(PLATFORM, LATER), witnesses=[{"value": policy()}]
+    )
+    assert (changed(verdict).then, changed(verdict).by) == ("2026-11-21T12:01:01Z", "witnesses")
+
+
+def test_witnesses_who_are_accepted_no_more_still_say_when_it_was() -> None:
+    entry = {"value": policy(), "until": f"{NOW + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}"}
+    verdict = judge_now(Watched().bytes(), collateral=published(PLATFORM, LATER), witnesses=[entry])
+    assert (changed(verdict).then, changed(verdict).by) == ("2026-11-21T12:01:01Z", "witnesses")
+    assert rows(verdict)["wit.quorum"][:2] == ("held", "not made")
+    (ended,) = changed(verdict).ended
+    assert ended.list == "witnesses" and ended.value.startswith("sha256:")
+
+
+def test_without_witnesses_it_is_the_signers_word_and_said_to_be() -> None:
+    verdict = judge_now(collateral=published(PLATFORM, LATER))
+    assert changed(verdict).by == "signers"
+    assert "by the signers' own clocks alone" in " ".join(render(verdict).split())
+
+
+def test_the_reader_may_say_when_it_was() -> None:
+    verdict = judge_now(collateral=published(PLATFORM, LATER), at=NOW + timedelta(hours=1))
+    assert (changed(verdict).then, changed(verdict).by) == ("2026-11-21T13:00:00Z", "asked")
+
+
+def test_a_bundle_that_dates_itself_back_gets_no_better_verdict() -> None:
+    """Then it was good, it says; the verdict, and the exit code, are those of now."""
+    verdict = judge_now(now=YEAR, collateral=published(worse("Revoked"), YEAR))
+    assert changed(verdict).exit_code == 40
+    assert verdict.exit_code == 20
+
+
+def test_a_bundle_that_cannot_be_read_is_refused_and_nothing_is_compared() -> None:
+    verdict = judge_now(b"garbage")
+    assert (verdict.exit_code, verdict.changed) == (20, None)
+
+
+# -- how it is shown ---------------------------------------------------------------------------------------------
+
+
+def test_document_text_and_page_say_the_same() -> None:
+    verdict = judge_now(collateral=published(worse("OutOfDate"), LATER))
+    document = json.loads(json.dumps(verdict.to_json()))["changed"]
+    assert document["then"]["exit_code"] == 40 and document["collateral"] == "own"
+    assert document["quotes"][0]["advisories_appeared"] == [SA]
+    text, page = " ".join(render(verdict).split()), render_html(verdict)
+    for said in (SA, "TCB UpToDate", "TCB OutOfDate", "CHANGED SINCE"):
+        assert said in text
+    for said in (SA, "TCB OutOfDate", "What changed since its own time", "refused contraindicated"):
+        assert said in page
+    read(page)
+
+
+def test_without_being_asked_the_document_is_as_it_was() -> None:
+    assert (
+        "changed"
+        not in examine_now.__globals__["examine_bundle"](
+            Story().bytes(), trust(), at=NOW, build=""
+        ).verdict.to_json()
+    )
+
+
+def test_hostile_text_stays_text() -> None:
+    verdict = judge_now(collateral=published(worse("OutOfDate"), LATER))
+    bad = replace(changed(verdict), by=HOSTILE, ended=(), checks=changed(verdict).checks)
+    page = render_html(replace(verdict, changed=bad))
+    assert "<script" not in page
+    read(page)
+
+
+def test_bodies_and_session_are_judged_as_without_it() -> None:
+    held = examine_now(
+        Story().bytes(), trust(), now=LATER, at=None, build="", request=REQUEST, collateral=None
+    )
+    assert row(held.verdict, "body.request").state is State.HELD
+    none = examine_now(Story().bytes(), trust(), now=LATER, at=None, build="", session=new_id())
+    assert row(none.verdict, "session.start").state is State.NOT_MADE
