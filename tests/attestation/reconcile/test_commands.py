@@ -47,7 +47,7 @@ def test_every_request_with_a_receipt_of_its_own_exits_with_0(reconciled) -> Non
         "explained": 1,
         "contested": 0,
         "unexplained": 0,
-        "host_not_disclosed": 0,
+        "undisclosed": {},
     }
 
 

@@ -92,4 +92,4 @@ def bucket_receipts(ends: Sequence[BucketEnd], *, most_shown: int) -> tuple[Rece
         else:
             counts["explained" if end.state is State.MATCHED else "contested"] += len(expected)
     shown = tuple(without[:most_shown])
-    return Receipts(sum(counts.values()), hostless=0, shown=shown, **counts), without
+    return Receipts(sum(counts.values()), undisclosed={}, shown=shown, **counts), without

@@ -37,7 +37,7 @@ def report_document(outcome: Outcome) -> Mapping[str, object]:
             "explained": receipts.explained,
             "contested": receipts.contested,
             "unexplained": receipts.unexplained,
-            "host_not_disclosed": receipts.hostless,
+            "undisclosed": dict(receipts.undisclosed),
         },
         "shown": {str(state): [_result(each) for each in shown] for state, shown in tally.shown.items()},
         "unexplained": [_claim(claim) for claim in receipts.shown],

@@ -18,6 +18,13 @@ __all__ = ["about", "report_lines", "shown_time"]
 
 _LIMIT: Final = 160
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FACTS: Final = {
+    "target": "target",
+    "sent": "request length",
+    "received": "answer length",
+    "tokens_in": "input tokens",
+    "tokens_out": "output tokens",
+}
 _LIMITS: Final = (
     "A match says that a receipt and an item agree in what the rule compares, and that no other of either does.",
     "It does not say that the record is complete: whoever keeps it must be somebody else than the operator.",
@@ -134,8 +141,11 @@ def _other_direction(outcome: Outcome) -> Iterator[str]:
         f"{receipts.compared:,} requests stand in receipts of the range: {receipts.explained:,} explain an item, "
         f"{receipts.contested:,} could, {receipts.unexplained:,} have no item"
     )
-    if receipts.hostless:
-        yield f"  {receipts.hostless:,} of them do not disclose their host and were compared with none"
+    if receipts.undisclosed:
+        counts = ", ".join(
+            f"{_FACTS[name]} of {count:,}" for name, count in sorted(receipts.undisclosed.items())
+        )
+        yield f"  not disclosed, and so not compared: {counts}"
     for claim in receipts.shown:
         yield f"  {one_line(_claimed(claim), limit=400)}"
     if receipts.unexplained > len(receipts.shown):

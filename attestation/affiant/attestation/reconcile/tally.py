@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -67,14 +67,14 @@ class Receipts:
         explained: those that explain an item.
         contested: those that could explain several, or one of several.
         unexplained: those that no item of the record is about; ``shown`` are the first.
-        hostless: requests whose host the bundle does not disclose, and which no host could be compared with.
+        undisclosed: fact -> how many of the requests do not disclose it; it was not compared there.
     """
 
     compared: int
     explained: int
     contested: int
     unexplained: int
-    hostless: int
+    undisclosed: Mapping[str, int]
     shown: tuple[Claim, ...]
 
 
@@ -82,13 +82,14 @@ def count_receipts(index: ClaimIndex, scope: Scope, *, most_shown: int) -> Recei
     """The other direction, after the items were matched."""
     marks = {0: 0, 1: 0, 2: 0}
     shown: list[Claim] = []
-    hostless = 0
+    undisclosed: dict[str, int] = {}
     for claim, mark in _asked(index, scope):
         marks[mark] += 1
-        hostless += "target" in claim.undisclosed
+        for name in claim.undisclosed:
+            undisclosed[name] = undisclosed.get(name, 0) + 1
         if mark == 0 and len(shown) < most_shown:
             shown.append(claim)
-    return Receipts(sum(marks.values()), marks[1], marks[2], marks[0], hostless, tuple(shown))
+    return Receipts(sum(marks.values()), marks[1], marks[2], marks[0], undisclosed, tuple(shown))
 
 
 def unexplained(index: ClaimIndex, scope: Scope) -> Iterable[Claim]:
