@@ -17,6 +17,7 @@ from vectors.cases import (
     signature,
     valid,
     witnesses,
+    witnesses_mldsa,
 )
 from vectors.making.case import Case
 
@@ -38,6 +39,7 @@ def collection() -> tuple[Case, ...]:
         erasure,
         log,
         witnesses,
+        witnesses_mldsa,
         anchors,
         platforms,
         peers,

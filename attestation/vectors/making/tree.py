@@ -13,12 +13,15 @@ __all__ = [
     "checkpoint",
     "consistency",
     "cosignature",
+    "key_text",
     "leaf",
     "leaf_hash",
     "note",
+    "parts",
     "path",
     "proof",
     "root",
+    "signature_line",
     "spliced",
     "vkey",
     "witness_vkey",
@@ -88,21 +91,30 @@ def _key_id(name: str, key: bytes, algorithm: int = 1) -> bytes:
 
 def vkey(name: str, key: Ed25519PrivateKey) -> str:
     """The public key as text (C2SP signed-note): name, key id, algorithm 1 and key."""
-    public = key.public_key().public_bytes_raw()
-    return f"{name}+{_key_id(name, public).hex()}+{_base64(bytes((1,)) + public)}"
+    return key_text(name, 1, key.public_key().public_bytes_raw())
 
 
 def witness_vkey(name: str, key: Ed25519PrivateKey) -> str:
     """The public key of a witness as text: algorithm 4 (C2SP tlog-cosignature)."""
-    public = key.public_key().public_bytes_raw()
-    return f"{name}+{_key_id(name, public, 4).hex()}+{_base64(bytes((4,)) + public)}"
+    return key_text(name, 4, key.public_key().public_bytes_raw())
+
+
+def key_text(name: str, algorithm: int, public: bytes) -> str:
+    """A public key as text."""
+    identifier = _key_id(name, public, algorithm).hex()
+    return f"{name}+{identifier}+{_base64(bytes((algorithm,)) + public)}"
+
+
+def signature_line(name: str, algorithm: int, public: bytes, signature: bytes) -> str:
+    """A line of a note (C2SP signed-note): name, key id and signature."""
+    return f"\u2014 {name} {_base64(_key_id(name, public, algorithm) + signature)}\n"
 
 
 def cosignature(text: str, name: str, key: Ed25519PrivateKey, seconds: int) -> str:
     """A witness's line over the checkpoint ``text``: its time in 8 bytes, then the signature over time and text."""
     public = key.public_key().public_bytes_raw()
     signature = key.sign(f"cosignature/v1\ntime {seconds}\n{text}".encode())
-    return f"\u2014 {name} {_base64(_key_id(name, public, 4) + struct.pack('>Q', seconds) + signature)}\n"
+    return signature_line(name, 4, public, struct.pack(">Q", seconds) + signature)
 
 
 def spliced(one: str, other: str, at: int) -> str:
@@ -115,11 +127,16 @@ def checkpoint(origin: str, size: int, tree_root: bytes, *extensions: str) -> st
     return "".join(f"{line}\n" for line in (origin, str(size), _base64(tree_root), *extensions))
 
 
+def parts(text: str) -> tuple[str, int, bytes]:
+    """Origin, size and root of a checkpoint's text."""
+    origin, size, tree_root = text.split("\n")[:3]
+    return origin, int(size), base64.b64decode(tree_root)
+
+
 def note(text: str, name: str, key: Ed25519PrivateKey) -> str:
     """A signed note (C2SP signed-note)."""
     public = key.public_key().public_bytes_raw()
-    line = _base64(_key_id(name, public) + key.sign(text.encode()))
-    return f"{text}\n\u2014 {name} {line}\n"
+    return f"{text}\n{signature_line(name, 1, public, key.sign(text.encode()))}"
 
 
 def proof(index: int, hashes: Sequence[bytes], signed: str) -> str:

@@ -13,6 +13,7 @@ from vectors.making.platform import CREATED, Platform, instant
 from vectors.making.timestamps import root_pem
 from vectors.making.tree import vkey
 from vectors.making.witnesses import self_policy, witness_policy
+from vectors.making.witnesses_mldsa import mixed_policy
 
 __all__ = [
     "ASKING_AUTHORITIES",
@@ -23,6 +24,7 @@ __all__ = [
     "STAMPED_ONLY",
     "WITH_WITNESSES",
     "WITNESSED",
+    "WITNESSED_MLDSA",
     "trust_files",
 ]
 
@@ -30,6 +32,8 @@ WITNESSED = "trust-witnesses.json"
 """The trust file that names witnesses: two of three must have cosigned."""
 AUTHORITIES = "trust-erasure-authority.json"
 """The trust file that accepts an erasure authority."""
+WITNESSED_MLDSA = "trust-witnesses-mldsa.json"
+"""Two of five witnesses, of whom three have ML-DSA-44 keys; the log is pinned."""
 OPERATORS_OWN = "trust-witness-self.json"
 """One witness, the operator's own."""
 OPERATORS_OWN_AND_ANOTHER = "trust-witness-self-or-another.json"
@@ -41,7 +45,7 @@ STAMPED_ONLY = "trust-authority.json"
 _OTHER_AUTHORITY = "trust-authority-other.json"
 _OTHER_POLICY = "trust-authority-policy.json"
 _REVOKED = "trust-authority-revoked.json"
-WITH_WITNESSES = frozenset({WITNESSED, OPERATORS_OWN, OPERATORS_OWN_AND_ANOTHER, STAMPED})
+WITH_WITNESSES = frozenset({WITNESSED, WITNESSED_MLDSA, OPERATORS_OWN, OPERATORS_OWN_AND_ANOTHER, STAMPED})
 """Those that name witnesses."""
 ASKING_AUTHORITIES = frozenset({STAMPED, STAMPED_ONLY, _OTHER_AUTHORITY, _OTHER_POLICY, _REVOKED})
 """Those that name timestamp authorities."""
@@ -88,6 +92,7 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield "trust-other-rootfs.json", _trust(rootfs=[{"value": other}])
     yield "trust-strict-floor.json", _trust(isolation_floor="userspace-kernel")
     yield WITNESSED, _trust(witnesses=[{"from": instant(CREATED), "value": witness_policy()}])
+    yield WITNESSED_MLDSA, _trust(log=[{"value": key}], witnesses=[{"value": mixed_policy()}])
     yield OPERATORS_OWN, _trust(witnesses=[{"value": self_policy()}])
     yield OPERATORS_OWN_AND_ANOTHER, _trust(witnesses=[{"value": self_policy("b")}])
     both = {"witnesses": [{"from": instant(CREATED), "value": witness_policy()}]}

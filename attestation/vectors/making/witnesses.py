@@ -23,6 +23,7 @@ __all__ = [
     "line",
     "self_policy",
     "stated",
+    "witness_lines",
     "witness_policy",
     "witnessed_boot",
     "witnessed_session",
@@ -37,8 +38,12 @@ LATE: Mapping[str, int] = {"a": 60, "b": 61, "c": 62}
 
 def witness_policy() -> str:
     """Two of three."""
-    rows = [f"witness {name} {tree.witness_vkey(f'witness.invalid/{name}', _key(name))}" for name in NAMES]
-    return "\n".join(["# two of three", *rows, "group three 2 a b c", "quorum three", ""])
+    return "\n".join(["# two of three", *witness_lines(*NAMES), "group three 2 a b c", "quorum three", ""])
+
+
+def witness_lines(*names: str) -> list[str]:
+    """The lines of a policy for these."""
+    return [f"witness {name} {tree.witness_vkey(f'witness.invalid/{name}', _key(name))}" for name in names]
 
 
 def self_policy(*others: str) -> str:

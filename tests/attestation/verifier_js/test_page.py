@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import hashlib
 import html
 import json
@@ -17,9 +18,11 @@ from story import REQUEST, Story, trust_bytes
 from .browser import Browser, browser
 from .conftest import HOME, ROOT, node
 from .recorded import asked_of
+from .test_vectors import vectors
 
 PAGE = HOME / "page/affiant-verifier.html"
 VECTORS = ROOT / "docs/formats/vectors"
+PUBLISHED = ROOT / "attestation/vectors/receipts"
 SHOWN = "!document.getElementById('verdict').hidden"
 
 
@@ -106,6 +109,22 @@ def test_a_log_key_is_checked_in_the_browser_too(page: Browser, tmp_path: Path) 
     judged(page, tmp_path / "bundle", tmp_path / "trust")
     shown = json.loads(page.evaluate("document.querySelector('#verdict pre').textContent"))
     assert shown["levels"]["L2"] == "held"
+
+
+def test_a_witness_with_an_ml_dsa_key_is_counted_in_the_browser_too(page: Browser, tmp_path: Path) -> None:
+    """FIPS 204 by the page's own script: the published bundle has its quorum, and one flipped bit refuses it."""
+    trust = PUBLISHED / "trust-witnesses-mldsa.json"
+    patch = json.loads((PUBLISHED / "patches/witness-mldsa-challenge-flipped.json").read_text())
+    whole = json.loads((PUBLISHED / "valid/witnessed-mldsa.affiant.json").read_text())
+    (tmp_path / "flipped").write_text(json.dumps(vectors.applied(copy.deepcopy(whole), patch)))
+    (tmp_path / "whole").write_text(json.dumps(whole))
+    rows = {}
+    for name in ("whole", "flipped"):
+        judged(page, tmp_path / name, trust, at="2026-11-21T12:30:00Z")
+        shown = json.loads(page.evaluate("document.querySelector('#verdict pre').textContent"))
+        rows[name] = next(row for row in shown["checks"] if row["code"] == "wit.quorum")
+    assert (rows["whole"]["state"], rows["whole"]["detail"]) == ("held", "cosigned by a, m")
+    assert (rows["flipped"]["state"], rows["flipped"]["reason"]) == ("refused", "note.signature")
 
 
 def test_a_trust_file_that_is_refused_is_an_alert_and_no_verdict(page: Browser, tmp_path: Path) -> None:
