@@ -19,6 +19,7 @@ from affiant.attestation.verifier.report_timeline import timeline_table
 from affiant.attestation.verifier.verdict import (
     LEVELS,
     MAX_EXCEPTIONS,
+    NOT_GATHERED,
     Check,
     Population,
     State,
@@ -170,8 +171,7 @@ def population_table(people: Population) -> Iterator[str]:
 
 def _population(verdict: Verdict) -> Iterator[str]:
     yield from population_table(verdict.population)
-    stretch = "not known: no witnesses" if verdict.unwitnessed is None else str(verdict.unwitnessed)
-    yield f"<p>Longest unwitnessed stretch: <b>{hostile(stretch)}</b>.</p>"
+    yield f"<p>Longest unwitnessed stretch: <b>{hostile(verdict.stretch)}</b>.</p>"
 
 
 def _exceptions(verdict: Verdict) -> Iterator[str]:
@@ -191,7 +191,10 @@ def _exceptions(verdict: Verdict) -> Iterator[str]:
         yield f"<p><b>{len(those) - MAX_EXCEPTIONS} exceptions more are not shown.</b></p>"
 
 
-def _people(people: People) -> Iterator[str]:
+def _people(people: People | None) -> Iterator[str]:
+    if people is None:
+        yield f"<p>{NOT_GATHERED.capitalize()}.</p>"
+        return
     yield (
         '<p class="dim">As authentic records and keysets say it. Texts in typewriter face come from the bundle; '
         "whether an approval's or an order's own signature was judged, the checks say.</p>"

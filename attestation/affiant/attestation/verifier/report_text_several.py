@@ -60,7 +60,7 @@ def head_of_several(verdict: CombinedVerdict) -> tuple[tuple[str, str], ...]:
 def _unwitnessed(verdict: CombinedVerdict) -> str:
     longest = verdict.unwitnessed
     if longest is None:
-        return "not known: no witnesses"
+        return "not known of any bundle"
     without = sum(1 for each in verdict.judged if each.verdict.unwitnessed is None)
     apart = f"; not known of {without} bundles" if without else ""
     return f"at most {longest.verdict.unwitnessed} in {quoted(longest.file, limit=_MAX_NAME)}{apart}"

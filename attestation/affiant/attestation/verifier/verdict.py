@@ -23,6 +23,7 @@ __all__ = [
     "EXIT_CODES",
     "LEVELS",
     "MAX_EXCEPTIONS",
+    "NOT_GATHERED",
     "Check",
     "Exceptional",
     "Finding",
@@ -72,6 +73,7 @@ EXIT_CODES: Final[Mapping[Tier, int]] = {
     Tier.NONE: 30,
 }
 EXIT_SIMULATED: Final = 40
+NOT_GATHERED: Final = "not gathered of a period bundle by this version"
 MAX_EXCEPTIONS: Final = 100
 """Exceptions that a document or a page names; it counts the others."""
 
@@ -187,9 +189,6 @@ class Exceptional(NamedTuple):
         }
 
 
-_NOBODY: Final = People()
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of checking one bundle."""
@@ -210,8 +209,8 @@ class Verdict:
     """Around the records of the sessions judged, by witnesses and anchors; None: time is the signers' word alone."""
     unwitnessed: Unwitnessed | None = None
     """The longest stretch for which the operator's clock alone speaks; None: there are no witnesses."""
-    people: People = _NOBODY
-    """Who started, signed, approved and erased."""
+    people: People | None = None
+    """Who started, signed, approved and erased; None: that was not gathered, which is not the same as nobody."""
     changed: Changed | None = None
     """What became of it since its own time, where it was judged now; None: that was not asked."""
     timeline: Sequence[Moment] = ()
@@ -269,6 +268,14 @@ class Verdict:
             reached = level
         return reached
 
+    @property
+    def stretch(self) -> str:
+        """The longest unwitnessed stretch in words, or why there is none."""
+        if self.unwitnessed is not None:
+            return str(self.unwitnessed)
+        held = any(check.code == "time.bracket" and check.state is State.HELD for check in self.checks)
+        return NOT_GATHERED if held else "not known: no witnesses"
+
     def exceptions(self) -> Iterator[Exceptional]:
         """Everything that was refused, or held with a warning or less, with each receipt that it names."""
         for check in self.checks:
@@ -301,7 +308,7 @@ class Verdict:
                 "shown": [each.to_json() for each in exceptions[:MAX_EXCEPTIONS]],
                 "more": max(0, len(exceptions) - MAX_EXCEPTIONS),
             },
-            "people": self.people.to_json(),
+            "people": None if self.people is None else self.people.to_json(),
             "checks": [check.to_json() for check in self.checks],
             **({} if self.changed is None else {"changed": self.changed.to_json()}),
         }
