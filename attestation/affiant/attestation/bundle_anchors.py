@@ -3,12 +3,13 @@
 ::
 
     {"tsr": [{"checkpoint": "sha256:<hex>", "consistency": [<43-char base64url>, ...], "tokens": [<base64url>, ...]}],
-     "sigstore": []}
+     "sigstore": [{"checkpoint": ..., "consistency": ..., "bundle": <base64url>}]}
 
 ``checkpoint`` names the anchored note among the bundle's ``checkpoints``, so that its log's signature travels along.
 ``consistency`` are the hashes that show that it and the checkpoint of the bundle's proofs are of one tree, from the
 smaller to the larger of the two (RFC 9162, section 2.1.4); none where their sizes are equal. ``tokens`` are RFC 3161
-responses as they came, oldest first: the first stamps the note's text, each later one all before it.
+responses as they came, oldest first: the first stamps the note's text, each later one all before it. ``bundle`` is a
+sigstore bundle, as JSON, over an in-toto statement about that text.
 """
 
 from __future__ import annotations
@@ -20,10 +21,19 @@ from typing import Final
 from affiant.attestation.encoding import EncodingError, b64u, from_b64u, is_sha256_name
 from affiant.attestation.tlog.tree import HASH_SIZE, MAX_PATH
 
-__all__ = ["MAX_ANCHORS", "Anchors", "AnchorsForm", "StampedCheckpoint", "parse_anchors"]
+__all__ = [
+    "MAX_ANCHORS",
+    "Anchors",
+    "AnchorsForm",
+    "PublishedCheckpoint",
+    "StampedCheckpoint",
+    "parse_anchors",
+]
 
 MAX_ANCHORS: Final = 16
 """Anchors of each kind in one bundle."""
+_MAX_SIGSTORE: Final = 256 << 10
+"""Bytes of one sigstore bundle; with two log entries it has some 12,000."""
 _MAX_TOKENS: Final = 64
 _MAX_TOKEN: Final = 64 << 10
 """Bytes of one response, as :data:`affiant.attestation.anchors.response.MAX_RESPONSE`."""
@@ -61,14 +71,35 @@ class StampedCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedCheckpoint:
+    """A checkpoint in a sigstore bundle, as carried; ``checkpoint`` and ``consistency`` as above."""
+
+    checkpoint: str
+    consistency: tuple[bytes, ...]
+    bundle: bytes
+
+    def to_json(self) -> Mapping[str, object]:
+        """The entry."""
+        return {
+            "checkpoint": self.checkpoint,
+            "consistency": [b64u(each) for each in self.consistency],
+            "bundle": b64u(self.bundle),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Anchors:
     """The member ``anchors``."""
 
     tsr: tuple[StampedCheckpoint, ...] = ()
+    sigstore: tuple[PublishedCheckpoint, ...] = ()
 
     def to_json(self) -> Mapping[str, object]:
         """The member."""
-        return {"tsr": [each.to_json() for each in self.tsr], "sigstore": []}
+        return {
+            "tsr": [each.to_json() for each in self.tsr],
+            "sigstore": [each.to_json() for each in self.sigstore],
+        }
 
 
 def parse_anchors(value: object) -> Anchors:
@@ -78,10 +109,12 @@ def parse_anchors(value: object) -> Anchors:
         AnchorsForm: another form, or more than is allowed.
     """
     members = _members(value, ("tsr", "sigstore"), "anchors")
-    if members["sigstore"] != []:
-        raise AnchorsForm("not read by this version", "anchors.sigstore")
-    entries = _list(members["tsr"], MAX_ANCHORS, "anchors.tsr", at_least=0)
-    return Anchors(tuple(_stamped(entry, f"anchors.tsr[{index}]") for index, entry in enumerate(entries)))
+    stamped = _list(members["tsr"], MAX_ANCHORS, "anchors.tsr", at_least=0)
+    published = _list(members["sigstore"], MAX_ANCHORS, "anchors.sigstore", at_least=0)
+    return Anchors(
+        tuple(_stamped(entry, f"anchors.tsr[{index}]") for index, entry in enumerate(stamped)),
+        tuple(_published(entry, f"anchors.sigstore[{index}]") for index, entry in enumerate(published)),
+    )
 
 
 def _stamped(value: object, where: str) -> StampedCheckpoint:
@@ -91,6 +124,15 @@ def _stamped(value: object, where: str) -> StampedCheckpoint:
         _name(entry["checkpoint"], where),
         _hashes(entry["consistency"], f"{where}.consistency"),
         tuple(_bytes(each, _MAX_TOKEN, f"{where}.tokens") for each in tokens),
+    )
+
+
+def _published(value: object, where: str) -> PublishedCheckpoint:
+    entry = _members(value, ("checkpoint", "consistency", "bundle"), where)
+    return PublishedCheckpoint(
+        _name(entry["checkpoint"], where),
+        _hashes(entry["consistency"], f"{where}.consistency"),
+        _bytes(entry["bundle"], _MAX_SIGSTORE, f"{where}.bundle"),
     )
 
 

@@ -14,6 +14,7 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``log`` | ``attested`` (the key that an appraised gateway binds), or a log's public key as a C2SP vkey |
 | ``witnesses`` | who must have cosigned: the text of a C2SP tlog-policy file, whose ``log`` lines may be left out |
 | ``tsa_roots`` | ``{"certificate", "policy"}``: a timestamp authority's root (PEM, or base64url of DER), an OID |
+| ``sigstore_root`` | ``{"trusted_root", "identity", "issuer"}``: a sigstore trusted root, and who must have signed |
 | ``erasure_authorities`` | whose orders to erase and to hold count: a P-256 public key, as a JWK |
 | ``rootfs`` | ``host-usr``, or ``sha256:`` name |
 | ``isolation_floor`` | (no list) ``userspace-kernel`` or ``namespace`` |
@@ -25,8 +26,9 @@ A witness that a policy names ``self`` is the operator's own: a quorum that need
 Entries of ``tsa_roots`` are judged at the time that a token names, and ``revoked_at`` at the time at which the token is
 known to have existed: its renewal's, or the instant judged at.
 
-``profile_signers``, ``approvers`` and ``sigstore_root`` belong to signed profiles and anchors by sigstore; a file that
-sets one is refused until they are read.
+Entries of ``sigstore_root`` are judged alike, at the time that sigstore's log or its timestamp authority says.
+
+``profile_signers`` and ``approvers`` belong to signed profiles; a file that sets one is refused until they are read.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from affiant.attestation.anchors.errors import AnchorSettingsInvalid
 from affiant.attestation.anchors.roots import TSARoot, parse_root
+from affiant.attestation.anchors.sigstore_root import SigstoreRoot, parse_sigstore_root
 from affiant.attestation.canonical import canonical, parse_strict
 from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
@@ -64,7 +67,7 @@ __all__ = [
     "simulated_trust_file",
 ]
 
-_LATER: Final = frozenset({"profile_signers", "approvers", "sigstore_root"})
+_LATER: Final = frozenset({"profile_signers", "approvers"})
 _LISTS: Final = (
     "tee_roots",
     "reference_values",
@@ -74,6 +77,7 @@ _LISTS: Final = (
     "log",
     "witnesses",
     "tsa_roots",
+    "sigstore_root",
     "erasure_authorities",
 )
 _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
@@ -132,6 +136,7 @@ class TrustFile:
     log: tuple[Entry, ...] | None
     witnesses: tuple[tuple[Entry, WitnessPolicy], ...] | None
     tsa_roots: tuple[tuple[Entry, TSARoot], ...] | None
+    sigstore_root: tuple[tuple[Entry, SigstoreRoot], ...] | None
     isolation_floor: str | None
     clock_tolerance_s: int
     require: frozenset[str] | None
@@ -215,6 +220,7 @@ def parse_trust_file(data: bytes) -> TrustFile:
         log=_logs(lists),
         witnesses=_witnesses(lists),
         tsa_roots=_tsa_roots(lists),
+        sigstore_root=_sigstore_root(lists),
         isolation_floor=_floor(value.get("isolation_floor")),
         clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
         require=_require(value.get("require")),
@@ -310,6 +316,17 @@ def _witnesses(
             )
         found.append((entry, policy))
     return tuple(found)
+
+
+def _sigstore_root(
+    lists: Mapping[str, list[tuple[Entry, object]]],
+) -> tuple[tuple[Entry, SigstoreRoot], ...] | None:
+    if "sigstore_root" not in lists:
+        return None
+    try:
+        return tuple((entry, parse_sigstore_root(raw)) for entry, raw in lists["sigstore_root"])
+    except AnchorSettingsInvalid as error:
+        raise TrustFileMalformed(f"not a signer by sigstore: {error}", where="sigstore_root") from error
 
 
 def _tsa_roots(

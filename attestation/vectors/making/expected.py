@@ -57,6 +57,7 @@ ROWS: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
     "wit.quorum": ("L3", ("log.inclusion",)),
     "time.bracket": ("L3", ("wit.quorum", "chain.contiguous")),
     "time.tsa": ("L3", ("log.inclusion", "log.consistency")),
+    "time.sigstore": ("L3", ("log.inclusion", "log.consistency")),
 }
 """Row -> its level, and the rows that must hold before it is made."""
 _ATTESTED = ("key.bound", "conf.bound", "tee.appraisal")
@@ -91,7 +92,7 @@ def expectation(
     """
     state: dict[str, str] = {}
     missing = {*not_made, *(() if witnessed else _OF_WITNESSES)}
-    unasked = {*(set(_BODIES) - set(asked)), *(() if stamped else _OF_AUTHORITIES)}
+    unasked = {*(set(_BODIES) - set(asked)), *(() if stamped else _OF_AUTHORITIES), "time.sigstore"}
     for row, (_, needs) in ROWS.items():
         wanted = needs + (_ATTESTED if attested and row == "log.inclusion" else ())
         if row in unasked and "fmt.bundle" not in refused:

@@ -9,11 +9,13 @@ const MAX_ANCHORS = 16;
 const MAX_TOKENS = 64;
 /** Bytes of one RFC 3161 response. */
 const MAX_TOKEN = 64 * 1024;
+/** Bytes of one sigstore bundle. */
+const MAX_SIGSTORE = 256 * 1024;
 const HASH_SIZE = 32;
 /** Hashes of the longest proof of consistency. */
 const MAX_PATH = 63;
 
-/** `{tsr: [{checkpoint, consistency: [bytes], tokens: [bytes]}], sigstore: []}`; refuses every other form. */
+/** `{tsr: [{checkpoint, consistency: [bytes], tokens: [bytes]}], sigstore: [...]}`; refuses every other form. */
 export function parseAnchors(value) {
   demandMembers(value, ["tsr", "sigstore"], "anchors");
   const tsr = listOf(value.tsr, 0, MAX_ANCHORS, "anchors.tsr").map((entry, index) => {
@@ -27,8 +29,16 @@ export function parseAnchors(value) {
       ),
     };
   });
-  listOf(value.sigstore, 0, 0, "anchors.sigstore");
-  return { tsr, sigstore: [] };
+  const sigstore = listOf(value.sigstore, 0, MAX_ANCHORS, "anchors.sigstore").map((entry, index) => {
+    const where = `anchors.sigstore[${index}]`;
+    demandMembers(entry, ["checkpoint", "consistency", "bundle"], where);
+    return {
+      checkpoint: nameOf(entry.checkpoint, where),
+      consistency: hashesOf(entry.consistency, `${where}.consistency`),
+      bundle: bytesOf(entry.bundle, MAX_SIGSTORE, `${where}.bundle`),
+    };
+  });
+  return { tsr, sigstore };
 }
 
 function nameOf(value, where) {

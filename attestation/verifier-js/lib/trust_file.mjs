@@ -9,7 +9,7 @@ import { Refusal } from "./refusals.mjs";
 import { canonical, isObject, parseStrict } from "./strict_json.mjs";
 import { parseWitnessPolicy } from "./witness_policy.mjs";
 
-const LATER = ["profile_signers", "approvers", "sigstore_root"];
+const LATER = ["profile_signers", "approvers"];
 const LISTS = [
   "tee_roots",
   "reference_values",
@@ -19,6 +19,7 @@ const LISTS = [
   "log",
   "witnesses",
   "tsa_roots",
+  "sigstore_root",
   "erasure_authorities",
 ];
 const PLAIN = ["typ", "isolation_floor", "clock_tolerance_s", "require"];
@@ -28,6 +29,7 @@ const FORMS = {
   profiles: /^sha384:[0-9a-f]{96}$/,
   rootfs: /^(?:host-usr|sha256:[0-9a-f]{64})$/,
 };
+const TRUSTED_ROOT = "application/vnd.dev.sigstore.trustedroot";
 const POLICY = /^[0-2](?:\.(?:0|[1-9][0-9]{0,18})){1,20}$/;
 const PEM = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----\s*$/;
 /** A log's key counts because the quote of an accepted gateway binds it. */
@@ -53,7 +55,7 @@ export const CODES = Object.freeze(
     body: "request response",
     log: "inclusion consistency",
     wit: "quorum",
-    time: "bracket tsa",
+    time: "bracket tsa sigstore",
   }).flatMap(([area, names]) => names.split(" ").map((name) => `${area}.${name}`)),
 );
 
@@ -76,6 +78,7 @@ export async function parseTrustFile(bytes) {
   for (const entry of trust.log ?? []) await demandLog(entry.value);
   for (const entry of trust.witnesses ?? []) entry.policy = await readWitnesses(entry.value);
   for (const entry of trust.tsa_roots ?? []) demandAuthority(entry.value);
+  for (const entry of trust.sigstore_root ?? []) demandSigner(entry.value);
   for (const entry of trust.erasure_authorities ?? []) entry.key = await readAuthority(entry.value);
   trust.isolationFloor = readFloor(value.isolation_floor);
   trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
@@ -165,6 +168,16 @@ function demandAuthority(value) {
     throw malformed("not an OID", "tsa_roots", "dotted, 1.2.3");
   }
   if (!isCertificate(certificateBytes(value.certificate))) throw malformed("not a certificate", "tsa_roots");
+}
+
+/** `{trusted_root, identity, issuer}` in its form; nothing is verified under it here. */
+function demandSigner(value) {
+  const names = isObject(value) ? Object.keys(value).sort().join(" ") : "";
+  const root = names === "identity issuer trusted_root" ? value.trusted_root : null;
+  const named = isObject(root) && typeof root.mediaType === "string" && root.mediaType.startsWith(TRUSTED_ROOT);
+  const texts = named ? [value.identity, value.issuer] : [null];
+  const shown = (text) => typeof text === "string" && text.length > 0 && text.length <= 1024 && text.trim() === text;
+  if (!texts.every(shown)) throw malformed("not a signer by sigstore", "sigstore_root");
 }
 
 function certificateBytes(text) {

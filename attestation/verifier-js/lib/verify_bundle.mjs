@@ -3,7 +3,7 @@
 // A check throws what it refuses; NotMade says that what it needs is not there, or is not judged by this verifier.
 // Everything is an argument: bytes, trust file, instant, table. No clock, no network, no storage.
 
-import { checkTokens } from "./anchor_checks.mjs";
+import { checkSigstore, checkTokens } from "./anchor_checks.mjs";
 import { checkRequest, checkResponse } from "./body_checks.mjs";
 import { parseBundle } from "./bundle.mjs";
 import { Case, byChain, theOnly } from "./case.mjs";
@@ -80,6 +80,7 @@ const CHECKS = [
   ["wit.quorum", "L3", checkQuorum],
   ["time.bracket", "L3", checkBracket],
   ["time.tsa", "L3", checkTokens],
+  ["time.sigstore", "L3", checkSigstore],
 ];
 
 /**

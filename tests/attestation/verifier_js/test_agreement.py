@@ -28,8 +28,8 @@ Ask = Callable[[Sequence[Question]], Verdicts]
 APPRAISED = {"tee.appraisal", "tee.class", "peer.ear"}
 """Rows that rest on the appraisal of a quote, which the second verifier does not make: never held there."""
 
-ANCHORED = {"time.tsa"}
-"""Rows that rest on a timestamp token, which the second verifier does not verify: never made there."""
+ANCHORED = {"time.tsa", "time.sigstore"}
+"""Rows that rest on a timestamp token or a sigstore bundle, which the second verifier does not verify: never made."""
 
 NOT_JUDGED = {
     ("tee.appraisal", "cert.revoked"): "revocation lists are not read",

@@ -18,12 +18,12 @@ from sigstore.sign import SigningContext
 from affiant.attestation.canonical import JSONError, canonical, parse_object
 from affiant.attestation.published.bundle import parse_bundle
 from affiant.attestation.published.errors import SettingsInvalid, SigningFailed
-from affiant.attestation.published.signer import signer_of
+from affiant.attestation.published.signer import Signer, signer_of
 from affiant.attestation.published.sigstore_verifier import certificate_of
 from affiant.attestation.published.statement import PublishedFile, published_statement
 from affiant.attestation.published.verification import VerifiedPublication, verify_published
 
-__all__ = ["MAX_TRUST_CONFIG", "publish_file"]
+__all__ = ["MAX_TRUST_CONFIG", "publish_file", "sign_statement"]
 
 MAX_TRUST_CONFIG: Final = 4 << 20
 _EXCERPT: Final = 200
@@ -44,6 +44,20 @@ def publish_file(
         SigningFailed: a service did not answer, or refused.
         AffiantError: what came back would be refused by its readers.
     """
+    bundle, trusted_root, named = sign_statement(
+        published_statement(file), trust_config=trust_config, token=token
+    )
+    return bundle, verify_published(bundle, trusted_root=trusted_root, signer=named)
+
+
+def sign_statement(statement: bytes, *, trust_config: bytes, token: str) -> tuple[bytes, bytes, Signer]:
+    """Sign an in-toto statement: its bundle, the configuration's trusted root, and who the certificate says signed.
+
+    The caller verifies the bundle as its readers would, before anybody gets it.
+
+    Raises:
+        SettingsInvalid, SigningFailed: as :func:`publish_file`.
+    """
     trusted_root = _trusted_root(trust_config)
     try:
         context = SigningContext.from_trust_config(ClientTrustConfig.from_json(trust_config.decode()))
@@ -61,15 +75,14 @@ def publish_file(
         ) from error
     try:
         with context.signer(identity) as signer:
-            bundle = signer.sign_dsse(Statement(published_statement(file))).to_json().encode()
+            bundle = signer.sign_dsse(Statement(statement)).to_json().encode()
     except ExpiredIdentity as error:
         raise SettingsInvalid("the identity token has expired") from error
     except Exception as error:  # HTTP and foreign answers: whatever they raise, nothing was published
         raise SigningFailed(
             "not signed", found=_excerpt(error, token), hint="Nothing was written; the log may hold an entry."
         ) from error
-    named = signer_of(certificate_of(parse_bundle(bundle)))
-    return bundle, verify_published(bundle, trusted_root=trusted_root, signer=named)
+    return bundle, trusted_root, signer_of(certificate_of(parse_bundle(bundle)))
 
 
 def _trusted_root(trust_config: bytes) -> bytes:

@@ -28,7 +28,7 @@ from affiant.attestation.published.signer import Signer
 from affiant.attestation.published.statement import PublishedFile, parse_published_statement
 from affiant.attestation.tlog.checkpoint import Checkpoint
 
-__all__ = ["LogRecord", "VerifiedPublication", "verify_published"]
+__all__ = ["LogRecord", "VerifiedPublication", "verify_published", "verify_signed_statement"]
 
 _ENTRY_KINDS = frozenset((("dsse", "0.0.1"), ("hashedrekord", "0.0.2")))
 """How the two generations of the log record a signed statement; any other entry is about something else."""
@@ -101,6 +101,22 @@ def verify_published(bundle: bytes, *, trusted_root: bytes, signer: Signer) -> V
         OutsideValidity: it was not signed while certificate and keys counted.
         MalformedError: as the file's own reader refuses.
     """
+    taken, log = verify_signed_statement(bundle, trusted_root=trusted_root, signer=signer)
+    file = parse_published_statement(taken.statement)
+    require_readable(file)
+    return VerifiedPublication(
+        file=file, signer=signer, log=log, trusted_root=sha256_name(trusted_root), bundle=taken.digest
+    )
+
+
+def verify_signed_statement(
+    bundle: bytes, *, trusted_root: bytes, signer: Signer
+) -> tuple[SignedBundle, LogRecord]:
+    """Steps 1 to 3, for a statement about anything: who signed it, and which log says so. What it says is not read.
+
+    Raises:
+        AffiantError: as :func:`verify_published`, but for what is wrong with a file.
+    """
     try:
         from affiant.attestation.published.sigstore_verifier import (  # noqa: PLC0415 - an extra, and slow to load
             verify_signatures,
@@ -110,21 +126,13 @@ def verify_published(bundle: bytes, *, trusted_root: bytes, signer: Signer) -> V
     taken = parse_bundle(bundle)
     checkpoint = _proven(taken)
     signed_at = verify_signatures(taken, trusted_root=trusted_root, signer=signer)
-    file = parse_published_statement(taken.statement)
-    require_readable(file)
-    return VerifiedPublication(
-        file=file,
-        signer=signer,
-        log=LogRecord(
-            log_id=taken.entry.log_id,
-            origin=checkpoint.origin,
-            index=taken.entry.index,
-            size=checkpoint.size,
-            at=signed_at,
-            promised=taken.entry.promised_at is not None,
-        ),
-        trusted_root=sha256_name(trusted_root),
-        bundle=taken.digest,
+    return taken, LogRecord(
+        log_id=taken.entry.log_id,
+        origin=checkpoint.origin,
+        index=taken.entry.index,
+        size=checkpoint.size,
+        at=signed_at,
+        promised=taken.entry.promised_at is not None,
     )
 
 

@@ -1,14 +1,17 @@
-"""Time by somebody who neither keeps the log nor watches it: tokens over checkpoints that hold the records.
+"""Time by somebody who neither keeps the log nor watches it: anchors over checkpoints that hold the records.
 
 An anchor counts for a record if the anchored checkpoint is of the record's log and signed by it, has more leaves than
 the record's index, and is shown to be of one tree with the checkpoint of the record's proof. Then the record existed by
-the token's time. An authority that the trust file does not name counts for nothing, and is refused only where no other
+the anchor's time. Whoever the trust file does not name counts for nothing, and is refused only where no other
 anchor holds; anything else that is wrong with an anchor is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from affiant.attestation.anchors.errors import (
     AnchorExtraMissing,
@@ -17,21 +20,32 @@ from affiant.attestation.anchors.errors import (
     ForeignLog,
     NotCovering,
 )
-from affiant.attestation.anchors.renewal import VerifiedStamp, verify_stamp
-from affiant.attestation.bundle_anchors import StampedCheckpoint
+from affiant.attestation.anchors.renewal import verify_stamp
+from affiant.attestation.anchors.sigstore_anchor import not_after_of, verify_sigstore_anchor
+from affiant.attestation.bundle_anchors import PublishedCheckpoint, StampedCheckpoint
+from affiant.attestation.published.errors import (
+    NotLogged,
+    OtherSigner,
+    OutsideValidity,
+    PublicationNotAuthentic,
+)
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.errors import ConsistencyInvalid, ProofMalformed
 from affiant.attestation.tlog.note import Note, parse_note, verify_note
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.tree import verify_consistency
-from affiant.attestation.verifier.bracket import BY_AUTHORITY, shown
+from affiant.attestation.verifier.bracket import BY_AUTHORITY, BY_SIGSTORE, shown
 from affiant.attestation.verifier.case import Case
 from affiant.attestation.verifier.refusals import ChainBroken, NotAsked, NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
 from affiant.attestation.verifier.witness_checks import BracketBroken
+from affiant.errors import AffiantError
 
-__all__ = ["check_tokens"]
+__all__ = ["check_sigstore", "check_tokens"]
+
+_NOBODYS_WORD: Final = (AnchorUntrusted, OtherSigner, PublicationNotAuthentic, NotLogged, OutsideValidity)
+"""What says that an anchor is by nobody that the trust file names: set aside where another one holds."""
 
 
 class BracketEmpty(ChainBroken):
@@ -46,43 +60,100 @@ def check_tokens(case: Case) -> Finding:
         raise NotAsked("the trust file names no timestamp authority")
     if not case.bundle.anchors.tsr:
         raise NotMade("the bundle has no timestamp token")
+    anchors = [(each, partial(_stamped, case, each)) for each in case.bundle.anchors.tsr]
+    return _examine(case, _Kind("time.tsa", BY_AUTHORITY, "token"), anchors)
+
+
+def check_sigstore(case: Case) -> Finding:
+    """``time.sigstore``: sigstore recorded that somebody whom the trust file names had signed the checkpoint."""
+    if case.trust.sigstore_root is None:
+        raise NotAsked("the trust file names no signer by sigstore")
+    if not case.bundle.anchors.sigstore:
+        raise NotMade("the bundle has no anchor by sigstore")
+    anchors = [(each, partial(_published, case, each)) for each in case.bundle.anchors.sigstore]
+    return _examine(case, _Kind("time.sigstore", BY_SIGSTORE, "signature"), anchors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of anchors: its row, by whose word it is, what an anchor is called."""
+
+    code: str
+    by: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """Seconds since 1970 by which a text existed, and who says so."""
+
+    not_after: int
+    who: str
+
+
+def _examine(
+    case: Case,
+    kind: _Kind,
+    anchors: Sequence[tuple[StampedCheckpoint | PublishedCheckpoint, Callable[[str], _Word]]],
+) -> Finding:
+    """Each anchor: its checkpoint, the tree that it is of, whose word it is, the records that it covers."""
     case.need("log.inclusion", "log.consistency")
-    untrusted: AnchorUntrusted | None = None
-    authorities: set[str] = set()
-    for anchor in case.bundle.anchors.tsr:
+    stranger: AffiantError | None = None
+    named: set[str] = set()
+    for anchor, verify in anchors:
+        note, checkpoint = _anchored(case, anchor)
         try:
-            checkpoint, stamp = _verified(case, anchor)
-            _cover(case, checkpoint, stamp)
-        except AnchorUntrusted as error:
-            untrusted = error
+            word = verify(note.text)
+        except _NOBODYS_WORD as error:
+            stranger = error
             continue
         except AnchorExtraMissing as error:
             raise NotMade(str(error)) from error
-        authorities.add(stamp.authority)
-    if untrusted is not None and not authorities:
-        raise untrusted
-    return _finding(case, authorities)
+        _cover(case, kind, checkpoint, word.not_after)
+        named.add(word.who)
+    if stranger is not None and not named:
+        raise stranger
+    return _finding(case, kind, named)
 
 
-def _finding(case: Case, authorities: set[str]) -> Finding:
-    last = shown(max(seconds for seconds, _ in case.stamps.values()))
-    bare = [record.jti for record in case.records if record.rh not in case.stamps]
-    names = " and ".join(sorted(repr(name) for name in authorities))
+def _finding(case: Case, kind: _Kind, named: set[str]) -> Finding:
+    stamps = case.stamps[kind.code]
+    last = shown(max(seconds for seconds, _ in stamps.values()))
+    bare = [record.jti for record in case.records if record.rh not in stamps]
+    names = " and ".join(sorted(repr(name) for name in named))
     if bare:
-        text = f"{len(bare)} of {len(case.records)} records are covered by no token; the others existed by {last}"
-        return Finding(f"{text}, says {names}", Tier.WARNING, tuple(bare[:20]))
+        text = f"{len(bare)} of {len(case.records)} records are covered by no {kind.word}"
+        return Finding(f"{text}; the others existed by {last}, says {names}", Tier.WARNING, tuple(bare[:20]))
     return Finding(f"every record existed by {last}, says {names}")
 
 
-def _verified(case: Case, anchor: StampedCheckpoint) -> tuple[Checkpoint, VerifiedStamp]:
+def _stamped(case: Case, anchor: StampedCheckpoint, text: str) -> _Word:
+    stamp = verify_stamp(text, anchor.tokens, roots=case.trust.tsa_roots or (), at=case.at)
+    return _Word(stamp.not_after, stamp.authority)
+
+
+def _published(case: Case, anchor: PublishedCheckpoint, text: str) -> _Word:
+    """By the first signer whom the trust file names and who had signed this."""
+    refusal: AffiantError = AnchorUntrusted("the trust file accepts no signer at that time")
+    for entry, root in case.trust.sigstore_root or ():
+        try:
+            record = verify_sigstore_anchor(anchor.bundle, text, root)
+        except _NOBODYS_WORD as error:
+            refusal = error
+            continue
+        if entry.counts_for(record.at, known=case.at):
+            return _Word(not_after_of(record), root.signer.identity)
+    raise refusal
+
+
+def _anchored(case: Case, anchor: StampedCheckpoint | PublishedCheckpoint) -> tuple[Note, Checkpoint]:
     raw = case.bundle.checkpoints.get(anchor.checkpoint)
     if raw is None:
         raise NotMade("a checkpoint that an anchor names is not in the bundle")
     note = parse_note(raw)
     checkpoint = _of_this_log(case, note)
     _demand_one_tree(case, checkpoint, anchor.consistency)
-    stamp = verify_stamp(note.text, anchor.tokens, roots=case.trust.tsa_roots or (), at=case.at)
-    return checkpoint, stamp
+    return note, checkpoint
 
 
 def _of_this_log(case: Case, note: Note) -> Checkpoint:
@@ -115,19 +186,20 @@ def _demand_one_tree(case: Case, anchored: Checkpoint, path: tuple[bytes, ...]) 
         ) from error
 
 
-def _cover(case: Case, checkpoint: Checkpoint, stamp: VerifiedStamp) -> None:
-    """Every record that the checkpoint has existed by the stamp's time."""
+def _cover(case: Case, kind: _Kind, checkpoint: Checkpoint, not_after: int) -> None:
+    """Every record that the checkpoint has existed by then."""
     covered = list(_records_in(case, checkpoint))
     if not covered:
         raise NotCovering(
             "the anchored checkpoint has none of these records", found=f"{checkpoint.size} leaves"
         )
-    _demand_not_empty(case, covered, stamp.not_after)
-    _demand_dated_within(case, covered, stamp.not_after)
+    _demand_not_empty(case, covered, not_after)
+    _demand_dated_within(case, covered, not_after)
+    stamps = case.stamps.setdefault(kind.code, {})
     for record in covered:
-        known = case.stamps.get(record.rh)
-        if known is None or stamp.not_after < known[0]:
-            case.stamps[record.rh] = (stamp.not_after, BY_AUTHORITY)
+        known = stamps.get(record.rh)
+        if known is None or not_after < known[0]:
+            stamps[record.rh] = (not_after, kind.by)
 
 
 def _records_in(case: Case, checkpoint: Checkpoint) -> Iterator[VerifiedReceipt]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["BY_AUTHORITY", "BY_WITNESSES", "Bracket", "Unwitnessed", "around", "shown"]
+__all__ = ["BY_AUTHORITY", "BY_SIGSTORE", "BY_WITNESSES", "Bracket", "Unwitnessed", "around", "shown"]
 
 BY_WITNESSES: Final = "witnesses"
 BY_AUTHORITY: Final = "timestamp authority"
+BY_SIGSTORE: Final = "sigstore log"
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,8 +134,8 @@ class Case:
     """Note and key -> the checkpoint under the trust file's witnesses."""
     brackets: dict[str, Bracket] = field(default_factory=dict)
     """Receipt hash -> when the record existed, by witnesses."""
-    stamps: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Receipt hash -> by when it existed, in seconds since 1970, and by whose word: anchors."""
+    stamps: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
+    """Code of a check of anchors -> receipt hash -> by when it existed, in seconds since 1970, and by whose word."""
     collateral: dict[str, VerifiedCollateral] = field(default_factory=dict)
     """``sha256:`` name of an endorsements collection -> what it was verified as, at :attr:`at` under :attr:`trust`."""
     along_log: bool = False

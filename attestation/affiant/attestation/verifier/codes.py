@@ -24,7 +24,7 @@ _BY_AREA: Final = {
     "body": "request response",
     "log": "inclusion consistency",
     "wit": "quorum",
-    "time": "bracket tsa",
+    "time": "bracket tsa sigstore",
 }
 
 CODES: Final = frozenset(f"{area}.{name}" for area, names in _BY_AREA.items() for name in names.split())

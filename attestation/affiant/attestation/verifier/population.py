@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
 from affiant.attestation.verifier.bracket import Bracket, around
 from affiant.attestation.verifier.case import Case, by_chain
 from affiant.attestation.verifier.session_checks import is_lost
@@ -15,14 +18,17 @@ def time_of(case: Case | None) -> Bracket | None:
     if case is None:
         return None
     brackets = case.brackets if "time.bracket" in case.established else {}
-    stamps = case.stamps if "time.tsa" in case.established else {}
+    stamps = [found for code, found in case.stamps.items() if code in case.established]
     judged = [r.rh for each in case.sessions for r in (*each.gateway, *each.supervisor.records)]
-    return around([_narrowed(brackets.get(rh), stamps.get(rh)) for rh in judged or {*brackets, *stamps}])
+    return around([_narrowed(brackets.get(rh), stamps, rh) for rh in judged or {*brackets, *chain(*stamps)}])
 
 
-def _narrowed(bracket: Bracket | None, stamp: tuple[int, str] | None) -> Bracket:
+def _narrowed(bracket: Bracket | None, stamps: Sequence[Mapping[str, tuple[int, str]]], rh: str) -> Bracket:
     known = Bracket(None, None) if bracket is None else bracket
-    return known if stamp is None else known.not_after_also(*stamp)
+    for each in stamps:
+        if rh in each:
+            known = known.not_after_also(*each[rh])
+    return known
 
 
 def class_of(case: Case | None) -> str | None:

@@ -110,6 +110,7 @@ CHECKS: Final[Sequence[Row]] = (
     Row("wit.quorum", "L3", witness_checks.check_quorum),
     Row("time.bracket", "L3", witness_checks.check_bracket),
     Row("time.tsa", "L3", anchor_checks.check_tokens),
+    Row("time.sigstore", "L3", anchor_checks.check_sigstore),
 )
 """In the order in which they are made: a check finds what those before it established."""
 

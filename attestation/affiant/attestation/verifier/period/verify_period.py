@@ -420,6 +420,7 @@ class _Run:
         self.made("wit.quorum", self._quorum)
         self.made("time.bracket", self._times)
         self.made("time.tsa", self._anchored)
+        self.made("time.sigstore", self._published)
 
     def _no_log(self) -> Finding:
         assert self.log_error is not None
@@ -480,6 +481,11 @@ class _Run:
             except NotMade:
                 continue
         return brackets.finding(case)
+
+    def _published(self) -> Finding:
+        if self.asked.trust.sigstore_root is None:
+            raise NotAsked("the trust file names no signer by sigstore")
+        raise NotMade("anchors of a period bundle are not judged by this version")
 
     def _anchored(self) -> Finding:
         if self.asked.trust.tsa_roots is None:
