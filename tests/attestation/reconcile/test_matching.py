@@ -256,6 +256,22 @@ def test_two_connections_at_once_are_ambiguous() -> None:
     assert {each.state for each in results} == {State.AMBIGUOUS}
 
 
+def test_a_connection_takes_no_receipt_from_the_requests_inside_that_have_lines() -> None:
+    """A proxy that opens TLS logs the connection and each request; another request in it would have a line too."""
+    lines = [
+        item(60, lasted=60, tunnel=True, method="CONNECT"),
+        item(20, method="POST"),
+        item(40, method="POST"),
+    ]
+    claims = [claim("a", 20, method="POST"), claim("b", 40, method="POST")]
+    results, matching = matched(lines, claims)
+    assert [each.state for each in results] == [State.AMBIGUOUS, State.MATCHED, State.MATCHED]
+    assert results[0].reason == "a connection whose requests explain other lines"
+    assert matching.short() == 0
+    results, _ = matched(lines, [*claims, claim("c", 50, method="POST")])
+    assert [each.receipts for each in results] == [("c",), ("a",), ("b",)]
+
+
 def test_a_connection_that_was_passed_through_has_one_receipt() -> None:
     claims = [claim("a", 20, tunnel=True, method="CONNECT"), claim("b", 40, tunnel=True, method="CONNECT")]
     assert only([item(21, tunnel=True, method="CONNECT")], claims).receipts == ("a",)

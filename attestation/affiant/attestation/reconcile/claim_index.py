@@ -147,9 +147,13 @@ class ClaimIndex:
         at = self.claims[number].at
         return item.begun - self._tolerance - _SECOND <= at <= item.ended + self._tolerance
 
-    def _agrees(self, item: Item, number: int) -> bool:
+    def carried(self, item: Item) -> bool:
+        """Whether requests inside of the connection explain other items."""
+        return any(self._agrees(item, each, taken=True) for each in self._inside(item))
+
+    def _agrees(self, item: Item, number: int, *, taken: bool = False) -> bool:
         claim = self.claims[number]
-        if self.taken[number]:
+        if bool(self.taken[number]) != taken:
             return False
         if self._anchor is Anchor.HOST and (
             item.authority is None or claim.authority is None or item.authority.contradicts(claim.authority)

@@ -10,19 +10,23 @@ claims that could explain them form a graph; its connected parts are judged whol
 
 Under a rule without an id, a first step that also asks for an equal length decides by (1) alone. An item that names a
 receipt is judged by that name alone: if no such receipt is here, or it says something else, the item is missing.
+Connections come last: a proxy that opens them has lines for the requests inside as well. A connection of which every
+request explains a line of its own is ambiguous: nothing says that there was no other.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from affiant.attestation.reconcile.claim_index import ClaimIndex
 from affiant.attestation.reconcile.item import OTHER_HOST, Item, NotAnItem, Read, Unreadable
 from affiant.attestation.reconcile.item_store import ItemStore, Row, packed, unpacked
-from affiant.attestation.reconcile.results import Group, Result, Rule, State
+from affiant.attestation.reconcile.parts import Parts
+from affiant.attestation.reconcile.results import Result, Rule, State
 from affiant.attestation.reconcile.scope import Scope
 
 __all__ = ["Matching"]
@@ -31,7 +35,25 @@ _MAX_SHOWN: Final = 8
 """Candidates that are named of an ambiguous item."""
 _NONE: Final = -1
 _BATCH: Final = 2000
-_ORDER: Final = (Rule.RECEIPT, Rule.TRACE, Rule.LENGTHS, Rule.REQUEST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One rule over all items. ``lengths``: only pairs with an equal length; ``tunnel``: connections, or requests."""
+
+    rule: Rule
+    lengths: bool = False
+    tunnel: bool | None = None
+
+
+_STEPS: Final = (
+    _Step(Rule.RECEIPT),
+    _Step(Rule.TRACE, lengths=True),
+    _Step(Rule.TRACE),
+    _Step(Rule.LENGTHS, lengths=True),
+    _Step(Rule.REQUEST, tunnel=False),
+    _Step(Rule.REQUEST, tunnel=True),
+)
 
 
 class _End(IntEnum):
@@ -42,51 +64,16 @@ class _End(IntEnum):
     AMBIGUOUS = 2
     MISSING = 3
     SET_ASIDE = 4
+    CARRIER = 5
+    """A connection whose requests explain lines of their own."""
 
 
-_STATES: Final = {_End.MATCHED: State.MATCHED, _End.AMBIGUOUS: State.AMBIGUOUS, _End.MISSING: State.MISSING}
-
-
-class _Parts:
-    """Connected parts: claims joined by items (union-find), and how many items each part has."""
-
-    def __init__(self, claims: int) -> None:
-        self._parent = array("q", range(claims))
-        self._claims = array("q", [1]) * claims
-        self._items = array("q", [0]) * claims
-        self._asked = array("q", [0]) * claims
-
-    def root(self, claim: int) -> int:
-        """The claim that stands for the part of ``claim``."""
-        parent = self._parent
-        while parent[claim] != claim:
-            parent[claim] = parent[parent[claim]]
-            claim = parent[claim]
-        return claim
-
-    def join(self, candidates: tuple[int, ...], *, asked: bool) -> None:
-        """One item could be explained by any of ``candidates``; ``asked``: it is inside of the range."""
-        first = self.root(candidates[0])
-        for other in candidates[1:]:
-            root = self.root(other)
-            if root != first:
-                low, high = min(first, root), max(first, root)
-                self._parent[high] = low
-                for counts in (self._claims, self._items, self._asked):
-                    counts[low] += counts[high]
-                first = low
-        self._items[first] += 1
-        self._asked[first] += asked
-
-    def is_single(self, claim: int, *, tunnel: bool) -> bool:
-        """Whether the part has one item, and one claim or (a whole connection) any number."""
-        root = self.root(claim)
-        return self._items[root] == 1 and (tunnel or self._claims[root] == 1)
-
-    def group(self, claim: int) -> Group:
-        """The part of ``claim`` in numbers."""
-        root = self.root(claim)
-        return Group(self._asked[root], self._claims[root])
+_STATES: Final = {
+    _End.MATCHED: State.MATCHED,
+    _End.AMBIGUOUS: State.AMBIGUOUS,
+    _End.CARRIER: State.AMBIGUOUS,
+    _End.MISSING: State.MISSING,
+}
 
 
 class Matching:
@@ -99,13 +86,13 @@ class Matching:
         self._store = store
         self._index = index
         self._ends = bytearray()
-        self._rules = bytearray()
+        self._steps = bytearray()
         self._claim = array("q")
-        self._parts: dict[Rule, _Parts] = {}
+        self._parts: dict[int, Parts] = {}
         self._inside: dict[int, list[int]] = {}
         """Matched row -> its claim, or those inside of its connection."""
-        self._contested: dict[tuple[Rule, int], list[int]] = {}
-        """Rule and root of an ambiguous part -> its first claims."""
+        self._contested: dict[tuple[int, int], list[int]] = {}
+        """Step and root of an ambiguous part -> its first claims."""
 
     def load(self, rows: Iterable[tuple[int, Read]], scope: Scope) -> int:
         """Put the record into the store; returns how many rows were other work, which is counted alone."""
@@ -136,33 +123,34 @@ class Matching:
 
     def run(self) -> None:
         """Decide every row; once, after :meth:`load`."""
-        self._rules = bytearray(len(self._ends))
+        self._steps = bytearray(len(self._ends))
         self._claim = array("q", [_NONE]) * len(self._ends)
-        for rule in (Rule.RECEIPT, Rule.TRACE, Rule.REQUEST):
-            if rule is not Rule.RECEIPT:
-                self._apply(rule, lengths=True)
-            self._apply(rule, lengths=False)
+        for number in range(len(_STEPS)):
+            self._apply(number)
 
-    def _apply(self, rule: Rule, *, lengths: bool) -> None:
-        parts = self._parts[rule] = _Parts(len(self._index.claims))
+    def _apply(self, number: int) -> None:
+        step, parts = _STEPS[number], Parts(len(self._index.claims))
+        self._parts[number] = parts
         tunnels: set[int] = set()
         for row, (_, text, reason) in enumerate(self._store):
             if text is None or self._ends[row] != _End.OPEN:
                 continue
             item = unpacked(text)
-            if (self._index.named_by(item) is not None) != (rule is Rule.RECEIPT):
+            if (self._index.named_by(item) is not None) != (step.rule is Rule.RECEIPT):
                 continue
-            candidates = self._index.candidates(item, rule, lengths=lengths)
+            if step.tunnel not in (None, item.tunnel):
+                continue
+            candidates = self._index.candidates(item, step.rule, lengths=step.lengths)
             if candidates:
                 parts.join(candidates, asked=reason is None)
                 self._claim[row] = candidates[0]
                 if item.tunnel and not any(self._index.claims[each].tunnel for each in candidates):
                     tunnels.add(row)
-            elif rule is not Rule.TRACE and not lengths:
-                self._ends[row] = _End.MISSING
-        self._decide(rule, parts, tunnels, lengths=lengths)
+            elif step.rule in (Rule.RECEIPT, Rule.REQUEST):
+                self._ends[row] = _End.CARRIER if item.tunnel and self._index.carried(item) else _End.MISSING
+        self._decide(number, parts, tunnels)
 
-    def _decide(self, rule: Rule, parts: _Parts, tunnels: set[int], *, lengths: bool) -> None:
+    def _decide(self, number: int, parts: Parts, tunnels: set[int]) -> None:
         matched: dict[int, int] = {}
         ambiguous: set[int] = set()
         for row, end in enumerate(self._ends):
@@ -172,21 +160,21 @@ class Matching:
             if parts.is_single(claim, tunnel=row in tunnels):
                 self._ends[row] = _End.MATCHED
                 matched[parts.root(claim)] = row
-            elif lengths:
-                self._claim[row] = (
-                    _NONE  # the next step sees more candidates, and so more that could be confused
-                )
+            elif _STEPS[
+                number
+            ].lengths:  # the next step sees more candidates, and so more that could be confused
+                self._claim[row] = _NONE
                 continue
             else:
                 self._ends[row] = _End.AMBIGUOUS
                 ambiguous.add(parts.root(claim))
-            by_lengths = lengths and rule is Rule.REQUEST
-            self._rules[row] = _ORDER.index(Rule.LENGTHS if by_lengths else rule)
+            self._steps[row] = number
         if matched or ambiguous:
-            self._give(rule, parts, matched, ambiguous)
+            self._give(number, parts, matched, ambiguous)
 
-    def _give(self, rule: Rule, parts: _Parts, matched: dict[int, int], ambiguous: set[int]) -> None:
+    def _give(self, number: int, parts: Parts, matched: dict[int, int], ambiguous: set[int]) -> None:
         """Claims of a match explain nothing else; those of an ambiguous part explain nothing by a weaker rule."""
+        rule = _STEPS[number].rule
         for claim in range(len(self._index.claims)):
             root = parts.root(claim)
             if (row := matched.get(root)) is not None:
@@ -194,7 +182,7 @@ class Matching:
                 self._index.take(claim, rule)
             elif root in ambiguous:
                 self._index.contest(claim, rule)
-                shown = self._contested.setdefault((rule, root), [])
+                shown = self._contested.setdefault((number, root), [])
                 if len(shown) < _MAX_SHOWN:
                     shown.append(claim)
 
@@ -216,14 +204,17 @@ class Matching:
                 yield self._result(row, line, state, item)
 
     def _result(self, row: int, line: int, state: State, item: Item | None) -> Result:
-        rule, claim = _ORDER[self._rules[row]], self._claim[row]
+        number, claim = self._steps[row], self._claim[row]
+        rule = _STEPS[number].rule
         if state is State.MATCHED:
             names = tuple(self._index.claims[each].receipt for each in self._inside[row])
             apart = None if item is None else self._index.apart(item, claim)
             return Result(line, state, item, rule, names, apart_ms=apart)
+        if self._ends[row] == _End.CARRIER:
+            return Result(line, state, item, reason="a connection whose requests explain other lines")
         if state is State.AMBIGUOUS:
-            parts = self._parts[rule]
-            shown = self._contested[rule, parts.root(claim)]
+            parts = self._parts[number]
+            shown = self._contested[number, parts.root(claim)]
             names = tuple(dict.fromkeys(self._index.claims[each].receipt for each in shown))
             return Result(line, state, item, rule, names, group=parts.group(claim))
         return Result(line, state, item, reason=None if item is None else self._why_missing(item))
@@ -245,4 +236,4 @@ class Matching:
 
     def short(self) -> int:
         """At least so many ambiguous items have no receipt."""
-        return sum(self._parts[rule].group(root).short for rule, root in self._contested)
+        return sum(self._parts[number].group(root).short for number, root in self._contested)
