@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
@@ -60,7 +61,10 @@ class SignatureInvalid(NotAuthenticError):
 
 def public_jwk(key: ec.EllipticCurvePublicKey) -> Mapping[str, str]:
     """The key as a JWK with exactly ``crv``, ``kty``, ``x``, ``y`` (RFC 7518, section 6.2.1)."""
-    numbers = key.public_numbers()
+    return _jwk_of(key.public_numbers())
+
+
+def _jwk_of(numbers: ec.EllipticCurvePublicNumbers) -> Mapping[str, str]:
     return {
         "crv": "P-256",
         "kty": "EC",
@@ -88,7 +92,13 @@ def public_key_of(jwk: object) -> ec.EllipticCurvePublicKey:
 
 def thumbprint(key: ec.EllipticCurvePublicKey) -> str:
     """The key's RFC 7638 SHA-256 thumbprint: 43 characters."""
-    return b64u(hashlib.sha256(canonical(public_jwk(key))).digest())
+    return _thumbprint_of(key.public_numbers())
+
+
+@lru_cache(maxsize=1024)
+def _thumbprint_of(numbers: ec.EllipticCurvePublicNumbers) -> str:
+    """Kept for the keys that were asked for last: a million records have few signers."""
+    return b64u(hashlib.sha256(canonical(_jwk_of(numbers))).digest())
 
 
 class Signer:

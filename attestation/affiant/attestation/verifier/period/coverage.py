@@ -6,13 +6,18 @@ shown by its neighbours: one before it that is older than the range, one after i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from affiant.attestation.verifier.period.tally import MAX_WHERE
 from affiant.attestation.verifier.refusals import NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
 
 __all__ = ["Coverage"]
+
+_MAX_MISSING: Final = 100_000
+"""Leaves without a record that are kept to be looked up among what was erased; beyond, they count as withheld."""
 
 
 @dataclass(slots=True)
@@ -40,11 +45,12 @@ class Coverage:
     size: int
     inside: int = 0
     withheld: int = 0
-    where: list[str] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    """``<chain>:<number>`` of a leaf without its record -> its receipt hash."""
     _stretches: list[_Stretch] = field(default_factory=list)
 
-    def take(self, index: int, iat: int, *, new: bool, here: bool, name: str) -> None:
-        """One leaf. ``new``: the leaf before it in the log is not here. ``here``: its record is."""
+    def take(self, index: int, iat: int, *, new: bool, here: bool, name: str, rh: str = "") -> None:
+        """One leaf. ``new``: the one before it is not here. ``here``: its record is; else its hash is ``rh``."""
         if new:
             self._stretches.append(_Stretch(index, iat))
         stretch = self._stretches[-1]
@@ -55,11 +61,14 @@ class Coverage:
         self.inside += 1
         if not here:
             self.withheld += 1
-            if len(self.where) < MAX_WHERE:
-                self.where.append(name)
+            if len(self.missing) < _MAX_MISSING:
+                self.missing[name] = rh
 
-    def finding(self) -> Finding:
+    def finding(self, erased: Mapping[str, str]) -> Finding:
         """What it amounts to.
+
+        Args:
+            erased: what accepted authorities ordered to be erased, ``<chain>:<number>`` -> receipt hash.
 
         Raises:
             NotMade: no range was asked for, or the archive does not show all of the log that it needs.
@@ -68,11 +77,15 @@ class Coverage:
             raise NotMade("no range was asked for: say which with --from and --to")
         stretch = self._covering()
         tail = self._tail(stretch)
-        if self.withheld:
-            text = f"{self.withheld} of {self.inside} leaves of the range without a record{tail}"
-            return Finding(text, Tier.WARNING, tuple(self.where))
-        text = f"{self.inside} leaves in the range, each with its record{tail}"
-        return Finding(text, Tier.WARNING if tail else Tier.AFFIRMING)
+        gone = {name for name, rh in self.missing.items() if erased.get(name) == rh}
+        withheld = self.withheld - len(gone)
+        by_order = f", {len(gone)} erased by order" if gone else ""
+        if withheld:
+            where = [name for name in self.missing if name not in gone][:MAX_WHERE]
+            text = f"{withheld} of {self.inside} leaves of the range without a record{by_order}{tail}"
+            return Finding(text, Tier.WARNING, tuple(where))
+        text = f"{self.inside} leaves in the range, each with its record{by_order}{tail}"
+        return Finding(text, Tier.WARNING if tail or gone else Tier.AFFIRMING)
 
     def _covering(self) -> _Stretch:
         """The one stretch that holds the whole range."""

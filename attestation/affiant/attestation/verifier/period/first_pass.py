@@ -172,7 +172,7 @@ class FirstPass:
         self.withheld += 1
         entry = parse_entry(leaf.data)
         name = f"{b64u(entry.chn)}:{entry.seq}"
-        self.coverage.take(leaf.index, entry.iat, new=leaf.new, here=False, name=name)
+        self.coverage.take(leaf.index, entry.iat, new=leaf.new, here=False, name=name, rh=b64u(entry.rh))
         self._along(entry, None, named=None, jti=name)
 
     def _follow(self, seen: Seen, entry: LogEntry, leaf: Leaf) -> None:

@@ -72,6 +72,8 @@ class Judged(NamedTuple):
     checks: Sequence[Check]
     state: str
     cls: frozenset[str]
+    erased: Mapping[str, str]
+    """``<chain>:<number>`` -> receipt hash of what an accepted authority ordered to be erased as a whole."""
 
 
 @dataclass(slots=True)
@@ -132,7 +134,9 @@ def judge(work: Work) -> Judged:
             assert party.collateral is not None
             place.appraised[party.statement.receipt_kid] = party.collateral, party.appraisal
     classes = {party.appraisal.evidence_class.value for party in case.parties if party.appraisal is not None}
-    return Judged(work.session, checks, _state(case), frozenset(classes))
+    erased = {f"{each.chn}:{each.seq}": each.rh for each in case.erased.values() if each.level == 2}
+    held = "erasure.authority" in case.established
+    return Judged(work.session, checks, _state(case), frozenset(classes), erased if held else {})
 
 
 def _case(place: _Place, work: Work) -> Case:

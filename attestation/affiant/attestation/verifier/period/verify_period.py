@@ -141,6 +141,7 @@ class _Run:
     first: FirstPass | None = None
     states: dict[str, int] = field(default_factory=dict)
     classes: set[str] = field(default_factory=set)
+    erased: dict[str, str] = field(default_factory=dict)
     shown: list[tuple[str, str]] = field(default_factory=list)
     moments: tuple[Moment, ...] = ()
 
@@ -281,6 +282,7 @@ class _Run:
     def _take(self, judged: Judged) -> None:
         by_code = {row.code: row for row in (*CHECKS, *BODIES)}
         self.classes |= judged.cls
+        self.erased |= judged.erased
         if judged.state:
             self.states[judged.state] = self.states.get(judged.state, 0) + 1
         for check in judged.checks:
@@ -388,7 +390,7 @@ class _Run:
         if self.asked.since is None and self.asked.until is None:
             raise NotMade("no range was asked for: say which with --from and --to")
         self._held("sig.receipts", "log.inclusion")
-        return _made(self.first).coverage.finding()
+        return _made(self.first).coverage.finding(self.erased)
 
     def _session_rows(self) -> None:
         trust = self.asked.trust
