@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,14 @@ def request(warm, agent: str = "writer", **members) -> SessionRequest:
 
 def test_a_captured_command_in_a_session_with_its_bundle(warm):
     steps: list[str] = []
+    told: dict[str, object] = {}
+
+    def progress(step: str, detail: Mapping[str, object]) -> None:
+        steps.append(step)
+        told[step] = detail
 
     async def run() -> None:
-        opening = Session.open(
-            request(warm, input=warm.folder / "in"),
-            home=warm.home,
-            progress=lambda step, _: steps.append(step),
-        )
+        opening = Session.open(request(warm, input=warm.folder / "in"), home=warm.home, progress=progress)
         async with opening as session:
             result = await session.run(
                 ["sh", "-c", "cat file.txt; echo $GREETING >&2; head -c 3000000 /dev/zero"],
@@ -65,6 +67,10 @@ def test_a_captured_command_in_a_session_with_its_bundle(warm):
     assert [step for step in steps if step in {"planned", "services-ready", "admitted", "ready", "bundled"}] == [
         "planned", "services-ready", "admitted", "ready", "bundled",
     ]  # fmt: skip
+    assert told["witnesses"] == {"text": "self (warning: it detects faults, not a determined operator)"}
+    verdict = warm.verdict(told["bundled"]["path"])
+    assert "wit.quorum          held      warning         witness: self. " in verdict
+    assert "L3  held" in verdict
 
 
 def test_leaving_by_an_exception_closes_the_session_and_keeps_the_exception(warm):
