@@ -396,6 +396,13 @@ CASES = (
         trust="trust-configuration-revoked.json",
     ),
     one(
+        "platform/reference-revoked",
+        "Measurements that the trust file accepted until one second before.",
+        None,
+        {**_appraisal("trust.not_accepted"), "conf.accepted": "conf.not_accepted"},
+        trust="trust-reference-revoked.json",
+    ),
+    one(
         "platform/profile-not-accepted",
         "A profile that the trust file does not accept.",
         None,

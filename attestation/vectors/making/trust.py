@@ -88,6 +88,11 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield "trust-other-configuration.json", _trust(gateway_configs=[{"value": other}])
     yield "trust-any-configuration.json", _trust(gateway_configs=...)
     yield "trust-configuration-revoked.json", _trust(gateway_configs=ended)
+    measured = docs.reference_values(Platform())
+    yield (
+        "trust-reference-revoked.json",
+        _trust(reference_values=[{"revoked_at": "2026-11-21T12:29:59Z", "value": measured}]),
+    )
     yield "trust-other-profile.json", _trust(profiles=[{"value": "sha384:" + "1" * 96}])
     yield "trust-other-rootfs.json", _trust(rootfs=[{"value": other}])
     yield "trust-strict-floor.json", _trust(isolation_floor="userspace-kernel")
