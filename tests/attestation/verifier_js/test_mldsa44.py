@@ -27,6 +27,8 @@ HINTS = 2420 - 84
 """Where the hints begin: 80 places, then where each of four rows ends."""
 ZERO_KEY = hashlib.sha256(b"matrix").digest() + bytes(1280)
 BOUND = (1 << 17) - 78
+ZERO_RESPONSE = [[0] * 256 for _ in range(4)]
+NO_HINTS: Sequence[Sequence[int]] = ([], [], [], [])
 
 
 def holds(key: bytes, message: bytes, signature: bytes) -> bool:
@@ -110,8 +112,11 @@ def test_any_flipped_bit_of_signature_or_key_is_refused(probe: Probe) -> None:
 def test_sizes_are_exact(probe: Probe) -> None:
     ((key, message, signature),) = random_signatures(1)
     signatures = [b"", signature[:-1], signature + b"\0", signature[:64], bytes(2419), signature * 2]
+    signatures.append(signature + signature[-1:])  # a fifth row, without a hint
     asked = [(key, message, each) for each in signatures]
     asked += [(each, message, signature) for each in (b"", key[:-1], key + b"\0", key[:32], key * 2)]
+    for each in (ZERO_KEY + b"\0", ZERO_KEY[:-1]):
+        asked.append((each, message, free_signature(message, ZERO_RESPONSE, NO_HINTS, each)))
     assert not any(told_alike(probe, asked))
     assert told_alike(probe, [(key, message, signature)]) == [True]
 
@@ -195,7 +200,7 @@ def response_of(dice: random.Random, *largest: int) -> list[list[int]]:
 )
 def test_the_range_of_a_response_is_met_to_the_digit(probe: Probe, largest: int, allowed: bool) -> None:
     dice = random.Random(largest)
-    made = [free_signature(b"message", response_of(dice, largest), [[], [], [], []]) for _ in range(3)]
+    made = [free_signature(b"message", response_of(dice, largest), NO_HINTS) for _ in range(3)]
     assert told_alike(probe, [(ZERO_KEY, b"message", each) for each in made]) == [allowed] * 3
 
 
@@ -218,9 +223,50 @@ def test_any_hints_that_are_well_spelled_are_used(probe: Probe) -> None:
     assert not any(told_alike(probe, moved))
 
 
+def test_rows_of_hints_end_in_order_and_in_their_room(probe: Probe) -> None:
+    """Signatures over exactly the hints that a careless reader would take from these ends."""
+    full = free_signature(b"message", ZERO_RESPONSE, (range(80), [], [], []))
+    back = free_signature(b"message", ZERO_RESPONSE, ([1, 2, 3, 8, 9], [], [], [8, 9]))
+    beyond = free_signature(
+        b"message", ZERO_RESPONSE, (range(80), [], [], [80])
+    )  # the 81st is where row one ends
+    asked = [
+        back[:HINTS] + bytes((1, 2, 3, 8, 9)).ljust(80, b"\0") + bytes((5, 3, 3, 5)),
+        beyond[:HINTS] + bytes(range(80)) + bytes((80, 80, 80, 81)),
+        full[:HINTS] + bytes(range(80)) + bytes((80, 80, 80, 79)),
+    ]
+    answers = told_alike(probe, [(ZERO_KEY, b"message", each) for each in (full, *asked)])
+    assert answers == [True, False, False, False]
+
+
+def test_parts_at_the_edge_of_their_ranges_are_rounded_alike(probe: Probe) -> None:
+    """A low-order part of exactly zero under a hint, and of exactly gamma_2, which is the largest that there is."""
+    edge = [[240, *[0] * 255], *ZERO_RESPONSE[1:]]
+    column = [own._uniform(ZERO_KEY[:32] + bytes((0, row))) for row in range(4)]
+    assert own._low(own._inverse(column[3])[23] * 240 % own.Q) == own.GAMMA2
+    made = [
+        free_signature(b"message", ZERO_RESPONSE, ([0], [5, 6], [], [255])),
+        free_signature(b"message", edge, NO_HINTS),
+        free_signature(b"message", edge, ([], [], [], [23])),
+    ]
+    assert told_alike(probe, [(ZERO_KEY, b"message", each) for each in made]) == [True] * 3
+
+
+def test_a_sample_of_exactly_q_is_thrown_away(probe: Probe) -> None:
+    """One seed in two thousand has such a sample; this one was looked for."""
+    key = hashlib.sha256(b"matrix 1047").digest() + bytes(1280)
+    streams = [hashlib.shake_128(key[:32] + bytes(divmod(n, 4))).digest(768) for n in range(16)]
+    samples = [
+        int.from_bytes(each[at : at + 3], "little") & 0x7FFFFF for each in streams for at in range(0, 768, 3)
+    ]
+    assert own.Q in samples
+    signature = free_signature(b"message", response_of(random.Random(48)), NO_HINTS, key)
+    assert told_alike(probe, [(key, b"message", signature)]) == [True]
+
+
 def test_what_a_key_says_beyond_its_seed_counts(probe: Probe) -> None:
     """One bit of t: the challenge, which it multiplies, is no longer free."""
-    signature = free_signature(b"message", response_of(random.Random(47)), [[], [], [], []])
+    signature = free_signature(b"message", response_of(random.Random(47)), NO_HINTS)
     asked = [(flipped(ZERO_KEY, 8 * at), b"message", signature) for at in (32, 351, 352, 1311)]
     assert told_alike(probe, [(ZERO_KEY, b"message", signature), *asked]) == [True, *[False] * 4]
 
