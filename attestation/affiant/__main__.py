@@ -73,6 +73,15 @@ COMMANDS: Final = {
         "witness",
         "Cosign the checkpoints of transparency logs.",
     ),
+    "erase": _Entry(
+        "affiant.attestation.erasure.commands",
+        "erase",
+        None,
+        "Erase records by an authority's order.",
+    ),
+    "hold": _Entry(
+        "affiant.attestation.erasure.commands", "hold", None, "Hold records against erasure, or end it."
+    ),
     "policy": _Entry(
         "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
     ),

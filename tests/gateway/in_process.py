@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cryptography.hazmat.primitives.asymmetric import ec
 from tests.gateway.session_client import Answer, Gateway
 
 from affiant.attestation.gateway_config import (
@@ -59,6 +60,7 @@ def settings_for(
     upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
     body_max: int = 8 << 20,
     policy: str | None = None,
+    authorities: Sequence[ec.EllipticCurvePublicKey] = (),
     **more: object,
 ) -> Settings:
     release = write_release()  # the tree as it is now: what the platform will measure
@@ -76,6 +78,7 @@ def settings_for(
                 upstreams=upstreams,
                 body_max=body_max,
                 witnesses=policy,
+                erasure_authorities=authorities,
             ),
             "reference": reference,
             "collateral": platform.collateral(),

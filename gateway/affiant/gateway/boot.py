@@ -31,6 +31,7 @@ from affiant.gateway.closing import Closing
 from affiant.gateway.collateral_file import COLLATERAL_NAME, CollateralFile
 from affiant.gateway.config import Settings
 from affiant.gateway.entries import BootEntry, StartedEntry, encode_entry
+from affiant.gateway.erasing import Erasing
 from affiant.gateway.index import Index
 from affiant.gateway.journal import Journal, Note, Place
 from affiant.gateway.keyset import Keyset, make_keyset, require_bound
@@ -38,6 +39,7 @@ from affiant.gateway.log_anchors import LogAnchors
 from affiant.gateway.log_key import KEPT, load_log_signer
 from affiant.gateway.nonces import Nonces
 from affiant.gateway.openai_upstream import Credentials, make_upstream
+from affiant.gateway.order_book import OrderBook
 from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorder
 from affiant.gateway.recovery import Recovery, gap_members, recover
@@ -121,6 +123,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
             )
             await _first_records(settings, keyset, journal, service, recovery)
             published.begin()
+            await service.erasing.resume()
             service.closing.began(seconds=ambient.seconds())
             yield service
         finally:
@@ -220,6 +223,17 @@ def _service(
         bundles=bundles,
         upstreams=upstreams,
         bodies=Bodies(memory=settings.bodies_max, seconds=settings.body_s),
+        erasing=Erasing(
+            recorder=recorder,
+            journal=bundles.journal,
+            index=bundles.index,
+            log=bundles.log,
+            sessions=sessions,
+            book=OrderBook(settings.config.erasure_authorities, settings.config.origin),
+            origin=settings.config.origin,
+            store=settings.store,
+            clock=ambient.clock,
+        ),
         refusals=RefusalBudget(
             per_second=settings.refusals_per_s, burst=settings.refusals_burst, seconds=ambient.seconds
         ),

@@ -30,7 +30,7 @@ from affiant.gateway.errors import (
     LogUnavailable,
     NotFound,
 )
-from affiant.gateway.index import Index, RecordPlace
+from affiant.gateway.index import Index, PeerPlace, RecordPlace
 from affiant.gateway.journal import Journal, Place
 from affiant.gateway.log_anchors import LogAnchors
 from affiant.gateway.published_log import PublishedLog
@@ -58,10 +58,16 @@ class Bundles:
         chain, named = await self._chain(own[0], last)
         records = await self._records([record.place for record in chain])
         peers = await self._peers([peer.place for peer in await self.index.peers(session)])
-        objects = await self._objects([*await self.index.objects(own[0].boot, session), *named])
+        orders = await self._orders(session, chain, await self.index.peers(session))
+        introduced, more = await self._introduced(orders, own[0].boot)
+        records = [*records, *await self._records([each.place for each in introduced])]
+        objects = await self._objects([*await self.index.objects(own[0].boot, session), *named, *more])
         texts = [record.jws for record in records] + [peer.jws for peer in peers]
         openings = await self._openings(session, {receipt_hash(text) for text in texts})
         proofs = await self._proofs(texts)
+        if proofs:  # an order of a boot that was killed before the leaf: it was never carried out
+            unlogged = {each.rh for each in orders} - set(proofs)
+            texts = [text for text in texts if receipt_hash(text) not in unlogged]
         bundle = await self._bundle([text + "~" for text in texts], proofs, objects)
         return b'{"bundle":%s,"openings":%s}\n' % (
             bundle.to_bytes().rstrip(),
@@ -131,6 +137,30 @@ class Bundles:
         named = await self.index.checkpoints(start.boot, start.seq - 1, last)
         kept = [each for each in chain if each.seq == 0 or each.seq >= start.seq or each.seq in named]
         return kept, list(named.values())
+
+    async def _orders(
+        self, session: str, chain: Sequence[RecordPlace], peers: Sequence[PeerPlace]
+    ) -> Sequence[RecordPlace]:
+        """The erasures that name a record of this bundle, and the holds on it; those that the chain does not hold."""
+        begin = min(record.seq for record in chain if record.ses == session)
+        wanted = set(await self.index.ordered_in(chain[0].chn, begin, chain[-1].seq))
+        for chn in {peer.chn for peer in peers}:
+            wanted |= await self.index.ordered_in(chn, 0, 1 << 53)
+        targets = {session, *(each.rh for each in chain), *(each.rh for each in peers)}
+        wanted |= {jti for jti, target in await self.index.held() if target in targets}
+        known = {record.jti for record in chain}
+        return [each for each in await self.index.orders() if each.jti in wanted - known] if wanted else []
+
+    async def _introduced(
+        self, orders: Sequence[RecordPlace], boot: str
+    ) -> tuple[Sequence[RecordPlace], Sequence[Place]]:
+        """Orders of other boots come with the boot record and the objects of their gateway."""
+        found = list(orders)
+        objects: list[Place] = []
+        for other in {each.boot for each in orders} - {boot}:
+            found += await self.index.chain(other, 0, 0)
+            objects += await self.index.objects(other, "")
+        return found, objects
 
     async def _records(self, places: Sequence[Place]) -> Sequence[RecordEntry]:
         entries = await asyncio.to_thread(self._read, places)

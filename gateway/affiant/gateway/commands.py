@@ -72,6 +72,13 @@ _witnesses = click.option(
     help="Who must cosign the log: a C2SP tlog-policy file, each witness with its URL; `self`: one that is started "
     "with the gateway, which detects faults, not a determined operator; `none`: nobody.",
 )
+_authority = click.option(
+    "--erasure-authority",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Public key (JWK) of one whose orders to erase and to hold are carried out; see `affiant erase`.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -88,6 +95,7 @@ def gateway() -> None:
 @_upstream_key_ref
 @_upstream_ca
 @_witnesses
+@_authority
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
@@ -113,6 +121,7 @@ def serve(
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
     witnesses: WitnessChoice,
+    erasure_authority: tuple[Path, ...],
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
@@ -128,6 +137,7 @@ def serve(
       affiant gateway serve --listen 127.0.0.1:8443 --upstream http://127.0.0.1:8000/v1
       affiant gateway serve --upstream https://llm.example.com/v1 --upstream-key-ref local:LLM_KEY
       affiant gateway serve --witnesses witnesses.policy
+      affiant gateway serve --erasure-authority officer.jwk
 
     \b
     Exit codes: 0 stopped in order, 1 refused, 2 usage.
@@ -144,6 +154,7 @@ def serve(
         user=user,
         bodies_max=body_memory << 20,
         witnesses=witnesses,
+        erasure_authorities=erasure_authority,
     )
     context.exit(launch_gateway(launch))
 
@@ -154,6 +165,7 @@ def serve(
 @_upstream_key_ref
 @_upstream_ca
 @_witnesses
+@_authority
 @_json
 def config(
     *,
@@ -162,6 +174,7 @@ def config(
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
     witnesses: WitnessChoice,
+    erasure_authority: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """Print the name and the bytes of the configuration that `serve` would run with; starts nothing.
@@ -179,6 +192,7 @@ def config(
         now=datetime.now(UTC),
         random_bytes=os.urandom,
         witnesses=witnesses,
+        erasure_authorities=erasure_authority,
     )
     if as_json:
         print_json({"digest": made.digest, "config": json.loads(made.raw)})

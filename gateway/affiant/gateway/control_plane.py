@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u
+from affiant.attestation.erasure.requests import MAX_REQUEST, parse_request
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError
 from affiant.gateway.bodies import MAX_ADMISSION, Body, Share
@@ -92,6 +93,13 @@ def operator_plane(service: Service) -> FastAPI:
     @app.get("/v1/sessions/{session}/bundle")
     async def bundle(session: Id) -> Response:
         return _json(await service.bundles.of_session(session))
+
+    @app.post("/v1/orders")
+    async def orders(request: Request) -> Response:
+        """Erase, hold, end a hold: what an authority has signed."""
+        async with _stranger(service, request, limit=MAX_REQUEST) as body:
+            taken = await service.erasing.take(parse_request(body))
+        return _json({"orders": list(taken)})
 
     return app
 

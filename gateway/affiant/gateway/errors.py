@@ -7,11 +7,11 @@
     NotAuthenticError   ProofMissing, SessionUnknown, ConfigurationUnbound, AdmissionMismatch,
                         UpstreamUnauthorized
     NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
-    NotAllowedError     ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed
+    NotAllowedError     RecordHeld, KindNotErasable, ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed
     UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, LogUnwitnessed, Busy, MemorySpent,
                         RequestLate, Draining, UpstreamUnreachable, UpstreamTimeout, UpstreamCut
     StateError          StoreLocked, JournalVersion, LogDamaged, SessionClosed, NotFound, ModelNotFound,
-                        RequestAbandoned, GatewayFault
+                        RequestAbandoned, GatewayFault, ErasureMismatch, ErasureRepeated, SessionStillOpen, HoldUnknown
     ConfigurationError  SettingsRefused
 """
 
@@ -38,11 +38,15 @@ __all__ = [
     "ContentTypeRefused",
     "Draining",
     "EntryErased",
+    "ErasureMismatch",
+    "ErasureRepeated",
     "GatewayFault",
+    "HoldUnknown",
     "IndexUnavailable",
     "JournalMalformed",
     "JournalUnavailable",
     "JournalVersion",
+    "KindNotErasable",
     "LogDamaged",
     "LogUnavailable",
     "LogUnwitnessed",
@@ -52,12 +56,14 @@ __all__ = [
     "NonceUnknown",
     "NotFound",
     "ProofMissing",
+    "RecordHeld",
     "RecordOutOfPlace",
     "RequestAbandoned",
     "RequestLate",
     "RequestMalformed",
     "RequestTooLarge",
     "SessionClosed",
+    "SessionStillOpen",
     "SessionUnknown",
     "SettingsRefused",
     "StoreLocked",
@@ -180,6 +186,18 @@ class IsolationBelowFloor(NotAllowedError):
     code = "admission.isolation"
 
 
+class RecordHeld(NotAllowedError):
+    """A legal hold is in force on what was ordered to be erased."""
+
+    code = "erasure.held"
+
+
+class KindNotErasable(NotAllowedError):
+    """A record that others hang on; its content can go, the record stays."""
+
+    code = "erasure.kind"
+
+
 class ModelNotAllowed(NotAllowedError):
     """The profile does not allow this model."""
 
@@ -281,6 +299,30 @@ class RequestAbandoned(StateError):
     """The client closed its connection before its request was decided."""
 
     code = "request.abandoned"
+
+
+class ErasureMismatch(StateError):
+    """An order names a record that is not here, or not as it says."""
+
+    code = "erasure.mismatch"
+
+
+class ErasureRepeated(StateError):
+    """An order names what was ordered to be erased before."""
+
+    code = "erasure.repeated"
+
+
+class SessionStillOpen(StateError):
+    """An order names a record of a session that has not ended."""
+
+    code = "erasure.session_open"
+
+
+class HoldUnknown(StateError):
+    """There is no hold in force that this would end."""
+
+    code = "hold.unknown"
 
 
 class StoreLocked(StateError):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from affiant.gateway.errors import IndexUnavailable
-from affiant.gateway.index_rows import SCHEMA, VERSION, catch_up, insert
+from affiant.gateway.index_rows import SCHEMA, VERSION, catch_up, insert, remove
 from affiant.gateway.journal import Note, Place
 
 __all__ = ["Index", "PeerPlace", "RecordPlace"]
@@ -99,6 +99,43 @@ class Index:
     async def peers(self, ses: str) -> tuple[PeerPlace, ...]:
         """A session's own records, in order."""
         return await self._peers("ses = ? ORDER BY seq", (ses,))
+
+    async def record_at(self, chn: str, seq: int) -> RecordPlace | PeerPlace | None:
+        """The record of this number in a gateway's or a session's chain."""
+        own = await self._records("chn = ? AND seq = ?", (chn, seq))
+        found = own or await self._peers("chn = ? AND seq = ?", (chn, seq))
+        return found[0] if found else None
+
+    async def orders(self) -> tuple[RecordPlace, ...]:
+        """Every erasure and hold, in the order of the journal."""
+        return await self._records("kind IN ('erasure', 'hold') ORDER BY segment, offset", ())
+
+    async def pending_orders(self) -> tuple[str, ...]:
+        """Ids of erasures that no entry says were carried out."""
+        query = "SELECT jti FROM records WHERE kind = 'erasure' AND jti NOT IN (SELECT jti FROM carried_out)"
+        rows = await self._ask(lambda connection: connection.execute(query).fetchall())
+        return tuple(jti for (jti,) in rows)
+
+    async def ordered_in(self, chn: str, first: int, last: int) -> frozenset[str]:
+        """Ids of the erasures that name records of a chain from ``first`` to ``last``."""
+        query = "SELECT DISTINCT jti FROM ordered WHERE chn = ? AND seq BETWEEN ? AND ?"
+        rows = await self._ask(lambda connection: connection.execute(query, (chn, first, last)).fetchall())
+        return frozenset(jti for (jti,) in rows)
+
+    async def held(self) -> Sequence[tuple[str, str]]:
+        """Id and target of every hold, and of every end of one."""
+        rows = await self._ask(lambda connection: connection.execute("SELECT jti, tgt FROM held").fetchall())
+        return tuple((jti, tgt) for jti, tgt in rows)
+
+    async def opening_of(self, rh: str) -> tuple[Place, ...]:
+        """The sealed opening of one record."""
+        query = "SELECT segment, offset, length FROM openings WHERE rh = ?"
+        rows = await self._ask(lambda connection: connection.execute(query, (rh,)).fetchall())
+        return tuple(Place(*row) for row in rows)
+
+    async def remove(self, places: Sequence[Place]) -> None:
+        """Remove the rows of erased entries."""
+        await self._ask(lambda connection: remove(connection, places))
 
     async def openings(self, ses: str) -> tuple[Place, ...]:
         """The sealed openings of one session's records."""

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from affiant.gateway.errors import JournalMalformed, JournalUnavailable
 from affiant.gateway.journal import Place, segment_path
-from affiant.gateway.journal_format import ERASED, PAYLOAD_AT, STATE_AT, payload_size
+from affiant.gateway.journal_format import ERASED, PAYLOAD_AT, STATE_AT, payload_size, scan
 
-__all__ = ["erase_entries"]
+__all__ = ["erase_entries", "finish_erasing"]
 
 _LINK_SIZE = 32
 
@@ -42,6 +42,22 @@ def erase_entries(folder: Path, places: Iterable[Place]) -> None:
             raise JournalUnavailable(
                 "an entry cannot be erased", where=path.name, found=error.strerror
             ) from error
+
+
+def finish_erasing(folder: Path) -> None:
+    """Overwrite what a crash left of entries that are marked as erased. Blocks for the whole journal.
+
+    Raises:
+        JournalUnavailable: a segment cannot be read or written.
+    """
+    for path in sorted(folder.glob("[0-9]" * 8 + ".seg")):
+        try:
+            segment = scan(path.read_bytes())
+        except JournalMalformed:
+            continue
+        except OSError as error:
+            raise JournalUnavailable("a segment cannot be read", found=error.strerror) from error
+        erase_entries(folder, [Place(int(path.stem), each.offset, each.size) for each in segment.erased])
 
 
 def _erase_in(path: Path, places: Iterable[Place]) -> None:

@@ -23,8 +23,10 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from affiant.attestation.canonical import parse_strict
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import (
     DEV_ECHO,
@@ -33,6 +35,7 @@ from affiant.attestation.gateway_config import (
     UpstreamConfig,
     local_gateway_config,
 )
+from affiant.attestation.keys import public_key_of
 from affiant.attestation.release import load_release, reference_values
 from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.simulated.boot import Image
@@ -40,7 +43,7 @@ from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import ReferenceValues, parse_reference_values
 from affiant.attestation.witness.own import OwnWitness, own_witness
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError
 from affiant.folders import make_private
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
 from affiant.gateway.config import BODIES_MAX, Settings, encode_settings
@@ -95,6 +98,7 @@ class Launch:
         user: the user id that the server runs as, when this half is root; the store becomes that user's.
         bodies_max: bytes that all request bodies together may hold.
         witnesses: who must cosign the log.
+        erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
     """
 
     home: Path
@@ -106,6 +110,7 @@ class Launch:
     user: int | None = None
     bodies_max: int = BODIES_MAX
     witnesses: WitnessChoice = "self"
+    erasure_authorities: tuple[Path, ...] = ()
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -154,6 +159,7 @@ def planned_config(
     now: datetime,
     random_bytes: Callable[[int], bytes],
     witnesses: WitnessChoice = "self",
+    erasure_authorities: Sequence[Path] = (),
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
 
@@ -162,7 +168,21 @@ def planned_config(
     """
     _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
     own = own_witness(home, random_bytes=random_bytes) if witnesses == "self" else None
-    return _config(parse_reference_values(reference), choices, witnesses, own)
+    keys = _authorities(erasure_authorities)
+    return _config(parse_reference_values(reference), choices, witnesses, own, keys)
+
+
+def _authorities(paths: Sequence[Path]) -> tuple[ec.EllipticCurvePublicKey, ...]:
+    try:
+        return tuple(public_key_of(parse_strict(path.read_bytes(), limit=4096)) for path in paths)
+    except OSError as error:
+        raise SettingsRefused(
+            "an authority's public key cannot be read", where=str(error.filename), found=error.strerror
+        ) from error
+    except MalformedError as error:
+        raise SettingsRefused(
+            f"not an authority's public key: {error}", hint="Made by: affiant erase keygen"
+        ) from error
 
 
 def _config(
@@ -170,19 +190,31 @@ def _config(
     choices: Sequence[UpstreamChoice],
     witnesses: WitnessChoice,
     own: OwnWitness | None,
+    authorities: Sequence[ec.EllipticCurvePublicKey],
 ) -> GatewayConfig:
     if isinstance(witnesses, Path):
-        return _config_under(reference, choices, witnesses)
+        return _config_under(reference, choices, witnesses, authorities)
     policy = None if own is None else own.policy
-    return local_gateway_config(reference, upstreams=upstream_configs(choices), witnesses=policy)
+    upstreams = upstream_configs(choices)
+    return local_gateway_config(
+        reference, upstreams=upstreams, witnesses=policy, erasure_authorities=authorities
+    )
 
 
 def _config_under(
-    reference: ReferenceValues, choices: Sequence[UpstreamChoice], witnesses: Path
+    reference: ReferenceValues,
+    choices: Sequence[UpstreamChoice],
+    witnesses: Path,
+    authorities: Sequence[ec.EllipticCurvePublicKey],
 ) -> GatewayConfig:
     text = _witness_text(witnesses)
     try:
-        config = local_gateway_config(reference, upstreams=upstream_configs(choices), witnesses=text)
+        config = local_gateway_config(
+            reference,
+            upstreams=upstream_configs(choices),
+            witnesses=text,
+            erasure_authorities=authorities,
+        )
     except ShapeMismatch as error:
         if not str(error.where).startswith("config.witnesses"):
             raise
@@ -222,7 +254,8 @@ def launch_gateway(launch: Launch) -> int:
     release = load_release()
     reference = parse_reference_values(reference_values(release, platform.root()))
     own = own_witness(launch.home, random_bytes=os.urandom) if launch.witnesses == "self" else None
-    config = _config(reference, launch.upstreams, launch.witnesses, own)
+    keys = _authorities(launch.erasure_authorities)
+    config = _config(reference, launch.upstreams, launch.witnesses, own, keys)
     settings = Settings(
         store=store,
         host=launch.host,

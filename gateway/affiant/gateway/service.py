@@ -17,6 +17,7 @@ from affiant.gateway.authentication import Authenticator
 from affiant.gateway.bodies import Bodies
 from affiant.gateway.bundles import Bundles
 from affiant.gateway.closing import Closing
+from affiant.gateway.erasing import Erasing
 from affiant.gateway.errors import Busy, Draining
 from affiant.gateway.errors_http import error_body, status_of
 from affiant.gateway.keyset import Keyset
@@ -55,6 +56,7 @@ class Service:
     upstreams: Upstreams
     bodies: Bodies
     refusals: RefusalBudget
+    erasing: Erasing
     clock: Callable[[], datetime]
     require_clock: Callable[[], None]
     draining: bool = False
