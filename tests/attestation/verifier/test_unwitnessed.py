@@ -16,6 +16,7 @@ from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path
 from affiant.attestation.verifier.bracket import Unwitnessed
 from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_text import render
+from affiant.attestation.verifier.verdict import Tier
 
 from .test_verify_bundle import judge
 from .test_witness_checks import Watched, judged
@@ -122,3 +123,12 @@ def test_without_witnesses_it_is_not_known_and_every_report_says_so() -> None:
     assert verdict.to_json()["unwitnessed"] is None
     assert "not known: no witnesses" in render(verdict)
     assert "not known: no witnesses" in render_html(verdict)
+
+
+def test_the_operators_own_witness_is_named_as_such_wherever_time_rests_on_it() -> None:
+    verdict = judged(Watched().bytes())
+    assert "own witness" not in verdict.stretch
+    checks = [
+        replace(check, tier=Tier.WARNING) if check.code == "wit.quorum" else check for check in verdict.checks
+    ]
+    assert replace(verdict, checks=checks).stretch.endswith("; by the operator's own witness alone")

@@ -91,8 +91,8 @@ class Changed:
     """Everything that changed.
 
     Args:
-        then: the bundle's own time, RFC 3339. by: whose word that is: ``witnesses``, ``timestamp authority``,
-            ``signers``, or ``asked`` where the reader gave it.
+        then: the bundle's own time, RFC 3339. by: whose word that is: ``witnesses``, ``the operator's own
+            witness``, ``timestamp authority``, ``signers``, or ``asked`` where the reader gave it.
         tier, level, exit_code: of the verdict at that time.
         own_collateral: whether the quotes were judged again with the reader's; else with what is archived.
         checks: the rows that are others now. quotes: every quote that is judged, changed or not.

@@ -18,6 +18,7 @@ from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.tdx.reference import ReferenceValues
 from affiant.attestation.trust_file import Entry, TrustFile
+from affiant.attestation.verifier.bracket import BY_WITNESSES
 from affiant.attestation.verifier.case import Case, Newer, Party
 from affiant.attestation.verifier.changed import Changed, CheckChanged, Ended, QuoteChanged, Worth
 from affiant.attestation.verifier.evidence_checks import appraise_party
@@ -91,7 +92,8 @@ def _own_time(judge: Callable[[datetime], Examined], now: datetime) -> tuple[dat
     for examined in (first, judge(latest)):
         time = examined.verdict.time
         if time is not None and time.not_after is not None:
-            return _instant(time.not_after, now), time.not_after_by
+            by = examined.verdict.witnesses if time.not_after_by == BY_WITNESSES else time.not_after_by
+            return _instant(time.not_after, now), by
     return latest, "signers"
 
 

@@ -62,8 +62,8 @@ def _unwitnessed(verdict: CombinedVerdict) -> str:
     if longest is None:
         return "not known of any bundle"
     without = sum(1 for each in verdict.judged if each.verdict.unwitnessed is None)
-    apart = f"; not known of {without} bundles" if without else ""
-    return f"at most {longest.verdict.unwitnessed} in {quoted(longest.file, limit=_MAX_NAME)}{apart}"
+    apart = f"; not known of {without} bundle{'s' * (without != 1)}" if without else ""
+    return f"at most {longest.verdict.stretch} in {quoted(longest.file, limit=_MAX_NAME)}{apart}"
 
 
 def _one_line(number: int, judged: Judged) -> Iterator[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from affiant.attestation.verifier.bracket import Bracket, Unwitnessed
+from affiant.attestation.verifier.bracket import BY_WITNESSES, Bracket, Unwitnessed
 from affiant.attestation.verifier.changed import Changed
 from affiant.attestation.verifier.people import People
 from affiant.attestation.verifier.timeline import Moment
@@ -239,10 +239,14 @@ class Verdict:
         """The bracket, and whose word it is; for a person."""
         if self.time is None:
             return "the signers' word alone"
+        return self.time.told(self.witnesses)
+
+    @property
+    def witnesses(self) -> str:
+        """What to call those who cosigned: the operator's own witness is none of the reader's."""
         quorum = next((check for check in self.checks if check.code == "wit.quorum"), None)
         own = quorum is not None and quorum.tier is Tier.WARNING
-        whose = "the operator's own witness" if own else "witnesses"
-        return self.time.told(whose)
+        return "the operator's own witness" if own else BY_WITNESSES
 
     @property
     def exit_code(self) -> int:
@@ -272,7 +276,8 @@ class Verdict:
     def stretch(self) -> str:
         """The longest unwitnessed stretch in words, or why there is none."""
         if self.unwitnessed is not None:
-            return str(self.unwitnessed)
+            own = "" if self.witnesses == BY_WITNESSES else f"; by {self.witnesses} alone"
+            return f"{self.unwitnessed}{own}"
         held = any(check.code == "time.bracket" and check.state is State.HELD for check in self.checks)
         return NOT_GATHERED if held else "not known: no witnesses"
 
