@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -75,7 +76,22 @@ def split(text: str, *, typ: str) -> SplitJWS:
     parts = text.split(".")
     if len(parts) != 3:
         raise JWSMalformed("not a compact JWS", expected="three parts", found=f"{len(parts)} parts")
-    header = from_b64u(parts[0])
+    kid = _kid_of(parts[0], typ)
+    payload = from_b64u(parts[1])
+    if len(payload) > MAX_PAYLOAD:
+        raise JWSMalformed("payload too large", expected=f"at most {MAX_PAYLOAD} bytes", found=len(payload))
+    return SplitJWS(
+        kid=kid,
+        payload=payload,
+        signature=from_b64u(parts[2], size=64),
+        signing_input=text.rpartition(".")[0].encode("ascii"),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _kid_of(text: str, typ: str) -> str:
+    """The key that a header names; kept for those read last, since a header says nothing else."""
+    header = from_b64u(text)
     prefix, suffix = b'{"alg":"ES256","kid":"', f'","typ":"{typ}"}}'.encode("ascii")
     kid = header[len(prefix) : len(header) - len(suffix)]
     if header != prefix + kid + suffix or len(kid) != 43:
@@ -83,15 +99,7 @@ def split(text: str, *, typ: str) -> SplitJWS:
             "header is not the fixed one", expected=f'alg ES256, kid, typ "{typ}", nothing else'
         )
     from_b64u(kid.decode("ascii", "replace"), size=32)
-    payload = from_b64u(parts[1])
-    if len(payload) > MAX_PAYLOAD:
-        raise JWSMalformed("payload too large", expected=f"at most {MAX_PAYLOAD} bytes", found=len(payload))
-    return SplitJWS(
-        kid=kid.decode("ascii"),
-        payload=payload,
-        signature=from_b64u(parts[2], size=64),
-        signing_input=text.rpartition(".")[0].encode("ascii"),
-    )
+    return kid.decode("ascii")
 
 
 def verify(jws: SplitJWS, key: ec.EllipticCurvePublicKey) -> Mapping[str, object]:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from affiant.attestation.bundle import Bundle
+from affiant.attestation.ear import VerifiedEAR
 from affiant.attestation.evidence import Evidence
+from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.manifest import Activation, Manifest
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.statement import KeysetStatement
@@ -138,6 +140,10 @@ class Case:
     """Code of a check of anchors -> receipt hash -> by when it existed, in seconds since 1970, and by whose word."""
     collateral: dict[str, VerifiedCollateral] = field(default_factory=dict)
     """``sha256:`` name of an endorsements collection -> what it was verified as, at :attr:`at` under :attr:`trust`."""
+    results: dict[tuple[str, str], tuple[str, VerifiedEAR]] = field(default_factory=dict)
+    """Link of an attestation result and key of the gateway that signed it -> its text, and what it says, verified."""
+    configs: dict[str, GatewayConfig] = field(default_factory=dict)
+    """``sha256:`` name of a gateway's configuration -> what it says."""
     along_log: bool = False
     """A period bundle: each record is held against its leaf as the log is walked, and ``log.inclusion`` says so."""
     erased: dict[tuple[str, int], Erased] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from affiant.attestation.ear import ear_digest, verify_ear
+from affiant.attestation.ear import VerifiedEAR, ear_digest, verify_ear
 from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.evidence import parse_endorsements, parse_evidence
 from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
@@ -210,10 +210,14 @@ def config_of(case: Case, party: Party) -> GatewayConfig:
     Raises:
         NotMade: the bundle does not carry it.
     """
-    raw = case.bundle.policies.get(str(party.statement.policy))
-    if raw is None:
-        raise NotMade("the bundle does not carry the gateway's configuration")
-    return parse_gateway_config(raw)
+    name = str(party.statement.policy)
+    known = case.configs.get(name)
+    if known is None:
+        raw = case.bundle.policies.get(name)
+        if raw is None:
+            raise NotMade("the bundle does not carry the gateway's configuration")
+        known = case.configs[name] = parse_gateway_config(raw)
+    return known
 
 
 def collateral_of(case: Case, party: Party) -> bytes:
@@ -393,13 +397,22 @@ def _others(record: VerifiedReceipt) -> set[str]:
     return set(results) - {"ses"}
 
 
+def _result(case: Case, gateway: Party, link: str) -> tuple[str, VerifiedEAR]:
+    """The result that ``link`` names: its text, and what it says; verified once for all records that rest on it."""
+    name = (link, gateway.statement.receipt_kid)
+    known = case.results.get(name)
+    if known is None:
+        raw = _text(object_named(case.bundle.results, link, "attestation result"))
+        if gateway.statement.ear_key is None:
+            raise NotMade("the gateway's keyset names no key for results")
+        known = case.results[name] = raw, verify_ear(raw, gateway.statement.ear_key)
+    return known
+
+
 def _check_result(
     case: Case, session: Session, gateway: Party, record: VerifiedReceipt, named: dict[str, object]
 ) -> None:
-    raw = _text(object_named(case.bundle.results, named["ear"], "attestation result"))
-    if gateway.statement.ear_key is None:
-        raise NotMade("the gateway's keyset names no key for results")
-    result = verify_ear(raw, gateway.statement.ear_key)
+    raw, result = _result(case, gateway, str(named["ear"]))
     appraised = _appraised_then(case, session)
     expected = {
         "peer": "session",
