@@ -18,7 +18,8 @@ from tests.gateway.in_process import InProcess, asgi, in_process
 from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient, opened
 
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.erasure.errors import OrderUnauthorized
 from affiant.attestation.erasure.orders import sign_order
 from affiant.attestation.erasure.requests import Request
@@ -30,7 +31,7 @@ from affiant.attestation.verifier.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway import erasing
 from affiant.gateway.control_plane import operator_plane
-from affiant.gateway.entries import ErasedEntry, OpeningEntry
+from affiant.gateway.entries import ErasedEntry, OpeningEntry, RecordEntry, encode_entry
 from affiant.gateway.errors import (
     ErasureMismatch,
     ErasureRepeated,
@@ -40,6 +41,8 @@ from affiant.gateway.errors import (
     RecordHeld,
     SessionStillOpen,
 )
+from affiant.gateway.journal import segment_path
+from affiant.gateway.journal_format import SegmentWriter, scan
 
 AUTHORITY = Signer(ec.derive_private_key(31, ec.SECP256R1()))
 STRANGER = Signer(ec.derive_private_key(32, ec.SECP256R1()))
@@ -386,3 +389,30 @@ def test_orders_are_taken_on_the_operators_socket_alone(platform: PlatformClient
         for body, status in ((wanted, 200), (wanted, 200), (b"{}", 400), (b"x" * (2 << 20), 413)):
             answer = inside.run(asgi(operator, "POST", "/v1/orders", body, {}))
             assert answer.status == status, answer
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"kind": "erasure"},
+        {"kind": "erasure", "del": 7, "aut": "x"},
+        {"kind": "erasure", "del": [7, {"seq": {}}, {"chn": 1, "seq": True}], "aut": "x"},
+        {"kind": "hold", "tgt": {"a": 1}, "basis": [], "aut": 1},
+        {"kind": "inference", "tgt": "A" * 22, "basis": "b", "aut": "x"},
+    ],
+)
+def test_a_store_that_invents_orders_starts_and_obeys_none(
+    platform: PlatformClient, tmp_path: Path, claims: dict
+) -> None:
+    with serving(platform, tmp_path) as inside:
+        told = a_session(inside, platform)
+    last = max(tmp_path.glob("*.seg"))
+    writer = SegmentWriter(boot=bytes(16), number=int(last.stem) + 1, link=scan(last.read_bytes()).link)
+    more = {"chn": "A" * 22, "seq": 3, "iat": 1}
+    jws = f"e30.{b64u(canonical({**more, **claims}))}.e30"
+    forged = [RecordEntry(jws=jws, jti=kind[:1] * 22, kind=kind, seq=3) for kind in ("erasure", "hold")]
+    frames = b"".join(writer.frame(encode_entry(entry)) for entry in forged)
+    segment_path(tmp_path, int(last.stem) + 1).write_bytes(writer.head + frames)
+    with serving(platform, tmp_path) as inside:
+        assert refused(verified(inside, bundle(inside, told), told.key)) == []
+        assert erase(inside, told.items(2, "inference"))["new"]

@@ -48,7 +48,7 @@ from affiant.gateway.errors import (
 from affiant.gateway.index import Index, PeerPlace, RecordPlace
 from affiant.gateway.journal import Journal, Place
 from affiant.gateway.journal_erasing import erase_entries, finish_erasing
-from affiant.gateway.order_book import OrderBook, Ordered, payload_of
+from affiant.gateway.order_book import OrderBook, Ordered, is_order, payload_of
 from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorder
 from affiant.gateway.sessions import SessionState, SessionTable
@@ -210,6 +210,8 @@ class Erasing:
             return
         for place in await self.index.orders():
             payload = await asyncio.to_thread(self._claims, place)
+            if not is_order(place.kind, payload):
+                continue  # whatever a store holds instead
             ordered = Ordered(place.jti, place.chn, place.seq, place.rh, place.kind, payload)
             if ordered.kind == "hold" or await self._is_logged(ordered):
                 self.book.add(ordered)  # an erasure without a leaf was never carried out, and never will be

@@ -7,14 +7,14 @@ are removed with it, as they are missing from an index that is built anew.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from affiant.attestation.canonical import parse_object
+from affiant.attestation.canonical import MAX_INTEGER, parse_object
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.jws import MAX_PAYLOAD
 from affiant.errors import AffiantError
@@ -166,13 +166,19 @@ def _insert_order(connection: sqlite3.Connection, entry: RecordEntry) -> None:
         return
     payload = _payload(entry.jws)
     if entry.kind == "hold":
-        connection.execute("INSERT INTO held VALUES (?, ?)", (entry.jti, str(payload.get("tgt"))))
+        connection.execute("INSERT INTO held VALUES (?, ?)", (entry.jti, _ascii(payload.get("tgt"))))
         return
     items = payload.get("del")
-    for item in items if isinstance(items, Sequence) else ():
-        if isinstance(item, Mapping):
-            row = (entry.jti, str(item.get("chn")), item.get("seq"))
+    for item in items if isinstance(items, list) else ():
+        seq = item.get("seq") if isinstance(item, Mapping) else None
+        if isinstance(seq, int) and 0 <= seq <= MAX_INTEGER:
+            row = (entry.jti, _ascii(item.get("chn")), seq)
             connection.execute("INSERT INTO ordered VALUES (?, ?, ?)", row)
+
+
+def _ascii(value: object) -> str:
+    """Text that SQLite takes, whatever a store holds."""
+    return value if isinstance(value, str) and value.isascii() else ""
 
 
 def _payload(jws: str) -> Mapping[str, object]:

@@ -19,9 +19,11 @@ from affiant.attestation.encoding import from_b64u
 from affiant.attestation.erasure.errors import OrderUnauthorized
 from affiant.attestation.erasure.orders import verify_order
 from affiant.attestation.jws import MAX_PAYLOAD
+from affiant.attestation.records import KINDS
+from affiant.attestation.shapes import ShapeMismatch
 from affiant.errors import MalformedError
 
-__all__ = ["OrderBook", "Ordered", "payload_of"]
+__all__ = ["OrderBook", "Ordered", "is_order", "payload_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,20 @@ def payload_of(jws: str) -> Mapping[str, Any]:
     if len(parts) != 3:
         raise MalformedError("not a record")
     return parse_object(from_b64u(parts[1]), limit=MAX_PAYLOAD)
+
+
+def is_order(kind: str, payload: Mapping[str, Any]) -> bool:
+    """Whether the members of an erasure or a hold have their shapes."""
+    row = KINDS[kind]
+    try:
+        for name, shape in row.required.items():
+            shape.check(payload.get(name), name)
+        for name, shape in row.optional.items():
+            if name in payload:
+                shape.check(payload[name], name)
+    except ShapeMismatch:
+        return False
+    return payload.get("kind") == kind
 
 
 class OrderBook:
