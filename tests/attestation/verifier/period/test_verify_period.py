@@ -289,6 +289,18 @@ def test_an_archive_that_cannot_be_read_is_refused(archive: Path, tmp_path: Path
     assert verdict.exit_code == 20
 
 
+def test_a_mistake_of_the_verifier_refuses_the_archive(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("affiant.attestation.verifier.period.first_pass.parse_entry", fail)
+    verdict = judged(archive)
+    assert refusals(verdict) == {"fmt.bundle": "verifier.fault"}
+    assert row(verdict, "sig.receipts").state is State.NOT_MADE
+
+
 def test_a_chain_cut_in_the_log_is_refused(tmp_path: Path) -> None:
     story = Story().tell()
     records = [r for r in sorted_records(story) if r.payload["kind"] != "inference"]

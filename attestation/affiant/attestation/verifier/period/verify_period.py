@@ -159,6 +159,8 @@ class _Run:
                 self.log_error, self.view, self.first = error, None, None
             except AffiantError as error:  # of the archive, where it was read: nothing is said about the rest
                 damage, self.first = error, None
+            except Exception as error:  # noqa: BLE001 - as in a single bundle: refused, never passed over
+                damage, self.first = verifier_fault(error), None
         self._chain_rows()
         self._session_rows()
         self._log_rows()
