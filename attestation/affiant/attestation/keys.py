@@ -61,16 +61,12 @@ class SignatureInvalid(NotAuthenticError):
 
 def public_jwk(key: ec.EllipticCurvePublicKey) -> Mapping[str, str]:
     """The key as a JWK with exactly ``crv``, ``kty``, ``x``, ``y`` (RFC 7518, section 6.2.1)."""
-    return _jwk_of(key.public_numbers())
+    numbers = key.public_numbers()
+    return _jwk_of(numbers.x, numbers.y)
 
 
-def _jwk_of(numbers: ec.EllipticCurvePublicNumbers) -> Mapping[str, str]:
-    return {
-        "crv": "P-256",
-        "kty": "EC",
-        "x": b64u(numbers.x.to_bytes(32, "big")),
-        "y": b64u(numbers.y.to_bytes(32, "big")),
-    }
+def _jwk_of(x: int, y: int) -> Mapping[str, str]:
+    return {"crv": "P-256", "kty": "EC", "x": b64u(x.to_bytes(32, "big")), "y": b64u(y.to_bytes(32, "big"))}
 
 
 def public_key_of(jwk: object) -> ec.EllipticCurvePublicKey:
@@ -92,13 +88,14 @@ def public_key_of(jwk: object) -> ec.EllipticCurvePublicKey:
 
 def thumbprint(key: ec.EllipticCurvePublicKey) -> str:
     """The key's RFC 7638 SHA-256 thumbprint: 43 characters."""
-    return _thumbprint_of(key.public_numbers())
+    numbers = key.public_numbers()
+    return _thumbprint_of(numbers.x, numbers.y)
 
 
 @lru_cache(maxsize=1024)
-def _thumbprint_of(numbers: ec.EllipticCurvePublicNumbers) -> str:
+def _thumbprint_of(x: int, y: int) -> str:
     """Kept for the keys that were asked for last: a million records have few signers."""
-    return b64u(hashlib.sha256(canonical(_jwk_of(numbers))).digest())
+    return b64u(hashlib.sha256(canonical(_jwk_of(x, y))).digest())
 
 
 class Signer:

@@ -23,7 +23,8 @@ export async function checkAppraisal(subject) {
   const roots = accepted.map((entry) => (entry.value === "intel" ? INTEL_ROOT : entry.value));
   const references = subject.trust.reference_values.filter((entry) => countsAt(entry, subject.at));
   if (references.length === 0) {
-    throw new Refusal("trust.not_accepted", "no reference values are accepted at this instant");
+    const where = "trust.reference_values";
+    throw new Refusal("trust.not_accepted", "no reference values are accepted at this instant", { where });
   }
   for (const party of subject.judged) {
     party.root = await verifyQuoteSignatures(quoteOf(party), { roots, at: subject.at });
