@@ -15,7 +15,9 @@ from tests.gateway.session_client import SessionClient, opened
 from affiant.__main__ import cli
 from affiant.attestation.receipt import receipt_hash
 from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import simulated_trust_file
+from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verifier.verdict import State
+from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 
 def with_openings(answer: dict, key: X25519PrivateKey) -> dict:
@@ -80,3 +82,26 @@ def test_the_verifier_contradicts_nothing(verified: dict) -> None:
         "tee.appraisal",
     ):
         assert by_code[code]["tier"] == "affirming", by_code[code]
+
+
+def test_a_session_whose_gateway_died_is_lost_and_not_open(platform: PlatformClient, tmp_path: Path) -> None:
+    """The first boot ends like a crash; the next one discloses that, and both sessions' bundles carry it."""
+    store = tmp_path / "store"
+    with in_process(platform, store) as inside:
+        sessions = [SessionClient.start(inside, platform) for _ in range(2)]
+        sessions[0].say("hi")
+        reference = inside.service.admissions.appraiser.reference.raw
+    with in_process(platform, store) as inside:  # dies too, and must not speak for the first
+        SessionClient.start(inside, platform)
+    with in_process(platform, store) as inside:
+        bundles = [json.loads(inside.run(inside.service.bundles.of_session(each.id))) for each in sessions]
+        living = SessionClient.start(inside, platform)
+        bundles.append(living.bundle())
+    now = datetime.now(UTC)
+    trust = parse_trust_file(simulated_trust_file(reference, now))
+    for document, lost in zip(bundles, (1, 1, 0), strict=True):
+        verdict = verify_bundle(json.dumps(document["bundle"]).encode(), trust, at=now, build="a test")
+        refused = [check for check in verdict.checks if check.state is State.REFUSED]
+        assert not refused, refused
+        assert (verdict.population.lost, verdict.population.open) == (lost, 1 - lost)
+        assert verdict.population.kinds.get("gap", 0) == lost

@@ -5,7 +5,8 @@ object is named by its digest, so whoever checks the bundle notices what a store
 
 A session's bundle holds its gateway's ``boot``, all records of that chain from ``session-start`` to
 ``session-close`` (other sessions' too, so that the chain is contiguous, but without openings), and the session's
-own chain. Receipts carry no disclosures; those are in ``openings``, sealed to whoever started the session.
+own chain. Where the gateway died before it closed the session, a later boot's ``gap`` says so, and is in it.
+Receipts carry no disclosures; those are in ``openings``, sealed to whoever started the session.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from affiant.attestation.bundle import Bundle
 from affiant.attestation.bundle_anchors import Anchors
+from affiant.attestation.canonical import parse_strict
 from affiant.attestation.encoding import b64u, from_b64u, sha256_name
 from affiant.attestation.receipt import receipt_hash
 from affiant.gateway.entries import Entry, ObjectEntry, OpeningEntry, PeerEntry, RecordEntry, decode_entry
@@ -59,7 +62,8 @@ class Bundles:
         records = await self._records([record.place for record in chain])
         peers = await self._peers([peer.place for peer in await self.index.peers(session)])
         orders = await self._orders(session, chain, await self.index.peers(session))
-        introduced, more = await self._introduced(orders, own[0].boot)
+        later = [*orders, *await self._gap(own, chain)]
+        introduced, more = await self._introduced(later, own[0].boot)
         records = [*records, *await self._records([each.place for each in introduced])]
         objects = await self._objects([*await self.index.objects(own[0].boot, session), *named, *more])
         texts = [record.jws for record in records] + [peer.jws for peer in peers]
@@ -151,13 +155,22 @@ class Bundles:
         known = {record.jti for record in chain}
         return [each for each in await self.index.orders() if each.jti in wanted - known] if wanted else []
 
+    async def _gap(self, own: Sequence[RecordPlace], chain: Sequence[RecordPlace]) -> Sequence[RecordPlace]:
+        """The first record of a later boot that discloses this chain's end, where the session has no close."""
+        if any(record.kind == "session-close" for record in own):
+            return ()
+        gaps = {gap.jti: gap for gap in await self.index.gaps() if gap.boot != own[0].boot}
+        entries = await self._records([gap.place for gap in gaps.values()])
+        found = (gaps[entry.jti] for entry in entries if _left_open(entry.jws) == chain[0].chn)
+        return tuple(islice(found, 1))
+
     async def _introduced(
-        self, orders: Sequence[RecordPlace], boot: str
+        self, later: Sequence[RecordPlace], boot: str
     ) -> tuple[Sequence[RecordPlace], Sequence[Place]]:
-        """Orders of other boots come with the boot record and the objects of their gateway."""
-        found = list(orders)
+        """Records of other boots come with the boot record and the objects of their gateway."""
+        found = list(later)
         objects: list[Place] = []
-        for other in {each.boot for each in orders} - {boot}:
+        for other in {each.boot for each in later} - {boot}:
             found += await self.index.chain(other, 0, 0)
             objects += await self.index.objects(other, "")
         return found, objects
@@ -196,6 +209,14 @@ class Bundles:
         except (OSError, JournalMalformed) as error:
             raise IndexUnavailable("the journal does not hold what the index says") from error
         return entries
+
+
+def _left_open(jws: str) -> object:
+    """The chain that a gap record names; nothing is verified here."""
+    match parse_strict(from_b64u(jws.split(".")[1])):
+        case {"lst": {"chn": chn}}:
+            return chn
+    return None
 
 
 def _hash_of(jws: str) -> bytes:

@@ -110,6 +110,10 @@ class Index:
         """Every erasure and hold, in the order of the journal."""
         return await self._records("kind IN ('erasure', 'hold') ORDER BY segment, offset", ())
 
+    async def gaps(self) -> tuple[RecordPlace, ...]:
+        """Every disclosure of a chain that was not ended, in the order of the journal."""
+        return await self._records("kind = 'gap' ORDER BY segment, offset", ())
+
     async def pending_orders(self) -> tuple[str, ...]:
         """Ids of erasures that no entry says were carried out."""
         query = "SELECT jti FROM records WHERE kind = 'erasure' AND jti NOT IN (SELECT jti FROM carried_out)"
