@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,6 @@ from affiant.attestation.verifier.people import Named
 from affiant.attestation.verifier.people_met import MAX_EACH, PeopleMet
 from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_text import render
-from affiant.attestation.verifier.verdict import State
 
 from .test_reports import HOSTILE, read
 from .test_verify_bundle import at, judge
@@ -130,18 +128,6 @@ def test_what_a_bundle_calls_people_stays_text() -> None:
     assert "<script" not in page
     read(page)
     assert repr(HOSTILE) in " ".join(render(verdict).split())
-
-
-def test_what_was_not_gathered_is_never_called_nobody() -> None:
-    """A period bundle's verdict has neither people nor a stretch."""
-    verdict = replace(judge(Story().bytes()), people=None, unwitnessed=None)
-    assert verdict.to_json()["people"] is None
-    for shown in (render(verdict), render_html(verdict)):
-        assert "nobody" not in shown
-        assert "ot gathered of a period bundle" in shown
-    held = [replace(check, state=State.HELD) for check in verdict.checks]
-    assert "not gathered" in replace(verdict, checks=held).stretch
-    assert verdict.stretch == "not known: no witnesses"
 
 
 def test_every_exception_names_its_receipt_and_is_counted() -> None:

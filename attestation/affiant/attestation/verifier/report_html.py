@@ -19,7 +19,6 @@ from affiant.attestation.verifier.report_timeline import timeline_table
 from affiant.attestation.verifier.verdict import (
     LEVELS,
     MAX_EXCEPTIONS,
-    NOT_GATHERED,
     Check,
     Population,
     State,
@@ -191,10 +190,7 @@ def _exceptions(verdict: Verdict) -> Iterator[str]:
         yield f"<p><b>{len(those) - MAX_EXCEPTIONS} exceptions more are not shown.</b></p>"
 
 
-def _people(people: People | None) -> Iterator[str]:
-    if people is None:
-        yield f"<p>{NOT_GATHERED.capitalize()}.</p>"
-        return
+def _people(people: People) -> Iterator[str]:
     yield (
         '<p class="dim">As authentic records and keysets say it. Texts in typewriter face come from the bundle; '
         "whether an approval's or an order's own signature was judged, the checks say.</p>"

@@ -13,7 +13,7 @@ from typing import Final
 from affiant.attestation.verifier.people import Named, counted
 from affiant.attestation.verifier.report_text_changed import changed_lines
 from affiant.attestation.verifier.text_lines import quoted, wrapped
-from affiant.attestation.verifier.verdict import LEVELS, NOT_GATHERED, Check, Population, State, Verdict
+from affiant.attestation.verifier.verdict import LEVELS, Check, Population, State, Verdict
 from affiant.command_line import printable
 
 __all__ = ["head_lines", "population_lines", "render", "table_lines"]
@@ -93,9 +93,6 @@ def population_lines(people: Population) -> Iterator[str]:
 def _people(verdict: Verdict) -> Iterator[str]:
     yield from wrapped(f"{'unwitnessed':<17}", verdict.stretch)
     yield from _exceptions(verdict)
-    if verdict.people is None:
-        yield f"{'people':<17}{NOT_GATHERED}"
-        return
     for did, unit, those, more in verdict.people.lists():
         head = f"{f'{did} by':<17}"
         if not those:

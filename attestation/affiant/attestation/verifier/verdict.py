@@ -10,7 +10,7 @@ rules, "Words").
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -23,7 +23,6 @@ __all__ = [
     "EXIT_CODES",
     "LEVELS",
     "MAX_EXCEPTIONS",
-    "NOT_GATHERED",
     "Check",
     "Exceptional",
     "Finding",
@@ -73,7 +72,6 @@ EXIT_CODES: Final[Mapping[Tier, int]] = {
     Tier.NONE: 30,
 }
 EXIT_SIMULATED: Final = 40
-NOT_GATHERED: Final = "not gathered of a period bundle by this version"
 MAX_EXCEPTIONS: Final = 100
 """Exceptions that a document or a page names; it counts the others."""
 
@@ -209,8 +207,8 @@ class Verdict:
     """Around the records of the sessions judged, by witnesses and anchors; None: time is the signers' word alone."""
     unwitnessed: Unwitnessed | None = None
     """The longest stretch for which the operator's clock alone speaks; None: there are no witnesses."""
-    people: People | None = None
-    """Who started, signed, approved and erased; None: that was not gathered, which is not the same as nobody."""
+    people: People = field(default_factory=People)
+    """Who started, signed, approved and erased, of records that are all authentic."""
     changed: Changed | None = None
     """What became of it since its own time, where it was judged now; None: that was not asked."""
     timeline: Sequence[Moment] = ()
@@ -278,8 +276,7 @@ class Verdict:
         if self.unwitnessed is not None:
             own = "" if self.witnesses == BY_WITNESSES else f"; by {self.witnesses} alone"
             return f"{self.unwitnessed}{own}"
-        held = any(check.code == "time.bracket" and check.state is State.HELD for check in self.checks)
-        return NOT_GATHERED if held else "not known: no witnesses"
+        return "not known: no witnesses"
 
     def exceptions(self) -> Iterator[Exceptional]:
         """Everything that was refused, or held with a warning or less, with each receipt that it names."""
@@ -313,7 +310,7 @@ class Verdict:
                 "shown": [each.to_json() for each in exceptions[:MAX_EXCEPTIONS]],
                 "more": max(0, len(exceptions) - MAX_EXCEPTIONS),
             },
-            "people": None if self.people is None else self.people.to_json(),
+            "people": self.people.to_json(),
             "checks": [check.to_json() for check in self.checks],
             **({} if self.changed is None else {"changed": self.changed.to_json()}),
         }

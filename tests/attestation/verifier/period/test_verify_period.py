@@ -13,11 +13,17 @@ import pytest
 from log_builder import LogBuilder, cosigner
 from period_builder import build, rezipped, sorted_records
 from story import NOW, REQUEST, RESPONSE, Story, leaf_of, trust
+from tests.attestation.verifier.test_witness_checks import KEYS, NAMES, START, Watched
+from tests.attestation.verifier.test_witness_checks import judged as watched_alone
+from tests.attestation.verifier.test_witness_checks import policy as watched_by
 
 from affiant.attestation.receipt import Issued
+from affiant.attestation.tlog.note_keys import Cosigner
 from affiant.attestation.verifier.period.coverage import Coverage
 from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.report_html import render_html
+from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
@@ -56,6 +62,9 @@ def test_it_says_of_a_session_what_a_single_bundle_says(story: Story, archive: P
     states.pop("chain.coverage")
     assert found == states
     assert many.population == one.population
+    assert many.people == one.people
+    assert len(many.people.started) == 1 and len(many.people.signed) == 2
+    assert many.stretch == one.stretch == "not known: no witnesses"
     assert many.evidence_class == one.evidence_class == "simulated"
     assert (many.level, many.exit_code) == (one.level, one.exit_code)
     assert many.to_json()["typ"] == "affiant-verdict/1"
@@ -350,6 +359,46 @@ def test_time_is_bracketed_by_the_cosigned_checkpoint(tmp_path: Path) -> None:
     assert row(verdict, "time.bracket").state is State.HELD
     assert verdict.time is not None
     assert verdict.time.not_after == seconds
+
+
+def watched(tmp_path: Path, story: Watched) -> tuple[Verdict, Verdict]:
+    """The verdicts on a story whose log is cosigned twice: as a single bundle, and as a period."""
+    one = watched_alone(story.tell().bytes())
+    late = [Cosigner(NAMES[name], KEYS[name], START + time) for name, time in story.late.items()]
+    (early,) = story.kept.values()
+    path = build(tmp_path, story, witnesses=late, checkpoints={1: early})
+    accepted = trust(witnesses=[{"value": watched_by()}])
+    return one, verify_period(path, accepted, at=NOW, build="test")
+
+
+def test_the_longest_unwitnessed_stretch_is_that_of_a_single_bundle(tmp_path: Path) -> None:
+    one, many = watched(tmp_path, Watched())
+    assert many.unwitnessed is not None and one.unwitnessed is not None
+    assert many.unwitnessed.seconds == one.unwitnessed.seconds == 60
+    assert many.unwitnessed.without_beginning == one.unwitnessed.without_beginning == 1
+    assert many.to_json()["unwitnessed"]["longest_s"] == 60
+    assert "60 s, from 2026-11-21T12:00:01Z" in render(many)
+    assert "60 s, from 2026-11-21T12:00:01Z" in render_html(many)
+
+
+def test_without_a_bracket_no_stretch_is_told(tmp_path: Path) -> None:
+    _, many = watched(tmp_path, Watched(size_said=2))
+    assert row(many, "time.bracket").state is State.REFUSED
+    assert many.unwitnessed is None
+
+
+def test_nobody_is_named_by_receipts_of_which_one_is_not_authentic(
+    story: Story, tmp_path: Path, lines: list[str]
+) -> None:
+    lines[3] = changed(lines[3], story, lambda claims: claims.update(iat=claims["iat"] + 1))
+    people = judged(with_lines(story, tmp_path, lines)).people
+    assert not any(those for _, _, those, _ in people.lists())
+
+
+def test_a_signer_whose_quote_is_refused_is_not_called_appraised(tmp_path: Path) -> None:
+    people = judged(build(tmp_path, Story(session_mrtd=bytes(48)).tell())).people
+    quotes = {one.facts["role"]: one.facts["quote"] for one in people.signed}
+    assert quotes == {"gateway": "appraised", "session": "not appraised"}
 
 
 def test_a_record_dated_after_the_checkpoint_that_covers_it_is_refused(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from affiant.attestation.encoding import b64u_sha256
 from affiant.attestation.statement import LogIdentity
-from affiant.attestation.verifier.bracket import Bracket
+from affiant.attestation.verifier.bracket import Bracket, Unwitnessed
 from affiant.attestation.verifier.case import Case
 from affiant.attestation.verifier.chain_rules import Link
 from affiant.attestation.verifier.period.log_view import Noted
@@ -78,6 +78,8 @@ class Brackets:
     widest: int = 0
     begin: int | None = None
     end: int = 0
+    longest: Unwitnessed = field(default_factory=lambda: Unwitnessed(None, None, None, 0))
+    """As :mod:`~..unwitnessed`: a record's ceiling is already the earliest of those that cover it."""
     _floors: dict[str, int] = field(default_factory=dict)
     _admitted: dict[str, int | None] = field(default_factory=dict)
 
@@ -121,12 +123,19 @@ class Brackets:
             self.unbounded += 1
         else:
             self.widest = max(self.widest, ceiling - floor)
+            end = max(floor, ceiling)  # one witness's clock may be ahead of another's: no stretch at all
+            if self.longest.seconds is None or end - floor > self.longest.seconds:
+                self.longest = Unwitnessed(floor, end, link.jti, 0)
             self.begin = floor if self.begin is None else min(self.begin, floor)
         self.end = max(self.end, ceiling)
 
     def around(self) -> Bracket | None:
         """Around every record."""
         return Bracket(None if self.unbounded else self.begin, self.end) if self.end else None
+
+    def unwitnessed(self) -> Unwitnessed:
+        """The longest stretch for which the operator's clock alone speaks."""
+        return replace(self.longest, without_beginning=self.unbounded)
 
     def finding(self, case: Case) -> Finding:
         """What they amount to.

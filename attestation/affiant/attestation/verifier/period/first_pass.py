@@ -7,7 +7,7 @@ a chain is whole over what was withheld, and a link over it is still compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -23,6 +23,8 @@ from affiant.attestation.verifier.chain_rules import (
     StartsWithBoot,
     Unbroken,
 )
+from affiant.attestation.verifier.people import People
+from affiant.attestation.verifier.people_met import Met, PeopleMet, signer_facts
 from affiant.attestation.verifier.period.brackets import Brackets
 from affiant.attestation.verifier.period.coverage import Coverage
 from affiant.attestation.verifier.period.log_view import Leaf, LogView
@@ -101,6 +103,9 @@ class FirstPass:
     """Erasures and holds, in the order of the log."""
     chains: dict[bytes, _Chain] = field(default_factory=dict)
     ids: IdsOnce = field(default_factory=IdsOnce)
+    _people: PeopleMet = field(default_factory=PeopleMet)
+    _signed: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Key -> the id of its first record, and how many there are."""
     _owners: OneSessionEach = field(default_factory=OneSessionEach)
     _leaves: Iterator[Leaf] | None = None
     _next: Leaf | None = None
@@ -124,6 +129,7 @@ class FirstPass:
         entry = parse_entry(seen.leaf)
         self.kinds[entry.kind] = self.kinds.get(entry.kind, 0) + 1
         self.ids.take(seen.jti)
+        self._meet(seen)
         signer = self.signers.by_kid[seen.kid]
         self._keep(seen, entry.kind, signer, text)
         leaf = self._place(seen)
@@ -136,6 +142,22 @@ class FirstPass:
             self._pass_over(self._next)
         for error in self.ids.repeated():
             self._except("chain.ids", error)
+
+    def people(self, appraised: Collection[str]) -> People:
+        """Who started, signed, approved and erased; asked once. ``appraised``: keys whose quote was."""
+        for each in sorted(self.signers.by_kid.values(), key=lambda signer: (signer.role, signer.keyset)):
+            facts = signer_facts(
+                role=each.role,
+                iss=each.iss,
+                key=each.kid,
+                keyset=each.keyset,
+                cls=each.cls,
+                log=None if each.log is None else each.log.origin,
+                appraised=each.kid in appraised,
+            )
+            first, count = self._signed.get(each.kid, (None, 0))
+            self._people.meet(Met("signed", facts), first, count)
+        return self._people.people()
 
     # -- beside its leaf ---------------------------------------------------------------------------------------
 
@@ -231,6 +253,14 @@ class FirstPass:
             rule(link)
         except ChainBroken as error:
             self._except(code, error)
+
+    # -- who ---------------------------------------------------------------------------------------------------
+
+    def _meet(self, seen: Seen) -> None:
+        for met in seen.people:
+            self._people.meet(met, seen.jti)
+        first, count = self._signed.get(seen.kid, (seen.jti, 0))
+        self._signed[seen.kid] = first, count + 1
 
     # -- kept --------------------------------------------------------------------------------------------------
 

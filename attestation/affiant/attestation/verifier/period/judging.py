@@ -66,12 +66,15 @@ class Work(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What became of it. ``state``: closed, lost or open; empty without a session. ``cls``: classes that were found."""
+    """What became of it. ``state``: closed, lost or open; empty without a session. ``cls``: classes that were found.
+    ``appraised``: the keys whose quote was.
+    """
 
     session: str
     checks: Sequence[Check]
     state: str
     cls: frozenset[str]
+    appraised: frozenset[str]
     erased: Mapping[str, str]
     """``<chain>:<number>`` -> receipt hash of what an accepted authority ordered to be erased as a whole."""
 
@@ -133,10 +136,13 @@ def judge(work: Work) -> Judged:
             assert party.appraisal is not None
             assert party.collateral is not None
             place.appraised[party.statement.receipt_kid] = party.collateral, party.appraisal
-    classes = {party.appraisal.evidence_class.value for party in case.parties if party.appraisal is not None}
+    appraisals = {
+        party.statement.receipt_kid: party.appraisal for party in case.parties if party.appraisal is not None
+    }
+    classes = frozenset(each.evidence_class.value for each in appraisals.values())
     erased = {f"{each.chn}:{each.seq}": each.rh for each in case.erased.values() if each.level == 2}
     held = "erasure.authority" in case.established
-    return Judged(work.session, checks, _state(case), frozenset(classes), erased if held else {})
+    return Judged(work.session, checks, _state(case), classes, frozenset(appraisals), erased if held else {})
 
 
 def _case(place: _Place, work: Work) -> Case:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from affiant.attestation.encoding import b64u
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statement import KeysetStatement, parse_statement
+from affiant.attestation.verifier.people_met import Met, met_in
 from affiant.attestation.verifier.receipt_checks import KeyUnknown
 from affiant.errors import AffiantError
 
@@ -25,7 +26,7 @@ class Seen(NamedTuple):
         leaf: the 66 bytes that the log must hold of it. kid: who signed.
         named: of a boot the keyset digest, of an epoch the count.
         ses, key, evd: of ``agt``; empty without. cp, cps: the checkpoint that an epoch names.
-        lost: the chain that a gap record names.
+        lost: the chain that a gap record names. people: of whom it tells.
     """
 
     leaf: bytes
@@ -39,6 +40,7 @@ class Seen(NamedTuple):
     cp: str
     cps: int | None
     lost: str
+    people: tuple[Met, ...] = ()
 
     @property
     def rh(self) -> str:
@@ -110,4 +112,5 @@ def _seen(record: VerifiedReceipt) -> Seen:
         cp,
         cps if isinstance(cps, int) else None,
         lost,
+        tuple(met_in(record)),
     )

@@ -14,13 +14,15 @@ __all__ = ["Signer", "Signers", "read_signers"]
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """One keyset: its receipt key, digests, cadence; ``session`` is empty for a gateway's."""
+    """One keyset: its receipt key, digests, issuer, class, cadence; ``session`` is empty for a gateway's."""
 
     kid: str
     role: str
     name: str
     keyset: str
     gks: str | None
+    iss: str
+    cls: str
     session: str
     epoch_s: int
     log: LogIdentity | None
@@ -69,6 +71,8 @@ def read_signers(keysets: Mapping[str, bytes]) -> Signers:
             name=name,
             keyset=statement.keyset_digest,
             gks=statement.gks,
+            iss=statement.iss,
+            cls=statement.cls,
             session=session,
             epoch_s=statement.epoch_s,
             log=statement.log,

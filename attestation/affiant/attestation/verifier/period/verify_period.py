@@ -30,6 +30,7 @@ from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.case import Case, Party
 from affiant.attestation.verifier.log_checks import accepted_log
+from affiant.attestation.verifier.people import People
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.brackets import Brackets, witnessing
 from affiant.attestation.verifier.period.coverage import Coverage
@@ -141,6 +142,7 @@ class _Run:
     first: FirstPass | None = None
     states: dict[str, int] = field(default_factory=dict)
     classes: set[str] = field(default_factory=set)
+    appraised: set[str] = field(default_factory=set)
     erased: dict[str, str] = field(default_factory=dict)
     shown: list[tuple[str, str]] = field(default_factory=list)
     moments: tuple[Moment, ...] = ()
@@ -284,6 +286,7 @@ class _Run:
     def _take(self, judged: Judged) -> None:
         by_code = {row.code: row for row in (*CHECKS, *BODIES)}
         self.classes |= judged.cls
+        self.appraised |= judged.appraised
         self.erased |= judged.erased
         if judged.state:
             self.states[judged.state] = self.states.get(judged.state, 0) + 1
@@ -543,6 +546,8 @@ class _Run:
             checks=tuple(self.checks[code] for code in dict.fromkeys(order)),
             population=Population() if first is None else self._population(first),
             time=brackets.around() if held and brackets is not None else None,
+            unwitnessed=brackets.unwitnessed() if held and brackets is not None else None,
+            people=self._people(first),
             timeline=self.moments,
         )
 
@@ -550,6 +555,12 @@ class _Run:
         if self.signers is None:
             return None
         return "simulated" if self.signers.simulated or "simulated" in self.classes else "hardware"
+
+    def _people(self, first: FirstPass | None) -> People:
+        """Of receipts that are all authentic; else nobody is known."""
+        if first is None or self.checks["sig.receipts"].state is not State.HELD:
+            return People()
+        return first.people(self.appraised)
 
     def _population(self, first: FirstPass) -> Population:
         return Population(
