@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from period_builder import build
 from story import NOW, PLATFORM, REQUEST, Story, trust_bytes
 
 from affiant.attestation.simulated.faults.bench import Bench
@@ -101,6 +102,12 @@ def test_the_exit_code_of_several_is_that_of_the_worst(files: Path) -> None:
     assert result.exit_code == 20
     assert result.output.splitlines()[0] == "bundles          2"
     assert run_all(files, *names[:1]).exit_code == 40
+
+
+def test_a_period_is_held_against_the_other_bundles(files: Path) -> None:
+    path = build(files / "period", Story().tell())
+    document = json.loads(run_all(files, str(path), str(path), str(files), "--json").output)
+    assert {row["state"] for row in document["across"]} == {"held"}
 
 
 def test_reports_of_several_are_written(files: Path) -> None:

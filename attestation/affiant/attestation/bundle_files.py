@@ -19,7 +19,6 @@ from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.judged_now import examine_now
-from affiant.attestation.verifier.trace import NOTHING
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle, unreadable_bundle
 from affiant.errors import AffiantError, ConfigurationError, MalformedError, UnreachableError
 
@@ -89,6 +88,8 @@ class Question:
     until: datetime | None = None
     processes: int = 1
     timeline: bool = True
+    held_against: bool = False
+    """Whether others are: a period keeps what it takes only then."""
     progress: Callable[[str, int, int], None] = lambda *_: None
 
 
@@ -160,9 +161,9 @@ def _is_period(path: Path) -> bool:
 
 
 def _examine_period(path: Path, question: Question) -> Examined:
-    from affiant.attestation.verifier.period.verify_period import verify_period  # noqa: PLC0415 - only if asked
+    from affiant.attestation.verifier.period.verify_period import examine_period  # noqa: PLC0415 - only if asked
 
-    verdict = verify_period(
+    return examine_period(
         path,
         question.trust,
         at=question.at,
@@ -174,9 +175,9 @@ def _examine_period(path: Path, question: Question) -> Examined:
         session=question.session,
         processes=question.processes,
         timeline=question.timeline,
+        held_against=question.held_against,
         progress=question.progress,
     )
-    return Examined(verdict, NOTHING)
 
 
 def _read(path: Path) -> bytes:

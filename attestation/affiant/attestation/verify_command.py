@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -192,6 +193,7 @@ def _verify_several(files: Sequence[Path], question: Question, reports: Reports,
     from affiant.attestation.verifier.report_timeline import MAX_MOMENTS  # noqa: PLC0415 - as above
     from affiant.attestation.verifier.several import judge_several  # noqa: PLC0415 - as above
 
+    question = replace(question, held_against=True)
     verdict = judge_several(
         [(str(file), partial(examine_file, file, question)) for file in files],
         question.trust,

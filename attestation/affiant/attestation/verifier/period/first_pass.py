@@ -33,6 +33,7 @@ from affiant.attestation.verifier.period.seen import Refused, Seen
 from affiant.attestation.verifier.period.signers import Signer, Signers
 from affiant.attestation.verifier.period.spill import Spill
 from affiant.attestation.verifier.period.tally import Exceptions
+from affiant.attestation.verifier.period.traced import TracedRecords
 from affiant.attestation.verifier.refusals import ChainBroken
 from affiant.errors import AffiantError, NotAuthenticError
 
@@ -79,7 +80,8 @@ class FirstPass:
     """Takes lines and leaves; what it found stands in its attributes.
 
     Args:
-        judged: session id -> the key of its supervisor. brackets: None without witnesses.
+        judged: session id -> the key of its supervisor. brackets: None without witnesses. traced: None: nobody
+            holds other bundles against this one.
     """
 
     signers: Signers
@@ -90,6 +92,7 @@ class FirstPass:
     judged: dict[str, str]
     at: datetime
     tolerance: int
+    traced: TracedRecords | None = None
     exceptions: dict[str, Exceptions] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)
     receipts: int = 0
@@ -133,6 +136,8 @@ class FirstPass:
         signer = self.signers.by_kid[seen.kid]
         self._keep(seen, entry.kind, signer, text)
         leaf = self._place(seen)
+        if self.traced is not None:
+            self.traced.put(seen, entry, role=signer.role, index=None if leaf is None else leaf.index)
         if leaf is not None:
             self._follow(seen, entry, leaf)
 

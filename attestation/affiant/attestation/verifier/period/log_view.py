@@ -16,7 +16,7 @@ from affiant.attestation.tlog.tiles import TILE_HEIGHT, TILE_WIDTH, EntryBundle,
 from affiant.attestation.verifier.log_checks import LogUnbound, SplitView
 from affiant.attestation.verifier.refusals import NotMade
 
-__all__ = ["Leaf", "LogView", "Noted", "noted_at", "open_log"]
+__all__ = ["Leaf", "LogView", "Noted", "demand_one_tree", "noted_at", "open_log"]
 
 _ENTRIES = "log/tile/entries/"
 
@@ -118,17 +118,27 @@ def _shown(bundle: PeriodBundle, index: int, size: int) -> bool:
     return True
 
 
-def noted_at(bundle: PeriodBundle, view: LogView, log: LogIdentity, size: int) -> Noted:
-    """The checkpoint ``checkpoints/<size>.note``, shown to be of the same tree.
+def noted_at(bundle: PeriodBundle, log: LogIdentity, size: int) -> Noted:
+    """The checkpoint ``checkpoints/<size>.note``, as the log has signed it.
 
     Raises:
-        SplitView: it has another root than the tree had then. NotMade: that cannot be told here.
+        LogUnbound: it is of another log or size. NoteSignatureInvalid, MalformedError: it is none of this log's.
     """
     noted = _noted(bundle.read(checkpoint_name(size)), log)
     if noted.checkpoint.size != size:
         raise LogUnbound(
             "a checkpoint of another size than its name says", expected=size, found=noted.checkpoint.size
         )
+    return noted
+
+
+def demand_one_tree(view: LogView, noted: Noted) -> None:
+    """``noted`` is of the tree of the archive's checkpoint.
+
+    Raises:
+        SplitView: it has another root than the tree had then. NotMade: that cannot be told here.
+    """
+    size, origin = noted.checkpoint.size, noted.checkpoint.origin
     if size > view.size:
         raise NotMade("a checkpoint that is newer than the archive's log")
     try:
@@ -136,8 +146,7 @@ def noted_at(bundle: PeriodBundle, view: LogView, log: LogIdentity, size: int) -
     except ResourceMissing as error:
         raise NotMade(f"the archive lacks a tile of the log: {error.where}") from error
     if root != noted.checkpoint.root:
-        raise SplitView("two roots over the same number of leaves", found=f"{size} leaves", where=log.origin)
-    return noted
+        raise SplitView("two roots over the same number of leaves", found=f"{size} leaves", where=origin)
 
 
 def _noted(raw: bytes, log: LogIdentity) -> Noted:

@@ -26,7 +26,7 @@ class Seen(NamedTuple):
         leaf: the 66 bytes that the log must hold of it. kid: who signed.
         named: of a boot the keyset digest, of an epoch the count.
         ses, key, evd: of ``agt``; empty without. cp, cps: the checkpoint that an epoch names.
-        lost: the chain that a gap record names. people: of whom it tells.
+        lost: the chain that a gap record names. close: why a session was closed. people: of whom it tells.
     """
 
     leaf: bytes
@@ -40,6 +40,7 @@ class Seen(NamedTuple):
     cp: str
     cps: int | None
     lost: str
+    close: str = ""
     people: tuple[Met, ...] = ()
 
     @property
@@ -93,13 +94,15 @@ def _seen(record: VerifiedReceipt) -> Seen:
     payload = record.payload
     agent = payload.get("agt")
     ses, key, evd = (agent["ses"], agent["key"], agent["evd"]) if isinstance(agent, dict) else ("", "", "")
-    named, cp, cps, lost = None, "", None, ""
+    named, cp, cps, lost, close = None, "", None, "", ""
     if record.kind == "boot":
         named = payload.get("ks")
     elif record.kind == "epoch":
         named, cp, cps = payload.get("n"), str(payload.get("cp") or ""), record.member("cps")
     elif record.kind == "gap":
         lost = str(record.member("lst", "chn"))
+    elif record.kind == "session-close":
+        close = str(record.member("why") or "")
     return Seen(
         record.leaf.to_bytes(),
         record.jti,
@@ -112,5 +115,6 @@ def _seen(record: VerifiedReceipt) -> Seen:
         cp,
         cps if isinstance(cps, int) else None,
         lost,
+        close,
         tuple(met_in(record)),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from affiant.attestation.statement import LogIdentity
 from affiant.attestation.verifier.receipt_checks import DistinctKeysets
 from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.trace import TracedKeyset
 
 __all__ = ["Signer", "Signers", "read_signers"]
 
@@ -51,6 +52,15 @@ class Signers:
     def names(self) -> Mapping[str, str]:
         """Key -> ``sha256:`` name of the statement."""
         return {kid: signer.name for kid, signer in self.by_kid.items()}
+
+    def traced(self) -> Iterator[TracedKeyset]:
+        """Every name that one of them claims."""
+        for kid, signer in self.by_kid.items():
+            yield TracedKeyset("key", kid, signer.keyset)
+            if signer.role == "session":
+                yield TracedKeyset("session", signer.iss, signer.keyset)
+        for chn, signer in self.by_chain.items():
+            yield TracedKeyset("chain", chn, signer.keyset)
 
 
 def read_signers(keysets: Mapping[str, bytes]) -> Signers:

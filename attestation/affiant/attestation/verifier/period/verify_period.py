@@ -26,6 +26,7 @@ from affiant.attestation.log_reading.errors import LeafWrong, TreeWrong
 from affiant.attestation.period.reader import PeriodBundle
 from affiant.attestation.period.zip_directory import ZIP_BOUNDS, ZipBounds
 from affiant.attestation.statement import KeysetStatement, LogIdentity, parse_statement
+from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.case import Case, Party
@@ -37,17 +38,20 @@ from affiant.attestation.verifier.period.coverage import Coverage
 from affiant.attestation.verifier.period.crew import Crew, crew
 from affiant.attestation.verifier.period.first_pass import FirstPass, LineRefused
 from affiant.attestation.verifier.period.judging import Judged, Setting, Work
-from affiant.attestation.verifier.period.log_view import LogView, Noted, noted_at, open_log
+from affiant.attestation.verifier.period.log_view import LogView, Noted, demand_one_tree, noted_at, open_log
 from affiant.attestation.verifier.period.seen import Refused
 from affiant.attestation.verifier.period.signers import Signers, read_signers
 from affiant.attestation.verifier.period.spill import Spill
 from affiant.attestation.verifier.period.tally import Exceptions, Tally
+from affiant.attestation.verifier.period.traced import TracedRecords
 from affiant.attestation.verifier.refusals import NoPin, NotAsked, NotMade
 from affiant.attestation.verifier.timeline import Moment
+from affiant.attestation.verifier.trace import NOTHING, Trace, TracedRoot
 from affiant.attestation.verifier.verdict import Check, Finding, Population, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import (
     BODIES,
     CHECKS,
+    Examined,
     Row,
     make_check,
     not_made_check,
@@ -57,7 +61,7 @@ from affiant.attestation.verifier.verify_bundle import (
 from affiant.attestation.verifier.witness_checks import needs_self, witnessed
 from affiant.errors import AffiantError
 
-__all__ = ["MAX_SESSION", "verify_period"]
+__all__ = ["MAX_SESSION", "examine_period", "verify_period"]
 
 MAX_SESSION: Final = 20_000
 """Records of one session that are judged together: some 100 MiB of memory in the process that does it."""
@@ -89,6 +93,41 @@ def verify_period(
     progress: Progress = lambda *_: None,
     bounds: ZipBounds = ZIP_BOUNDS,
 ) -> Verdict:
+    """Check one period bundle: the verdict of :func:`examine_period`, which has the same arguments."""
+    return examine_period(
+        path,
+        trust,
+        at=at,
+        build=build,
+        since=since,
+        until=until,
+        request=request,
+        response=response,
+        session=session,
+        processes=processes,
+        timeline=timeline,
+        progress=progress,
+        bounds=bounds,
+    ).verdict
+
+
+def examine_period(
+    path: Path,
+    trust: TrustFile,
+    *,
+    at: datetime,
+    build: str,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    request: bytes | None = None,
+    response: bytes | None = None,
+    session: str | None = None,
+    processes: int = 1,
+    timeline: bool = False,
+    held_against: bool = False,
+    progress: Progress = lambda *_: None,
+    bounds: ZipBounds = ZIP_BOUNDS,
+) -> Examined:
     """Check one period bundle.
 
     Args:
@@ -96,6 +135,7 @@ def verify_period(
         since, until: the auditor's own range, from and to before; None for both: coverage is not made.
         processes: that verify, beside this one.
         timeline: keep the first 5,000 records for a report.
+        held_against: keep, on disk, what other bundles are held against; else there is no trace.
 
     Returns:
         The verdict, also for an archive that cannot be read: the refusal is its first check.
@@ -104,10 +144,11 @@ def verify_period(
     try:
         bundle = PeriodBundle(path, bounds=bounds)
     except AffiantError as error:
-        return _unreadable(asked, path, error)
+        return Examined(_unreadable(asked, path, error), NOTHING)
     with bundle, Spill() as spill:
-        run = _Run(asked, bundle, spill, progress, processes, timeline)
-        return run.verdict()
+        run = _Run(asked, bundle, spill, progress, processes, timeline, held_against)
+        verdict = run.verdict()
+        return Examined(verdict, run.trace())
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +171,16 @@ class _Run:
     progress: Progress
     processes: int
     timeline: bool
+    held_against: bool
     checks: dict[str, Check] = field(default_factory=dict)
     tallies: dict[str, Tally] = field(default_factory=dict)
     signers: Signers | None = None
     log: LogIdentity | None = None
     view: LogView | None = None
     noted: list[Noted] = field(default_factory=list)
+    roots: list[Checkpoint] = field(default_factory=list)
+    """What the log has signed, also where it is not of this tree."""
+    traced: TracedRecords | None = None
     log_error: AffiantError | None = None
     split: Exceptions = field(default_factory=Exceptions)
     undecided: int = 0
@@ -184,18 +229,24 @@ class _Run:
             return
         for size in self.bundle.checkpoint_sizes:
             try:
-                self.noted.append(noted_at(self.bundle, self.view, self.log, size))
+                found = noted_at(self.bundle, self.log, size)
+                self.roots.append(found.checkpoint)
+                demand_one_tree(self.view, found)
+                self.noted.append(found)
             except NotMade:
                 self.undecided += 1
             except AffiantError as error:
                 self.split.add(error)
         self.noted.append(self.view.newest)
+        self.roots.append(self.view.newest.checkpoint)
 
     def _verify(self) -> None:
         assert self.signers is not None
         sessions = self.signers.sessions
         only = self.asked.session
         judged = {name: each.kid for name, each in sessions.items() if only is None or name == only}
+        if self.held_against:
+            self.traced = TracedRecords(None if self.view is None else self.view.newest.checkpoint.origin)
         self.first = FirstPass(
             signers=self.signers,
             view=self.view,
@@ -209,6 +260,7 @@ class _Run:
             judged=judged,
             at=self.asked.at,
             tolerance=self.asked.trust.clock_tolerance_s,
+            traced=self.traced,
         )
         total = sum(self.bundle.archive.members[name].size for name in self.bundle.shards)
         asked = self.asked
@@ -549,6 +601,22 @@ class _Run:
             unwitnessed=brackets.unwitnessed() if held and brackets is not None else None,
             people=self._people(first),
             timeline=self.moments,
+        )
+
+    def trace(self) -> Trace:
+        """What is left behind of it; of a period that nobody is held against, nothing."""
+        if self.traced is None or self.signers is None:
+            return NOTHING
+        held = {code for code, check in self.checks.items() if check.state is State.HELD}
+        quorum = self.checks["wit.quorum"]
+        return Trace(
+            records=self.traced,
+            keysets=self.signers.traced(),
+            roots=[TracedRoot(each.origin, each.size, each.root) for each in self.roots],
+            judged=frozenset(self.signers.sessions if self.first is None else self.first.judged),
+            authentic=held >= {"fmt.keysets", "sig.receipts"},
+            logged="log.inclusion" in held,
+            witnessed=quorum.state is State.HELD and quorum.tier is Tier.AFFIRMING,
         )
 
     def _class(self) -> str | None:
