@@ -105,9 +105,12 @@ def test_the_exit_code_of_several_is_that_of_the_worst(files: Path) -> None:
 
 
 def test_a_period_is_held_against_the_other_bundles(files: Path) -> None:
-    path = build(files / "period", Story().tell())
-    document = json.loads(run_all(files, str(path), str(path), str(files), "--json").output)
-    assert {row["state"] for row in document["across"]} == {"held"}
+    paths = [build(files / name, Story().tell()) for name in ("one", "other")]
+    document = json.loads(run_all(files, *map(str, paths), "--json").output)
+    assert "not made" not in {row["state"] for row in document["across"]}
+    alone = json.loads(run_all(files, str(paths[0].parent), "--json").output)
+    assert {row["state"] for row in alone["across"]} == {"held"}
+    assert alone["counts"] == alone["verdicts"][0]["counts"]
 
 
 def test_reports_of_several_are_written(files: Path) -> None:
