@@ -140,8 +140,10 @@ RIM = {
     "__main__.py",
     "commands.py",
     "instant_option.py",
+    "listing_command.py",
     "options.py",
     "release.py",
+    "sigstore_options.py",
     "take_command.py",
     "verify_command.py",
 }

@@ -12,11 +12,14 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import SessionClient
+from tests.sigstore_authority.authority import Authority, encoded
+from tests.sigstore_authority.serving import Deployment, serve
 from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
 from tests.timestamp_authority.authority import TimestampAuthority
 from tests.timestamp_authority.serving import served
 
 from affiant.__main__ import cli
+from affiant.attestation.anchors.sigstore_anchor import checkpoint_statement
 from affiant.attestation.bundle import Bundle, parse_bundle
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
@@ -42,10 +45,10 @@ def bundle_of(session: SessionClient) -> Bundle:
     return parse_bundle(json.dumps(session.bundle()["bundle"]).encode())
 
 
-def judged(inside: InProcess, bundle: Bundle, root: str) -> Verdict:
+def judged(inside: InProcess, bundle: Bundle, root: str, **more: object) -> Verdict:
     reference = inside.service.admissions.appraiser.reference.raw
     document = json.loads(simulated_trust_file(reference, datetime.now(UTC)))
-    document["tsa_roots"] = [{"value": {"certificate": root}}]
+    document |= {"tsa_roots": [{"value": {"certificate": root}}], **more}
     trust = parse_trust_file(json.dumps(document).encode())
     return verify_bundle(bundle.to_bytes(), trust, at=datetime.now(UTC), build="b")
 
@@ -120,3 +123,62 @@ def test_a_true_anchor_by_an_authority_that_nobody_named_is_carried_and_refused_
         pem = known.root.public_bytes(Encoding.PEM).decode()
         verdict = judged(inside, bundle_of(session), pem)
         assert next(c for c in verdict.checks if c.code == "time.tsa").reason == "anchor.untrusted"
+
+
+IDENTITY = "ops@operator.example"
+
+
+def sigstore_root(deployment: Deployment) -> list[dict[str, object]]:
+    root = {"trusted_root": deployment.authority.trusted_root(), "identity": IDENTITY}
+    return [{"value": {**root, "issuer": deployment.issuer}}]
+
+
+def test_a_signature_by_sigstore_is_carried_beside_a_token_and_its_reader_holds_it(
+    platform: PlatformClient, tmp_path: Path
+) -> None:
+    with in_process(platform, tmp_path / "store") as inside, serve(Authority()) as deployment:
+        session = ended_session(inside, platform)
+        folder = folder_of(inside, tmp_path / "store")
+        (tmp_path / "config.json").write_bytes(encoded(deployment.trust_config()))
+        options = ["--key", inside.service.log.report()["vkey"], "--sigstore", "--trust-config"]
+        command = ["log", "anchor", folder, *options, tmp_path / "config.json"]
+        token = {"SIGSTORE_IDENTITY_TOKEN": deployment.token(IDENTITY)}
+        done = CliRunner().invoke(cli, [str(each) for each in command], env=token)
+        assert done.exit_code == 0, done.output
+        later = ended_session(inside, platform)
+        found = bundle_of(session)
+        assert len(found.anchors.sigstore) == 1 and found.anchors.sigstore[0].consistency
+        authority = DatedAuthority().root.public_bytes(Encoding.PEM).decode()
+        verdict = judged(inside, found, authority, sigstore_root=sigstore_root(deployment))
+        row = next(check for check in verdict.checks if check.code == "time.sigstore")
+        assert (row.state, row.tier) == (State.HELD, Tier.AFFIRMING), row
+        assert bundle_of(later).anchors.sigstore == (), "what came after it is not covered"
+
+
+@pytest.mark.parametrize("harm", ["another log's note", "another statement", "cut", "empty", "a folder"])
+def test_a_signature_that_does_not_hold_is_left_out_and_a_token_is_not(
+    platform: PlatformClient, tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with in_process(platform, tmp_path / "store") as inside:
+        session = ended_session(inside, platform)
+        head = inside.service.log.head
+        anchors = folder_of(inside, tmp_path / "store") / "anchors"
+        anchors.mkdir()
+        size, note = head.checkpoint.size, head.note.to_bytes()
+        if harm == "another log's note":
+            note = note.replace(note.split(b"\n")[0], b"elsewhere.invalid/1")
+        text = head.note.text + ("more\n" if harm == "another statement" else "")
+        now = datetime.now(UTC)
+        signed = encoded(Authority().sign(checkpoint_statement(text), identity=IDENTITY, issuer="i", at=now))
+        signed = {"cut": signed[:-1], "empty": b""}.get(harm, signed)
+        (anchors / f"{size}.note").write_bytes(note)
+        digest = hashlib.sha256(head.note.text.encode()).digest()
+        (anchors / f"{size}.tsr").write_bytes(DatedAuthority().stamp(digest, at=now))
+        if harm == "a folder":
+            (anchors / f"{size}.sigstore.json").mkdir()
+        else:
+            (anchors / f"{size}.sigstore.json").write_bytes(signed)
+        found = bundle_of(session)
+        assert found.anchors.sigstore == ()
+        assert len(found.anchors.tsr) == (harm != "another log's note")
+        assert "left out of a bundle" in caplog.text

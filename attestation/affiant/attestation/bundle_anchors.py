@@ -23,6 +23,7 @@ from affiant.attestation.tlog.tree import HASH_SIZE, MAX_PATH
 
 __all__ = [
     "MAX_ANCHORS",
+    "MAX_SIGSTORE",
     "Anchors",
     "AnchorsForm",
     "PublishedCheckpoint",
@@ -32,7 +33,7 @@ __all__ = [
 
 MAX_ANCHORS: Final = 16
 """Anchors of each kind in one bundle."""
-_MAX_SIGSTORE: Final = 256 << 10
+MAX_SIGSTORE: Final = 256 << 10
 """Bytes of one sigstore bundle; with two log entries it has some 12,000."""
 _MAX_TOKENS: Final = 64
 _MAX_TOKEN: Final = 64 << 10
@@ -132,7 +133,7 @@ def _published(value: object, where: str) -> PublishedCheckpoint:
     return PublishedCheckpoint(
         _name(entry["checkpoint"], where),
         _hashes(entry["consistency"], f"{where}.consistency"),
-        _bytes(entry["bundle"], _MAX_SIGSTORE, f"{where}.bundle"),
+        _bytes(entry["bundle"], MAX_SIGSTORE, f"{where}.bundle"),
     )
 
 

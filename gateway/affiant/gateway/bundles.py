@@ -107,7 +107,7 @@ class Bundles:
         proofs: Mapping[str, str],
         objects: Mapping[str, Mapping[str, bytes]],
     ) -> Bundle:
-        """A bundle with the first anchor of the log that covers it, if there is one."""
+        """A bundle with the first anchors of the log that cover it, where there are any."""
         bare = Bundle(receipts=tuple(receipts), proofs=proofs, anchors=Anchors(), **objects)
         return await asyncio.to_thread(self.anchors.added_to, bare)
 

@@ -1,17 +1,19 @@
-"""The anchors that lie beside the log's files, for bundles: the first that covers all records of one.
+"""The anchors that lie beside the log's files, for bundles: the first of each kind that covers all records of one.
 
 Whoever runs ``affiant log anchor`` puts them there; like everything in the store they are the operator's and untrusted.
 The log's own key must have signed the checkpoint, and its tiles must show that it is of the tree of the bundle's
 proofs. What does not hold is left out, and said in the log of the process: a bundle without an anchor is a lesser
-answer, not a wrong one. Tokens are taken apart and not verified: whom to believe is the reader's choice.
+answer, not a wrong one. Tokens and signatures are taken apart and not verified: whom to believe is the reader's choice.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from affiant.attestation.anchors.adding import first_covering, with_anchor
+from affiant.attestation.anchors.adding import AnyAnchorFile, first_covering, with_anchor
 from affiant.attestation.anchors.anchor_files import AnchorFile, AnchorFolder
 from affiant.attestation.anchors.response import parse_response
 from affiant.attestation.bundle import Bundle
@@ -37,28 +39,46 @@ class LogAnchors:
         self._anchors, self._log = AnchorFolder(folder / "anchors"), log
 
     def added_to(self, bundle: Bundle) -> Bundle:
-        """``bundle`` with the first anchor that covers all its records; as it was, where there is none. Blocks."""
+        """``bundle`` with the first anchor of each kind that covers all its records, where there is one. Blocks."""
         try:
-            sizes = self._anchors.sizes()
-            if not sizes or len(bundle.proofs) != len(bundle.receipts):
+            stamped, signed = self._anchors.sizes(), self._anchors.signed_sizes()
+            if not (stamped or signed) or len(bundle.proofs) != len(bundle.receipts):
                 return bundle
             proofs = [parse_log_proof(text.encode("utf-8")) for text in bundle.proofs.values()]
-            size = first_covering(sizes, max(proof.index for proof in proofs))
-            return bundle if size is None else self._with(bundle, self._anchors.read(size), proofs[0])
         except AffiantError as error:
-            _log.warning("an anchor of the log is left out of a bundle: %s [%s]", error, error.code)
-            return bundle
+            return _left_out(bundle, error)
+        last = max(proof.index for proof in proofs)
+        for size, read in (
+            (first_covering(stamped, last), self._anchors.read),
+            (first_covering(signed, last), self._anchors.read_signed),
+        ):
+            if size is not None:
+                bundle = self._with(bundle, partial(read, size), proofs[0])
+        return bundle
 
-    def _with(self, bundle: Bundle, file: AnchorFile, proof: LogProof) -> Bundle:
-        for token in file.tokens:
-            parse_response(token)
+    def _with(self, bundle: Bundle, read: Callable[[], AnyAnchorFile], proof: LogProof) -> Bundle:
+        """One kind's; what is wrong with it keeps no other out."""
+        try:
+            return self._added(bundle, read(), proof)
+        except AffiantError as error:
+            return _left_out(bundle, error)
+
+    def _added(self, bundle: Bundle, file: AnyAnchorFile, proof: LogProof) -> Bundle:
+        if isinstance(file, AnchorFile):
+            for token in file.tokens:
+                parse_response(token)
         smaller, larger = sorted(
             (self._checkpoint(file), parse_checkpoint(proof.note.text)), key=lambda each: each.size
         )
         path = self._log.consistency(smaller.size, larger.size)
         return with_anchor(bundle, file, smaller, larger, path)
 
-    def _checkpoint(self, file: AnchorFile) -> Checkpoint:
+    def _checkpoint(self, file: AnyAnchorFile) -> Checkpoint:
         note = parse_note(file.note)
         verify_note(note, [self._log.key])
         return parse_checkpoint(note.text)
+
+
+def _left_out(bundle: Bundle, error: AffiantError) -> Bundle:
+    _log.warning("an anchor of the log is left out of a bundle: %s [%s]", error, error.code)
+    return bundle

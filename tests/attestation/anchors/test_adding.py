@@ -9,13 +9,15 @@ import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding
 from log_builder import LogBuilder, chain
+from sigstore_authority.authority import Authority, encoded
 from sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
 from story import NOW, Story, leaf_of, trust
 
 from affiant.__main__ import cli
-from affiant.attestation.anchors.adding import add_anchor
+from affiant.attestation.anchors.adding import add_anchors
 from affiant.attestation.anchors.anchor_files import AnchorFolder
-from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid
+from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid, ImprintWrong
+from affiant.attestation.anchors.sigstore_anchor import checkpoint_statement
 from affiant.attestation.bundle import Bundle, parse_bundle
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.log_trust import LogTrust
@@ -48,7 +50,7 @@ class Logged:
 
     def added(self, bundle: Bundle | None = None) -> tuple[Bundle, int]:
         source = FolderLog(self.log.folder)
-        found, file = add_anchor(bundle or self.bundle, source, self.trust, self.anchors)
+        found, (file, *_) = add_anchors(bundle or self.bundle, source, self.trust, self.anchors)
         return found, file.size
 
     def judged(self, bundle: Bundle) -> Verdict:
@@ -105,7 +107,7 @@ def test_a_bundle_of_another_log_or_without_proofs_is_refused(logged: Logged, tm
         logged.added(bare)
     stranger = LogBuilder(tmp_path / "stranger", chain("x", 3))
     with pytest.raises(NoteSignatureInvalid):
-        add_anchor(
+        add_anchors(
             logged.bundle, FolderLog(logged.log.folder), LogTrust((stranger.signer.verifier,)), logged.anchors
         )
 
@@ -121,3 +123,62 @@ def test_the_command_writes_a_bundle_and_overwrites_nothing(logged: Logged, tmp_
     assert json.loads(done.stdout)["size"] == len(logged.log.leaves)
     assert len(parse_bundle(wanted.read_bytes()).anchors.tsr) == 1
     assert CliRunner().invoke(cli, [str(each) for each in arguments]).exit_code == 2
+
+
+SIGSTORE = Authority()
+IDENTITY, ISSUER = "auditor@example.org", "https://accounts.example.org"
+
+
+def signed_by(logged: Logged, size: int, *, text: str | None = None) -> None:
+    note = logged.log.note(size)
+    statement = checkpoint_statement(note.text if text is None else text)
+    bundle = SIGSTORE.sign(statement, identity=IDENTITY, issuer=ISSUER, at=NOW)
+    logged.anchors.write_signed(size, note.to_bytes(), encoded(bundle))
+
+
+def rows_of(logged: Logged, bundle: Bundle) -> dict[str, State]:
+    pem = logged.authority.root.public_bytes(Encoding.PEM).decode()
+    root = {"trusted_root": SIGSTORE.trusted_root(), "identity": IDENTITY, "issuer": ISSUER}
+    named = trust(tsa_roots=[{"value": {"certificate": pem}}], sigstore_root=[{"value": root}])
+    verdict = verify_bundle(bundle.to_bytes(), named, at=NOW, build="b")
+    return {check.code: check.state for check in verdict.checks if check.code.startswith("time.")}
+
+
+@pytest.mark.parametrize("more", [0, 1, 300])
+def test_a_signature_is_added_with_its_proof_and_holds(logged: Logged, more: int) -> None:
+    records = len(logged.log.leaves)
+    signed_by(logged, records - 1)
+    logged.grow(more + 10)
+    signed_by(logged, records + more)
+    signed_by(logged, records + more + 10)
+    found, size = logged.added()
+    assert size == records + more
+    assert rows_of(logged, found)["time.sigstore"] is State.HELD
+    assert parse_bundle(found.to_bytes()) == found
+    assert logged.added(found)[0] == found, "adding twice changes nothing"
+
+
+def test_the_first_of_each_kind_is_added_and_the_command_says_which(logged: Logged, tmp_path: Path) -> None:
+    size = len(logged.log.leaves)
+    logged.grow(20)
+    logged.anchor(size + 7)
+    signed_by(logged, size + 3)
+    given, wanted = tmp_path / "given.json", tmp_path / "anchored.json"
+    given.write_bytes(logged.bundle.to_bytes())
+    vkey = logged.story.log_signer.verifier.vkey()
+    arguments = ["log", "anchor", logged.log.folder, "--key", vkey, "--bundle", given, "-o", wanted, "--json"]
+    done = CliRunner().invoke(cli, [str(each) for each in arguments])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["added"] == {"tsr": size + 7, "sigstore": size + 3}
+    rows = rows_of(logged, parse_bundle(wanted.read_bytes()))
+    assert rows["time.tsa"] is rows["time.sigstore"] is State.HELD
+
+
+def test_a_signature_over_another_checkpoint_is_not_added(logged: Logged) -> None:
+    size = len(logged.log.leaves)
+    signed_by(logged, size, text=logged.log.note(size - 1).text)
+    with pytest.raises(ImprintWrong):
+        logged.added()
+    logged.anchors.write_signed(size, logged.log.note(size).to_bytes(), b"")
+    with pytest.raises(AnchorAbsent):
+        logged.added()

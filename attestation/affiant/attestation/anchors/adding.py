@@ -1,85 +1,112 @@
-"""Adding an anchor to a bundle that was made before it: the first one that covers all its records."""
+"""Adding anchors to a bundle that was made before them: the first of each kind that covers all its records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from affiant.attestation.anchors.anchor_files import AnchorFile, AnchorFolder
+from affiant.attestation.anchors.anchor_files import AnchorFile, AnchorFolder, SignedAnchorFile
 from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid
+from affiant.attestation.anchors.sigstore_anchor import require_about
 from affiant.attestation.bundle import Bundle
-from affiant.attestation.bundle_anchors import MAX_ANCHORS, StampedCheckpoint
+from affiant.attestation.bundle_anchors import MAX_ANCHORS, PublishedCheckpoint, StampedCheckpoint
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.log_reading.source import LogSource
+from affiant.attestation.published.bundle import parse_bundle
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof
 from affiant.attestation.tlog.tree import verify_consistency
 
-__all__ = ["add_anchor", "first_covering", "with_anchor"]
+__all__ = ["AnyAnchorFile", "add_anchors", "covering", "first_covering", "with_anchor"]
+
+AnyAnchorFile = AnchorFile | SignedAnchorFile
+_Carried = TypeVar("_Carried", StampedCheckpoint, PublishedCheckpoint)
 
 
-def add_anchor(
+def add_anchors(
     bundle: Bundle, source: LogSource, trust: LogTrust, folder: AnchorFolder
-) -> tuple[Bundle, AnchorFile]:
-    """``bundle`` with the first anchor of ``folder`` that covers all its records, and that anchor.
+) -> tuple[Bundle, tuple[AnyAnchorFile, ...]]:
+    """``bundle`` with the first anchor of each kind in ``folder`` that covers all its records, and those anchors.
 
     Raises:
         AnchorAbsent: none does yet.
         AnchorSettingsInvalid: no record of it is of this log, or it has as many anchors as a bundle may have.
-        AffiantError: the log or its checkpoints do not hold.
+        AffiantError: the log, its checkpoints, or what an anchor is about do not hold.
     """
     proofs = [parse_log_proof(text.encode("utf-8", "surrogatepass")) for text in bundle.proofs.values()]
     if not proofs or len(proofs) != len(bundle.receipts):
         raise AnchorSettingsInvalid("not every receipt of the bundle has a proof of inclusion")
     proven = _proven(trust, proofs)
     last = max(proof.index for proof in proofs)
-    size = first_covering(folder.sizes(), last)
-    if size is None:
+    files = covering(folder, last)
+    if not files:
         raise AnchorAbsent(
             "no anchor covers the bundle's last record yet",
             expected=f"one over more than {last} leaves",
             hint="Anchor the log now, or add it tomorrow.",
         )
-    file = folder.read(size)
-    anchored = trust.verify_log(parse_note(file.note)).checkpoint
-    smaller, larger = sorted((anchored, proven), key=lambda each: each.size)
     newest = trust.verify_log(
         read_checkpoint(source)
     ).checkpoint  # of older trees, a log keeps complete tiles alone
-    path = LogTree(source, newest).consistency(smaller.size, larger.size)
-    return with_anchor(bundle, file, smaller, larger, path), file
+    tree = LogTree(source, newest)
+    for file in files:
+        anchored = trust.verify_log(parse_note(file.note)).checkpoint
+        smaller, larger = sorted((anchored, proven), key=lambda each: each.size)
+        path = tree.consistency(smaller.size, larger.size)
+        bundle = with_anchor(bundle, file, smaller, larger, path)
+    return bundle, files
+
+
+def covering(folder: AnchorFolder, index: int) -> tuple[AnyAnchorFile, ...]:
+    """The first anchor of each kind whose tree has leaf ``index``: tokens before signatures.
+
+    Raises:
+        AffiantError: as the folder refuses to read one.
+    """
+    stamped, signed = first_covering(folder.sizes(), index), first_covering(folder.signed_sizes(), index)
+    found: list[AnyAnchorFile] = [] if stamped is None else [folder.read(stamped)]
+    return tuple(found if signed is None else [*found, folder.read_signed(signed)])
 
 
 def with_anchor(
-    bundle: Bundle, file: AnchorFile, smaller: Checkpoint, larger: Checkpoint, path: Sequence[bytes]
+    bundle: Bundle, file: AnyAnchorFile, smaller: Checkpoint, larger: Checkpoint, path: Sequence[bytes]
 ) -> Bundle:
     """``bundle`` with ``file``, the proof of consistency verified; unchanged where it has this anchor already.
 
     Raises:
         AnchorAbsent: the anchor has no token.
+        StatementMalformed, ImprintWrong, BundleMalformed: what was signed is not this checkpoint.
         ConsistencyInvalid, ProofMalformed: the two checkpoints are not of one tree.
         AnchorSettingsInvalid: one more than a bundle may have.
     """
-    if not file.tokens:
-        raise AnchorAbsent("the anchor has no token", where=f"{file.size}.tsr")
     verify_consistency(
         old=smaller.size, old_root=smaller.root, new=larger.size, new_root=larger.root, path=path
     )
     name = sha256_name(file.note)
-    others = tuple(each for each in bundle.anchors.tsr if each.checkpoint != name)
+    if isinstance(file, SignedAnchorFile):
+        require_about(parse_bundle(file.bundle).statement, parse_note(file.note).text)
+        published = PublishedCheckpoint(name, tuple(path), file.bundle)
+        anchors = replace(bundle.anchors, sigstore=(*_others(bundle.anchors.sigstore, name), published))
+    elif not file.tokens:
+        raise AnchorAbsent("the anchor has no token", where=f"{file.size}.tsr")
+    else:
+        stamped = StampedCheckpoint(name, tuple(path), file.tokens)
+        anchors = replace(bundle.anchors, tsr=(*_others(bundle.anchors.tsr, name), stamped))
+    return replace(bundle, checkpoints={**bundle.checkpoints, name: file.note}, anchors=anchors)
+
+
+def _others(anchors: Sequence[_Carried], name: str) -> tuple[_Carried, ...]:
+    """Those over other checkpoints, with a place for one more."""
+    others = tuple(each for each in anchors if each.checkpoint != name)
     if len(others) >= MAX_ANCHORS:
         raise AnchorSettingsInvalid(
             "the bundle has as many anchors as it may have", expected=f"{MAX_ANCHORS}"
         )
-    entry = StampedCheckpoint(name, tuple(path), file.tokens)
-    return replace(
-        bundle,
-        checkpoints={**bundle.checkpoints, name: file.note},
-        anchors=replace(bundle.anchors, tsr=(*others, entry)),
-    )
+    return others
 
 
 def first_covering(sizes: Sequence[int], index: int) -> int | None:

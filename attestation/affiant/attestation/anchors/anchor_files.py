@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.anchors.errors import AnchorSettingsInvalid, TokenMalformed
+from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid, TokenMalformed
 from affiant.attestation.anchors.renewal import MAX_TOKENS
 from affiant.attestation.anchors.response import MAX_RESPONSE
+from affiant.attestation.bundle_anchors import MAX_SIGSTORE
 from affiant.attestation.tdx.der import DERError, read_element
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, parse_note
 from affiant.files import write_whole
 
-__all__ = ["ANCHOR_FILE", "AnchorFile", "AnchorFolder"]
+__all__ = ["ANCHOR_FILE", "AnchorFile", "AnchorFolder", "SignedAnchorFile"]
 
 ANCHOR_FILE: Final = re.compile(r"(0|[1-9][0-9]{0,18})\.(?:note|tsr|sigstore\.json)\Z")
 _MAX_TOKENS: Final = MAX_TOKENS * MAX_RESPONSE
@@ -46,6 +47,15 @@ class AnchorFile:
     tokens: tuple[bytes, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SignedAnchorFile:
+    """One checkpoint that somebody signed by sigstore, as read; ``note`` as above. ``bundle``: never empty."""
+
+    size: int
+    note: bytes
+    bundle: bytes
+
+
 class AnchorFolder:
     """The anchors in ``path``, which need not be there until one is written."""
 
@@ -60,6 +70,17 @@ class AnchorFolder:
         Raises:
             AnchorSettingsInvalid: the folder cannot be read, or holds more than any log's.
         """
+        return self._sizes(".tsr")
+
+    def signed_sizes(self) -> list[int]:
+        """Sizes of those that have a note and a sigstore bundle, ascending.
+
+        Raises:
+            AnchorSettingsInvalid: as :meth:`sizes`.
+        """
+        return self._sizes(".sigstore.json")
+
+    def _sizes(self, suffix: str) -> list[int]:
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
@@ -71,17 +92,35 @@ class AnchorFolder:
                 "too many files", where=str(self.path), expected=f"at most {_MAX_FILES}"
             )
         there = {name for name in names if ANCHOR_FILE.match(name)}
-        return sorted(
-            int(name[:-4]) for name in there if name.endswith(".tsr") and f"{name[:-4]}.note" in there
-        )
+        sizes = [name.removesuffix(suffix) for name in there if name.endswith(suffix)]
+        return sorted(int(size) for size in sizes if f"{size}.note" in there)
 
     def read(self, size: int) -> AnchorFile:
         """The anchor of the checkpoint with ``size`` leaves.
 
         Raises:
+            TokenMalformed: the responses do not follow one another; else as :meth:`read_note`.
+        """
+        return AnchorFile(size, self.read_note(size), _split(self._read(f"{size}.tsr", _MAX_TOKENS) or b""))
+
+    def read_signed(self, size: int) -> SignedAnchorFile:
+        """The checkpoint with ``size`` leaves that somebody signed by sigstore.
+
+        Raises:
+            AnchorAbsent: nobody did; else as :meth:`read_note`.
+        """
+        note = self.read_note(size)
+        name = f"{size}.sigstore.json"
+        if not (bundle := self._read(name, MAX_SIGSTORE)):
+            raise AnchorAbsent("the anchor has no sigstore bundle", where=name)
+        return SignedAnchorFile(size, note, bundle)
+
+    def read_note(self, size: int) -> bytes:
+        """The anchored note with ``size`` leaves; nothing in it is verified.
+
+        Raises:
             AnchorSettingsInvalid: a file cannot be read, or is no file.
-        NoteMalformed, CheckpointMalformed: the note is none, or is of another size.
-            TokenMalformed: the responses do not follow one another.
+            NoteMalformed, CheckpointMalformed: the note is none, or is of another size.
         """
         note = self._read(f"{size}.note", MAX_NOTE_BYTES)
         if note is None:
@@ -90,7 +129,7 @@ class AnchorFolder:
             )
         if (found := parse_checkpoint(parse_note(note).text).size) != size:
             raise NoteMalformed("a note under another size than its own", where=f"{size}.note", found=found)
-        return AnchorFile(size, note, _split(self._read(f"{size}.tsr", _MAX_TOKENS) or b""))
+        return note
 
     def write(self, size: int, note: bytes, tokens: Sequence[bytes]) -> Path:
         """Keep an anchor, note first: a token is never there without what it stamps. The path of the tokens.
@@ -98,11 +137,22 @@ class AnchorFolder:
         Raises:
             AnchorSettingsInvalid: it cannot be written.
         """
-        place = self.path / f"{size}.tsr"
+        return self._write(size, note, "tsr", b"".join(tokens))
+
+    def write_signed(self, size: int, note: bytes, bundle: bytes) -> Path:
+        """The same of a sigstore bundle over the note's text. The path of the bundle.
+
+        Raises:
+            AnchorSettingsInvalid: it cannot be written.
+        """
+        return self._write(size, note, "sigstore.json", bundle)
+
+    def _write(self, size: int, note: bytes, suffix: str, content: bytes) -> Path:
+        place = self.path / f"{size}.{suffix}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.path / f"{size}.note", note)
-            write_whole(place, b"".join(tokens))
+            write_whole(place, content)
         except OSError as error:
             raise AnchorSettingsInvalid(
                 "the anchor cannot be written", where=str(self.path), found=error.strerror

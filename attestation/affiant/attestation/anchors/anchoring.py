@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from affiant.attestation.anchors.anchor_files import AnchorFile, AnchorFolder
+from affiant.attestation.anchors.continuing import note_to_keep
 from affiant.attestation.anchors.errors import AnswerStale
 from affiant.attestation.anchors.imprint import Digest, message
 from affiant.attestation.anchors.renewal import AcceptedRoot, VerifiedStamp, verify_stamp
@@ -82,6 +83,7 @@ def anchor_newest(
     note = read_checkpoint(source)
     newest = trust.verify(note).checkpoint
     LogTree(source, newest)  # its tiles lead to its root: what is stamped can be proven from
+    raw = note_to_keep(source, trust, folder, note)
     if sizes := folder.sizes():
         checkpoint, stamp = _continued(source, trust, folder.read(sizes[-1]), newest, stamping)
         if checkpoint.size == newest.size:
@@ -89,7 +91,7 @@ def anchor_newest(
         if not again and stamp.tokens[0].at.astimezone(UTC).date() >= stamping.now.astimezone(UTC).date():
             return Anchored(checkpoint, stamp, new=False, why="there is one of today")
     tokens, stamp = stamping.next_token(note.text, ())
-    folder.write(newest.size, note.to_bytes(), tokens)
+    folder.write(newest.size, raw, tokens)
     return Anchored(newest, stamp, new=True)
 
 

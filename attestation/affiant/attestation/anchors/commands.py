@@ -1,4 +1,4 @@
-"""``affiant log anchor`` and ``anchors``: the rim. Files, the network, the clock and randomness; decides nothing."""
+"""``affiant log anchor``: the rim. Files, the network, the clock and randomness; decides nothing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ import click
 
 from affiant.attestation.anchors.options import (
     anchors_folder,
+    out_option,
     roots_from,
     roots_options,
     stamp_document,
     stamp_line,
 )
+from affiant.attestation.anchors.sigstore_options import (
+    signed_document,
+    signed_line,
+    signing_from,
+    signing_options,
+)
 from affiant.attestation.log_reading.options import (
-    EXIT_REFUSED_LOG,
-    EXIT_WARNING,
     json_option,
     key_option,
     log_argument,
@@ -32,27 +37,26 @@ from affiant.attestation.log_reading.options import (
     trust_from,
 )
 from affiant.command_line import print_json, printable
-from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
     from affiant.attestation.anchors.anchor_files import AnchorFolder
     from affiant.attestation.anchors.anchoring import Anchored, Stamping
+    from affiant.attestation.anchors.signing import SignedAnchor
     from affiant.attestation.log_reading.bounded_http import HTTPSettings
 
-__all__ = ["anchor", "anchors"]
+__all__ = ["anchor"]
 
 _TYP: Final = "affiant-log-anchor/1"
-_LIST_TYP: Final = "affiant-log-anchors/1"
-_DIR: Final = click.Path(file_okay=False, path_type=Path)
+_KINDS: Final = {"tsr": "token", "sigstore": "signature"}
 _BUNDLE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-_out = click.option("--out", type=_DIR, help="Where anchors lie; default: `anchors` in the log's folder.")
 
 
 @click.command()
 @log_argument
 @click.option("--tsa", metavar="URL", help="The timestamp authority to ask (RFC 3161 over HTTP).")
 @roots_options
-@_out
+@signing_options
+@out_option
 @click.option("--again", is_flag=True, help="Also where there is an anchor of today.")
 @click.option(
     "--renew",
@@ -77,6 +81,9 @@ def anchor(
     tsa: str | None,
     tsa_roots: tuple[Path, ...],
     trust_path: Path | None,
+    by_sigstore: bool,
+    trust_config: Path | None,
+    identity_token: Path | None,
     out: Path | None,
     again: bool,
     renew: str | None,
@@ -89,17 +96,21 @@ def anchor(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Have a timestamp authority say by when the log's newest checkpoint existed.
+    """Have a timestamp authority, or sigstore, say by when the log's newest checkpoint existed.
 
     The checkpoint is verified (--key or --policy), and must continue the one that was stamped before. The token is
     verified under --tsa-root or --trust before it is kept, as SIZE.note and SIZE.tsr. Once a day is enough; more needs
     --again.
 
-    With --renew an anchor is stamped anew, its tokens with it: once a year, and before the authority's key or hash
-    function is no longer believed. With --bundle and -o an anchor is added to a bundle that was made before it.
+    With --sigstore an identity signs the checkpoint, by services of --trust-config, and what came back is verified and
+    kept as SIZE.note and SIZE.sigstore.json. The token is that of --identity-token, or of SIGSTORE_IDENTITY_TOKEN. The
+    log of a public deployment is public and forgets nothing: identity, time and digest stay in it.
 
-    Exit codes: 0 done, or nothing to do, 20 something does not hold or the authority refuses, 30 log or authority
-    cannot be reached, 2 usage.
+    With --renew an anchor is stamped anew, its tokens with it: once a year, and before the authority's key or hash
+    function is no longer believed. With --bundle and -o the first anchor of each kind that covers a bundle joins it.
+
+    Exit codes: 0 done, or nothing to do, 20 something does not hold or the authority refuses, 30 log, authority or
+    sigstore cannot be reached, 2 usage.
 
     \b
     Examples:
@@ -107,25 +118,41 @@ def anchor(
       affiant log anchor https://log.example/affiant --policy witnesses.policy --tsa https://tsa.example \\
           --trust trust.json --out anchors
       affiant log anchor LOG --key "$VKEY" --tsa https://tsa.example --tsa-root tsa.pem --renew all
+      affiant log anchor LOG --key "$VKEY" --sigstore --trust-config trust_config.json --identity-token token
       affiant log anchor LOG --key "$VKEY" --bundle session.affiant.json -o stamped.affiant.json
     """
     from affiant.attestation.anchors.anchor_files import AnchorFolder  # noqa: PLC0415 - help stays cheap
     from affiant.attestation.anchors.anchoring import anchor_newest  # noqa: PLC0415 - as above
     from affiant.attestation.anchors.anchoring import renew as renew_all  # noqa: PLC0415 - as above
+    from affiant.attestation.anchors.signing import sign_newest  # noqa: PLC0415 - as above
 
     settings = settings_of(tls_ca, timeout)
     if (bundle is None) != (output is None):
         raise click.UsageError("--bundle and -o belong together")
-    if (bundle is None) == (tsa is None) or (bundle is not None and (renew or again)):
+    if [bundle is not None, tsa is not None, by_sigstore].count(True) != 1:
         raise click.UsageError(
-            "name --tsa, to have a checkpoint stamped, or --bundle and -o, to add an anchor"
+            "name --tsa or --sigstore, to have a checkpoint anchored, or --bundle and -o, to add an anchor"
         )
+    if (renew and tsa is None) or (again and bundle is not None) or (sha512 and tsa is None):
+        raise click.UsageError("--renew and --sha512 belong to --tsa, --again to --tsa or --sigstore")
+    if by_sigstore and (tsa_roots or trust_path is not None):
+        raise click.UsageError(
+            "--sigstore verifies under the roots of --trust-config: no --tsa-root, no --trust"
+        )
+    if not by_sigstore and (trust_config is not None or identity_token is not None):
+        raise click.UsageError("--trust-config and --identity-token belong to --sigstore")
     with refusals(_TYP, as_json=as_json):
         folder = AnchorFolder(anchors_folder(log, out))
         trust = trust_from(keys, policy)
         if bundle is not None and output is not None:
             with opened_log(log, settings) as source:
                 _add(bundle, output, source, trust, folder, as_json=as_json)
+            return
+        if by_sigstore:
+            signing = signing_from(trust_config, identity_token, datetime.now(UTC))
+            with opened_log(log, settings) as source:
+                signed = sign_newest(source, trust, folder, signing, again=again)
+            _show_signed(signed, folder, as_json=as_json)
             return
         stamping = _stamping(str(tsa), settings, tsa_roots, trust_path, sha512=sha512)
         if renew is not None:
@@ -134,68 +161,6 @@ def anchor(
             with opened_log(log, settings) as source:
                 done = [anchor_newest(source, trust, folder, stamping, again=again)]
     _show(done, folder, as_json=as_json)
-
-
-@click.command()
-@log_argument
-@roots_options
-@_out
-@key_option
-@policy_option
-@tls_ca_option
-@timeout_option
-@json_option
-@click.pass_context
-def anchors(
-    ctx: click.Context,
-    *,
-    log: str,
-    tsa_roots: tuple[Path, ...],
-    trust_path: Path | None,
-    out: Path | None,
-    keys: tuple[str, ...],
-    policy: Path | None,
-    tls_ca: Path | None,
-    timeout: float,
-    as_json: bool,
-) -> None:
-    """List a log's anchors, and verify each: signature, tokens, and that the log still continues it.
-
-    Exit codes: 0 all hold, 10 there are none, 20 one does not hold, 30 the log cannot be read, 2 usage.
-
-    \b
-    Examples:
-      affiant log anchors /var/lib/affiant/gateway/log/ID --key "$VKEY" --tsa-root tsa.pem
-      affiant log anchors https://log.example/affiant --out anchors --policy witnesses.policy --trust trust.json --json
-    """
-    from affiant.attestation.anchors.anchor_files import AnchorFolder  # noqa: PLC0415 - help stays cheap
-    from affiant.attestation.anchors.anchoring import judge_anchor  # noqa: PLC0415 - as above
-    from affiant.attestation.log_reading.proving import prove_consistency  # noqa: PLC0415 - as above
-    from affiant.attestation.log_reading.reader import read_checkpoint  # noqa: PLC0415 - as above
-
-    rows: list[dict[str, Any]] = []
-    lines: list[str] = []
-    with refusals(_LIST_TYP, as_json=as_json):
-        folder, trust = AnchorFolder(anchors_folder(log, out)), trust_from(keys, policy)
-        roots = roots_from(tsa_roots, trust_path)
-        with opened_log(log, settings_of(tls_ca, timeout)) as source:
-            newest = trust.verify_log(read_checkpoint(source)).checkpoint
-            for size in folder.sizes():
-                try:
-                    found, stamp = judge_anchor(trust, folder.read(size), roots=roots, at=datetime.now(UTC))
-                    prove_consistency(source, found, newest)
-                except AffiantError as refusal:
-                    rows.append({"size": size, "refused": refusal.to_json()})
-                    lines.append(printable(f"{size} leaves: REFUSED {refusal} [{refusal.code}]"))
-                    continue
-                rows.append(dict(stamp_document(size, stamp)))
-                lines.append(stamp_line(size, stamp))
-    if as_json:
-        print_json({"typ": _LIST_TYP, "origin": newest.origin, "size": newest.size, "anchors": rows})
-    else:
-        click.echo("\n".join(lines or ["no anchor"]))
-    refused = any("refused" in row for row in rows)
-    ctx.exit(EXIT_REFUSED_LOG if refused else 0 if rows else EXIT_WARNING)
 
 
 def _stamping(
@@ -250,20 +215,34 @@ def _show(done: Sequence[Anchored], folder: AnchorFolder, *, as_json: bool) -> N
         click.echo(f"{place}: {line}" if each.new else f"nothing to do, {each.why}: {line}")
 
 
+def _show_signed(done: SignedAnchor, folder: AnchorFolder, *, as_json: bool) -> None:
+    if as_json:
+        row = {**signed_document(done), "new": done.new, "why": done.why}
+        print_json({"typ": _TYP, "folder": str(folder.path), "anchors": [row]})
+        return
+    place = printable(str(folder.path / f"{done.checkpoint.size}.sigstore.json"))
+    click.echo(
+        f"{place}: {signed_line(done)}" if done.new else f"nothing to do, {done.why}: {signed_line(done)}"
+    )
+
+
 def _add(bundle: Path, output: Path, source: Any, trust: Any, folder: AnchorFolder, *, as_json: bool) -> None:
-    from affiant.attestation.anchors.adding import add_anchor  # noqa: PLC0415 - as above
+    from affiant.attestation.anchors.adding import add_anchors  # noqa: PLC0415 - as above
+    from affiant.attestation.anchors.anchor_files import AnchorFile  # noqa: PLC0415 - as above
     from affiant.attestation.bundle import MAX_BUNDLE, parse_bundle  # noqa: PLC0415 - as above
     from affiant.files import write_whole  # noqa: PLC0415 - as above
 
     if output.exists():
         raise click.UsageError(f"{output} exists already: name another file")
     with bundle.open("rb") as opened:
-        found, file = add_anchor(parse_bundle(opened.read(MAX_BUNDLE + 1)), source, trust, folder)
+        found, files = add_anchors(parse_bundle(opened.read(MAX_BUNDLE + 1)), source, trust, folder)
     try:
         write_whole(output, found.to_bytes(), replace=False)
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}") from error
+    added = {"tsr" if isinstance(file, AnchorFile) else "sigstore": file.size for file in files}
     if as_json:
-        print_json({"typ": _TYP, "written": str(output), "size": file.size})
-    else:
-        click.echo(printable(f"{output}: with the anchor over {file.size} leaves"))
+        print_json({"typ": _TYP, "written": str(output), "size": files[0].size, "added": added})
+        return
+    kinds = " and ".join(f"{_KINDS[kind]} over {size} leaves" for kind, size in added.items())
+    click.echo(printable(f"{output}: with the {kinds}"))

@@ -14,18 +14,38 @@ from affiant.command_line import printable
 if TYPE_CHECKING:
     from affiant.attestation.anchors.anchoring import Roots
     from affiant.attestation.anchors.renewal import VerifiedStamp
+    from affiant.attestation.trust_file import TrustFile
 
-__all__ = ["anchors_folder", "roots_from", "roots_options", "stamp_document", "stamp_line"]
+__all__ = [
+    "anchors_folder",
+    "out_option",
+    "roots_from",
+    "roots_options",
+    "shown_time",
+    "stamp_document",
+    "stamp_line",
+    "trust_in",
+]
 
+_DIR: Final = click.Path(file_okay=False, path_type=Path)
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _MAX_ROOT: Final = 64 << 10
 _MAX_TRUST: Final = 16 << 20
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+out_option = click.option(
+    "--out", type=_DIR, help="Where anchors lie; default: `anchors` in the log's folder."
+)
+
 
 def roots_options(command: _Command) -> _Command:
     """``--tsa-root`` and ``--trust``: one of them, by :func:`roots_from`."""
-    trust = click.option("--trust", "trust_path", type=_FILE, help="Or your trust file, for its `tsa_roots`.")
+    trust = click.option(
+        "--trust",
+        "trust_path",
+        type=_FILE,
+        help="Or your trust file, for whom it names.",
+    )
     root = click.option(
         "--tsa-root",
         "tsa_roots",
@@ -45,7 +65,6 @@ def roots_from(files: tuple[Path, ...], trust_path: Path | None) -> Roots:
     from affiant.attestation.anchors.errors import AnchorSettingsInvalid  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.anchors.renewal import Always  # noqa: PLC0415 - as above
     from affiant.attestation.anchors.roots import TSARoot, certificate_in  # noqa: PLC0415 - as above
-    from affiant.attestation.trust_file import parse_trust_file  # noqa: PLC0415 - as above
 
     if bool(files) == (trust_path is not None):
         raise AnchorSettingsInvalid(
@@ -53,10 +72,21 @@ def roots_from(files: tuple[Path, ...], trust_path: Path | None) -> Roots:
         )
     if trust_path is None:
         return [(Always(), TSARoot(certificate_in(_read(path, _MAX_ROOT)))) for path in files]
-    found = parse_trust_file(_read(trust_path, _MAX_TRUST)).tsa_roots
+    found = trust_in(trust_path).tsa_roots
     if found is None:
         raise AnchorSettingsInvalid("the trust file names no timestamp authority", where=trust_path.name)
     return found
+
+
+def trust_in(path: Path) -> TrustFile:
+    """A trust file.
+
+    Raises:
+        TrustFileMalformed: it is none.
+    """
+    from affiant.attestation.trust_file import parse_trust_file  # noqa: PLC0415 - as above
+
+    return parse_trust_file(_read(path, _MAX_TRUST))
 
 
 def anchors_folder(log: str, out: Path | None) -> Path:
@@ -78,7 +108,8 @@ def stamp_document(size: int, stamp: VerifiedStamp) -> Mapping[str, object]:
     """One anchor, for ``--json``."""
     return {
         "size": size,
-        "not_after": _shown(stamp.not_after),
+        "kind": "tsr",
+        "not_after": shown_time(stamp.not_after),
         "authority": stamp.authority,
         "policy": stamp.tokens[0].policy,
         "tokens": [f"{token.at:%Y-%m-%dT%H:%M:%SZ}" for token in stamp.tokens],
@@ -89,10 +120,13 @@ def stamp_line(size: int, stamp: VerifiedStamp) -> str:
     """One anchor, for a person; what an authority calls itself is escaped."""
     renewals = len(stamp.tokens) - 1
     renewed = f", renewed {renewals} times, last {stamp.tokens[-1].at:%Y-%m-%d}" if renewals else ""
-    return printable(f"{size} leaves existed by {_shown(stamp.not_after)}, says {stamp.authority!r}{renewed}")
+    return printable(
+        f"{size} leaves existed by {shown_time(stamp.not_after)}, says {stamp.authority!r}{renewed}"
+    )
 
 
-def _shown(seconds: int) -> str:
+def shown_time(seconds: int) -> str:
+    """RFC 3339, UTC."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

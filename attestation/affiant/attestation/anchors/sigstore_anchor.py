@@ -15,17 +15,47 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Final
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
-from affiant.attestation.anchors.errors import AnchorExtraMissing, ImprintWrong, StatementMalformed
+from affiant.attestation.anchors.errors import (
+    AnchorExtraMissing,
+    AnchorUntrusted,
+    ImprintWrong,
+    StatementMalformed,
+)
 from affiant.attestation.anchors.sigstore_root import SigstoreRoot
 from affiant.attestation.canonical import JSONError, canonical, parse_object
-from affiant.attestation.published.errors import ExtraMissing
+from affiant.attestation.published.bundle import parse_bundle
+from affiant.attestation.published.errors import (
+    ExtraMissing,
+    NotLogged,
+    OtherSigner,
+    OutsideValidity,
+    PublicationNotAuthentic,
+)
+from affiant.attestation.published.signer import Signer, certificate_of, signer_of
 from affiant.attestation.published.verification import LogRecord, verify_signed_statement
+from affiant.errors import AffiantError
 
-__all__ = ["PREDICATE_TYPE", "checkpoint_statement", "not_after_of", "verify_sigstore_anchor"]
+if TYPE_CHECKING:
+    from affiant.attestation.anchors.renewal import AcceptedRoot
+
+__all__ = [
+    "PREDICATE_TYPE",
+    "STRANGERS",
+    "checkpoint_statement",
+    "not_after_of",
+    "require_about",
+    "signer_of_anchor",
+    "verify_by_named",
+    "verify_sigstore_anchor",
+]
 
 PREDICATE_TYPE: Final = "https://affiant.dev/checkpoint-anchor/v1"
+STRANGERS: Final = (OtherSigner, PublicationNotAuthentic, NotLogged, OutsideValidity)
+"""What says that an anchor is by nobody whom the reader named; anything else is wrong with it, whoever made it."""
 _MAX_STATEMENT: Final = 64 << 10
 
 
@@ -57,8 +87,18 @@ def verify_sigstore_anchor(bundle: bytes, text: str, root: SigstoreRoot) -> LogR
             "anchors by sigstore need the sigstore library, which is not installed",
             hint="Install it with: pip install 'affiant[sigstore]'",
         ) from error
+    require_about(taken.statement, text)
+    return record
+
+
+def require_about(statement: bytes, text: str) -> None:
+    """Refuse a statement about anything but the checkpoint ``text``. Who signed it is not asked here.
+
+    Raises:
+        StatementMalformed, ImprintWrong: as named.
+    """
     try:
-        said = parse_object(taken.statement, limit=_MAX_STATEMENT, strict_form=False)
+        said = parse_object(statement, limit=_MAX_STATEMENT, strict_form=False)
     except JSONError as error:
         raise StatementMalformed(f"the statement is not strict JSON: {error}") from error
     predicate = said.get("predicate")
@@ -69,7 +109,39 @@ def verify_sigstore_anchor(bundle: bytes, text: str, root: SigstoreRoot) -> LogR
         raise ImprintWrong(
             "the statement is about another checkpoint", expected=repr(text[:80]), found=repr(about[:80])
         )
-    return record
+
+
+def signer_of_anchor(bundle: bytes) -> Signer:
+    """Whom the certificate names; unverified, and never whom a reader should believe for it.
+
+    Raises:
+        BundleMalformed, OtherSigner: it is no bundle, or names nobody.
+    """
+    return signer_of(certificate_of(parse_bundle(bundle)))
+
+
+def verify_by_named(
+    bundle: bytes, text: str, *, roots: Sequence[tuple[AcceptedRoot, SigstoreRoot]], at: datetime
+) -> tuple[LogRecord, SigstoreRoot]:
+    """The same by the first of ``roots`` who had signed it, and counts for the time that the record says.
+
+    Args:
+        roots: what the reader accepts, and when.
+        at: the instant judged at.
+
+    Raises:
+        AnchorUntrusted: nobody is accepted at that time; else what the last of ``roots`` refuses.
+    """
+    refusal: AffiantError = AnchorUntrusted("no signer is accepted at that time")
+    for accepted, root in roots:
+        try:
+            record = verify_sigstore_anchor(bundle, text, root)
+        except STRANGERS as error:
+            refusal = error
+            continue
+        if accepted.counts_for(record.at, known=at):
+            return record, root
+    raise refusal
 
 
 def not_after_of(record: LogRecord) -> int:

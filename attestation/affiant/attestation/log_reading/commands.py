@@ -7,7 +7,8 @@ from typing import Final
 
 import click
 
-from affiant.attestation.anchors.commands import anchor, anchors
+from affiant.attestation.anchors.commands import anchor
+from affiant.attestation.anchors.listing_command import anchors
 from affiant.attestation.log_reading.options import (
     EXIT_REFUSED_LOG,
     EXIT_WARNING,

@@ -11,9 +11,10 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat import asn1
 
-from affiant.attestation.published.errors import OtherSigner, SettingsInvalid
+from affiant.attestation.published.bundle import SignedBundle
+from affiant.attestation.published.errors import BundleMalformed, OtherSigner, SettingsInvalid
 
-__all__ = ["MAX_TRUSTED_ROOT", "Signer", "signer_of"]
+__all__ = ["MAX_TRUSTED_ROOT", "Signer", "certificate_of", "signer_of"]
 
 MAX_TRUSTED_ROOT: Final = 4 << 20
 """Bytes of a reader's trusted root; the public deployment's has a few thousand."""
@@ -43,6 +44,20 @@ class Signer:
 
     def __str__(self) -> str:
         return f"{self.identity} (issuer {self.issuer})"
+
+
+def certificate_of(bundle: SignedBundle) -> x509.Certificate:
+    """The signer's certificate, unverified.
+
+    Raises:
+        BundleMalformed: it is none.
+    """
+    try:
+        certificate = x509.load_der_x509_certificate(bundle.certificate)
+        _ = certificate.version, certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    except (ValueError, x509.InvalidVersion) as error:
+        raise BundleMalformed("the certificate cannot be read", where="certificate") from error
+    return certificate
 
 
 def signer_of(certificate: x509.Certificate) -> Signer:

@@ -18,12 +18,11 @@ from sigstore.sign import SigningContext
 from affiant.attestation.canonical import JSONError, canonical, parse_object
 from affiant.attestation.published.bundle import parse_bundle
 from affiant.attestation.published.errors import SettingsInvalid, SigningFailed
-from affiant.attestation.published.signer import Signer, signer_of
-from affiant.attestation.published.sigstore_verifier import certificate_of
+from affiant.attestation.published.signer import Signer, certificate_of, signer_of
 from affiant.attestation.published.statement import PublishedFile, published_statement
 from affiant.attestation.published.verification import VerifiedPublication, verify_published
 
-__all__ = ["MAX_TRUST_CONFIG", "publish_file", "sign_statement"]
+__all__ = ["MAX_TRUST_CONFIG", "publish_file", "sign_statement", "trusted_root_of"]
 
 MAX_TRUST_CONFIG: Final = 4 << 20
 _EXCERPT: Final = 200
@@ -58,7 +57,7 @@ def sign_statement(statement: bytes, *, trust_config: bytes, token: str) -> tupl
     Raises:
         SettingsInvalid, SigningFailed: as :func:`publish_file`.
     """
-    trusted_root = _trusted_root(trust_config)
+    trusted_root = trusted_root_of(trust_config)
     try:
         context = SigningContext.from_trust_config(ClientTrustConfig.from_json(trust_config.decode()))
     except (SigstoreError, ValueError) as error:
@@ -85,7 +84,12 @@ def sign_statement(statement: bytes, *, trust_config: bytes, token: str) -> tupl
     return bundle, trusted_root, signer_of(certificate_of(parse_bundle(bundle)))
 
 
-def _trusted_root(trust_config: bytes) -> bytes:
+def trusted_root_of(trust_config: bytes) -> bytes:
+    """The trusted root of a client trust configuration.
+
+    Raises:
+        SettingsInvalid: it is no JSON.
+    """
     try:
         document = parse_object(trust_config, limit=MAX_TRUST_CONFIG, strict_form=False)
     except JSONError as error:

@@ -39,11 +39,11 @@ from affiant.attestation.published.errors import (
     PublicationNotAuthentic,
     TrustedRootUnusable,
 )
-from affiant.attestation.published.signer import MAX_TRUSTED_ROOT, Signer, signer_of
+from affiant.attestation.published.signer import MAX_TRUSTED_ROOT, Signer, certificate_of, signer_of
 from affiant.attestation.published.statement import PAYLOAD_TYPE
 from affiant.errors import AffiantError
 
-__all__ = ["certificate_of", "verify_signatures"]
+__all__ = ["verify_signatures"]
 
 _EXCERPT: Final = 160
 _LOG_WORDS: Final = ("log entry", "checkpoint", "inclusion p")
@@ -98,20 +98,6 @@ def verify_signatures(bundle: SignedBundle, *, trusted_root: bytes, signer: Sign
     if signed != (PAYLOAD_TYPE, bundle.statement):
         raise BundleMalformed("the library read another statement than we did")
     return signed_at
-
-
-def certificate_of(bundle: SignedBundle) -> x509.Certificate:
-    """The signer's certificate, unverified.
-
-    Raises:
-        BundleMalformed: it is none.
-    """
-    try:
-        certificate = x509.load_der_x509_certificate(bundle.certificate)
-        _ = certificate.version, certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    except (ValueError, x509.InvalidVersion) as error:
-        raise BundleMalformed("the certificate cannot be read", where="certificate") from error
-    return certificate
 
 
 def _claimed_time(bundle: SignedBundle) -> datetime:

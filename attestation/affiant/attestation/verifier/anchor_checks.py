@@ -21,14 +21,8 @@ from affiant.attestation.anchors.errors import (
     NotCovering,
 )
 from affiant.attestation.anchors.renewal import verify_stamp
-from affiant.attestation.anchors.sigstore_anchor import not_after_of, verify_sigstore_anchor
+from affiant.attestation.anchors.sigstore_anchor import STRANGERS, not_after_of, verify_by_named
 from affiant.attestation.bundle_anchors import PublishedCheckpoint, StampedCheckpoint
-from affiant.attestation.published.errors import (
-    NotLogged,
-    OtherSigner,
-    OutsideValidity,
-    PublicationNotAuthentic,
-)
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.errors import ConsistencyInvalid, ProofMalformed
@@ -44,7 +38,7 @@ from affiant.errors import AffiantError
 
 __all__ = ["check_sigstore", "check_tokens"]
 
-_NOBODYS_WORD: Final = (AnchorUntrusted, OtherSigner, PublicationNotAuthentic, NotLogged, OutsideValidity)
+_NOBODYS_WORD: Final = (AnchorUntrusted, *STRANGERS)
 """What says that an anchor is by nobody that the trust file names: set aside where another one holds."""
 
 
@@ -134,16 +128,8 @@ def _stamped(case: Case, anchor: StampedCheckpoint, text: str) -> _Word:
 
 def _published(case: Case, anchor: PublishedCheckpoint, text: str) -> _Word:
     """By the first signer whom the trust file names and who had signed this."""
-    refusal: AffiantError = AnchorUntrusted("the trust file accepts no signer at that time")
-    for entry, root in case.trust.sigstore_root or ():
-        try:
-            record = verify_sigstore_anchor(anchor.bundle, text, root)
-        except _NOBODYS_WORD as error:
-            refusal = error
-            continue
-        if entry.counts_for(record.at, known=case.at):
-            return _Word(not_after_of(record), root.signer.identity)
-    raise refusal
+    record, root = verify_by_named(anchor.bundle, text, roots=case.trust.sigstore_root or (), at=case.at)
+    return _Word(not_after_of(record), root.signer.identity)
 
 
 def _anchored(case: Case, anchor: StampedCheckpoint | PublishedCheckpoint) -> tuple[Note, Checkpoint]:
