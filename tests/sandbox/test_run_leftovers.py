@@ -158,7 +158,7 @@ def test_a_shared_gateway_that_lives_on_is_asked_at_once(machine):
 
 @pytest.mark.parametrize("part", ["gateway-server", pytest.param("gateway", marks=pytest.mark.slow)])
 def test_a_killed_gateway_ends_the_run_at_once_and_what_was_recorded_is_recovered(machine, tmp_path, part):
-    """Killed, it leaves the session open; its launching half's death is a SIGTERM to it, so it closes as lost."""
+    """Killed, it leaves the session lost; its launching half's death is a SIGTERM to it, so it closes as lost."""
     output = tmp_path / "out"
     command = ("sh", "-c", "echo made > made.txt; echo started; sleep 60")
     given = ("--input", str(machine.folder / "in"), "--output", str(output))
@@ -179,8 +179,8 @@ def test_a_killed_gateway_ends_the_run_at_once_and_what_was_recorded_is_recovere
     text = machine.verdict(tmp_path / "b")
     if part == "gateway-server":
         assert (done["closed"], done["added"]) == (None, 2)
-        assert "1 end, 2 exec" in text
-        assert "1 open" in text
+        assert "2 exec, 1 gap" in text, "the gateway that was started says what it found"
+        assert "1 lost" in text
     else:
         assert done["closed"] == "lost"
         assert "1 lost" in text
