@@ -3,6 +3,7 @@
 #
 #   swtpm        a TPM 2.0 in software, for the TPM client
 #   tpm2-tools   fills it, and is the second opinion
+#   versitygw    an S3 server over a folder, for the log's copy; named, not installed: it is built by Go
 #
 # Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
 # Installs as root on a machine with apt-get, from the package sources that it already has; AFFIANT_INSTALL=no forbids it.
@@ -10,6 +11,11 @@ set -euo pipefail
 
 say() { printf 'test tools: %s\n' "$*"; }
 
+kept=$HOME/.cache/affiant-tests
+if [[ -z ${AFFIANT_VERSITYGW:-} && ! -x $kept/versitygw ]] && ! command -v versitygw >/dev/null; then
+    say "tests against a real S3 server are skipped without versitygw" \
+        "(GOBIN=$kept go install github.com/versity/versitygw/cmd/versitygw@v1.8.0)"
+fi
 missing=()
 command -v swtpm >/dev/null || missing+=(swtpm)
 command -v tpm2_createprimary >/dev/null || missing+=(tpm2-tools)

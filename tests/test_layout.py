@@ -33,6 +33,7 @@ EXTRAS = (
     "msgspec",
     "httpx",
     "hvac",
+    "obstore",
     "openai",
     "pydantic",
     "uvicorn",

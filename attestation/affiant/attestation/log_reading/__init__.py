@@ -1,1 +1,1 @@
-"""Reading a transparency log: from a folder or over HTTP, everything bound to a signed checkpoint before it is used."""
+"""Reading a transparency log: from a folder, over HTTP or from S3, bound to a signed checkpoint before it is used."""

@@ -9,6 +9,7 @@ import click
 
 from affiant.attestation.anchors.commands import anchor
 from affiant.attestation.anchors.listing_command import anchors
+from affiant.attestation.log_publishing.commands import publish
 from affiant.attestation.log_reading.options import (
     EXIT_REFUSED_LOG,
     EXIT_WARNING,
@@ -37,7 +38,7 @@ _SHOWN: Final = 20
 
 @click.group(cls=LogGroup)
 def log() -> None:
-    """Read, check and watch a transparency log. LOG is a folder or an http(s) address.
+    """Read, check and watch a transparency log. LOG is a folder, an http(s) address, or s3://bucket/prefix.
 
     \b
     Examples:
@@ -47,10 +48,11 @@ def log() -> None:
       affiant log consistency https://log.example/affiant yesterday.checkpoint --key "$VKEY"
       affiant log monitor https://log.example/affiant --policy witnesses.policy --state /var/lib/monitor
       affiant log anchor /var/lib/affiant/gateway/log --key "$VKEY" --tsa https://tsa.example --tsa-root tsa.pem
+      affiant log publish /var/lib/affiant/gateway/log/ID s3://bucket/prefix --key "$VKEY"
     """
 
 
-for _command in (monitor, prove, consistency, anchor, anchors):
+for _command in (monitor, prove, consistency, anchor, anchors, publish):
     log.add_command(_command)
 
 
@@ -127,7 +129,7 @@ def fsck(
 ) -> None:
     """Compute the whole tree again from its leaves, and hold every tile, bundle and the signed root against it.
 
-    In a folder also: files that no log has, links, and partial tiles of earlier checkpoints.
+    In a folder or a store of objects also: files that no log has, links, and partial tiles of earlier checkpoints.
 
     Exit codes: 0 everything is as signed, 10 files that no log has, 20 something does not hold, 30 the log cannot be
     read, 2 usage.
@@ -136,6 +138,7 @@ def fsck(
     Examples:
       affiant log fsck /var/lib/affiant/gateway/log --key "$VKEY"
       affiant log fsck https://log.example/affiant --policy witnesses.policy --json
+      affiant log fsck s3://bucket/prefix --key "$VKEY"
     """
     from affiant.attestation.log_reading.fsck import check_log  # noqa: PLC0415 - help stays cheap
     from affiant.attestation.log_reading.fsck_text import fsck_document, fsck_lines  # noqa: PLC0415 - as above

@@ -5,6 +5,7 @@
     UnreachableError    log.unreachable   no connection, or no whole answer in time
                         log.unavailable   the server says that it cannot answer now
                         log.absent        there is no log: no checkpoint stands at this place
+                        log.denied        a store of objects does not let these credentials read or write
     MalformedError      log.too_large     a resource is larger than it can be
     NotAuthenticError   log.tls           the server's certificate does not hold
                         log.root          the tiles are those of another tree than the one signed
@@ -14,7 +15,7 @@
     StateError          log.missing       a tile or entry bundle that the signed checkpoint implies is not there
                         log.no_such_leaf  no leaf has this index, or is of this receipt
     ConfigurationError  log.settings      an address, key or policy that cannot be meant
-                        log.extra         the HTTP client is not installed
+                        log.extra         the HTTP client, or that of object stores, is not installed
 
 What the documents themselves fail with are the refusals of :mod:`affiant.attestation.tlog.errors`.
 """
@@ -40,6 +41,7 @@ __all__ = [
     "LogSettingsInvalid",
     "LogUnavailable",
     "LogUnreachable",
+    "ObjectsDenied",
     "PathRefused",
     "RedirectRefused",
     "ResourceMissing",
@@ -66,6 +68,12 @@ class LogAbsent(UnreachableError):
 
     code = "log.absent"
     retryable: ClassVar[bool | None] = False
+
+
+class ObjectsDenied(UnreachableError):
+    """A store of objects refuses these credentials, or what they ask for."""
+
+    code = "log.denied"
 
 
 class ResourceTooLarge(MalformedError):
@@ -123,6 +131,6 @@ class LogSettingsInvalid(ConfigurationError):
 
 
 class ExtraMissing(ConfigurationError):
-    """The HTTP client is not installed."""
+    """The HTTP client, or that of object stores, is not installed."""
 
     code = "log.extra"

@@ -102,10 +102,17 @@ def refusals(typ: str, *, as_json: bool) -> Iterator[None]:
 @contextmanager
 def opened_log(log: str, settings: HTTPSettings) -> Iterator[LogSource]:
     """The log that ``log`` names: an address, or a folder."""
-    from affiant.attestation.log_reading.folder import FolderLog  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.log_reading.errors import LogSettingsInvalid  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.log_reading.folder import FolderLog  # noqa: PLC0415 - as above
     from affiant.attestation.log_reading.http_prefix import open_http_log  # noqa: PLC0415 - as above
+    from affiant.attestation.log_reading.object_store import open_objects  # noqa: PLC0415 - as above
+    from affiant.attestation.log_reading.objects import ObjectLog  # noqa: PLC0415 - as above
 
-    if "://" in log:
+    if log.startswith("s3://"):
+        if settings.tls_ca is not None:
+            raise LogSettingsInvalid("--tls-ca is for http(s) addresses: a store of objects has the system's")
+        yield ObjectLog(open_objects(log, answer_s=settings.answer_s))
+    elif "://" in log:
         with open_http_log(log, settings) as source:
             yield source
     else:

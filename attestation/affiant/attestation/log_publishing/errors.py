@@ -1,0 +1,75 @@
+"""What publishing a log refuses, one class for each reason, each with a stable code.
+
+::
+
+    StateError           publish.conflict       another content stands at a place that never changes
+                         publish.foreign        the store holds another log, or what is none
+                         publish.ahead          the store's checkpoint is of more leaves than this one
+                         publish.uncosigned     the store's checkpoint is cosigned, this one is not
+                         publish.raced          another writer was there between reading and writing
+    NotAuthenticError    publish.fork           the store's checkpoint and this log are two histories
+    ConfigurationError   publish.unconditional  the store writes over what it was told to keep
+
+Of these, what may be otherwise a moment later is ``retryable``; after the others a mirror stops.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from affiant.errors import ConfigurationError, NotAuthenticError, StateError
+
+__all__ = [
+    "LogForked",
+    "NoteUncosigned",
+    "ObjectConflict",
+    "StoreAhead",
+    "StoreForeign",
+    "StoreUnconditional",
+    "WriterRaced",
+]
+
+
+class ObjectConflict(StateError):
+    """An object that never changes has another content."""
+
+    code = "publish.conflict"
+
+
+class StoreForeign(StateError):
+    """The store holds another log."""
+
+    code = "publish.foreign"
+
+
+class StoreAhead(StateError):
+    """The store's checkpoint is the larger one: an older state of the log is never put over a newer one."""
+
+    code = "publish.ahead"
+    retryable: ClassVar[bool | None] = True
+
+
+class NoteUncosigned(StateError):
+    """Readers under a policy would lose what they have."""
+
+    code = "publish.uncosigned"
+    retryable: ClassVar[bool | None] = True
+
+
+class WriterRaced(StateError):
+    """The checkpoint is not the one any more that was compared."""
+
+    code = "publish.raced"
+    retryable: ClassVar[bool | None] = True
+
+
+class LogForked(NotAuthenticError):
+    """Two trees under one origin."""
+
+    code = "publish.fork"
+
+
+class StoreUnconditional(ConfigurationError):
+    """The store does not heed a condition."""
+
+    code = "publish.unconditional"
