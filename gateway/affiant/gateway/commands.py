@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +11,13 @@ from typing import Any
 
 import click
 
-from affiant.attestation.simulated.socket_path import platform_socket, reachable_address
-from affiant.command_line import EXIT_REFUSED, Group, print_json
+from affiant.attestation.simulated.socket_path import platform_socket
+from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import UnreachableError
 from affiant.gateway.config import BODIES_MAX
 from affiant.gateway.launch import Launch, UpstreamChoice, WitnessChoice, launch_gateway, planned_config
+from affiant.gateway.log_mirror import read_state
+from affiant.gateway.operator_socket import operator_connection
 
 __all__ = ["default_home", "gateway"]
 
@@ -110,6 +110,12 @@ def gateway() -> None:
     metavar="MIB",
     help="MiB that the bodies of all requests together may hold; beyond it: 503, gateway.memory.",
 )
+@click.option(
+    "--log-objects",
+    metavar="URL",
+    help="Keep a copy of the transparency log there: s3://bucket/prefix or file:///folder. Credentials and endpoint "
+    "are read from the environment: AWS_ACCESS_KEY_ID and others.",
+)
 @click.pass_context
 def serve(
     context: click.Context,
@@ -125,6 +131,7 @@ def serve(
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
+    log_objects: str | None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
 
@@ -138,6 +145,7 @@ def serve(
       affiant gateway serve --upstream https://llm.example.com/v1 --upstream-key-ref local:LLM_KEY
       affiant gateway serve --witnesses witnesses.policy
       affiant gateway serve --erasure-authority officer.jwk
+      AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
 
     \b
     Exit codes: 0 stopped in order, 1 refused, 2 usage.
@@ -155,6 +163,7 @@ def serve(
         bodies_max=body_memory << 20,
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
+        log_objects=log_objects,
     )
     context.exit(launch_gateway(launch))
 
@@ -215,13 +224,18 @@ def status(*, home: Path, as_json: bool) -> None:
     sessions = json.loads(_ask(folder, "/v1/sessions"))
     state = json.loads((folder / "gateway.json").read_bytes())
     ready = json.loads(_ask(folder, "/readyz", accept=(200, 503)))["ready"]
+    mirror = read_state(folder)
     if as_json:
-        print_json({**state, **sessions, "ready": ready})
+        print_json({**state, **sessions, "ready": ready, "log_objects": mirror})
         return
     click.echo(f"{state['url']}  {'ready' if ready else 'not ready'}")
     click.echo(f"configuration {state['config']}")
     click.echo(f"keyset        {state['keyset']}")
     _show_log(sessions["log"])
+    if mirror is not None:
+        code = "" if mirror["code"] is None else f" [{mirror['code']}]"
+        line = f"objects       {mirror['size'] or 0} leaves in {mirror['url']}, {mirror['state']}{code}"
+        click.echo(printable(line))
     for entry in sessions["sessions"]:
         click.echo(f"session {entry['session']}  {entry['state']}")
 
@@ -269,20 +283,8 @@ def _choices(
     return tuple(map(UpstreamChoice, urls, padded_keys, padded_roots))
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=30)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        with reachable_address(self._path) as address:
-            self.sock.connect(address)
-
-
 def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,)) -> bytes:
-    connection = _UnixConnection(folder / "control.sock")
+    connection = operator_connection(folder)
     try:
         connection.request("GET", target)
         response = connection.getresponse()

@@ -84,6 +84,7 @@ def control_plane(service: Service) -> FastAPI:
 def operator_plane(service: Service) -> FastAPI:
     """The face on the operator's Unix socket: no proof, and nothing that is not sealed."""
     app = _app("affiant gateway, operator's socket")
+    _add_log(app, service)
     _add_health(app, service)
 
     @app.get("/v1/sessions")

@@ -36,6 +36,7 @@ from affiant.attestation.gateway_config import (
     local_gateway_config,
 )
 from affiant.attestation.keys import public_key_of
+from affiant.attestation.log_reading.object_store import open_objects
 from affiant.attestation.release import load_release, reference_values
 from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.simulated.boot import Image
@@ -48,6 +49,7 @@ from affiant.folders import make_private
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
 from affiant.gateway.config import BODIES_MAX, Settings, encode_settings
 from affiant.gateway.errors import SettingsRefused
+from affiant.gateway.log_mirror import forget_state, mirrored, shown_by
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.own_witness import served_own_witness
 from affiant.gateway.transparency_log import log_folder
@@ -99,6 +101,7 @@ class Launch:
         bodies_max: bytes that all request bodies together may hold.
         witnesses: who must cosign the log.
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
+        log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
     """
 
     home: Path
@@ -111,6 +114,7 @@ class Launch:
     bodies_max: int = BODIES_MAX
     witnesses: WitnessChoice = "self"
     erasure_authorities: tuple[Path, ...] = ()
+    log_objects: str | None = None
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -246,6 +250,7 @@ def launch_gateway(launch: Launch) -> int:
         AffiantError: the platform, the secrets or the settings refuse before a server exists.
     """
     store = launch.home / "gateway"
+    objects = None if launch.log_objects is None else open_objects(launch.log_objects)
     make_private(store)
     if launch.user is not None:
         for path in (store, *store.iterdir(), *_log_files_of_others(store / "log", launch.user)):
@@ -273,6 +278,11 @@ def launch_gateway(launch: Launch) -> int:
             log = log_folder(store, config.origin)
             running.enter_context(served_own_witness(own, store, log, user=launch.user))
         server = _server(launch, settings, platform)
+        if objects is None:
+            forget_state(store)
+        else:
+            log = log_folder(store, config.origin)
+            running.enter_context(mirrored(store, log, objects, newest=shown_by(store)))
         return _stay(server, platform, store / COLLATERAL_NAME)
 
 
