@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid, TokenMalformed
+from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid
 from affiant.attestation.anchors.renewal import MAX_TOKENS
-from affiant.attestation.anchors.response import MAX_RESPONSE
+from affiant.attestation.anchors.response import MAX_RESPONSE, split_responses
 from affiant.attestation.bundle_anchors import MAX_SIGSTORE
-from affiant.attestation.tdx.der import DERError, read_element
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, parse_note
@@ -101,7 +100,9 @@ class AnchorFolder:
         Raises:
             TokenMalformed: the responses do not follow one another; else as :meth:`read_note`.
         """
-        return AnchorFile(size, self.read_note(size), _split(self._read(f"{size}.tsr", _MAX_TOKENS) or b""))
+        return AnchorFile(
+            size, self.read_note(size), split_responses(self._read(f"{size}.tsr", _MAX_TOKENS) or b"")
+        )
 
     def read_signed(self, size: int) -> SignedAnchorFile:
         """The checkpoint with ``size`` leaves that somebody signed by sigstore.
@@ -179,14 +180,3 @@ class AnchorFolder:
 
 def _unreadable(path: Path, error: OSError) -> AnchorSettingsInvalid:
     return AnchorSettingsInvalid("it cannot be read", where=str(path), found=error.strerror)
-
-
-def _split(data: bytes) -> tuple[bytes, ...]:
-    found, offset = [], 0
-    try:
-        while offset < len(data):
-            element, offset = read_element(data, offset)
-            found.append(element.encoded)
-    except DERError as error:
-        raise TokenMalformed("responses that do not follow one another", found=str(error)[:80]) from error
-    return tuple(found)

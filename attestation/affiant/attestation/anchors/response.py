@@ -29,11 +29,12 @@ from affiant.attestation.tdx.der import (
     DERError,
     Element,
     children,
+    read_element,
     read_single,
     unsigned_integer,
 )
 
-__all__ = ["MAX_RESPONSE", "SignedResponse", "parse_response"]
+__all__ = ["MAX_RESPONSE", "SignedResponse", "parse_response", "split_responses"]
 
 MAX_RESPONSE: Final = 64 << 10
 """Bytes of a response; with a chain of RSA certificates it has some 7,000."""
@@ -75,6 +76,22 @@ class SignedResponse:
 
     certificate: bytes
     sorted_bytes: bytes = field(repr=False)
+
+
+def split_responses(data: bytes) -> tuple[bytes, ...]:
+    """Responses that stand one after the other, as a file ``<size>.tsr`` has them: the first, then its renewals.
+
+    Raises:
+        TokenMalformed: they do not follow one another.
+    """
+    found, offset = [], 0
+    try:
+        while offset < len(data):
+            element, offset = read_element(data, offset)
+            found.append(element.encoded)
+    except DERError as error:
+        raise TokenMalformed("responses that do not follow one another", found=str(error)[:80]) from error
+    return tuple(found)
 
 
 def parse_response(data: bytes) -> SignedResponse:

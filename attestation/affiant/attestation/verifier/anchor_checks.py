@@ -8,8 +8,9 @@ anchor holds; anything else that is wrong with an anchor is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -29,16 +30,32 @@ from affiant.attestation.tlog.errors import ConsistencyInvalid, ProofMalformed
 from affiant.attestation.tlog.note import Note, parse_note, verify_note
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.tree import verify_consistency
+from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.bracket import BY_AUTHORITY, BY_SIGSTORE, shown
 from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.chain_rules import Link
 from affiant.attestation.verifier.refusals import ChainBroken, NotAsked, NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
 from affiant.attestation.verifier.witness_checks import BracketBroken
 from affiant.errors import AffiantError
 
-__all__ = ["check_sigstore", "check_tokens"]
+__all__ = [
+    "NOBODYS_WORD",
+    "SIGSTORE",
+    "TOKENS",
+    "BracketEmpty",
+    "Kind",
+    "Word",
+    "check_sigstore",
+    "check_tokens",
+    "demand_dated_within",
+    "demand_not_empty",
+    "published",
+    "stamp_finding",
+    "stamped",
+]
 
-_NOBODYS_WORD: Final = (AnchorUntrusted, *STRANGERS)
+NOBODYS_WORD: Final = (AnchorUntrusted, *STRANGERS)
 """What says that an anchor is by nobody that the trust file names: set aside where another one holds."""
 
 
@@ -54,8 +71,11 @@ def check_tokens(case: Case) -> Finding:
         raise NotAsked("the trust file names no timestamp authority")
     if not case.bundle.anchors.tsr:
         raise NotMade("the bundle has no timestamp token")
-    anchors = [(each, partial(_stamped, case, each)) for each in case.bundle.anchors.tsr]
-    return _examine(case, _Kind("time.tsa", BY_AUTHORITY, "token"), anchors)
+    anchors = [
+        (each, partial(stamped, each.tokens, trust=case.trust, at=case.at))
+        for each in case.bundle.anchors.tsr
+    ]
+    return _examine(case, TOKENS, anchors)
 
 
 def check_sigstore(case: Case) -> Finding:
@@ -64,12 +84,15 @@ def check_sigstore(case: Case) -> Finding:
         raise NotAsked("the trust file names no signer by sigstore")
     if not case.bundle.anchors.sigstore:
         raise NotMade("the bundle has no anchor by sigstore")
-    anchors = [(each, partial(_published, case, each)) for each in case.bundle.anchors.sigstore]
-    return _examine(case, _Kind("time.sigstore", BY_SIGSTORE, "signature"), anchors)
+    anchors = [
+        (each, partial(published, each.bundle, trust=case.trust, at=case.at))
+        for each in case.bundle.anchors.sigstore
+    ]
+    return _examine(case, SIGSTORE, anchors)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class Kind:
     """A kind of anchors: its row, by whose word it is, what an anchor is called."""
 
     code: str
@@ -77,8 +100,12 @@ class _Kind:
     word: str
 
 
+TOKENS: Final = Kind("time.tsa", BY_AUTHORITY, "token")
+SIGSTORE: Final = Kind("time.sigstore", BY_SIGSTORE, "signature")
+
+
 @dataclass(frozen=True, slots=True)
-class _Word:
+class Word:
     """Seconds since 1970 by which a text existed, and who says so."""
 
     not_after: int
@@ -87,8 +114,8 @@ class _Word:
 
 def _examine(
     case: Case,
-    kind: _Kind,
-    anchors: Sequence[tuple[StampedCheckpoint | PublishedCheckpoint, Callable[[str], _Word]]],
+    kind: Kind,
+    anchors: Sequence[tuple[StampedCheckpoint | PublishedCheckpoint, Callable[[str], Word]]],
 ) -> Finding:
     """Each anchor: its checkpoint, the tree that it is of, whose word it is, the records that it covers."""
     case.need("log.inclusion", "log.consistency")
@@ -98,7 +125,7 @@ def _examine(
         note, checkpoint = _anchored(case, anchor)
         try:
             word = verify(note.text)
-        except _NOBODYS_WORD as error:
+        except NOBODYS_WORD as error:
             stranger = error
             continue
         except AnchorExtraMissing as error:
@@ -110,26 +137,41 @@ def _examine(
     return _finding(case, kind, named)
 
 
-def _finding(case: Case, kind: _Kind, named: set[str]) -> Finding:
+def _finding(case: Case, kind: Kind, named: set[str]) -> Finding:
     stamps = case.stamps[kind.code]
-    last = shown(max(seconds for seconds, _ in stamps.values()))
     bare = [record.jti for record in case.records if record.rh not in stamps]
+    return stamp_finding(
+        kind, named, last=max(seconds for seconds, _ in stamps.values()), bare=bare, records=len(case.records)
+    )
+
+
+def stamp_finding(
+    kind: Kind, named: Collection[str], *, last: int, bare: Sequence[str], records: int, uncovered: int = 0
+) -> Finding:
+    """What anchors amount to: by when all existed, or how many are covered by none.
+
+    Args:
+        bare: ids of records without one; uncovered: how many there are, if ``bare`` has not all of them.
+    """
     names = " and ".join(sorted(repr(name) for name in named))
     if bare:
-        text = f"{len(bare)} of {len(case.records)} records are covered by no {kind.word}"
-        return Finding(f"{text}; the others existed by {last}, says {names}", Tier.WARNING, tuple(bare[:20]))
-    return Finding(f"every record existed by {last}, says {names}")
+        text = f"{max(uncovered, len(bare))} of {records} records are covered by no {kind.word}"
+        return Finding(
+            f"{text}; the others existed by {shown(last)}, says {names}", Tier.WARNING, tuple(bare[:20])
+        )
+    return Finding(f"every record existed by {shown(last)}, says {names}")
 
 
-def _stamped(case: Case, anchor: StampedCheckpoint, text: str) -> _Word:
-    stamp = verify_stamp(text, anchor.tokens, roots=case.trust.tsa_roots or (), at=case.at)
-    return _Word(stamp.not_after, stamp.authority)
+def stamped(tokens: Sequence[bytes], text: str, *, trust: TrustFile, at: datetime) -> Word:
+    """By when the checkpoint ``text`` existed, by its tokens; raises as :func:`~..anchors.renewal.verify_stamp`."""
+    stamp = verify_stamp(text, tokens, roots=trust.tsa_roots or (), at=at)
+    return Word(stamp.not_after, stamp.authority)
 
 
-def _published(case: Case, anchor: PublishedCheckpoint, text: str) -> _Word:
-    """By the first signer whom the trust file names and who had signed this."""
-    record, root = verify_by_named(anchor.bundle, text, roots=case.trust.sigstore_root or (), at=case.at)
-    return _Word(not_after_of(record), root.signer.identity)
+def published(bundle: bytes, text: str, *, trust: TrustFile, at: datetime) -> Word:
+    """The same, by the first signer whom the trust file names and who had signed this."""
+    record, root = verify_by_named(bundle, text, roots=trust.sigstore_root or (), at=at)
+    return Word(not_after_of(record), root.signer.identity)
 
 
 def _anchored(case: Case, anchor: StampedCheckpoint | PublishedCheckpoint) -> tuple[Note, Checkpoint]:
@@ -172,7 +214,7 @@ def _demand_one_tree(case: Case, anchored: Checkpoint, path: tuple[bytes, ...]) 
         ) from error
 
 
-def _cover(case: Case, kind: _Kind, checkpoint: Checkpoint, not_after: int) -> None:
+def _cover(case: Case, kind: Kind, checkpoint: Checkpoint, not_after: int) -> None:
     """Every record that the checkpoint has existed by then."""
     covered = list(_records_in(case, checkpoint))
     if not covered:
@@ -200,22 +242,32 @@ def _demand_not_empty(case: Case, covered: Sequence[VerifiedReceipt], not_after:
     brackets = case.brackets if "time.bracket" in case.established else {}
     for record in covered:
         bracket = brackets.get(record.rh)
-        floor = None if bracket is None else bracket.not_before
-        if floor is not None and floor > not_after + case.trust.clock_tolerance_s:
-            raise BracketEmpty(
-                "a token is older than what witnesses saw before the record that it covers",
-                expected=f"not before {shown(floor)}",
-                found=shown(not_after),
-                where=record.jti,
-            )
+        if bracket is not None and bracket.not_before is not None:
+            demand_not_empty(record, bracket.not_before, not_after, case.trust.clock_tolerance_s)
+
+
+def demand_not_empty(record: VerifiedReceipt | Link, floor: int, not_after: int, tolerance: int) -> None:
+    """Raises :class:`BracketEmpty` where what precedes ``record`` is younger than an anchor over it."""
+    if floor > not_after + tolerance:
+        raise BracketEmpty(
+            "a token is older than what witnesses saw before the record that it covers",
+            expected=f"not before {shown(floor)}",
+            found=shown(not_after),
+            where=record.jti,
+        )
 
 
 def _demand_dated_within(case: Case, covered: Sequence[VerifiedReceipt], not_after: int) -> None:
     for record in covered:
-        if record.iat > not_after + case.trust.clock_tolerance_s:
-            raise BracketBroken(
-                "a record is dated after a token that covers it",
-                expected=f"to {shown(not_after)}",
-                found=shown(record.iat),
-                where=record.jti,
-            )
+        demand_dated_within(record, not_after, case.trust.clock_tolerance_s)
+
+
+def demand_dated_within(record: VerifiedReceipt | Link, not_after: int, tolerance: int) -> None:
+    """Raises :class:`~.witness_checks.BracketBroken` where ``record`` is younger than an anchor over it."""
+    if record.iat > not_after + tolerance:
+        raise BracketBroken(
+            "a record is dated after a token that covers it",
+            expected=f"to {shown(not_after)}",
+            found=shown(record.iat),
+            where=record.jti,
+        )

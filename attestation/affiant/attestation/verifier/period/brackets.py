@@ -110,8 +110,12 @@ class Brackets:
         """A gateway admits a session: its records are not older than that."""
         self._admitted[key] = self._floors.get(chn)
 
-    def take(self, link: Link, index: int, *, key: str | None) -> None:
-        """One record at its place in the log; ``key``: of the session that signed it, None for a gateway's."""
+    def take(self, link: Link, index: int, *, key: str | None) -> int | None:
+        """One record at its place in the log; its not-before.
+
+        Args:
+            key: of the session that signed it, None for a gateway's.
+        """
         floor = self._floors.get(link.chn) if key is None else self._admitted.get(key)
         at = bisect_right(self.seen.sizes, index)
         ceiling = self.seen.ceilings[at]
@@ -128,6 +132,7 @@ class Brackets:
                 self.longest = Unwitnessed(floor, end, link.jti, 0)
             self.begin = floor if self.begin is None else min(self.begin, floor)
         self.end = max(self.end, ceiling)
+        return floor
 
     def around(self) -> Bracket | None:
         """Around every record."""

@@ -7,7 +7,7 @@ a chain is whole over what was withheld, and a link over it is still compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -32,6 +32,7 @@ from affiant.attestation.verifier.period.population_rules import IdsOnce, OneSes
 from affiant.attestation.verifier.period.seen import Refused, Seen
 from affiant.attestation.verifier.period.signers import Signer, Signers
 from affiant.attestation.verifier.period.spill import Spill
+from affiant.attestation.verifier.period.stamps import Stamps
 from affiant.attestation.verifier.period.tally import Exceptions
 from affiant.attestation.verifier.period.traced import TracedRecords
 from affiant.attestation.verifier.refusals import ChainBroken
@@ -93,6 +94,7 @@ class FirstPass:
     at: datetime
     tolerance: int
     traced: TracedRecords | None = None
+    stamps: Sequence[Stamps] = ()
     exceptions: dict[str, Exceptions] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)
     receipts: int = 0
@@ -205,15 +207,18 @@ class FirstPass:
     def _follow(self, seen: Seen, entry: LogEntry, leaf: Leaf) -> None:
         self.coverage.take(leaf.index, entry.iat, new=leaf.new, here=True, name=seen.jti)
         link = self._along(entry, seen.prev, named=seen.named, jti=seen.jti)
-        signer = self.signers.by_kid[seen.kid]
-        if self.brackets is None:
-            return
-        gateway = signer.role == "gateway"
+        floor = None if self.brackets is None else self._bracket(seen, link, leaf, self.brackets)
+        for stamps in self.stamps:
+            stamps.take(link, leaf.index, floor)
+
+    def _bracket(self, seen: Seen, link: Link, leaf: Leaf, brackets: Brackets) -> int | None:
+        gateway = self.signers.by_kid[seen.kid].role == "gateway"
         if seen.cp and gateway:
-            self.brackets.name(link, seen.cp, seen.cps)
-        self.brackets.take(link, leaf.index, key=None if gateway else seen.kid)
-        if entry.kind == "session-start":
-            self.brackets.admit(link.chn, seen.key)
+            brackets.name(link, seen.cp, seen.cps)
+        floor = brackets.take(link, leaf.index, key=None if gateway else seen.kid)
+        if link.kind == "session-start":
+            brackets.admit(link.chn, seen.key)
+        return floor
 
     # -- along its chain ---------------------------------------------------------------------------------------
 

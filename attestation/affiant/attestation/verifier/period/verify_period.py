@@ -29,6 +29,7 @@ from affiant.attestation.statement import KeysetStatement, LogIdentity, parse_st
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
 from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verifier.bracket import Bracket
 from affiant.attestation.verifier.case import Case, Party
 from affiant.attestation.verifier.log_checks import accepted_log
 from affiant.attestation.verifier.people import People
@@ -42,6 +43,7 @@ from affiant.attestation.verifier.period.log_view import LogView, Noted, demand_
 from affiant.attestation.verifier.period.seen import Refused
 from affiant.attestation.verifier.period.signers import Signers, read_signers
 from affiant.attestation.verifier.period.spill import Spill
+from affiant.attestation.verifier.period.stamps import Stamps, read_stamps
 from affiant.attestation.verifier.period.tally import Exceptions, Tally
 from affiant.attestation.verifier.period.traced import TracedRecords
 from affiant.attestation.verifier.refusals import NoPin, NotAsked, NotMade
@@ -181,6 +183,8 @@ class _Run:
     roots: list[Checkpoint] = field(default_factory=list)
     """What the log has signed, also where it is not of this tree."""
     traced: TracedRecords | None = None
+    stamps: dict[str, Stamps | AffiantError] = field(default_factory=dict)
+    """By the ending of their files: the anchors, or why they do not count."""
     log_error: AffiantError | None = None
     split: Exceptions = field(default_factory=Exceptions)
     undecided: int = 0
@@ -245,6 +249,7 @@ class _Run:
         sessions = self.signers.sessions
         only = self.asked.session
         judged = {name: each.kid for name, each in sessions.items() if only is None or name == only}
+        self._read_stamps()
         if self.held_against:
             self.traced = TracedRecords(None if self.view is None else self.view.newest.checkpoint.origin)
         self.first = FirstPass(
@@ -261,6 +266,7 @@ class _Run:
             at=self.asked.at,
             tolerance=self.asked.trust.clock_tolerance_s,
             traced=self.traced,
+            stamps=[each for each in self.stamps.values() if isinstance(each, Stamps)],
         )
         total = sum(self.bundle.archive.members[name].size for name in self.bundle.shards)
         asked = self.asked
@@ -544,14 +550,51 @@ class _Run:
     def _published(self) -> Finding:
         if self.asked.trust.sigstore_root is None:
             raise NotAsked("the trust file names no signer by sigstore")
-        raise NotMade("anchors of a period bundle are not judged by this version")
+        return self._stamped(".sigstore.json", "the bundle has no anchor by sigstore")
 
     def _anchored(self) -> Finding:
         if self.asked.trust.tsa_roots is None:
             raise NotAsked("the trust file names no timestamp authority")
-        if not self.bundle.anchors:
-            raise NotMade("the bundle has no timestamp token")
-        raise NotMade("this version does not judge the timestamp tokens of a period bundle")
+        return self._stamped(".tsr", "the bundle has no timestamp token")
+
+    def _stamped(self, ending: str, nothing: str) -> Finding:
+        if not any(name.endswith(ending) for name in self.bundle.anchors):
+            raise NotMade(nothing)
+        self._held("log.inclusion", "log.consistency")
+        found = self.stamps[ending]
+        if isinstance(found, AffiantError):
+            raise found
+        if self.checks["time.bracket"].state is State.HELD and found.empty.first is not None:
+            raise _Many(found.empty)
+        if found.outside.first is not None:
+            raise _Many(found.outside)
+        return found.finding()
+
+    def _read_stamps(self) -> None:
+        """The anchors of the kinds that the trust file names somebody for."""
+        trust = self.asked.trust
+        texts = {each.checkpoint.size: each.note.text for each in self.noted}
+        for ending, named in ((".tsr", trust.tsa_roots), (".sigstore.json", trust.sigstore_root)):
+            if named is None or self.view is None:
+                continue
+            try:
+                found = read_stamps(self.bundle, ending, texts, trust, at=self.asked.at)
+            except AffiantError as error:  # the row says so
+                self.stamps[ending] = error
+            else:
+                if found is not None:
+                    self.stamps[ending] = found
+
+    def _time(self, brackets: Brackets | None) -> Bracket | None:
+        """Around every record: by witnesses, and no later than anchors over all of them say."""
+        found = brackets.around() if brackets is not None and self._holds("time.bracket") else None
+        for stamps in self.stamps.values():
+            if isinstance(stamps, Stamps) and self._holds(stamps.kind.code) and not stamps.uncovered:
+                found = (found or Bracket(None, None)).not_after_also(stamps.last, stamps.kind.by)
+        return found
+
+    def _holds(self, code: str) -> bool:
+        return self.checks[code].state is State.HELD
 
     def _format(self, damage: AffiantError | None) -> Finding:
         if damage is not None:
@@ -597,7 +640,7 @@ class _Run:
             evidence_class=self._class(),
             checks=tuple(self.checks[code] for code in dict.fromkeys(order)),
             population=Population() if first is None else self._population(first),
-            time=brackets.around() if held and brackets is not None else None,
+            time=self._time(brackets),
             unwitnessed=brackets.unwitnessed() if held and brackets is not None else None,
             people=self._people(first),
             timeline=self.moments,
