@@ -156,7 +156,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         {
             "del": Array(
                 Obj(
-                    {"chn": _ID, "seq": Int(), "rh": _LINK, "lvl": Int(1, 2), "basis": Text()},
+                    {"chn": _ID, "seq": Int(), "rh": _LINK, "lvl": Int(1, 3), "basis": Text()},
+                    # Level 3: a chain, from 0 to this, its last record; ``agt`` of a session's names the session alone.
                     # Of a session's record: which, and of the gateway's its number there. Its JWS said so, and is gone.
                     {"agt": Obj({"ses": _ID}, {"seq": Int()})},
                 ),

@@ -11,7 +11,7 @@ from vectors.making.documents import identifier
 from vectors.making.encoding import from_b64u, link
 from vectors.making.faults import Fault, put
 from vectors.making.keys import p256_key
-from vectors.making.orders import erase, hold, item, release
+from vectors.making.orders import chain, erase, hold, item, release
 from vectors.making.records import Record, Session
 from vectors.making.scripts import REQUEST, RESPONSE, boot, execute, finish, inference, start
 from vectors.making.story import Story
@@ -68,6 +68,35 @@ def _later(story: Story) -> None:
     story.gateway_says("later-boot", "boot", {"bld": "sha256:" + "5" * 64, "col": story.col, "ks": keyset})
     _others(story)
     erase(story, "erasure", _items(story, of, 2, "inference"))
+
+
+def _lost_chain() -> dict[str, Any]:
+    """A chain of an earlier boot, of which nothing is here."""
+    head = {"chn": identifier("an earlier boot"), "rh": link(b"its last record"), "seq": 4000}
+    return {**head, "basis": "a plan of retention", "lvl": 3}
+
+
+def _pruned_elsewhere(story: Story) -> None:
+    """Amid the session an earlier boot is pruned."""
+    boot(story)
+    of = start(story)
+    inference(story, of)
+    erase(story, "erasure", [_lost_chain()])
+    finish(story, of, cseq=0)
+
+
+def _pruned(held: Callable[[Story, Session], str] | None = None) -> Callable[[Story], None]:
+    """The session's own chain and its gateway's are ordered to be pruned, after a hold if one is named."""
+
+    def script(story: Story) -> None:
+        of = _session(story)
+        if held is not None:
+            hold(story, "hold", held(story, of))
+        _others(story)
+        last = [record for record in story.records if record.party.role != "gateway"][-1]
+        erase(story, "erasure", [chain(last, of), chain(_record(story, "others-2"), of)])
+
+    return script
 
 
 def _twice(story: Story) -> None:
@@ -178,6 +207,22 @@ VALID = (
         "An order proves that it was ordered: the record is here all the same.",
         _OTHERS,
         ordered(2, "inference"),
+        warnings=_WARNED,
+        stored_from="valid/erased-record",
+    ),
+    _valid(
+        "pruned-elsewhere",
+        "The gateway's chain of an earlier boot is pruned by order; of this session nothing is missing.",
+        {},
+        _pruned_elsewhere,
+        warnings=_WARNED,
+        stored_from="valid/open",
+    ),
+    _valid(
+        "pruned-and-still-here",
+        "The chains of the session and of its gateway were ordered to be pruned, and are here all the same.",
+        _OTHERS,
+        _pruned(),
         warnings=_WARNED,
         stored_from="valid/erased-record",
     ),
@@ -351,6 +396,51 @@ CASES = (
             ),
             ("released-too-late", "The hold ends after the erasure.", _released_too_late),
         )
+    ),
+    one(
+        "erasure/pruned-and-one-record-gone",
+        "The whole chain was ordered to be pruned: that excuses no single record.",
+        _ALONE,
+        _UNNAMED,
+        base="valid/erased-record",
+        script=_pruned(),
+        trust=AUTHORITIES,
+    ),
+    one(
+        "erasure/pruned-another-present-record",
+        "The chain's last record is named with another hash than that of the record that stands there.",
+        {**_OTHERS, "del:erasure": lambda items: [{**items[0], "rh": link(b"another record")}, items[1]]},
+        {"erasure.authority": "chain.gap"},
+        base="valid/erased-record",
+        script=_pruned(),
+        trust=AUTHORITIES,
+    ),
+    one(
+        "erasure/pruned-held-session",
+        "A session is held, and its gateway's chain alone is ordered to be pruned.",
+        {**_OTHERS, "del:erasure": lambda items: items[1:]},
+        _HELD,
+        base="valid/erased-record",
+        script=_pruned(lambda _, of: of.id),
+        trust=AUTHORITIES,
+    ),
+    one(
+        "erasure/pruned-held-record",
+        "A record is held, and the chain that it stands in is ordered to be pruned.",
+        {**_OTHERS, "del:erasure": lambda items: items[1:]},
+        _HELD,
+        base="valid/erased-record",
+        script=_pruned(lambda story, _: _record(story, "inference").rh),
+        trust=AUTHORITIES,
+    ),
+    one(
+        "erasure/pruned-to-no-level",
+        "An order of level 4.",
+        {"del:erasure": lambda items: [{**items[0], "lvl": 4}]},
+        {"sig.receipts": "fmt.profile"},
+        base="valid/erased-record",
+        script=_pruned_elsewhere,
+        trust=AUTHORITIES,
     ),
     one(
         "erasure/release-of-another-hold",

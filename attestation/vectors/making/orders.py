@@ -10,7 +10,7 @@ from vectors.making.keys import p256_key, thumbprint
 from vectors.making.records import Record, Session, compact, fixed_header
 from vectors.making.story import Story
 
-__all__ = ["AUTHORITY", "erase", "hold", "item", "release"]
+__all__ = ["AUTHORITY", "chain", "erase", "hold", "item", "release"]
 
 AUTHORITY = "erasure authority"
 """Label of the key that the trust files accept."""
@@ -22,6 +22,12 @@ def item(record: Record, level: int, of: Session) -> dict[str, Any]:
     if record.party.role == "gateway":
         agt |= {"seq": record.payload["agt"]["seq"]}
     return {**record.head, "agt": agt, "basis": "an order of 2026-11-21", "lvl": level}
+
+
+def chain(last: Record, of: Session) -> dict[str, Any]:
+    """One element of ``del`` that names a whole chain, by its last record."""
+    agt = {} if last.party.role == "gateway" else {"agt": {"ses": of.id}}
+    return {**last.head, **agt, "basis": "a plan of retention", "lvl": 3}
 
 
 def _give(story: Story, step: str, kind: str, members: dict[str, Any], covered: dict[str, Any]) -> Record:

@@ -11,6 +11,7 @@ export async function checkAuthority(subject) {
   subject.need("sig.receipts");
   const here = new Map(subject.records.map((record) => [placeOf(record), record]));
   const found = new Map();
+  const pruned = new Map();
   const orders = [];
   let holds = 0;
   for (const party of subject.gateways) {
@@ -24,12 +25,13 @@ export async function checkAuthority(subject) {
       orders.push(record.jti);
       for (const item of itemsOf(record)) {
         demandNamed(subject, party, item, here);
-        take(found, item);
+        if (item.level === 3) takeChain(pruned, item);
+        else take(found, item);
       }
     }
   }
   subject.erased = found;
-  if (orders.length > 0) return held(tell(found, here), { tier: "warning", where: orders });
+  if (orders.length > 0) return held(tell(found, pruned, here), { tier: "warning", where: orders });
   return held(holds > 0 ? `no erasure; ${holds} holds by accepted authorities` : "no erasure, no hold");
 }
 
@@ -126,13 +128,25 @@ function take(found, item) {
   if (before === undefined || before.level < item.level) found.set(placeOf(item), item);
 }
 
-function tell(found, here) {
+/** Whole chains, which excuse nothing in a bundle; keeps the longer stretch where two orders name one chain. */
+function takeChain(pruned, item) {
+  const before = pruned.get(item.chn);
+  if (before !== undefined && before.seq === item.seq && before.rh !== item.rh) {
+    throw unauthorized("two erasures name two records of one number", item.order);
+  }
+  if (before === undefined || before.seq < item.seq) pruned.set(item.chn, item);
+}
+
+function tell(found, pruned, here) {
   const records = [...found.values()].filter(({ level }) => level === 2);
   const contents = [...found.values()].filter(({ level }) => level === 1);
-  const text = `ordered to be erased: ${records.length} records, and the content of ${contents.length}`;
+  const chains = pruned.size > 0 ? `; ${pruned.size} chains to be pruned` : "";
+  const text = `ordered to be erased: ${records.length} records, and the content of ${contents.length}${chains}`;
   const kept = records.filter((item) => here.has(placeOf(item))).length;
   const open = contents.filter((item) => here.get(placeOf(item))?.disclosed.size > 0).length;
-  return kept + open > 0 ? `${text}; of ${kept + open} it is still here` : text;
+  const whole = [...pruned.values()].filter((item) => [...here.values()].some((record) => reaches(item, record)));
+  const left = kept + open + whole.length;
+  return left > 0 ? `${text}; of ${left} it is still here` : text;
 }
 
 /** Whether a record stands in the log between a hold and its end. */
@@ -150,7 +164,17 @@ function spanOf(subject, hold, holds) {
 
 function isHeld(subject, item, target) {
   if (target === item.rh || target === item.session) return true;
-  return subject.sessions.some(({ id, supervisor }) => id === target && supervisor.statement.chn.includes(item.chn));
+  const whole = item.level === 3;
+  if (whole && subject.records.some((record) => record.rh === target && reaches(item, record))) return true;
+  return subject.sessions.some(({ id, supervisor, gateway }) => {
+    const ofGateway = whole && gateway.some((record) => reaches(item, record));
+    return id === target && (ofGateway || supervisor.statement.chn.includes(item.chn));
+  });
+}
+
+/** Whether the chain that is pruned holds a record. */
+function reaches(item, record) {
+  return record.chn === item.chn && record.seq <= item.seq;
 }
 
 function byPlace(one, other) {

@@ -56,7 +56,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What one logged order says of one record; ``level`` 1: its disclosures, 2: the record."""
+    """What one logged order says of one record; ``level`` 1: its disclosures, 2: the record, 3: its chain up to it."""
 
     chn: str
     seq: int
@@ -148,6 +148,9 @@ class Case:
     """A period bundle: each record is held against its leaf as the log is walked, and ``log.inclusion`` says so."""
     erased: dict[tuple[str, int], Erased] = field(default_factory=dict)
     """Chain and number -> what an accepted authority ordered to be erased, whether it is here or not."""
+    pruned: dict[str, Erased] = field(default_factory=dict)
+    """Chain -> the last of its records that an accepted authority ordered to be pruned. It excuses nothing in a bundle:
+    whole chains are pruned, and only a log shows that one is missing."""
     established: set[str] = field(default_factory=set)
     """Codes of the checks that held."""
 

@@ -39,6 +39,7 @@ def check_authority(case: Case) -> Finding:
     here: _Here = {(record.chn, record.seq): record for record in case.records}
     orders: list[str] = []
     found: dict[tuple[str, int], Erased] = {}
+    pruned: dict[str, Erased] = {}
     holds = 0
     for party in case.gateways:
         for record in sorted(party.records, key=lambda each: (each.chn, each.seq)):
@@ -49,10 +50,13 @@ def check_authority(case: Case) -> Finding:
                 orders.append(record.jti)
                 for item in _items(record):
                     _demand_named(case, party, item, here)
-                    _take(found, item)
-    case.erased = found
+                    if item.level == 3:
+                        _take_chain(pruned, item)
+                    else:
+                        _take(found, item)
+    case.erased, case.pruned = found, pruned
     if orders:
-        return Finding(_told(found, here), Tier.WARNING, tuple(orders))
+        return Finding(_told(found, pruned, here), Tier.WARNING, tuple(orders))
     return Finding(f"no erasure; {holds} holds by accepted authorities" if holds else "no erasure, no hold")
 
 
@@ -125,11 +129,22 @@ def _take(found: dict[tuple[str, int], Erased], item: Erased) -> None:
         found[item.chn, item.seq] = item
 
 
-def _told(found: Mapping[tuple[str, int], Erased], here: _Here) -> str:
+def _take_chain(pruned: dict[str, Erased], item: Erased) -> None:
+    """Keep the longer stretch where two orders name one chain."""
+    before = pruned.get(item.chn)
+    if before is not None and before.seq == item.seq and before.rh != item.rh:
+        raise ErasureUnauthorized("two erasures name two records of one number", where=item.order)
+    if before is None or before.seq < item.seq:
+        pruned[item.chn] = item
+
+
+def _told(found: Mapping[tuple[str, int], Erased], pruned: Mapping[str, Erased], here: _Here) -> str:
     records = [place for place, each in found.items() if each.level == 2]
     contents = [place for place, each in found.items() if each.level == 1]
     text = f"ordered to be erased: {len(records)} records, and the content of {len(contents)}"
+    text = f"{text}; {len(pruned)} chains to be pruned" if pruned else text
     left = sum(place in here for place in records)
+    left += len({chn for chn, seq in here if chn in pruned and seq <= pruned[chn].seq})
     left += sum(place in here and bool(here[place].text.disclosures) for place in contents)
     return f"{text}; of {left} it is still here" if left else text
 
@@ -171,6 +186,18 @@ def _span(case: Case, hold: VerifiedReceipt) -> tuple[tuple[str, float], tuple[s
 def _is_held(case: Case, item: Erased, target: str) -> bool:
     if target in (item.rh, item.session):
         return True
+    if item.level == 3 and any(record.rh == target and _reaches(item, record) for record in case.records):
+        return True
     return any(
-        session.id == target and item.chn in session.supervisor.statement.chn for session in case.sessions
+        session.id == target
+        and (
+            item.chn in session.supervisor.statement.chn
+            or (item.level == 3 and any(_reaches(item, record) for record in session.gateway))
+        )
+        for session in case.sessions
     )
+
+
+def _reaches(item: Erased, record: VerifiedReceipt) -> bool:
+    """Whether the chain that is pruned holds ``record``."""
+    return record.chn == item.chn and record.seq <= item.seq

@@ -135,22 +135,29 @@ def test_a_range_that_the_archive_cuts_is_not_judged() -> None:
         return coverage
 
     whole = [(256, 90, True), (257, 100, False), (258, 110, False), (259, 200, False)]
-    assert taken(1000, whole, 100, 200).finding({}).tier is Tier.AFFIRMING
-    assert taken(1000, whole, 101, 105).finding({}).detail.startswith("0 leaves")
+    assert taken(1000, whole, 100, 200).finding({}, {}).tier is Tier.AFFIRMING
+    assert taken(1000, whole, 101, 105).finding({}, {}).detail.startswith("0 leaves")
     for since, until in ((80, 200), (None, 200), (100, 300), (100, None), (500, 600), (10, 20)):
         with pytest.raises(NotMade):
-            taken(1000, whole, since, until).finding({})
-    assert taken(260, whole, 100, 300).finding({}).tier is Tier.WARNING
+            taken(1000, whole, since, until).finding({}, {})
+    assert taken(260, whole, 100, 300).finding({}, {}).tier is Tier.WARNING
     part = taken(1000, [(256, 90, True)], 95, 200)
     for index, iat, new in whole[1:]:
         part.take(index, iat, new=new, here=False, name=f"c:{index}", rh=f"hash {index}")
-    assert part.finding({}).detail.startswith("2 of")
-    gone = part.finding({"c:257": "hash 257", "c:258": "another"})
+    assert part.finding({}, {}).detail.startswith("2 of")
+    gone = part.finding({"c:257": "hash 257", "c:258": "another"}, {})
     assert gone.detail.startswith("1 of 2 leaves of the range without a record, 1 erased by order")
+    pruned = part.finding({}, {"c": (258, "hash 258"), "another": (999, "x")})
+    assert pruned.detail.startswith("2 leaves in the range, each with its record, 2 erased by order")
+    assert pruned.tier is Tier.WARNING
+    for last in ((258, "another"), (257, "hash 257")):  # not that record, or not up to it
+        assert part.finding({}, {"c": last}).detail.startswith(
+            "1 of 2 leaves of the range without a record, 1 er"
+        )
     assert gone.where == ("c:258",)
     holed = [*whole[:2], (600, 150, True), (601, 300, False)]
     with pytest.raises(NotMade, match="leaves out"):
-        taken(1000, holed, 100, 200).finding({})
+        taken(1000, holed, 100, 200).finding({}, {})
 
 
 # -- tampering -------------------------------------------------------------------------------------------------

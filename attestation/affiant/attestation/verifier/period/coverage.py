@@ -64,11 +64,12 @@ class Coverage:
             if len(self.missing) < _MAX_MISSING:
                 self.missing[name] = rh
 
-    def finding(self, erased: Mapping[str, str]) -> Finding:
+    def finding(self, erased: Mapping[str, str], pruned: Mapping[str, tuple[int, str]]) -> Finding:
         """What it amounts to.
 
         Args:
             erased: what accepted authorities ordered to be erased, ``<chain>:<number>`` -> receipt hash.
+            pruned: chains that they ordered to be pruned -> number and receipt hash of the last record.
 
         Raises:
             NotMade: no range was asked for, or the archive does not show all of the log that it needs.
@@ -77,7 +78,11 @@ class Coverage:
             raise NotMade("no range was asked for: say which with --from and --to")
         stretch = self._covering()
         tail = self._tail(stretch)
-        gone = {name for name, rh in self.missing.items() if erased.get(name) == rh}
+        gone = {
+            name
+            for name, rh in self.missing.items()
+            if erased.get(name) == rh or _is_pruned(name, rh, pruned)
+        }
         withheld = self.withheld - len(gone)
         by_order = f", {len(gone)} erased by order" if gone else ""
         if withheld:
@@ -115,3 +120,10 @@ class Coverage:
         if self.until is None or self._ends(stretch):
             return ""
         return f"; the checkpoint ends at leaf {stretch.last}, before the range does"
+
+
+def _is_pruned(name: str, rh: str, pruned: Mapping[str, tuple[int, str]]) -> bool:
+    """Whether a leaf is of a pruned chain, up to the record that the order names, which has the leaf's hash."""
+    chn, _, number = name.rpartition(":")
+    last = pruned.get(chn)
+    return last is not None and (int(number) < last[0] or (int(number), rh) == last)

@@ -77,6 +77,8 @@ class Judged(NamedTuple):
     appraised: frozenset[str]
     erased: Mapping[str, str]
     """``<chain>:<number>`` -> receipt hash of what an accepted authority ordered to be erased as a whole."""
+    pruned: Mapping[str, tuple[int, str]]
+    """Chain -> number and receipt hash of the last record up to which it was ordered to be pruned."""
 
 
 @dataclass(slots=True)
@@ -142,7 +144,11 @@ def judge(work: Work) -> Judged:
     classes = frozenset(each.evidence_class.value for each in appraisals.values())
     erased = {f"{each.chn}:{each.seq}": each.rh for each in case.erased.values() if each.level == 2}
     held = "erasure.authority" in case.established
-    return Judged(work.session, checks, _state(case), classes, frozenset(appraisals), erased if held else {})
+    pruned = {chn: (each.seq, each.rh) for chn, each in case.pruned.items()}
+    if not held:
+        erased, pruned = {}, {}
+    appraised = frozenset(appraisals)
+    return Judged(work.session, checks, _state(case), classes, appraised, erased, pruned)
 
 
 def _case(place: _Place, work: Work) -> Case:

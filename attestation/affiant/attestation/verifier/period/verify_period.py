@@ -193,6 +193,7 @@ class _Run:
     classes: set[str] = field(default_factory=set)
     appraised: set[str] = field(default_factory=set)
     erased: dict[str, str] = field(default_factory=dict)
+    pruned: dict[str, tuple[int, str]] = field(default_factory=dict)
     shown: list[tuple[str, str]] = field(default_factory=list)
     moments: tuple[Moment, ...] = ()
 
@@ -346,6 +347,8 @@ class _Run:
         self.classes |= judged.cls
         self.appraised |= judged.appraised
         self.erased |= judged.erased
+        for chn, last in judged.pruned.items():
+            self.pruned[chn] = max(last, self.pruned.get(chn, last))
         if judged.state:
             self.states[judged.state] = self.states.get(judged.state, 0) + 1
         for check in judged.checks:
@@ -453,7 +456,7 @@ class _Run:
         if self.asked.since is None and self.asked.until is None:
             raise NotMade("no range was asked for: say which with --from and --to")
         self._held("sig.receipts", "log.inclusion")
-        return _made(self.first).coverage.finding(self.erased)
+        return _made(self.first).coverage.finding(self.erased, self.pruned)
 
     def _session_rows(self) -> None:
         trust = self.asked.trust
