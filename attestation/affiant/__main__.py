@@ -74,7 +74,7 @@ COMMANDS: Final = {
         "Cosign the checkpoints of transparency logs.",
     ),
     "erase": _Entry(
-        "affiant.attestation.erasure.commands",
+        "affiant.gateway.erase_commands",
         "erase",
         None,
         "Erase records by an authority's order.",

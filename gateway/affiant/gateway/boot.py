@@ -40,6 +40,7 @@ from affiant.gateway.log_key import KEPT, load_log_signer
 from affiant.gateway.nonces import Nonces
 from affiant.gateway.openai_upstream import Credentials, make_upstream
 from affiant.gateway.order_book import OrderBook
+from affiant.gateway.pruning import Pruning
 from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorder
 from affiant.gateway.recovery import Recovery, gap_members, recover
@@ -201,6 +202,7 @@ def _service(
     upstreams: Upstreams,
 ) -> Service:
     sessions = SessionTable(limit=settings.sessions_max)
+    book = OrderBook(settings.config.erasure_authorities, settings.config.origin)
     closing = Closing(
         recorder=recorder,
         sessions=sessions,
@@ -229,9 +231,10 @@ def _service(
             index=bundles.index,
             log=bundles.log,
             sessions=sessions,
-            book=OrderBook(settings.config.erasure_authorities, settings.config.origin),
+            book=book,
             origin=settings.config.origin,
             store=settings.store,
+            pruning=Pruning(bundles.index, book, settings.store),
             clock=ambient.clock,
         ),
         refusals=RefusalBudget(

@@ -129,7 +129,7 @@ class Bundles:
         own = await self.index.session_records(session)
         starts = [record for record in own if record.kind == "session-start"]
         if not starts:
-            raise NotFound("there is no such session")
+            raise NotFound("there is no such session here; or it was, and was pruned after its retention")
         return [record for record in own if record.boot == starts[0].boot and record.seq >= starts[0].seq]
 
     async def _chain(self, start: RecordPlace, last: int) -> tuple[Sequence[RecordPlace], Sequence[Place]]:

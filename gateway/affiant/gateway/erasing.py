@@ -3,7 +3,8 @@
 1. The order is signed by an authority that this gateway's configuration names, for this log.
 2. Every record that it names is here, is what it says, belongs to no session that is open, and is held by nobody.
 3. The ``erasure`` record is signed, durable, and under a checkpoint of the log (trust rules, 3).
-4. The entries are erased in place, their index rows go, and the journal says that it was done.
+4. The entries are erased in place, their index rows go, and the journal says that it was done. Of level 3, which names
+   whole chains, see :mod:`.pruning`.
 
 A crash before 3 is complete leaves nothing erased: the order is given again. After it the next start does the rest:
 what is in the journal and in the log is the intent, and nothing is signed again. The same order again has the same
@@ -49,6 +50,7 @@ from affiant.gateway.index import Index, PeerPlace, RecordPlace
 from affiant.gateway.journal import Journal, Place
 from affiant.gateway.journal_erasing import erase_entries, finish_erasing
 from affiant.gateway.order_book import OrderBook, Ordered, is_order, payload_of
+from affiant.gateway.pruning import Pruning
 from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorder
 from affiant.gateway.sessions import SessionState, SessionTable
@@ -86,6 +88,7 @@ class Erasing:
     book: OrderBook
     origin: str
     store: Path
+    pruning: Pruning
     clock: Callable[[], datetime]
     _known: bool = False
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -95,7 +98,7 @@ class Erasing:
 
         Raises:
             OrderUnauthorized, ErasureMismatch, ErasureRepeated, KindNotErasable, RecordHeld, SessionStillOpen,
-            HoldUnknown: of the first order that is refused; those before it are carried out.
+            ChainStillGrows, HoldUnknown: of the first order that is refused; those before it are carried out.
             JournalUnavailable, LogUnavailable, IndexUnavailable: what is recorded is carried out at the next start.
         """
         if request.origin != self.origin:
@@ -163,7 +166,10 @@ class Erasing:
         if len(set(places)) != len(places):
             raise ErasureRepeated("one record twice in one order")
         gone = []
+        await self.pruning.demand([item for item in items if item["lvl"] == 3])
         for item in items:
+            if item["lvl"] == 3:
+                continue
             target = await self._target(item)
             if target.jti and target.level == 2:
                 gone.append(target.jti)
@@ -237,17 +243,21 @@ class Erasing:
         """Erase what a logged order names and is still here; how many entries that were."""
         await self.index.caught_up()
         places: list[Place] = []
+        chains = [item["chn"] for item in ordered.payload["del"] if item["lvl"] == 3]
         for item in ordered.payload["del"]:
+            if item["lvl"] == 3:
+                continue
             places += await self.index.opening_of(item["rh"])
             place = await self.index.record_at(item["chn"], item["seq"])
             if item["lvl"] == 2 and place is not None and place.rh == item["rh"]:
                 places.append(place.place)
         await asyncio.to_thread(erase_entries, self.store, places)
         await self.index.remove(places)
+        pruned = await self.pruning.carry_out(chains)
         if ordered.jti in await self.index.pending_orders():
             entry = ErasedEntry(jti=ordered.jti)
             await self.journal.append(encode_entry(entry), note=entry)
-        return len(places)
+        return len(places) + pruned
 
 
 def _answer(ordered: Ordered, *, new: bool, erased: int) -> Mapping[str, object]:

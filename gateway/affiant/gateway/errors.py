@@ -313,6 +313,12 @@ class ErasureRepeated(StateError):
     code = "erasure.repeated"
 
 
+class ChainStillGrows(StateError):
+    """An order would prune a chain of the boot that serves."""
+
+    code = "erasure.chain_growing"
+
+
 class SessionStillOpen(StateError):
     """An order names a record of a session that has not ended."""
 

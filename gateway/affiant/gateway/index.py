@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from affiant.gateway.errors import IndexUnavailable
-from affiant.gateway.index_rows import SCHEMA, VERSION, catch_up, insert, remove
+from affiant.gateway.index_rows import SCHEMA, VERSION, catch_up, forget, insert, remove
 from affiant.gateway.journal import Note, Place
 
-__all__ = ["Index", "PeerPlace", "RecordPlace"]
+__all__ = ["Index", "PeerPlace", "RecordPlace", "WholeChain"]
 
 _T = TypeVar("_T")
 
@@ -53,6 +53,16 @@ class PeerPlace:
     place: Place
 
 
+@dataclass(frozen=True, slots=True)
+class WholeChain:
+    """One chain: the boot that wrote or took it, its session if it is one's, its last record that is here."""
+
+    boot: str
+    ses: str
+    seq: int
+    rh: str
+
+
 _Job = tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object] | None]
 
 
@@ -72,6 +82,11 @@ class Index:
         self._failure: sqlite3.Error | None = None
         self._thread = threading.Thread(target=self._run, name="affiant-index", daemon=True)
         self._thread.start()
+
+    @property
+    def boot(self) -> str:
+        """The boot that runs, base64url."""
+        return self._boot
 
     def on_durable(self, entries: Sequence[tuple[Note, Place]]) -> None:
         """Take the rows of one commit; called in the journal's thread."""
@@ -105,6 +120,53 @@ class Index:
         own = await self._records("chn = ? AND seq = ?", (chn, seq))
         found = own or await self._peers("chn = ? AND seq = ?", (chn, seq))
         return found[0] if found else None
+
+    async def whole_chain(self, chn: str) -> WholeChain | None:
+        """A chain as far as it is here; None: nothing of it is."""
+        own = await self._records("chn = ? ORDER BY seq DESC LIMIT 1", (chn,))
+        if own:
+            return WholeChain(own[0].boot, "", own[0].seq, own[0].rh)
+        peers = await self._peers("chn = ? ORDER BY seq DESC LIMIT 1", (chn,))
+        return WholeChain(peers[0].boot, peers[0].ses, peers[0].seq, peers[0].rh) if peers else None
+
+    async def chains_of(self, boot: str) -> Mapping[str, int]:
+        """The chains of a boot, its own and its sessions' -> the number of the last record that is here."""
+        query = (
+            "SELECT chn, max(seq) FROM records WHERE boot = ?1 GROUP BY chn "
+            "UNION ALL SELECT chn, max(seq) FROM peers WHERE boot = ?1 GROUP BY chn"
+        )
+        return dict(await self._ask(lambda connection: connection.execute(query, (boot,)).fetchall()))
+
+    async def reaches(self, boot: str, ses: str, target: str) -> bool:
+        """Whether a session or record (id, receipt hash) is of a boot; of its session ``ses``, if one is named."""
+        where = "boot = ? AND ? IN ('', ses) AND ? IN (ses, rh) LIMIT 1"
+        arguments = (boot, ses, target)
+        return bool(await self._records(where, arguments) or await self._peers(where, arguments))
+
+    async def has_orders(self, boot: str) -> bool:
+        """Whether a boot's chain holds erasures or holds."""
+        return bool(await self._records("boot = ? AND kind IN ('erasure', 'hold') LIMIT 1", (boot,)))
+
+    async def beside_orders(self, boot: str, segments: Sequence[int]) -> tuple[Place, ...]:
+        """Everything of a boot but its orders and what introduces them: its boot record and its own objects."""
+        at = "SELECT segment, offset, length FROM"
+        of_boot = (
+            f"{at} records WHERE boot = ?1 AND kind NOT IN ('boot', 'erasure', 'hold') "
+            f"UNION ALL {at} peers WHERE boot = ?1 "
+            f"UNION ALL {at} objects WHERE boot = ?1 AND ses != ''"
+        )
+        rows = await self._ask(lambda connection: connection.execute(of_boot, (boot,)).fetchall())
+        return tuple(Place(*row) for row in rows) + await self._openings_in(segments)
+
+    async def _openings_in(self, segments: Sequence[int]) -> tuple[Place, ...]:
+        query = "SELECT segment, offset, length FROM openings WHERE segment BETWEEN ? AND ?"
+        between = (min(segments), max(segments)) if segments else (0, -1)
+        rows = await self._ask(lambda connection: connection.execute(query, between).fetchall())
+        return tuple(place for row in rows if (place := Place(*row)).segment in segments)
+
+    async def forget(self, boot: str, segments: Sequence[int]) -> None:
+        """Remove every row of a boot whose segments are deleted."""
+        await self._ask(lambda connection: forget(connection, boot, segments))
 
     async def orders(self) -> tuple[RecordPlace, ...]:
         """Every erasure and hold, in the order of the journal."""

@@ -33,7 +33,7 @@ from affiant.gateway.journal import Note, Place, segment_path
 from affiant.gateway.journal_format import scan
 from affiant.gateway.transparency_log import leaf_of
 
-__all__ = ["SCHEMA", "VERSION", "catch_up", "insert", "remove"]
+__all__ = ["SCHEMA", "VERSION", "catch_up", "forget", "insert", "remove"]
 
 VERSION: Final = 2
 """``user_version`` in the schema."""
@@ -64,7 +64,7 @@ INSERT INTO reached VALUES (-1, 0);
 PRAGMA user_version = 2;
 """
 
-_PLACED: Final = ("records", "peers", "openings")
+_PLACED: Final = ("records", "peers", "openings", "objects")
 
 
 def catch_up(connection: sqlite3.Connection, folder: Path, boot: str) -> None:
@@ -148,6 +148,20 @@ def remove(connection: sqlite3.Connection, places: Iterable[Place]) -> None:
         for table in _PLACED:
             query = f"DELETE FROM {table} WHERE segment = ? AND offset = ?"  # noqa: S608 - constants of this file
             connection.execute(query, (place.segment, place.offset))
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def forget(connection: sqlite3.Connection, boot: str, segments: Iterable[int]) -> None:
+    """Remove every row of a boot whose segments are deleted, from the pages and the write-ahead log too."""
+    connection.execute("BEGIN")
+    named = (boot,)
+    for table in ("ordered", "held", "carried_out"):
+        query = f"DELETE FROM {table} WHERE jti IN (SELECT jti FROM records WHERE boot = ?)"  # noqa: S608 - constants
+        connection.execute(query, named)
+    for table in ("records", "peers", "objects", "opens"):
+        connection.execute(f"DELETE FROM {table} WHERE boot = ?", named)  # noqa: S608 - constants
+    connection.executemany("DELETE FROM openings WHERE segment = ?", ((number,) for number in segments))
     connection.execute("COMMIT")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

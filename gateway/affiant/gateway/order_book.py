@@ -75,6 +75,8 @@ class OrderBook:
         self._authorities, self._origin = authorities, origin
         self._by_aut: dict[str, Ordered] = {}
         self._levels: dict[tuple[str, int], int] = {}
+        self._last_erased: dict[str, tuple[int, str]] = {}
+        self._pruned: dict[str, int] = {}
         self._holds: dict[str, Ordered] = {}
         self._ended: set[str] = set()
 
@@ -92,6 +94,12 @@ class OrderBook:
         if ordered.kind == "erasure":
             for item in ordered.payload["del"]:
                 place = (item["chn"], item["seq"])
+                if item["lvl"] == 3:
+                    self._pruned[item["chn"]] = max(item["seq"], self._pruned.get(item["chn"], 0))
+                    continue
+                if item["lvl"] == 2:
+                    last = (item["seq"], item["rh"])
+                    self._last_erased[item["chn"]] = max(last, self._last_erased.get(item["chn"], last))
                 self._levels[place] = max(item["lvl"], self._levels.get(place, 0))
         elif "rel" not in ordered.payload:
             self._holds[ordered.rh] = ordered
@@ -116,7 +124,19 @@ class OrderBook:
 
     def level_of(self, chn: str, seq: int) -> int:
         """The level at which a record was ordered to be erased; 0: it was not."""
-        return self._levels.get((chn, seq), 0)
+        return 3 if self.is_pruned(chn, seq) else self._levels.get((chn, seq), 0)
+
+    def is_pruned(self, chn: str, seq: int) -> bool:
+        """Whether a chain was ordered to be pruned, up to this number at least."""
+        return self._pruned.get(chn, -1) >= seq
+
+    def last_erased(self, chn: str) -> tuple[int, str] | None:
+        """Number and hash of the last record of a chain that was ordered to be erased as a whole."""
+        return self._last_erased.get(chn)
+
+    def holds(self) -> Sequence[Ordered]:
+        """Every hold in force."""
+        return [each for rh, each in self._holds.items() if rh not in self._ended]
 
     def hold(self, rh: str) -> Ordered | None:
         """The hold in force whose record has this hash."""

@@ -72,6 +72,7 @@ def erase(context: click.Context, *, home: Path, request: Path | None, as_json: 
       affiant erase make s.affiant.json --session ID --level 1 --basis "Art. 17" --key officer.key -o r.json
       affiant erase show r.json
       affiant erase --request r.json
+      affiant erase retention --days 400 --basis "retention plan 4" --key officer.key -o r.json
 
     \b
     Exit codes: 0 done, 1 refused, 2 usage.
@@ -219,7 +220,7 @@ hold.add_command(show)
 
 def _lines(order: Any) -> list[str]:
     if "del" in order:
-        what = {1: "content of", 2: "record"}
+        what = {1: "content of", 2: "record", 3: "chain up to"}
         return [
             f"  {what[each['lvl']]} {each['chn']}:{each['seq']}  {each['rh']}  {each['basis']!r}"
             for each in order["del"]

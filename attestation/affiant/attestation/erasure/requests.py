@@ -21,11 +21,12 @@ from affiant.attestation.erasure.errors import RequestFileMalformed
 from affiant.attestation.records import KINDS
 from affiant.attestation.shapes import Array, Const, Obj, Pattern, ShapeMismatch
 
-__all__ = ["MAX_REQUEST", "Request", "parse_request"]
+__all__ = ["MAX_ORDERS", "MAX_REQUEST", "Request", "parse_request"]
 
 MAX_REQUEST: Final = 1 << 20
 """Bytes of a request."""
-_MAX_ORDERS: Final = 64
+MAX_ORDERS: Final = 64
+"""Orders of one request."""
 _ORIGIN: Final = Pattern(r"[!-*,-~]{1,255}", "a log's origin")
 _TYPES: Final = {"affiant-erasure-request/1": "erasure", "affiant-hold-request/1": "hold"}
 
@@ -49,7 +50,7 @@ def _shape(kind: str) -> Obj:
     row = KINDS[kind]
     order = Obj(row.required, row.optional)
     return Obj(
-        {"typ": Const(f"affiant-{kind}-request/1"), "origin": _ORIGIN, "orders": Array(order, 1, _MAX_ORDERS)}
+        {"typ": Const(f"affiant-{kind}-request/1"), "origin": _ORIGIN, "orders": Array(order, 1, MAX_ORDERS)}
     )
 
 

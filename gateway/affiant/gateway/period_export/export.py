@@ -2,9 +2,10 @@
 
 1. The log: which leaves are in the range (by their own time), under which checkpoint.
 2. The journal, once: where the records of those leaves lie.
-3. The journal again: what they need beside them. The boot record of each signer, the whole of each session that has a
-   record in the range, the last epoch before it, erasures that name one of its records; statements, evidence and all
-   other objects of those boots and sessions.
+3. The journal again: erasures that name a chain of which a leaf of the range has no record, then what all of these
+   need beside them. The boot record of each signer, the whole of each session that has a record in the range, the last
+   epoch before it, erasures and holds of its boots; statements, evidence and all other objects of those boots and
+   sessions.
 4. Receipts, 100,000 to a file; the part of the log that they need; checkpoints; what was erased.
 5. The archive.
 
@@ -16,14 +17,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.period.draft import Draft
 from affiant.attestation.period.layout import LINES_PER_FILE, checkpoint_name
 from affiant.attestation.period.log_part import keep_log_part
@@ -32,10 +33,11 @@ from affiant.attestation.period.writer import write_archive
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import Note, parse_note
 from affiant.attestation.tlog.tiles import TILE_WIDTH
-from affiant.errors import AffiantError
+from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.entries import ObjectEntry, PeerEntry, RecordEntry
 from affiant.gateway.errors import EntryErased, JournalMalformed, StoreLocked
 from affiant.gateway.journal import Place, hold_store
+from affiant.gateway.order_book import is_order, payload_of
 from affiant.gateway.period_export.errors import ExportBusy, NothingToExport
 from affiant.gateway.period_export.plan import Plan, Record
 from affiant.gateway.period_export.store import Placed, Store
@@ -44,6 +46,8 @@ __all__ = ["Asked", "Exported", "export_period"]
 
 _OF_NO_SESSION: Final = ("boot", "epoch", "end", "gap", "erasure", "hold")
 """Records of a gateway that name no session's content: exported also where sessions are named."""
+
+_NOTHING: Final = "no record of what was asked for lies in the journal"
 
 Progress = Callable[[str, int, int], None]
 
@@ -132,13 +136,17 @@ class _Run:
         _, newest = self.store.newest()
         first, end = self._choose_leaves(newest)
         self._scan("records", self._find_records)
-        if self.asked.sessions is not None:
+        if self.asked.sessions is None:
+            self._find_orders(newest.size)
+        else:
             self.plan.drop_sessions_but(self.asked.sessions, _OF_NO_SESSION)
-        if self.plan.count() == 0 or (self.asked.sessions is not None and not self.plan.sessions()):
-            raise NothingToExport("no record of what was asked for lies in the journal")
+            if not self.plan.sessions():
+                raise NothingToExport(_NOTHING)
         sessions, boots = self.plan.sessions(), self.plan.boots()
         self._scan("beside", lambda found: self._find_beside(found, sessions, boots))
         self._place_extras(newest)
+        if self.plan.count() == 0:
+            raise NothingToExport(_NOTHING)
         note, checkpoint = self._choose_checkpoint(end)
         self._write_receipts()
         self._write_log(note, checkpoint, first, end)
@@ -201,6 +209,13 @@ class _Run:
 
     def _find_records(self, found: Sequence[Placed]) -> None:
         self.plan.find_records([record for placed in found if (record := _record(placed)) is not None])
+
+    def _find_orders(self, size: int) -> None:
+        """Erasures, of whichever boot, that name a chain of which a leaf of the range has no record any more."""
+        missing = self.plan.missing()
+        if missing:
+            chains = {b64u(entry.chn) for index, entry in self.store.leaves(size) if index in missing}
+            self._scan("orders", lambda placed: self.plan.add_extras(_orders_of(placed, chains)))
 
     def _find_beside(self, found: Sequence[Placed], sessions: set[str], boots: set[bytes]) -> None:
         extras: list[Record] = []
@@ -316,6 +331,21 @@ class _Run:
 
     def _sessions(self) -> tuple[str, ...] | None:
         return None if self.asked.sessions is None else tuple(sorted(self.asked.sessions))
+
+
+def _orders_of(found: Sequence[Placed], chains: Collection[str]) -> Iterator[Record]:
+    for placed in found:
+        entry = placed.entry
+        if not (isinstance(entry, RecordEntry) and entry.kind == "erasure"):
+            continue
+        try:
+            claims = payload_of(entry.jws)
+        except MalformedError:  # whatever the store holds instead orders nothing
+            continue
+        record = _record(placed)
+        named = claims["del"] if is_order("erasure", claims) else ()
+        if record is not None and any(item["chn"] in chains for item in named):
+            yield record
 
 
 def _record(placed: Placed) -> Record | None:

@@ -84,8 +84,14 @@ class Plan:
         return {row[0] for row in rows}
 
     def boots(self) -> set[bytes]:
-        """The boots that wrote a record in the range."""
-        return {row[0] for row in self._connection.execute("SELECT DISTINCT boot FROM records")}
+        """The boots that wrote a record in the range, or one beside it that was found so far."""
+        query = "SELECT boot FROM records UNION SELECT boot FROM extras"
+        return {row[0] for row in self._connection.execute(query)}
+
+    def missing(self) -> set[int]:
+        """Leaves of the range whose records were not found."""
+        query = "SELECT l.idx FROM leaves l LEFT JOIN records r ON r.idx = l.idx WHERE r.idx IS NULL"
+        return {row[0] for row in self._connection.execute(query)}
 
     def drop_sessions_but(self, sessions: Iterable[str], kinds: Iterable[str]) -> None:
         """Forget records of other sessions, and of none unless they are of ``kinds``."""

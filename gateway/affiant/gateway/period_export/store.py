@@ -20,7 +20,7 @@ from affiant.attestation.tlog.note import Note, verify_note
 from affiant.attestation.tlog.tiles import TILE_WIDTH, bundles_of
 from affiant.errors import AffiantError
 from affiant.gateway.entries import BootEntry, Entry, decode_entry
-from affiant.gateway.errors import JournalMalformed
+from affiant.gateway.errors import EntryErased, JournalMalformed
 from affiant.gateway.journal import Place, segment_path
 from affiant.gateway.journal_format import read_frame, scan
 from affiant.gateway.period_export.errors import StoreUnreadable
@@ -87,7 +87,10 @@ class Store:
         Raises:
             EntryErased: it is erased. JournalMalformed: something else lies there.
         """
-        descriptor = os.open(segment_path(self.folder, place.segment), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(segment_path(self.folder, place.segment), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise EntryErased("the entry's segment is gone") from error
         try:
             return decode_entry(read_frame(os.pread(descriptor, place.length, place.offset)))
         finally:
