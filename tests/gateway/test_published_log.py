@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 from tests.gateway.conftest import process
 from tests.gateway.in_process import InProcess, in_process
+from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient, admission_of, draft
 
 from affiant.__main__ import cli
@@ -382,3 +383,33 @@ def test_a_clock_that_the_witnesses_contradict_admits_nobody(
         inside.clock.offset = timedelta(0)
         inside.run(inside.service.log._round(inside.service.log._witnesses))
         assert admitted(inside, platform)[0] < 300
+
+
+def test_a_gateway_that_ends_leaves_a_cosigned_checkpoint_over_all_that_it_recorded(
+    platform: PlatformClient, store: Path, log_vkey: str, witness: Witness
+) -> None:
+    with (
+        witness.serving(log_vkey),
+        in_process(platform, store, policy=only(witness), witnesses=SOON) as inside,
+    ):
+        SessionClient.start(inside, platform).say("hi")
+        inside.run(inside.service.closing.end())
+        key = inside.service.keyset.statement.log.key
+    entries = entries_of(store)[-1]
+    notes = [from_b64u(each.data) for each in entries if getattr(each, "map", "") == "checkpoints"]
+    last = verify_quorum(parse_note(notes[-1]), parse_witness_policy(only(witness).encode()), logs=[key])
+    assert last.checkpoint.size == len(records_of(entries)) + 1, (
+        "the gateway's records, and the session's boot"
+    )
+    assert records_of(entries)[-1]["kind"] == "end"
+
+
+def test_witnesses_that_are_gone_delay_no_end(
+    platform: PlatformClient, store: Path, log_vkey: str, witness: Witness
+) -> None:
+    bounds = WitnessBounds(interval_s=1000, spacing_s=0.05, wait_s=0.5)
+    began = time.monotonic()
+    with in_process(platform, store, policy=only(witness), witnesses=bounds) as inside:
+        inside.run(inside.service.closing.end())
+    assert time.monotonic() - began < 10
+    assert not [each for each in entries_of(store)[-1] if getattr(each, "map", "") == "checkpoints"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,6 +32,7 @@ from affiant.gateway.collateral_file import COLLATERAL_NAME, CollateralFile
 from affiant.gateway.config import Settings
 from affiant.gateway.entries import BootEntry, StartedEntry, encode_entry
 from affiant.gateway.erasing import Erasing
+from affiant.gateway.errors import JournalUnavailable
 from affiant.gateway.index import Index
 from affiant.gateway.journal import Journal, Note, Place
 from affiant.gateway.keyset import Keyset, make_keyset, require_bound
@@ -127,6 +128,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
             await service.erasing.resume()
             service.closing.began(seconds=ambient.seconds())
             yield service
+            await _keep_last(published, recorder)
         finally:
             await journal.close()
     finally:
@@ -137,6 +139,14 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
         await index.close()
         await upstreams.close()
         addresses.close()
+
+
+async def _keep_last(published: PublishedLog, recorder: Recorder) -> None:
+    """Whoever exports the store later has a cosigned checkpoint over all of this boot, its end included."""
+    note = await published.last()
+    if note is not None:
+        with suppress(JournalUnavailable):
+            await recorder.keep_object("checkpoints", note)
 
 
 async def _keyset(settings: Settings, ambient: Ambient, log: LogIdentity, cosigned: bytes | None) -> Keyset:

@@ -171,6 +171,16 @@ class PublishedLog:
         await self._wait(self._witnesses, lambda: self._covers(head) or self._tried(head, since=asked))
         return self.head if self._covers(head) else head
 
+    async def last(self) -> bytes | None:
+        """The log as witnesses see it once nothing is recorded any more; None if they do not answer."""
+        if self._witnesses is None:
+            return None
+        try:
+            head = await self.include()
+        except LogUnavailable:
+            return None
+        return self.head.note.to_bytes() if self._covers(head) else None
+
     async def prove(self, hashes: Sequence[bytes], head: LogHead) -> list[LogProof | None]:
         """Proofs under ``head``, one that :meth:`include` gave; None for a record without a leaf.
 
