@@ -26,6 +26,7 @@ BASE_MODULES = (
     "affiant.attestation.reconcile.following",
     "affiant.policy.commands",
     "affiant.gateway.bundle_commands",
+    "affiant.gateway.erase_commands",
     "affiant.__main__",
 )
 EXTRAS = (
