@@ -8,9 +8,15 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from shared_gateway import SharedGateway, twice, two_sessions
 from story import NOW, Story, trust
 
+from affiant.attestation.bundle import objects_by_digest
+from affiant.attestation.bundle_anchors import Anchors, PublishedCheckpoint, StampedCheckpoint
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.tlog.note import Note
+from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.verifier.across import Across
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.several import judge_several
@@ -18,6 +24,8 @@ from affiant.attestation.verifier.trace import Trace, TracedKeyset, TracedRecord
 from affiant.attestation.verifier.verdict import Check, State, Tier
 from affiant.attestation.verifier.verify_bundle import examine_bundle
 
+from .test_anchor_checks import note_over, whole
+from .test_anchor_checks import told as told_story
 from .test_verify_bundle import at
 
 
@@ -272,3 +280,46 @@ def test_a_session_is_closed_or_lost_as_soon_as_any_bundle_says_so() -> None:
     gap = record(**OTHER | {"kind": "gap", "session": None, "gap": "chain", "chn": "later"})
     assert people(gap) == (0, 1, 0)
     assert people(gap._replace(chn="chain")) == (0, 0, 1), "a chain cannot say that it is itself gone"
+
+
+# -- checkpoints of anchors ----------------------------------------------------------------------------------------
+
+
+def with_anchor(note: Note, *, kind: str = "tsr", kept: bool = True) -> bytes:
+    """The story's bundle with an anchor that nobody believes over ``note``."""
+    bundle, raw = told_story()[1], note.to_bytes()
+    name = sha256_name(raw)
+    carried = (
+        Anchors(tsr=(StampedCheckpoint(name, (), (b"token",)),))
+        if kind == "tsr"
+        else Anchors(sigstore=(PublishedCheckpoint(name, (), b"bundle"),))
+    )
+    objects = objects_by_digest([raw]) if kept else {}
+    return replace(bundle, checkpoints={**bundle.checkpoints, **objects}, anchors=carried).to_bytes()
+
+
+@pytest.mark.parametrize("kind", ["tsr", "sigstore"])
+def test_an_anchored_checkpoint_of_another_tree_is_a_split_view_whoever_anchored_it(kind: str) -> None:
+    plain = told_story()[1].to_bytes()
+    other = note_over(whole(), root=b"o" * 32)
+    both = judge(plain, with_anchor(other, kind=kind))
+    assert refused(both) == {"across.roots": "log.split_view"}
+    assert both.exit_code == 20 and all(each.verdict.exit_code != 20 for each in both.judged)
+    small = (with_anchor(note_over(3, root=root), kind=kind) for root in (None, b"o" * 32))
+    assert refused(judge(*small)) == {"across.roots": "log.split_view"}, "of a size that no proof is under"
+
+
+def test_an_anchored_checkpoint_that_fits_or_is_not_the_logs_contradicts_nothing() -> None:
+    plain = told_story()[1].to_bytes()
+    stranger = LogSigner(note_over(3).text.split("\n")[0], Ed25519PrivateKey.generate())
+    forged = note_over(whole(), root=b"o" * 32, signer=stranger)
+    other = note_over(whole(), root=b"o" * 32)
+    for bundle in (
+        with_anchor(note_over(whole())),
+        with_anchor(note_over(3)),
+        with_anchor(forged),
+        with_anchor(other, kept=False),
+    ):
+        verdict = judge(plain, bundle)
+        assert refused(verdict) == {}
+        assert row(verdict.across, "across.roots").tier is Tier.AFFIRMING

@@ -7,7 +7,7 @@
 | ``across.ids`` | the record with each id | ``chain.repeated_id`` |
 | ``across.sessions`` | each session's start and close | ``session.start``, ``session.close`` |
 | ``across.places`` | the receipt at each index of a log | ``log.split_view`` |
-| ``across.roots`` | the root of a log at each size | ``log.split_view`` |
+| ``across.roots`` | the root of a log at each size, of anchored checkpoints too | ``log.split_view`` |
 
 A fact is kept as 16 bytes of its name's digest and its value with the bundle that it is from; beyond ``MAX_FACTS`` no
 more are kept, and the rows are *not made*. That trees of different sizes are one tree needs a consistency proof, or
@@ -121,6 +121,10 @@ class Across:
             self._population.count(record, new=self._record(record), judged=record.session in trace.judged)
         for root in trace.roots:
             self._sizes.setdefault(root.origin, set()).add(root.size)
+            self._hold(_Fact(_ROOT, (root.origin, root.size), root.root.hex()))
+        for (
+            root
+        ) in trace.anchored:  # no sizes: that they are of their bundles' trees, the rows of anchors say
             self._hold(_Fact(_ROOT, (root.origin, root.size), root.root.hex()))
 
     def _record(self, record: TracedRecord) -> bool:

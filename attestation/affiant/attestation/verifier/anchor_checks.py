@@ -50,6 +50,7 @@ __all__ = [
     "check_tokens",
     "demand_dated_within",
     "demand_not_empty",
+    "of_this_log",
     "published",
     "stamp_finding",
     "stamped",
@@ -179,13 +180,17 @@ def _anchored(case: Case, anchor: StampedCheckpoint | PublishedCheckpoint) -> tu
     if raw is None:
         raise NotMade("a checkpoint that an anchor names is not in the bundle")
     note = parse_note(raw)
-    checkpoint = _of_this_log(case, note)
+    checkpoint = of_this_log(case, note)
     _demand_one_tree(case, checkpoint, anchor.consistency)
     return note, checkpoint
 
 
-def _of_this_log(case: Case, note: Note) -> Checkpoint:
-    """The checkpoint, signed by a log that a gateway of this bundle names."""
+def of_this_log(case: Case, note: Note) -> Checkpoint:
+    """The checkpoint, signed by a log that a gateway of this bundle names.
+
+    Raises:
+        ForeignLog, NoteSignatureInvalid, CheckpointMalformed: it is not.
+    """
     keys: dict[str, list[LogKey]] = {}
     for party in case.gateways:
         if (log := party.statement.log) is not None:

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from affiant.attestation.tlog.note import parse_note
+from affiant.attestation.verifier.anchor_checks import of_this_log
 from affiant.attestation.verifier.case import Case
+from affiant.errors import AffiantError
 
 __all__ = ["NOTHING", "Trace", "TracedKeyset", "TracedRecord", "TracedRoot", "trace_of"]
 
@@ -65,6 +68,7 @@ class Trace:
     Args:
         records: read once.
         judged: the sessions that the bundle's verdict is about.
+        anchored: checkpoints that anchors are over, signed by the log; whether the anchors hold is not asked.
         authentic, logged, witnessed: whether all its records are; else it can hide what it contradicts. The operator's
             own witness does not count.
     """
@@ -72,6 +76,7 @@ class Trace:
     records: Iterable[TracedRecord] = ()
     keysets: Iterable[TracedKeyset] = ()
     roots: Iterable[TracedRoot] = ()
+    anchored: Iterable[TracedRoot] = ()
     judged: frozenset[str] = frozenset()
     authentic: bool = False
     logged: bool = False
@@ -92,6 +97,7 @@ def trace_of(case: Case) -> Trace:
         records=_records(case),
         keysets=_keysets(case),
         roots=_roots(case),
+        anchored=_anchored(case),
         judged=frozenset(session.id for session in case.sessions),
         authentic=case.established >= _AUTHENTIC,
         logged=case.established >= _LOGGED,
@@ -133,4 +139,18 @@ def _keysets(case: Case) -> Iterator[TracedKeyset]:
 def _roots(case: Case) -> Iterator[TracedRoot]:
     seen = [witnessed.checkpoint for witnessed in case.witnessed.values()]
     for checkpoint in (*case.checkpoints.values(), *seen):
+        yield TracedRoot(checkpoint.origin, checkpoint.size, checkpoint.root)
+
+
+def _anchored(case: Case) -> Iterator[TracedRoot]:
+    """Whoever made the anchors: that the log has signed two trees needs nobody else's word."""
+    if not case.established >= _LOGGED:
+        return
+    anchors = case.bundle.anchors
+    names = {each.checkpoint for each in anchors.tsr} | {each.checkpoint for each in anchors.sigstore}
+    for name in sorted(names):
+        try:
+            checkpoint = of_this_log(case, parse_note(case.bundle.checkpoints.get(name, b"")))
+        except AffiantError:
+            continue  # nobody's word, or no note: the checks of anchors say so where they are asked
         yield TracedRoot(checkpoint.origin, checkpoint.size, checkpoint.root)
