@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives.serialization import Encoding
 from tests.gateway.in_process import in_process
 from tests.gateway.session_client import SessionClient
+from tests.sigstore_authority.timestamps import TimestampAuthority
 
 from affiant.__main__ import cli
+from affiant.attestation.anchors.anchor_files import AnchorFolder
+from affiant.attestation.anchors.imprint import message
 from affiant.attestation.period.reader import PeriodBundle
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
@@ -28,6 +34,7 @@ from affiant.gateway.period_export import export as export_module
 from affiant.gateway.period_export.errors import ExportBusy, NothingToExport, StoreUnreadable
 from affiant.gateway.period_export.export import Asked, export_period
 from affiant.gateway.period_export.store import open_store
+from affiant.gateway.transparency_log import log_folder
 
 
 @dataclass
@@ -273,3 +280,48 @@ def test_the_commands_export_show_and_verify(told: Told, tmp_path: Path) -> None
     assert (tmp_path / "report.html").stat().st_size > 10_000
     wrong = ["bundle", "export", "--store", str(told.store), "--from", "20", "--to", "10", "-o", str(place)]
     assert runner.invoke(cli, wrong).exit_code == 2
+
+
+# -- anchors -------------------------------------------------------------------------------------------------------
+
+
+def anchored(told: Told, tmp_path: Path, sizes: Sequence[int], authority: TimestampAuthority) -> Path:
+    """A copy of the store whose log has these anchors beside it."""
+    store = tmp_path / "store"
+    shutil.copytree(told.store, store)
+    opened = open_store(store)
+    note, newest = opened.newest()
+    folder = AnchorFolder(log_folder(store, opened.log.origin) / "anchors")
+    for size in sizes:
+        assert size == newest.size, "the log signs anew only as it grows"
+        digest = hashlib.sha256(message(note.text, ())).digest()
+        folder.write(size, note.to_bytes(), [authority.stamp(digest, at=datetime.now(UTC))])
+    return store
+
+
+def test_the_anchor_that_covers_a_period_goes_with_it_and_is_accepted(told: Told, tmp_path: Path) -> None:
+    authority = TimestampAuthority()
+    size = open_store(told.store).newest()[1].size
+    store = anchored(told, tmp_path, [size], authority)
+    place = tmp_path / "all.affiant.zip"
+    export_period(open_store(store), Asked(told.between, told.after), place, exporter="test")
+    with PeriodBundle(place) as bundle:
+        assert bundle.anchors == (f"anchors/{size}.tsr",)
+    document = json.loads(told.trust)
+    root = authority.root.public_bytes(Encoding.PEM).decode()
+    document["tsa_roots"] = [{"value": {"certificate": root}}]
+    trust = parse_trust_file(json.dumps(document).encode())
+    verdict = verify_period(place, trust, at=datetime.now(UTC) + timedelta(minutes=5), build="test")
+    assert refused(verdict) == []
+    assert row(verdict, "time.tsa") == (State.HELD, Tier.AFFIRMING)
+    assert verdict.time is not None and verdict.time.not_after is not None
+
+
+def test_an_anchor_that_does_not_hold_is_left_out(told: Told, tmp_path: Path) -> None:
+    size = open_store(told.store).newest()[1].size
+    store = anchored(told, tmp_path, [size], TimestampAuthority())
+    (place,) = store.rglob("anchors/*.tsr")
+    place.write_bytes(b"no token")
+    export_period(open_store(store), Asked(None, None), tmp_path / "x.zip", exporter="test")
+    with PeriodBundle(tmp_path / "x.zip") as bundle:
+        assert bundle.anchors == ()

@@ -10,7 +10,7 @@
 5. The archive.
 
 The checkpoint is the smallest cosigned one that covers all of it, so that the same range gives the same bytes while the
-log grows; without witnesses it is the log's newest.
+log grows, until it is anchored anew; without witnesses it is the log's newest.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from affiant.gateway.entries import ObjectEntry, PeerEntry, RecordEntry
 from affiant.gateway.errors import EntryErased, JournalMalformed, StoreLocked
 from affiant.gateway.journal import Place, hold_store
 from affiant.gateway.order_book import is_order, payload_of
+from affiant.gateway.period_export.anchored import Anchored, PeriodAnchors
 from affiant.gateway.period_export.errors import ExportBusy, NothingToExport
 from affiant.gateway.period_export.plan import Plan, Record
 from affiant.gateway.period_export.store import Placed, Store
@@ -262,18 +263,29 @@ class _Run:
     # -- 4 -----------------------------------------------------------------------------------------------------
 
     def _choose_checkpoint(self, end: int) -> tuple[Note, Checkpoint]:
-        """The smallest cosigned one over all of it and the leaf after, else over all of it, else the log's newest."""
-        needed = max(self.plan.last_index() + 1, end)
+        """The smallest cosigned one over all of it, the leaf after and the first anchor that covers it; else one over
+        less, at least over all of it; else the log's newest."""
+        needed = self._needed(end)
+        covering = self._anchors(end).covering
         best: tuple[Note, Checkpoint] | None = None
         for place in self.plan.notes_over(needed):
             note = parse_note(self._object(place))
             try:
-                best = note, self.store.verified(note)
+                found = note, self.store.verified(note)
             except AffiantError:  # not the log's: it bounds nothing
                 continue
-            if best[1].size > needed:
-                break
+            if best is None or best[1].size <= needed:
+                best = found
+            if found[1].size > needed and found[1].size >= covering:
+                return found
         return best or self.store.newest()
+
+    def _needed(self, end: int) -> int:
+        """Leaves of a tree that has all that is exported."""
+        return max(self.plan.last_index() + 1, end)
+
+    def _anchors(self, end: int) -> PeriodAnchors:
+        return PeriodAnchors(self.store, first=self.plan.reached("first"), needed=self._needed(end))
 
     def _object(self, place: Place) -> bytes:
         entry = self.store.read(place)
@@ -311,6 +323,9 @@ class _Run:
             if size <= checkpoint.size:
                 self.draft.put(checkpoint_name(size), data)
                 sizes.add(size)
+        for anchor in self._anchors(end).under(checkpoint):
+            self._write_anchor(anchor, kept=anchor.size in sizes)
+            sizes.add(anchor.size)
         shown = set(range(max(0, first - 1) // TILE_WIDTH, min(end, checkpoint.size - 1) // TILE_WIDTH + 1))
         shown |= {index // TILE_WIDTH for index in self.plan.indices()}
         self.progress("log", 0, 1)
@@ -318,6 +333,13 @@ class _Run:
             self.store.source, checkpoint, bundles=sorted(shown), sizes=sorted(sizes), keep=self.draft.put_log
         )
         self.progress("log", 1, 1)
+
+    def _write_anchor(self, anchor: Anchored, *, kept: bool) -> None:
+        """``kept``: an epoch names a checkpoint of this size, which says the same and stays as it was."""
+        if not kept:
+            self.draft.put(checkpoint_name(anchor.size), anchor.note)
+        for ending, data in anchor.files.items():
+            self.draft.put(f"anchors/{anchor.size}{ending}", data)
 
     def _write_erasures(self) -> None:
         lines = []
