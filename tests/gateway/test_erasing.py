@@ -236,6 +236,21 @@ def test_what_is_held_stays_until_the_holds_end(platform: PlatformClient, tmp_pa
         assert refused(verdict) == [] and row(verdict, "hold.respected") is Tier.AFFIRMING
 
 
+def test_a_hold_that_was_ended_is_not_taken_for_one_in_force_when_it_is_sent_again(
+    platform: PlatformClient, tmp_path: Path
+) -> None:
+    """To answer it as a replay would let its sender believe that something is held."""
+    with serving(platform, tmp_path) as inside:
+        told = a_session(inside, platform)
+        wanted = request(inside, "hold", {"tgt": told.id, "basis": "a lawsuit"})
+        (held,) = inside.run(inside.service.erasing.take(wanted))
+        (again,) = inside.run(inside.service.erasing.take(wanted))
+        assert again["rh"] == held["rh"] and not again["new"]
+        hold(inside, told.id, rel=held["rh"])
+        with pytest.raises(HoldUnknown, match="ended since"):
+            inside.run(inside.service.erasing.take(wanted))
+
+
 def test_one_held_record_refuses_the_whole_order(platform: PlatformClient, tmp_path: Path) -> None:
     with serving(platform, tmp_path) as inside:
         told = a_session(inside, platform)

@@ -128,6 +128,12 @@ class Erasing:
         self.book.demand(kind, order, latest=self.clock().timestamp() + _AHEAD_S)
         known = self.book.by_order(order["aut"])
         if known is not None and await self._is_logged(known):
+            if kind == "hold" and "rel" not in order and self.book.hold(known.rh) is None:
+                raise HoldUnknown(
+                    "this very hold was ended since, so that it holds nothing",
+                    found=known.rh,
+                    hint="Make the request anew: it is another hold at another instant.",
+                )
             done = await self._carry_out(known) if kind == "erasure" else 0
             return _answer(known, new=False, erased=done)
         gone: tuple[str, ...] = ()

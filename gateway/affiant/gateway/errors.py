@@ -326,7 +326,7 @@ class SessionStillOpen(StateError):
 
 
 class HoldUnknown(StateError):
-    """There is no hold in force that this would end."""
+    """There is no hold in force that this would end, or that it is a replay of."""
 
     code = "hold.unknown"
 
