@@ -91,6 +91,7 @@ def test_one_that_is_killed_comes_back_over_its_state(
         assert admit(again, platform)[0] == 201
 
 
+@pytest.mark.slow
 def test_one_that_lost_its_state_while_it_was_down_admits_nobody(
     tmp_path: Path, platform: PlatformClient, platform_home: Path
 ) -> None:
