@@ -167,14 +167,14 @@ REDACTION = Sabotage(
     ("the value is in the memory of none of",),
 )
 
-FAST = (TOOLS_OFFERED,)
-SLOW = (REVOCATION, DURABLE_COMMIT, MOUNTS, PORT, HOST_LIST, TOOLS_CALLED, BINDING, PLACEMENT, REDACTION)
-CASES = [
-    *(pytest.param(case, id=case.control) for case in FAST),
-    *(pytest.param(case, id=case.control, marks=pytest.mark.slow) for case in SLOW),
-]
+SABOTAGES = (
+    *(REVOCATION, DURABLE_COMMIT, MOUNTS, PORT, HOST_LIST, TOOLS_OFFERED, TOOLS_CALLED, BINDING, PLACEMENT),
+    REDACTION,
+)
+CASES = [pytest.param(case, id=case.control) for case in SABOTAGES]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("sabotage", CASES)
 def test_the_demo_fails_at_the_line_of_the_control_that_is_off(
@@ -190,7 +190,7 @@ def test_the_demo_fails_at_the_line_of_the_control_that_is_off(
     assert all(line.startswith(expected) for line in wrong), told.text
 
 
-@pytest.mark.parametrize("sabotage", (*FAST, *SLOW), ids=lambda case: case.control)
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda case: case.control)
 def test_every_patch_still_finds_its_place(sabotage: Sabotage) -> None:
     """At once, and not only when the long tests run."""
     root = Path(__file__).resolve().parents[2]

@@ -119,6 +119,7 @@ def test_a_gateway_whose_witness_is_gone_says_so_and_does_not_start(
         pass
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_launcher_is_killed(
     tmp_path: Path, platform: PlatformClient, platform_home: Path
 ) -> None:

@@ -118,6 +118,7 @@ def test_changes_that_a_killed_launcher_did_not_copy_out_are_kept_for_it(machine
     )
 
 
+@pytest.mark.slow
 def test_launcher_and_supervisor_killed_the_session_ends_lost_and_its_receipts_are_recovered(
     machine, tmp_path
 ):
