@@ -129,3 +129,25 @@ def test_a_store_that_does_not_answer_is_unreachable(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, value)
     with pytest.raises(LogUnreachable, match="Connect"):
         open_objects("s3://bucket", answer_s=0.1).get("checkpoint", limit=9)
+
+
+@pytest.mark.parametrize("how", ["create", "replace"])
+def test_without_conditional_writes_nothing_is_written_at_all(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The environment may switch them off; nobody is asked, and nothing is written over."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_REGION": "x",
+        "AWS_ENDPOINT": "http://127.0.0.1:9",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_CONDITIONAL_PUT": "disabled",
+    }.items():
+        monkeypatch.setenv(name, value)
+    store = open_objects("s3://bucket/prefix", answer_s=1)
+    with pytest.raises(LogSettingsInvalid, match="conditional"):
+        if how == "create":
+            store.create("checkpoint", b"new")
+        else:
+            store.replace("checkpoint", b"new", Found(b"old", "tag"))

@@ -183,6 +183,8 @@ class ObjectStore:
                 self._store.put(path, content, mode="create", use_multipart=False)
             except AlreadyExistsError:
                 return False
+            except NotImplementedError as error:
+                raise self._unconditional(path) from error
         return True
 
     def replace(self, path: str, content: bytes, old: Found) -> bool:
@@ -196,13 +198,22 @@ class ObjectStore:
                     return True
             except PreconditionError:
                 return False
-            except NotImplementedError:
-                pass
+            except NotImplementedError as error:
+                if not self._name.startswith("file:"):
+                    raise self._unconditional(path) from error
             found = self.get(path, limit=max(len(old.content), 1))
             if found is None or found.content != old.content:
                 return False
             self._store.put(path, content, mode="overwrite", use_multipart=False)
             return True
+
+    def _unconditional(self, path: str) -> LogSettingsInvalid:
+        """Never fall back to writing over what is there: another writer's checkpoint would be gone."""
+        return LogSettingsInvalid(
+            "the environment switches off conditional writes, without which nothing is published",
+            where=path,
+            hint="Unset AWS_CONDITIONAL_PUT; a store that has no conditional writes cannot hold the log",
+        )
 
     @contextmanager
     def _asking(self, where: str) -> Iterator[None]:
