@@ -1,18 +1,49 @@
-"""Files that are there whole or not at all, and stay through a loss of power once the call has returned."""
+"""Files that are there whole or not at all, and stay through a loss of power once the call has returned; and files that
+are read only if nobody but their owner can."""
 
 from __future__ import annotations
 
 import errno
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["sync_folder", "write_whole"]
+__all__ = ["ExposedFile", "read_private", "sync_folder", "write_whole"]
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """File systems without hard links, as on a memory stick."""
+
+
+class ExposedFile(OSError):
+    """A private file that is no regular one, or that other users can reach.
+
+    Args:
+        mode: its permissions.
+    """
+
+    def __init__(self, path: Path, mode: int) -> None:
+        super().__init__(errno.EPERM, f"mode {mode:04o}", str(path))
+        self.mode = mode
+
+
+def read_private(path: Path, *, limit: int) -> bytes:
+    """At most ``limit`` + 1 bytes of a file of mode 0600 or less; a link is not followed, a pipe not waited for.
+
+    Raises:
+        ExposedFile: other users can reach it, or it is no regular file. OSError: it cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
+            raise ExposedFile(path, stat.S_IMODE(status.st_mode))
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit + 1)
+    finally:
+        os.close(descriptor)
 
 
 def write_whole(

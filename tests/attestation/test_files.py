@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.files import write_whole
+from affiant.files import ExposedFile, read_private, write_whole
 
 
 def test_a_file_is_replaced_whole_and_no_draft_stays(tmp_path: Path) -> None:
@@ -84,3 +84,29 @@ def test_without_hard_links_nothing_is_written_over_either(
     else:
         write_whole(path, b"mine", replace=False)
     assert path.read_bytes() == b"mine" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_private_file_is_read_to_one_byte_beyond_its_limit(tmp_path: Path) -> None:
+    write_whole(tmp_path / "key", b"secret", mode=0o600)
+    assert read_private(tmp_path / "key", limit=6) == b"secret"
+    assert read_private(tmp_path / "key", limit=3) == b"secr"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o601])
+def test_a_file_that_others_can_reach_is_not_read(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "key"
+    write_whole(path, b"secret", mode=mode, exact=True)
+    with pytest.raises(ExposedFile) as refused:
+        read_private(path, limit=100)
+    assert refused.value.mode == mode and "secret" not in str(refused.value)
+
+
+def test_neither_a_link_nor_a_pipe_nor_a_folder_is_a_private_file(tmp_path: Path) -> None:
+    """A pipe would keep its reader waiting for ever."""
+    write_whole(tmp_path / "key", b"secret", mode=0o600)
+    (tmp_path / "link").symlink_to("key")
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "folder").mkdir(0o700)
+    for name in ("link", "pipe", "folder"):
+        with pytest.raises(OSError):  # noqa: PT011 - each system's own
+            read_private(tmp_path / name, limit=100)

@@ -8,8 +8,6 @@ that are to witness the log.
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +17,7 @@ from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.errors import AffiantError
-from affiant.files import write_whole
+from affiant.files import ExposedFile, read_private, write_whole
 from affiant.folders import make_private
 from affiant.gateway.errors import LogDamaged, LogUnavailable
 
@@ -66,12 +64,10 @@ def read_log_vkey(folder: Path) -> str | None:
 
 
 def _read(path: Path, origin: str) -> LogSigner:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-            raise LogDamaged("others can read the log's key", where=str(path), expected="mode 0600")
-        data = file.read(_MAX + 1)
+    try:
+        data = read_private(path, limit=_MAX)
+    except ExposedFile as error:
+        raise LogDamaged("others can read the log's key", where=str(path), expected="mode 0600") from error
     try:
         match parse_object(data.rstrip(b"\n"), limit=_MAX):
             case {"typ": "affiant-log-key/1", "origin": str() as named, "ed25519": str() as text, **rest} if (

@@ -10,8 +10,6 @@ The public half is a JWK: what gateways are configured with and trust files name
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -23,6 +21,7 @@ from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.erasure.errors import AuthorityKeyMalformed
 from affiant.attestation.keys import Signer
 from affiant.errors import AffiantError
+from affiant.files import ExposedFile, read_private
 
 __all__ = ["make_key_file", "parse_key_file", "read_key_file"]
 
@@ -64,7 +63,14 @@ def read_key_file(path: Path) -> Signer:
         AuthorityKeyMalformed: another form, a link, or a file that others can reach.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        content = read_private(path, limit=_MAX_FILE)
+    except ExposedFile as error:
+        raise AuthorityKeyMalformed(
+            "other users can reach the key file",
+            where=str(path),
+            expected="a regular file of mode 0600",
+            found=error.strerror,
+        ) from error
     except OSError as error:
         raise AuthorityKeyMalformed(
             "the key file cannot be read",
@@ -72,13 +78,4 @@ def read_key_file(path: Path) -> Signer:
             found=error.strerror,
             hint="Make one with: affiant erase keygen",
         ) from error
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-            raise AuthorityKeyMalformed(
-                "other users can reach the key file",
-                where=str(path),
-                expected="a regular file of mode 0600",
-                found=f"mode {stat.S_IMODE(status.st_mode):04o}",
-            )
-        return parse_key_file(file.read(_MAX_FILE + 1))
+    return parse_key_file(content)

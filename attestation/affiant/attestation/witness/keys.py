@@ -11,9 +11,7 @@ database, or with another one, signs nothing.
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +26,7 @@ from affiant.attestation.tlog.note import KeyName, NoteSignature
 from affiant.attestation.tlog.note_keys import Cosigner, CosignerKey, MLDSACosigner, MLDSACosignerKey
 from affiant.attestation.witness.errors import WitnessKeyMalformed
 from affiant.errors import AffiantError
+from affiant.files import ExposedFile, read_private
 
 __all__ = ["KINDS", "WitnessKeys", "make_keys", "read_key_file"]
 
@@ -109,7 +108,14 @@ def read_key_file(path: Path) -> WitnessKeys:
         WitnessKeyMalformed: another form, a link, or a file that others can reach.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        content = read_private(path, limit=_MAX_FILE)
+    except ExposedFile as error:
+        raise WitnessKeyMalformed(
+            "other users can reach the key file",
+            where=str(path),
+            expected="a regular file of mode 0600",
+            found=error.strerror,
+        ) from error
     except OSError as error:
         raise WitnessKeyMalformed(
             "the key file cannot be read",
@@ -117,16 +123,6 @@ def read_key_file(path: Path) -> WitnessKeys:
             found=error.strerror,
             hint="Make a witness with: affiant witness init",
         ) from error
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-            raise WitnessKeyMalformed(
-                "other users can reach the key file",
-                where=str(path),
-                expected="a regular file of mode 0600",
-                found=f"mode {stat.S_IMODE(status.st_mode):04o}",
-            )
-        content = file.read(_MAX_FILE + 1)
     try:
         return _parse(content)
     except WitnessKeyMalformed as error:
