@@ -36,7 +36,7 @@ from affiant.sandbox.service_process import ServiceProcess, start_service
 __all__ = ["GatewayChoice", "Services", "ensure_services"]
 
 _KEEPER_STOPS_WITHIN_S = 15.0
-_SERVICES_STOP_WITHIN_S = 10.0
+_SERVICES_STOP_WITHIN_S = 5.0
 _STEP_S = 0.02
 _KEEPER_STARTS_WITHIN_S = 45.0
 
