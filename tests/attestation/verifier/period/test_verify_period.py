@@ -341,7 +341,7 @@ def test_another_session_is_refused_by_its_own_rules(tmp_path: Path) -> None:
 def test_a_session_that_is_too_large_is_not_judged_and_said_so(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("affiant.attestation.verifier.period.verify_period.MAX_SESSION", 3)
+    monkeypatch.setattr("affiant.attestation.verifier.period.case_rows.MAX_SESSION", 3)
     check = row(judged(archive), "session.close")
     assert (check.state, check.tier) == (State.NOT_MADE, Tier.NONE)
     assert "more than 3" in check.detail

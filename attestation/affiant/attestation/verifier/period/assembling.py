@@ -1,0 +1,147 @@
+"""From rows to the verdict: every check in its place, who is in the bundle, when it existed, what it leaves behind."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+
+from affiant.attestation.verifier.bracket import Bracket
+from affiant.attestation.verifier.people import People
+from affiant.attestation.verifier.period.first_pass import FirstPass
+from affiant.attestation.verifier.period.run import Asked, Run
+from affiant.attestation.verifier.period.stamps import Stamps
+from affiant.attestation.verifier.trace import NOTHING, Trace, TracedRoot
+from affiant.attestation.verifier.verdict import Finding, Population, State, Tier, Verdict
+from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row, not_made_check, refused_check
+from affiant.errors import AffiantError
+
+__all__ = ["assembled", "check_format", "time_of", "traced", "unreadable"]
+
+
+def check_format(run: Run, damage: AffiantError | None) -> Finding:
+    """``fmt.bundle``: every file is as the manifest lists it; also those that nobody has asked for.
+
+    Args:
+        damage: what was refused where the archive was read.
+    """
+    if damage is not None:
+        raise damage
+    run.bundle.read_rest()
+    text = f"{len(run.bundle.archive.members)} files, each as the manifest lists it"
+    odd = []
+    if run.bundle.unknown:
+        odd.append(f"{len(run.bundle.unknown)} files that the layout does not have, not read")
+    if run.bundle.absent:
+        odd.append(f"{len(run.bundle.absent)} files that are listed and not there")
+    if odd:
+        where = (*run.bundle.unknown, *run.bundle.absent)[:100]
+        return Finding("; ".join((text, *odd)), Tier.WARNING, where)
+    return Finding(text)
+
+
+def assembled(run: Run) -> Verdict:
+    """The verdict; rows that nothing made are not made."""
+    order = ["fmt.bundle", *(row.code for row in (*CHECKS, *BODIES)), "chain.coverage"]
+    for row in CHECKS:
+        if row.code not in run.checks:
+            text = "not judged for a period bundle by this version"
+            run.checks[row.code] = not_made_check(row.code, row.level, text, run.asked.trust, tier=Tier.NONE)
+    first, brackets = run.first, None if run.first is None else run.first.brackets
+    return Verdict(
+        bundle=run.bundle.archive.digest(),
+        at=_shown(run.asked.at),
+        trust=run.asked.trust.digest,
+        build=run.asked.build,
+        evidence_class=_class(run),
+        checks=tuple(run.checks[code] for code in dict.fromkeys(order)),
+        population=Population() if first is None else _population(run, first),
+        time=time_of(run),
+        unwitnessed=brackets.unwitnessed() if run.holds("time.bracket") and brackets is not None else None,
+        people=_people(run, first),
+        timeline=run.moments,
+    )
+
+
+def time_of(run: Run) -> Bracket | None:
+    """Around every record: by witnesses, and no later than anchors over all of them say."""
+    brackets = None if run.first is None else run.first.brackets
+    found = brackets.around() if brackets is not None and run.holds("time.bracket") else None
+    for stamps in run.stamps.values():
+        if isinstance(stamps, Stamps) and run.holds(stamps.kind.code) and not stamps.uncovered:
+            found = (found or Bracket(None, None)).not_after_also(stamps.last, stamps.kind.by)
+    return found
+
+
+def traced(run: Run) -> Trace:
+    """What is left behind of it; of a period that nobody is held against, nothing."""
+    if run.traced is None or run.signers is None:
+        return NOTHING
+    held, quorum = run.held, run.checks["wit.quorum"]
+    return Trace(
+        records=run.traced,
+        keysets=run.signers.traced(),
+        roots=[TracedRoot(each.origin, each.size, each.root) for each in run.roots],
+        judged=frozenset(run.signers.sessions if run.first is None else run.first.judged),
+        authentic=held >= {"fmt.keysets", "sig.receipts"},
+        logged="log.inclusion" in held,
+        witnessed=quorum.state is State.HELD and quorum.tier is Tier.AFFIRMING,
+    )
+
+
+def _class(run: Run) -> str | None:
+    if run.signers is None:
+        return None
+    return "simulated" if run.signers.simulated or "simulated" in run.cases.classes else "hardware"
+
+
+def _people(run: Run, first: FirstPass | None) -> People:
+    """Of receipts that are all authentic; else nobody is known."""
+    if first is None or not run.holds("sig.receipts"):
+        return People()
+    return first.people(run.cases.appraised)
+
+
+def _population(run: Run, first: FirstPass) -> Population:
+    states = run.cases.states
+    return Population(
+        receipts=first.receipts,
+        chains=run.chains,
+        restarts=first.kinds.get("gap", 0),
+        started=len(first.judged),
+        closed=states.get("closed", 0),
+        lost=states.get("lost", 0),
+        open=states.get("open", 0),
+        foreign=len(first.foreign),
+        refusals=first.kinds.get("refusal", 0),
+        kinds=dict(sorted(first.kinds.items())),
+    )
+
+
+def unreadable(asked: Asked, path: Path, error: AffiantError) -> Verdict:
+    """Of an archive that could not even be opened."""
+    rows: Iterable[Row] = chain(CHECKS, BODIES)
+    checks = [refused_check("fmt.bundle", "L0", error, asked.trust)]
+    reason = "the bundle could not be read"
+    checks += [not_made_check(row.code, row.level, reason, asked.trust, tier=Tier.NONE) for row in rows]
+    checks.append(not_made_check("chain.coverage", None, reason, asked.trust, tier=Tier.NONE))
+    return Verdict(
+        bundle=_digest_of(path),
+        at=_shown(asked.at),
+        trust=asked.trust.digest,
+        build=asked.build,
+        evidence_class=None,
+        checks=tuple(checks),
+        population=Population(),
+    )
+
+
+def _digest_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _shown(instant: datetime) -> str:
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
