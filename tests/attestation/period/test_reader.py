@@ -152,6 +152,8 @@ def test_an_object_under_another_name_is_refused(story: Story, tmp_path: Path) -
     path = build(tmp_path, story, extra={f"policies/{'0' * 64}.json": b"{}"})
     with PeriodBundle(path) as bundle, pytest.raises(DigestMismatch):
         dict(bundle.objects("policies"))
+    with pytest.raises(DigestMismatch):  # also where nobody asks for it
+        read_all(path)
 
 
 @pytest.mark.parametrize(
