@@ -14,7 +14,7 @@ import { buildName } from "./own_files.mjs";
 
 const PAGE = new URL("page/affiant-verifier.html", import.meta.url);
 const IMPORT = /^import \{([^}]*)\} from "([^"]+)";\n/gm;
-const EXPORT = /^export (?=(?:async )?(?:function|const|class) )/gm;
+const EXPORT = /^export (?=(?:async )?(?:function\*?|const|class) )/gm;
 const EXPORTED = /^export (?:async )?(?:function\*?|const|class) (\w+)/gm;
 
 /** The page's text. */

@@ -1,6 +1,7 @@
 // L1, the chains: whole, linked, booted, in rhythm, with nothing after an end.
 
 import { byChain } from "./case.mjs";
+import { afterEnd, demandNone, linkOf, offRhythm, outOfTime, withoutBoot } from "./chain_rules.mjs";
 import { placeOf } from "./erasure_checks.mjs";
 import { Refusal } from "./refusals.mjs";
 import { held } from "./verdict.mjs";
@@ -21,34 +22,16 @@ export function checkIds(subject) {
 /** `chain.time`: self-asserted times do not go back, and none lies after the instant judged at. */
 export function checkTime(subject) {
   subject.need("sig.receipts");
-  const tolerance = subject.trust.clockToleranceS;
-  for (const chain of byChain(subject.records).values()) {
-    let highest = chain[0].iat;
-    for (const record of chain) {
-      if (record.iat < highest - tolerance) {
-        throw new Refusal("chain.time", "a record dated before the one it follows", { where: record.jti });
-      }
-      if (record.iat > subject.at + tolerance) {
-        const facts = { found: record.iat, where: record.jti };
-        throw new Refusal("chain.time", "a record dated after the instant judged at", facts);
-      }
-      highest = Math.max(highest, record.iat);
-    }
-  }
+  const bounds = { at: subject.at, tolerance: subject.trust.clockToleranceS };
+  for (const chain of byChain(subject.records).values()) demandNone(outOfTime(chain.map(linkOf), bounds));
   return held("self-asserted times in order");
 }
 
 /** `chain.boot`: each chain begins with the one boot record of its own keyset. */
 export function checkBoot(subject) {
   subject.need("sig.receipts");
-  for (const [party, chn, chain] of eachChain(subject)) {
-    const [first, ...rest] = chain;
-    const digest = party.statement.keysetDigest;
-    if (first.seq !== 0 || first.kind !== "boot") throw noBoot("the chain does not begin with a boot record", chn);
-    if (first.member("ks") !== digest || first.prev !== digest) {
-      throw noBoot("the boot record names another keyset", first.jti);
-    }
-    if (rest.some((record) => record.kind === "boot")) throw noBoot("a second boot record in one chain", chn);
+  for (const [party, , chain] of eachChain(subject)) {
+    demandNone(withoutBoot(chain.map(linkOf), party.statement.keysetDigest));
   }
   return held("each chain begins with the boot record of its keyset");
 }
@@ -80,15 +63,9 @@ export function checkContiguous(subject) {
 /** `chain.end`: nothing after an end record. */
 export function checkEnd(subject) {
   subject.need("chain.boot");
-  const chains = [...byChain(subject.records).values()];
-  let ended = 0;
-  for (const chain of chains) {
-    const end = chain.findIndex((record) => record.kind === "end");
-    if (end >= 0 && end !== chain.length - 1) {
-      throw new Refusal("chain.after_end", "a record after the end of its chain", { where: chain[end + 1].jti });
-    }
-    ended += end >= 0 ? 1 : 0;
-  }
+  const chains = [...byChain(subject.records).values()].map((chain) => chain.map(linkOf));
+  for (const chain of chains) demandNone(afterEnd(chain));
+  const ended = chains.filter((chain) => chain.at(-1).kind === "end").length;
   return held(`${ended} of ${chains.length} chains ended, the others are open`);
 }
 
@@ -96,19 +73,10 @@ export function checkEnd(subject) {
 export function checkEpochs(subject) {
   subject.need("chain.contiguous");
   for (const [party, , chain] of eachChain(subject)) {
-    const allowed = party.statement.epochS + subject.trust.clockToleranceS;
     const [main] = partsOf(party, chain);
     const marks = skippedAfterBoot(main) > 0 ? main.slice(1) : main;
-    let last = marks[0].iat;
-    for (const record of marks) {
-      if (record.iat - last > allowed) {
-        throw noEpoch("no epoch record in time", record, `every ${party.statement.epochS} s`);
-      }
-      if (record.kind === "epoch" && record.member("n") !== record.seq) {
-        throw noEpoch("an epoch record counts other records than there are", record, record.seq);
-      }
-      if (record.kind === "boot" || record.kind === "epoch") last = record.iat;
-    }
+    const rhythm = { epochS: party.statement.epochS, tolerance: subject.trust.clockToleranceS };
+    demandNone(offRhythm(marks.map(linkOf), rhythm));
   }
   return held("epoch records at their cadence");
 }
@@ -180,12 +148,4 @@ function missed(before, record) {
 
 function gap(message, record, expected, found) {
   return new Refusal("chain.gap", message, { where: record.jti, expected, found });
-}
-
-function noBoot(message, where) {
-  return new Refusal("chain.no_boot", message, { where });
-}
-
-function noEpoch(message, record, expected) {
-  return new Refusal("chain.missing_epoch", message, { where: record.jti, expected });
 }

@@ -37,6 +37,16 @@ export async function checkAppraisal(subject) {
   );
 }
 
+/** `tee.class`: refused where root, keysets and manifests disagree; else not made: only an appraisal confirms it. */
+export function checkClass(subject) {
+  subject.need("key.bound");
+  const said = new Set(subject.parties.map((party) => party.statement.cls));
+  for (const { manifest } of subject.sessions) said.add(manifest.cls);
+  for (const { root } of subject.parties) if (root !== null) said.add(root.cls);
+  if (said.size > 1) throw new Refusal("tee.class_mismatch", "evidence class disagrees");
+  throw new NotMade("root, keysets and manifests name one class; no quote was appraised that could confirm it");
+}
+
 async function expectedOf(subject, party) {
   if (party.statement.role === "gateway") {
     return { image: "gateway", mrconfigid: (await configOf(subject, party)).mrconfigid, events: [] };

@@ -1,87 +1,17 @@
-// The order of a verification: which checks are made, at which level, and what becomes of each.
+// The order of a verification of a single bundle, and the verdict that it comes to.
 //
 // A check throws what it refuses; NotMade says that what it needs is not there, or is not judged by this verifier.
 // Everything is an argument: bytes, trust file, instant, table. No clock, no network, no storage.
 
-import { checkSigstore, checkTokens } from "./anchor_checks.mjs";
-import { checkRequest, checkResponse } from "./body_checks.mjs";
 import { parseBundle } from "./bundle.mjs";
 import { Case, byChain, theOnly } from "./case.mjs";
-import { checkBoot, checkContiguous, checkEnd, checkEpochs, checkGaps, checkIds, checkTime } from "./chain_checks.mjs";
+import { BODIES, CHECKS } from "./check_order.mjs";
+import { made, notAsked, requirementsOf, run } from "./check_rows.mjs";
 import { sha256Name } from "./cryptography.mjs";
-import { checkEvidence, checkExpiry, checkKeyBound, checkPeerBound, checkResults } from "./evidence_checks.mjs";
-import { checkAuthority, checkHolds } from "./erasure_checks.mjs";
-import { checkConsistency, checkInclusion } from "./log_checks.mjs";
-import { checkAppraisal } from "./measurement_checks.mjs";
-import { checkPeer } from "./peer_links.mjs";
-import {
-  checkConfigAccepted,
-  checkConfigBound,
-  checkIsolation,
-  checkPolicyAccepted,
-  checkPolicyBound,
-  checkPrivate,
-  checkRootfs,
-} from "./policy_checks.mjs";
-import { checkKeysets, checkKinds, checkReceipts } from "./receipt_checks.mjs";
-import { NotAsked, NotMade, NotPinned, Refusal } from "./refusals.mjs";
-import {
-  checkCounter,
-  checkDecisions,
-  checkIntents,
-  checkOrder,
-  checkSealed,
-  checkStart,
-  checkSupervisor,
-} from "./session_checks.mjs";
-import { checkClose, isLost } from "./session_close.mjs";
+import { isLost } from "./session_close.mjs";
 import { showInstant } from "./trust_file.mjs";
-import { held, makeRow, makeVerdict } from "./verdict.mjs";
-import { checkBracket, checkQuorum, timeOf } from "./witness_checks.mjs";
-
-const CHECKS = [
-  ["fmt.keysets", "L0", checkKeysets],
-  ["sig.receipts", "L0", checkReceipts],
-  ["kinds.judged", "L1", checkKinds],
-  ["erasure.authority", "L1", checkAuthority],
-  ["chain.ids", "L1", checkIds],
-  ["chain.time", "L1", checkTime],
-  ["chain.boot", "L1", checkBoot],
-  ["chain.contiguous", "L1", checkContiguous],
-  ["chain.end", "L1", checkEnd],
-  ["chain.epochs", "L1", checkEpochs],
-  ["chain.gaps", "L1", checkGaps],
-  ["session.start", "L1", checkStart],
-  ["session.order", "L1", checkOrder],
-  ["session.counter", "L1", checkCounter],
-  ["session.close", "L1", checkClose],
-  ["session.peer", "L1", checkPeer],
-  ["session.intents", "L1", checkIntents],
-  ["session.decisions", "L1", checkDecisions],
-  ["session.supervisor", "L1", checkSupervisor],
-  ["key.evidence", "L4", checkEvidence],
-  ["key.bound", "L4", checkKeyBound],
-  ["key.not_after", "L4", checkExpiry],
-  ["conf.bound", "L4", checkConfigBound],
-  ["pol.bound", "L4", checkPolicyBound],
-  ["session.sealed", "L1", checkSealed],
-  ["tee.appraisal", "L4", checkAppraisal],
-  ["tee.class", "L4", checkClass],
-  ["peer.bound", "L4", checkPeerBound],
-  ["peer.ear", "L4", checkResults],
-  ["conf.accepted", "L4", checkConfigAccepted],
-  ["pol.accepted", "L4", checkPolicyAccepted],
-  ["pol.private", "L4", checkPrivate],
-  ["iso.floor", "L4", checkIsolation],
-  ["rfs.accepted", "L4", checkRootfs],
-  ["log.inclusion", "L2", checkInclusion],
-  ["log.consistency", "L2", checkConsistency],
-  ["hold.respected", "L2", checkHolds],
-  ["wit.quorum", "L3", checkQuorum],
-  ["time.bracket", "L3", checkBracket],
-  ["time.tsa", "L3", checkTokens],
-  ["time.sigstore", "L3", checkSigstore],
-];
+import { held, makeVerdict } from "./verdict.mjs";
+import { timeOf } from "./witness_checks.mjs";
 
 /**
  * The verdict document on one bundle, also where it cannot be read: the refusal is then its first row.
@@ -93,7 +23,7 @@ const CHECKS = [
  */
 export async function verifyBundle(data, trust, { at, build, table, request, response, session }) {
   const rows = [];
-  const required = (code) => trust.require === null || trust.require.has(code);
+  const required = requirementsOf(trust);
   let subject = null;
   rows.push(
     await made("fmt.bundle", "L0", required, async () => {
@@ -104,13 +34,10 @@ export async function verifyBundle(data, trust, { at, build, table, request, res
       return held(`${bundle.receipts.length} receipts; every object is what its name says`);
     }),
   );
-  const bodies = [
-    ["body.request", "L5", checkRequest, request],
-    ["body.response", "L5", checkResponse, response],
-  ];
   for (const [code, level, check] of CHECKS) rows.push(await run(subject, code, level, required, check));
-  for (const [code, level, check, body] of bodies) {
-    const asked = subject === null || body !== undefined;
+  const given = { "body.request": request, "body.response": response };
+  for (const [code, level, check] of BODIES) {
+    const asked = subject === null || given[code] !== undefined;
     const row = asked ? await run(subject, code, level, required, check) : null;
     rows.push(row ?? notAsked(code, level, "no body was given", false));
   }
@@ -125,51 +52,6 @@ export async function verifyBundle(data, trust, { at, build, table, request, res
     rows,
     population: populationOf(subject),
   });
-}
-
-/** `tee.class`: refused where root, keysets and manifests disagree; else not made: only an appraisal confirms it. */
-function checkClass(subject) {
-  subject.need("key.bound");
-  const said = new Set(subject.parties.map((party) => party.statement.cls));
-  for (const { manifest } of subject.sessions) said.add(manifest.cls);
-  for (const { root } of subject.parties) if (root !== null) said.add(root.cls);
-  if (said.size > 1) throw new Refusal("tee.class_mismatch", "evidence class disagrees");
-  throw new NotMade("root, keysets and manifests name one class; no quote was appraised that could confirm it");
-}
-
-async function run(subject, code, level, required, check) {
-  if (subject === null) {
-    return makeRow(code, level, "not made", "none", "the bundle could not be read", { required: required(code) });
-  }
-  const row = await made(code, level, required, () => check(subject));
-  if (row.state === "held") subject.established.add(code);
-  return row;
-}
-
-/** A row from what a check found, or threw. A mistake of ours refuses the bundle, and is never passed over. */
-async function made(code, level, required, step) {
-  const known = { required: required(code) };
-  try {
-    const { detail, tier, where } = await step();
-    return makeRow(code, level, "held", tier, detail, { ...known, where });
-  } catch (error) {
-    if (error instanceof NotAsked) return notAsked(code, level, error.message, required(code));
-    if (error instanceof NotMade) {
-      return makeRow(code, level, "not made", error instanceof NotPinned ? null : "none", error.message, known);
-    }
-    const refusal = error instanceof Refusal ? error : fault(error);
-    const where = refusal.where === null ? [] : [refusal.where];
-    return makeRow(code, level, "refused", "contraindicated", refusal.text, { ...known, reason: refusal.code, where });
-  }
-}
-
-function fault(error) {
-  const name = error instanceof Error ? error.constructor.name : typeof error;
-  return new Refusal("verifier.fault", "the verifier failed on this bundle", { found: name });
-}
-
-function notAsked(code, level, detail, required) {
-  return makeRow(code, level, "not asked", null, detail, { required });
 }
 
 /** Simulated as soon as any keyset or root says so; else what the keysets claim, which nothing here confirms. */
