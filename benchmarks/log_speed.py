@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,12 +26,14 @@ from affiant.attestation.bundle import parse_bundle
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.keys import public_jwk
+from affiant.attestation.receipt import Issued
 from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash, verify_inclusion
 from affiant.attestation.trust_file import parse_trust_file
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.entries import RecordEntry
 from affiant.gateway.journal import Place
+from affiant.gateway.leaves import Logged
 from affiant.gateway.transparency_log import LogBounds, TransparencyLog
 from benchmarks.timing import Figure, interleaved
 
@@ -132,33 +134,35 @@ def _ingest(jws: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="affiant-bench-", dir=Path.cwd()) as folder:
         return (
             RECORDS / asyncio.run(_logged(Path(folder) / "log", records)),
-            RECORDS / _inserted(Path(folder) / "peer.sqlite", records),
+            RECORDS / _inserted(Path(folder) / "peer.sqlite", [issued.jws for issued in records]),
         )
 
 
-def _records(jws: str) -> list[str]:
-    """Records of the same form and size, each of its own content."""
+def _records(jws: str) -> Iterator[Issued]:
+    """Records of the same form and size, each of its own content, as their signer has them."""
     header, payload, signature = jws.split(".")
     members = parse_canonical(from_b64u(payload), limit=1 << 16)
     assert isinstance(members, dict)
-    return [
-        f"{header}.{b64u(canonical({**members, 'seq': number}))}.{signature}" for number in range(RECORDS)
-    ]
+    for number in range(RECORDS):
+        payload = {**members, "seq": number}
+        yield Issued(f"{header}.{b64u(canonical(payload))}.{signature}", (), payload)
 
 
-async def _logged(folder: Path, records: list[str]) -> float:
+async def _logged(folder: Path, records: list[Issued]) -> float:
+    """Seconds; what the recorder does for a leaf, its hash above all, is among them."""
     signer = LogSigner("bench.affiant.invalid", Ed25519PrivateKey.generate())
     log = TransparencyLog(folder, signer, seconds=time.monotonic, bounds=LogBounds())
-    entries = [
+    place = Place(0, 0, 0)
+    groups = [
         [
-            (RecordEntry(jws=jws, jti="", kind="inference", seq=0), Place(0, 0, 0))
-            for jws in records[at : at + GROUP]
+            (RecordEntry(jws=each.jws, jti="", kind="inference", seq=0), each)
+            for each in records[at : at + GROUP]
         ]
         for at in range(0, len(records), GROUP)
     ]
     begin = time.perf_counter()
-    for group in entries:
-        log.on_durable(group)
+    for group in groups:
+        log.on_durable([(Logged(entry, issued.leaf), place) for entry, issued in group])
     head = await log.include()
     taken = time.perf_counter() - begin
     await log.close()

@@ -25,8 +25,9 @@ from affiant.attestation.tlog.proof import parse_log_proof, verify_log_proof
 from affiant.attestation.tlog.tiles import Tile, TileNodes, bundles_of, decode_bundle
 from affiant.attestation.tlog.tree import consistency_path, range_hash, verify_consistency
 from affiant.gateway.errors import LogDamaged
+from affiant.gateway.leaves import leaf_of
 from affiant.gateway.log_key import load_log_signer
-from affiant.gateway.transparency_log import leaf_of, log_folder
+from affiant.gateway.transparency_log import log_folder
 
 
 def statement_of(gateway: Gateway) -> KeysetStatement:

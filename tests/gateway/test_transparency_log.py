@@ -28,7 +28,8 @@ from affiant.gateway import log_files
 from affiant.gateway.entries import ObjectEntry, PeerEntry, RecordEntry
 from affiant.gateway.errors import LogDamaged, LogUnavailable
 from affiant.gateway.journal import Place
-from affiant.gateway.transparency_log import LogBounds, TransparencyLog, leaf_of
+from affiant.gateway.leaves import Logged, leaf_of
+from affiant.gateway.transparency_log import LogBounds, TransparencyLog
 
 SIGNER = LogSigner("log.example/one", Ed25519PrivateKey.from_private_bytes(b"k" * 32))
 QUICK = LogBounds(interval_s=0.01)
@@ -46,8 +47,8 @@ def rh(jws: str) -> bytes:
 
 
 def hand_in(log: TransparencyLog, *texts: str) -> None:
-    notes = [RecordEntry(jws=text, jti="", kind="", seq=0) for text in texts]
-    log.on_durable([(note, HERE) for note in notes])
+    entries = [RecordEntry(jws=text, jti="", kind="", seq=0) for text in texts]
+    log.on_durable([(Logged(entry, leaf_of(entry.jws)), HERE) for entry in entries])
 
 
 def run(
@@ -82,9 +83,9 @@ def test_what_becomes_durable_gets_its_leaf_in_that_order(tmp_path: Path) -> Non
         first, second = record(0, kind="boot"), record(1)
         log.on_durable(
             [
-                (RecordEntry(jws=first, jti="", kind="boot", seq=0), HERE),
+                (Logged(RecordEntry(jws=first, jti="", kind="boot", seq=0), leaf_of(first)), HERE),
                 (ObjectEntry(map="keysets", data=""), HERE),
-                (PeerEntry(jws=second, ses="", seq=1), HERE),
+                (Logged(PeerEntry(jws=second, ses="", seq=1), leaf_of(second)), HERE),
             ]
         )
         head = await log.include()

@@ -131,6 +131,14 @@ class Issued:
         return receipt_hash(self.jws)
 
     @property
+    def leaf(self) -> LogEntry:
+        """What the transparency log holds of it: the payload's members, and the hash of the JWS that signs them."""
+        chn = from_b64u(str(self.payload["chn"]), size=16)
+        seq, iat = _int(self.payload["seq"]), _int(self.payload["iat"])
+        rh = hashlib.sha256(self.jws.encode("ascii")).digest()
+        return LogEntry(str(self.payload["kind"]), chn, seq, iat, rh)
+
+    @property
     def sdjwt(self) -> str:
         """The text with all disclosures."""
         return "~".join([self.jws, *self.disclosures, ""])

@@ -31,7 +31,7 @@ from affiant.gateway.entries import (
 from affiant.gateway.errors import JournalMalformed
 from affiant.gateway.journal import Note, Place, segment_path
 from affiant.gateway.journal_format import scan
-from affiant.gateway.transparency_log import leaf_of
+from affiant.gateway.leaves import Logged, leaf_of
 
 __all__ = ["SCHEMA", "VERSION", "catch_up", "forget", "insert", "remove"]
 
@@ -114,31 +114,43 @@ def insert(connection: sqlite3.Connection, boot: str, entries: Iterable[tuple[No
         raise
 
 
-def _insert_one(connection: sqlite3.Connection, boot: str, entry: Note | Entry, place: Place) -> None:
+def _insert_one(connection: sqlite3.Connection, boot: str, note: Note | Entry, place: Place) -> None:
     at = (place.segment, place.offset, place.length)
-    match entry:
-        case RecordEntry():
-            chn, rh = _named(entry.jws)
-            row = (boot, entry.seq, entry.jti, entry.ses, entry.kind, chn, rh, *at)
-            connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-            connection.execute("DELETE FROM opens WHERE jti = ?", (entry.jti,))
-            _insert_order(connection, entry)
-        case PeerEntry():
-            chn, rh = _named(entry.jws)
-            peer = (boot, entry.ses, entry.seq, chn, rh, *at)
-            connection.execute("INSERT INTO peers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", peer)
+    match note:
+        case Logged(entry, leaf):
+            _insert_record(connection, boot, entry, (b64u(leaf.chn), b64u(leaf.rh)), at)
+        case RecordEntry() | PeerEntry():
+            _insert_record(connection, boot, note, _named(note.jws), at)
         case OpeningEntry():
-            connection.execute("INSERT INTO openings VALUES (?, ?, ?, ?, ?)", (entry.ses, entry.rh, *at))
+            connection.execute("INSERT INTO openings VALUES (?, ?, ?, ?, ?)", (note.ses, note.rh, *at))
         case ErasedEntry():
-            connection.execute("INSERT INTO carried_out VALUES (?)", (entry.jti,))
+            connection.execute("INSERT INTO carried_out VALUES (?)", (note.jti,))
         case ObjectEntry():
             connection.execute(
-                "INSERT INTO objects VALUES (?, ?, ?, ?, ?, ?)", (boot, entry.ses, entry.map, *at)
+                "INSERT INTO objects VALUES (?, ?, ?, ?, ?, ?)", (boot, note.ses, note.map, *at)
             )
         case OpenEntry():
-            connection.execute("INSERT INTO opens VALUES (?, ?, ?)", (boot, entry.jti, entry.ses))
+            connection.execute("INSERT INTO opens VALUES (?, ?, ?)", (boot, note.jti, note.ses))
         case _:
             pass
+
+
+def _insert_record(
+    connection: sqlite3.Connection,
+    boot: str,
+    entry: RecordEntry | PeerEntry,
+    named: tuple[str, str],
+    at: tuple[int, int, int],
+) -> None:
+    """Args: named: its chain and hash. at: where it lies."""
+    if isinstance(entry, PeerEntry):
+        peer = (boot, entry.ses, entry.seq, *named, *at)
+        connection.execute("INSERT INTO peers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", peer)
+        return
+    row = (boot, entry.seq, entry.jti, entry.ses, entry.kind, *named, *at)
+    connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute("DELETE FROM opens WHERE jti = ?", (entry.jti,))
+    _insert_order(connection, entry)
 
 
 def remove(connection: sqlite3.Connection, places: Iterable[Place]) -> None:

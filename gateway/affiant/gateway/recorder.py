@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from affiant.attestation.chain import ChainSigner, Head
 from affiant.attestation.encoding import b64u
 from affiant.attestation.openings import seal
-from affiant.attestation.receipt import Issued, receipt_hash
+from affiant.attestation.receipt import Issued, VerifiedReceipt
 from affiant.attestation.records import shape_of
 from affiant.attestation.shapes import Obj, ShapeMismatch
 from affiant.gateway.entries import (
@@ -27,6 +27,7 @@ from affiant.gateway.entries import (
     encode_entry,
 )
 from affiant.gateway.journal import Journal, Place
+from affiant.gateway.leaves import Logged
 from affiant.gateway.sessions import Session
 
 __all__ = ["Place", "Recorded", "Recorder", "agent_members", "policy_members"]
@@ -178,11 +179,11 @@ class Recorder:
         session.recorded(session.next_number() if number is None else number, issued, recorded.head)
         return recorded
 
-    def keep_peer(self, session: Session, jws: str, *, seq: int, sealed: str) -> asyncio.Future[Place]:
+    def keep_peer(self, session: Session, record: VerifiedReceipt, *, sealed: str) -> asyncio.Future[Place]:
         """Append a supervisor's record; it is acknowledged once the future resolves."""
-        entry = PeerEntry(jws=jws, ses=session.id, seq=seq)
-        kept = self._journal.append(encode_entry(entry), note=entry)
-        return kept if not sealed else self._keep_opening(receipt_hash(jws), session.id, sealed)
+        entry = PeerEntry(jws=record.text.jws, ses=session.id, seq=record.seq)
+        kept = self._journal.append(encode_entry(entry), note=Logged(entry, record.leaf))
+        return kept if not sealed else self._keep_opening(record.rh, session.id, sealed)
 
     def keep_object(self, name: str, data: bytes, *, session: str = "") -> asyncio.Future[Place]:
         """Append an object of the bundle map ``name``."""
@@ -200,7 +201,7 @@ class Recorder:
             ses="" if session is None else session.id,
         )
         sealed = _sealed(issued, session)
-        durable = self._journal.append(encode_entry(entry), note=entry)
+        durable = self._journal.append(encode_entry(entry), note=Logged(entry, issued.leaf))
         if session is not None and sealed:
             durable = self._keep_opening(issued.rh, session.id, sealed)
         return Recorded(issued, head, durable)

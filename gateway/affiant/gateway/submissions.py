@@ -100,7 +100,7 @@ class Submissions:
                     raise SessionClosed("the session has ended", found=session.state.value)
                 check_place(record, session)
                 head = session.head  # now: what is signed later would be named before it is durable
-                await self.recorder.keep_peer(session, jws, seq=record.seq, sealed=sealed)
+                await self.recorder.keep_peer(session, record, sealed=sealed)
                 _advance(session, record, head)
             named = session.supervisor.named
         assert named is not None, "a session has a start before it has anything else"

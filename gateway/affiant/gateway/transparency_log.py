@@ -24,9 +24,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from affiant.attestation.encoding import from_b64u
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.entry import LogEntry, parse_entry
 from affiant.attestation.tlog.errors import TileMalformed
@@ -46,14 +43,14 @@ from affiant.attestation.tlog.tiles import (
 )
 from affiant.attestation.tlog.tree import EMPTY_ROOT, consistency_path, inclusion_path
 from affiant.errors import AffiantError, MalformedError, NotAuthenticError
-from affiant.gateway.entries import PeerEntry, RecordEntry
 from affiant.gateway.errors import IndexUnavailable, LogDamaged, LogUnavailable
 from affiant.gateway.journal import Note as JournalNote
 from affiant.gateway.journal import Place
+from affiant.gateway.leaves import Logged
 from affiant.gateway.log_files import CHECKPOINT, LogFiles
 from affiant.gateway.log_index import LogIndex
 
-__all__ = ["LogBounds", "LogHead", "TransparencyLog", "leaf_of", "log_folder"]
+__all__ = ["LogBounds", "LogHead", "TransparencyLog", "log_folder"]
 
 _BATCH: Final = 4096
 _HASH: Final = 32
@@ -81,28 +78,9 @@ class LogHead:
     note: Note
 
 
-class _Claims(msgspec.Struct, frozen=True):
-    """What a leaf repeats of a record."""
-
-    kind: str
-    chn: str
-    seq: int
-    iat: int
-
-
-_CLAIMS: Final = msgspec.json.Decoder(_Claims)
-
-
 def log_folder(store: Path, origin: str) -> Path:
     """Where the log ``origin`` lies in a gateway's store."""
     return store / "log" / hashlib.sha256(origin.encode("utf-8")).hexdigest()[:32]
-
-
-def leaf_of(jws: str) -> LogEntry:
-    """The leaf of a record that was verified or signed before."""
-    claims = _CLAIMS.decode(from_b64u(jws.split(".", 2)[1]))
-    rh = hashlib.sha256(jws.encode("ascii")).digest()
-    return LogEntry(claims.kind, from_b64u(claims.chn, size=16), claims.seq, claims.iat, rh)
 
 
 class TransparencyLog:
@@ -130,7 +108,7 @@ class TransparencyLog:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._wake, self._hurry = threading.Event(), threading.Event()
-        self._waiting: deque[tuple[float, str]] = deque()
+        self._waiting: deque[tuple[float, LogEntry]] = deque()
         self._added = self._logged = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._failure: str | None = None
@@ -271,13 +249,13 @@ class TransparencyLog:
     # -- in the journal's thread ---------------------------------------------------------------------------------
 
     def on_durable(self, entries: Sequence[tuple[JournalNote, Place]]) -> None:
-        """Take the records among ``entries``, which are durable now, in their order."""
+        """Take the leaves of the records among ``entries``, which are durable now, in their order."""
         now = self._seconds()
-        records = [(now, note.jws) for note, _ in entries if isinstance(note, (RecordEntry, PeerEntry))]
-        if records:
+        leaves = [(now, note.leaf) for note, _ in entries if isinstance(note, Logged)]
+        if leaves:
             with self._lock:
-                self._waiting.extend(records)
-                self._added += len(records)
+                self._waiting.extend(leaves)
+                self._added += len(leaves)
             self._wake.set()
 
     # -- in the log's thread -------------------------------------------------------------------------------------
@@ -291,15 +269,15 @@ class TransparencyLog:
             self._hurry.clear()
             while batch := self._peek():
                 try:
-                    self._commit([leaf_of(jws) for _, jws in batch])
-                except (OSError, AffiantError, msgspec.MsgspecError) as error:
+                    self._commit([leaf for _, leaf in batch])
+                except (OSError, AffiantError) as error:
                     self._fail(error)
                     return
                 self._settle(len(batch))
             if self._closed:
                 return
 
-    def _peek(self) -> list[tuple[float, str]]:
+    def _peek(self) -> list[tuple[float, LogEntry]]:
         """The next batch, which still counts as waiting."""
         with self._lock:
             return list(islice(self._waiting, _BATCH))
