@@ -82,6 +82,13 @@ def test_a_boot_that_names_another_keyset_is_refused(fresh: SessionClient, membe
     assert fresh.submit(record).code == "record.out_of_place"
 
 
+def test_a_record_with_what_it_hides_in_clear_is_refused(session: SessionClient) -> None:
+    """The journal is the operator's, and the log would hold a leaf that is not the record's."""
+    record = session.exec_record()
+    assert session.submit(record, jws=record.sdjwt.removesuffix("~")).code == "request.malformed"
+    assert session.submit(record).status == 200
+
+
 def test_a_record_left_out_is_noticed(session: SessionClient) -> None:
     session.exec_record()
     assert session.submit(session.exec_record("outcome")).code == "record.out_of_place"

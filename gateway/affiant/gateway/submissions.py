@@ -14,7 +14,7 @@ from typing import Final
 from affiant.attestation.chain import Head
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.gateway.errors import RecordOutOfPlace, RequestTooLarge, SessionClosed
+from affiant.gateway.errors import RecordOutOfPlace, RequestMalformed, RequestTooLarge, SessionClosed
 from affiant.gateway.recorder import Recorder
 from affiant.gateway.sessions import Session, SessionState
 
@@ -86,14 +86,20 @@ class Submissions:
             sealed: its disclosures, sealed to whoever started the session; empty if there are none.
 
         Raises:
-            SessionClosed: the session has ended. RecordOutOfPlace, RequestTooLarge: as named.
+            SessionClosed: the session has ended. RecordOutOfPlace, RequestMalformed, RequestTooLarge: as named.
             AffiantError: what verification of the record refuses with.
             JournalUnavailable: it is not durable, hence not acknowledged.
         """
         if len(sealed) > MAX_OPENINGS:
             raise RequestTooLarge("openings too large", expected=f"at most {MAX_OPENINGS} characters")
         from_b64u(sealed)
-        record = verify_receipt(parse_receipt(jws + "~"), session.admitted.statement)
+        text = parse_receipt(jws + "~")
+        if text.disclosures:  # the journal is the operator's, and the leaf is of the JWS alone
+            raise RequestMalformed(
+                "a record with disclosures",
+                expected="the JWS alone; what it hides, sealed in Affiant-Openings",
+            )
+        record = verify_receipt(text, session.admitted.statement)
         async with session.submitting:
             if record.rh not in session.supervisor.hashes:
                 if session.state is SessionState.CLOSED:
