@@ -54,6 +54,11 @@ def _padded(bundle: dict[str, Any]) -> dict[str, Any]:
     return bundle
 
 
+def _numbered(bundle: dict[str, Any]) -> dict[str, Any]:
+    bundle["policies"][next(iter(bundle["policies"]))] = 7
+    return bundle
+
+
 def _without(member: str) -> Fault:
     return put(**{member: {}})
 
@@ -93,6 +98,8 @@ CASES = (
     _bundle("another-type", "Another type of document.", put(typ="application/vnd.affiant.bundle.v2+json")),
     _bundle("no-receipts", "A bundle without a receipt.", put(receipts=[])),
     _bundle("receipts-no-array", "Receipts that are no array.", put(receipts={})),
+    _bundle("receipts-a-number", "Receipts that are a number.", put(receipts=7)),
+    _bundle("object-no-text", "An object that is a number.", _numbered),
     _bundle(
         "checkpoints", "A checkpoint, which this version does not read.", put(checkpoints={"8": "a note"})
     ),
@@ -105,6 +112,18 @@ CASES = (
         "bundle/proof-no-text",
         "A proof that is a number.",
         {"receipts": _receipt(proof=7)},
+        _MALFORMED,
+    ),
+    one(
+        "bundle/receipt-no-text",
+        "A receipt that is a number.",
+        {"receipts": _receipt(sdjwt=7)},
+        _MALFORMED,
+    ),
+    one(
+        "bundle/entry-a-list",
+        "The names of an entry's members, in a list.",
+        {"receipts": lambda receipts: [["sdjwt", "proof"], *receipts[1:]]},
         _MALFORMED,
     ),
     one(

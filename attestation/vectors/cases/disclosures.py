@@ -194,6 +194,24 @@ CASES = (
         _INVALID,
     ),
     one(
+        "disclosure/object",
+        "A disclosure that is an object with three members, committed to.",
+        _committed(b64u(canonical({"0": b64u(seeded("a salt", 16)), "1": "ten", "2": "vectors"}))),
+        _INVALID,
+    ),
+    one(
+        "disclosure/name-in-array",
+        "A member's name in an array of its own, committed to: some readers make it text again.",
+        _committed(b64u(canonical([b64u(seeded("a salt", 16)), ["ten"], "vectors"]))),
+        _INVALID,
+    ),
+    one(
+        "disclosure/salt-no-text",
+        "A salt that is a number, committed to.",
+        _committed(b64u(canonical([7, "ten", "vectors"]))),
+        _INVALID,
+    ),
+    one(
         "disclosure/not-canonical",
         "A disclosure with a space in it, committed to as it is.",
         _committed(b64u(canonical([b64u(seeded("a salt", 16)), "ten", "v"]).replace(b",", b", ", 1))),
@@ -212,6 +230,12 @@ CASES = (
         {"sig.receipts": "fmt.encoding"},
     ),
     one(
+        "disclosure/padding-unreferenced",
+        "A disclosure with padding that no digest commits to: its spelling is judged first.",
+        {"sent:inference": tail(lambda texts: [*texts, _salted("ten", "another tenant") + "="])},
+        {"sig.receipts": "fmt.encoding"},
+    ),
+    one(
         "disclosure/reserved-name-inside-a-value",
         "A disclosed value that hides further digests: `_sd` inside of it.",
         {
@@ -224,6 +248,12 @@ CASES = (
         "Another `_sd_alg`.",
         {"payload:inference": _set("_sd_alg", "sha-512")},
         _PROFILE,
+    ),
+    one(
+        "disclosure/too-long",
+        "A receipt of 64 KiB and one character with its disclosures, all but the true ones empty.",
+        {"sent:inference": lambda text: text + "~" * (64 * 1024 + 1 - len(text))},
+        _RECEIPT,
     ),
     one(
         "disclosure/no-last-tilde",

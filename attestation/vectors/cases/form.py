@@ -30,7 +30,9 @@ def _reordered(data: bytes) -> bytes:
 
 
 def _huge(members: dict[str, object]) -> bytes:
-    members["ext"] = {f"urn:n:{number}": "x" * 1024 for number in range(16)}
+    """16 KiB and one byte."""
+    members["ext"] = {"urn:n": ""}
+    members["ext"] = {"urn:n": "x" * (16 * 1024 + 1 - len(canonical(members)))}
     return canonical(members)
 
 
@@ -63,9 +65,15 @@ CASES = (
         lambda data: b"[" + data + b"]",
         {"sig.receipts": "fmt.jws"},
     ),
+    _bytes(
+        "kind-in-array",
+        "A kind in an array: some readers make it text again.",
+        swap(b'"kind":"inference"', b'"kind":["inference"]'),
+        _PROFILE,
+    ),
     one(
         "format/oversize",
-        "A payload of more than 16 KiB.",
+        "A payload of 16 KiB and one byte.",
         {"bytes:inference": lambda data: _huge(json.loads(data))},
         {"sig.receipts": "fmt.jws"},
     ),

@@ -242,6 +242,18 @@ CASES = (
         {"sig.receipts": "sig.unknown_key"},
     ),
     one(
+        "signature/kid-short",
+        "The header names a key by 42 characters.",
+        {"header:inference": lambda _: _header(kid=gateway_kid()[:-1])},
+        _JWS,
+    ),
+    one(
+        "signature/no-ascii",
+        "A letter that is no ASCII, which some readers take for an s.",
+        {"sent:inference": lambda text: text[:300] + "\u017f" + text[301:]},
+        {"sig.receipts": "fmt.receipt"},
+    ),
+    one(
         "signature/role-session-signs-inference",
         "A record of a kind that only a gateway signs, by a session's key.",
         {"before:session-end": _inference_by_session},
