@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vectors.cases.edits import one
+from vectors.cases.edits import WITHOUT, one
 from vectors.making.documents import START, identifier
 from vectors.making.encoding import link
 from vectors.making.faults import Fault, put
@@ -78,6 +78,10 @@ def _without_result(bundle: dict[str, Any]) -> dict[str, Any]:
     return bundle
 
 
+def _without_result_key(statement: dict[str, Any]) -> dict[str, Any]:
+    return statement | {"keys": [key for key in statement["keys"] if key["use"] != "ear"]}
+
+
 CASES = (
     one(
         "peer/result-missing",
@@ -103,6 +107,16 @@ CASES = (
         "peer/tier-higher-than-result",
         "The record repeats a better tier than its result has.",
         {"members:inference": put(att__ses__tier="affirming")},
+        _EAR,
+    ),
+    one(
+        "peer/tier-higher-than-evidence-everywhere",
+        "The result says affirming of simulated evidence, and every record repeats it.",
+        {
+            **_result(ear__status="affirming"),
+            "members:start": put(att__ses__tier="affirming"),
+            "members:inference": put(att__ses__tier="affirming"),
+        },
         _EAR,
     ),
     one("peer/result-class", "The result says hardware.", _result(affiant__cls="hardware"), _EAR),
@@ -209,6 +223,31 @@ CASES = (
         not_made=("log.inclusion",),
     ),
     one(
+        "peer/boot-of-another-gateway",
+        "The session's boot record names another gateway's keyset than the session's own keyset does.",
+        {"members:session-boot": put(gks=_OTHER)},
+        _BOUND,
+    ),
+    one(
+        "peer/no-boot-of-session",
+        "The supervisor's boot record, which names the gateway that it appraised, is left out.",
+        {"withhold:session-boot": WITHOUT},
+        _BOUND | {"chain.boot": "chain.no_boot"},
+    ),
+    one(
+        "peer/no-key-for-results",
+        "The gateway's keyset names no key for results: nothing can be said by one.",
+        {"document:gateway-statement": _without_result_key},
+        {},
+        not_made=("tee.appraisal",),
+    ),
+    one(
+        "peer/start-manifest",
+        "The start names another manifest.",
+        {"members:start": put(man__man=_OTHER)},
+        _BOUND,
+    ),
+    one(
         "peer/start-activation",
         "The start names another activation.",
         {"members:start": put(man__act=_OTHER)},
@@ -218,6 +257,12 @@ CASES = (
         "peer/start-input",
         "The start names an input that was not activated.",
         {"members:start": put(inp=_NAME)},
+        _BOUND,
+    ),
+    one(
+        "peer/start-issuer",
+        "The start names another issuer of its starter's name.",
+        {"members:start": put(ini__iss="https://accounts.invalid")},
         _BOUND,
     ),
     one(

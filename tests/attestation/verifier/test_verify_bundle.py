@@ -25,17 +25,21 @@ from story import (
 )
 
 from affiant.attestation.bundle import objects_by_digest
+from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u_sha256, sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, make_gateway_config
 from affiant.attestation.manifest import GatewayIdentity
 from affiant.attestation.session_summary import session_root
 from affiant.attestation.simulated.pki import CertificateRole
 from affiant.attestation.statement import gateway_statement
+from affiant.attestation.tdx import EvidenceClass
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
 from affiant.attestation.verifier.codes import CODES
+from affiant.attestation.verifier.evidence_checks import check_class
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
-from affiant.attestation.verifier.verify_bundle import CHECKS, verify_bundle
+from affiant.attestation.verifier.verify_bundle import CHECKS, examine_case, verify_bundle
+from affiant.errors import AffiantError
 
 
 def judge(data: bytes, *, changes: Mapping[str, object] | None = None, **more: object) -> Verdict:
@@ -70,6 +74,15 @@ def without(step: str, member: str) -> Callable[[str, dict[str, object]], dict[s
         return members if name != step else {k: v for k, v in members.items() if k != member}
 
     return alter
+
+
+def praised(step: str, members: dict[str, object]) -> dict[str, object]:
+    """An ``alter``: the gateway calls simulated evidence affirming, in its result and wherever it rests on it."""
+    if step == "ear":
+        return {**members, "tier": "affirming"}
+    if step in ("start", "inference"):
+        return {**members, "att": {"ses": {**members["att"]["ses"], "tier": "affirming"}}}
+    return members
 
 
 class Epochs(Story):
@@ -186,6 +199,20 @@ class Slower(Story):
 
 def slowed(make: Callable[..., bytes], **members: object) -> bytes:
     return make(**(members | {"epoch_s": 3600}))
+
+
+class NoKeyForResults(Story):
+    """The gateway's keyset names no key that results could be signed by."""
+
+    def make_gateway(self) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(story_module, "gateway_statement", partial(keyless, gateway_statement))
+            super().make_gateway()
+
+
+def keyless(make: Callable[..., bytes], **members: object) -> bytes:
+    statement = json.loads(make(**members))
+    return canonical(statement | {"keys": [key for key in statement["keys"] if key["use"] != "ear"]})
 
 
 class AnotherLog(Story):
@@ -431,10 +458,14 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("inference", agt__key=link("other"))).bytes(), {}),
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("inference", agt__bind="bearer")).bytes(), {}),
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", man__act=link("other"))).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", man__man=link("other"))).bytes(), {}),
     ("peer.bound", "peer.unbound", lambda: Story(gks=link("other")).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("session-boot", gks=link("other"))).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: dropping(0, "session_records"), {}),
     ("peer.bound", "peer.unbound", lambda: Elsewhere().bytes(), {}),
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", inp=OTHER)).bytes(), {}),
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", ini__method="oidc")).bytes(), {}),
+    ("peer.bound", "peer.unbound", lambda: Story(alter=at("start", ini__iss="urn:another")).bytes(), {}),
     ("peer.bound", "peer.unbound", lambda: Story(alter=at("session-boot", bld=OTHER)).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", att={})).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("inference", up=[])).bytes(), {}),
@@ -469,6 +500,7 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", tcb_status="OutOfDate")).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", tier="affirming")).bytes(), {}),
+    ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=praised).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", evd=link("other"))).bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", cls="hardware")).bytes(), {}),
     (
@@ -549,9 +581,35 @@ def test_a_true_story_is_simulated_and_never_verified() -> None:
     assert verdict.level == "L2"
     assert verdict.level_state("L4") is State.HELD
     assert verdict.level_state("L5") is State.HELD
+    found = row(verdict, "tee.class")
+    assert (found.state, found.tier) == (State.HELD, Tier.NONE)
+    assert "SIMULATED" in found.detail
+    assert "hardware, everywhere" not in found.detail
+    assert "UpToDate" in row(verdict, "tee.appraisal").detail
     text = render(verdict)
     assert "SIMULATED" in text
     assert "verified" not in text.lower()
+
+
+def test_the_class_is_hardware_only_where_every_quote_is() -> None:
+    """No test has the private key of genuine hardware: what an appraisal of it would say is put in its place."""
+    _, case = examine_case(
+        hardware_claim().bundle(), trust(gateway_configs=...), at=NOW, build="build", name="name"
+    )
+    assert case is not None and case.established >= {"tee.appraisal"}
+    simulated = [party.appraisal for party in case.judged]
+    genuine = [replace(each, evidence_class=EvidenceClass.HARDWARE) for each in simulated]
+    assert len(genuine) == 2
+    for appraisals in (simulated, [genuine[0], simulated[1]], [simulated[0], genuine[1]]):
+        for party, appraisal in zip(case.judged, appraisals, strict=True):
+            party.appraisal = appraisal
+        with pytest.raises(AffiantError) as refused:
+            check_class(case)
+        assert refused.value.code == "tee.class_mismatch"
+    for party, appraisal in zip(case.judged, genuine, strict=True):
+        party.appraisal = appraisal
+    finding = check_class(case)
+    assert (finding.tier, finding.detail) == (Tier.AFFIRMING, "hardware, everywhere")
 
 
 class TwoExchanges(Story):
@@ -840,6 +898,14 @@ def test_a_missing_object_makes_its_checks_none_not_held(missing: str) -> None:
     ]
     assert not_made
     assert verdict.level_state("L4") is State.NOT_MADE
+    assert all(check.state is not State.REFUSED for check in verdict.checks)
+
+
+def test_without_a_key_for_results_nothing_rests_on_one() -> None:
+    """Whoever signed it, the quote of the session is not judged by collateral that its result names."""
+    verdict = judge(NoKeyForResults().bytes())
+    for code in ("tee.appraisal", "tee.class", "peer.ear"):
+        assert (row(verdict, code).state, row(verdict, code).tier) == (State.NOT_MADE, Tier.NONE)
     assert all(check.state is not State.REFUSED for check in verdict.checks)
 
 
