@@ -120,8 +120,9 @@ def parse_canonical(data: bytes, *, limit: int = 1 << 20) -> object:
     Raises:
         JSONError: anything else, or more than ``limit`` bytes.
     """
-    value = parse_strict(data, limit=limit)
+    value = _read(data, _PLAIN, limit=limit)  # of two members of one name it keeps one: the comparison fails
     if _canonical_again(value, data) != data:
+        parse_strict(data, limit=limit)
         raise JSONError("not the canonical form of its own value (RFC 8785)")
     return value
 
@@ -156,17 +157,15 @@ def parse_strict(data: bytes, *, limit: int = 1 << 20) -> object:
     Raises:
         JSONError: not such a document.
     """
+    return _read(data, _STRICT, limit=limit)
+
+
+def _read(data: bytes, decoder: json.JSONDecoder, *, limit: int) -> object:
     if len(data) > limit:
         raise JSONError("document too large", expected=f"at most {limit} bytes", found=f"{len(data)} bytes")
     _bound_depth(data)
     try:
-        return json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_float=_no_float,
-            parse_constant=_no_float,
-            parse_int=_integer,
-        )
+        return decoder.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise JSONError("not UTF-8") from error
     except json.JSONDecodeError as error:
@@ -232,3 +231,9 @@ def _integer(text: str) -> int:
     if len(text) > 17 or abs(value := int(text)) > MAX_INTEGER:
         raise JSONError("integer beyond 2**53 - 1")
     return value
+
+
+_PLAIN: Final = json.JSONDecoder(parse_float=_no_float, parse_constant=_no_float, parse_int=_integer)
+_STRICT: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float, parse_int=_integer
+)

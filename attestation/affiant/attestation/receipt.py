@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -66,16 +66,15 @@ class RoleMismatch(NotAuthenticError):
 
 @dataclass(frozen=True, slots=True)
 class ReceiptText:
-    """A receipt taken apart; nothing in it is trusted yet."""
+    """A receipt taken apart; nothing in it is trusted yet. ``rh`` is the receipt hash: 43 characters."""
 
     jws: str
     disclosures: tuple[str, ...]
     split: SplitJWS
+    rh: str = field(init=False, compare=False)
 
-    @property
-    def rh(self) -> str:
-        """The receipt hash: 43 characters."""
-        return receipt_hash(self.jws)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rh", receipt_hash(self.jws))
 
     @property
     def sdjwt(self) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from affiant.attestation.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, Shape, Text
@@ -233,8 +234,9 @@ def _common(kind: str, role: str, cls: str) -> dict[str, Shape]:
     }
 
 
+@cache
 def shape_of(kind: str, *, role: str, cls: str) -> Obj:
-    """The closed shape of one kind's payload, for a signer's role and an evidence class.
+    """The closed shape of one kind's payload, for a signer's role and an evidence class; made once.
 
     Raises:
         KeyError: no such kind or class; the caller refuses the record.
@@ -270,7 +272,9 @@ def objects_with_digests(
     if shape.sd and isinstance(payload, dict):
         found.append((where, payload, shape))
     for name, value in payload.items():
-        inner = shape.required.get(name) or shape.optional.get(name)
+        inner = shape.concealing.get(name)
+        if inner is None:
+            continue
         path = f"{where}.{name}" if where else name
         if isinstance(inner, Obj) and isinstance(value, dict):
             found.extend(objects_with_digests(value, inner, path))

@@ -4,12 +4,14 @@ A shape is a value, so that one table serves the issuer, the verifier and the pu
 :class:`Obj` is closed: a member that it does not list is refused. ``sd`` is the fixed number of ``_sd`` entries
 that the object always carries, real digests and decoys alike (RFC 9901, section 4.2.7), and ``hidden`` names
 what a disclosure for it may be called.
+
+Places are put together only where something is refused: millions of records are checked, and few are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Protocol
@@ -20,6 +22,7 @@ from affiant.errors import MalformedError
 __all__ = ["Array", "Const", "Enum", "Int", "MapOf", "Obj", "Pattern", "Shape", "ShapeMismatch", "Text"]
 
 
+_FullMatch = Callable[[str], re.Match[str] | None]
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -68,9 +71,13 @@ class Pattern:
 
     pattern: str
     words: str
+    _fullmatch: _FullMatch = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_fullmatch", _compiled(self.pattern).fullmatch)
 
     def check(self, value: object, where: str) -> None:
-        if not isinstance(value, str) or _compiled(self.pattern).fullmatch(value) is None:
+        if not isinstance(value, str) or self._fullmatch(value) is None:
             raise ShapeMismatch("text of another form", expected=self.words, where=where)
 
     def describe(self) -> str:
@@ -132,7 +139,11 @@ class Array:
         if not isinstance(value, list) or not self.least <= len(value) <= self.most:
             raise ShapeMismatch("not such an array", expected=self.describe(), where=where)
         for index, item in enumerate(value):
-            self.item.check(item, f"{where}[{index}]")
+            try:
+                self.item.check(item, "")
+            except ShapeMismatch as error:
+                error.where = f"{where}[{index}]{error.where}"
+                raise
 
     def describe(self) -> str:
         return f"array of {self.item.describe()}"
@@ -152,13 +163,17 @@ class MapOf:
         for key, item in value.items():
             if _compiled(self.name).fullmatch(key) is None:
                 raise ShapeMismatch("a member name of another form", where=where)
-            self.item.check(item, f"{where}.{key}")
+            try:
+                self.item.check(item, "")
+            except ShapeMismatch as error:
+                error.where = f"{where}.{key}{error.where}"
+                raise
 
     def describe(self) -> str:
         return f"object of {self.item.describe()}"
 
 
-_DIGESTS = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
+_DIGEST: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +184,17 @@ class Obj:
     optional: Mapping[str, Shape] = field(default_factory=dict)
     sd: int = 0
     hidden: Mapping[str, Shape] = field(default_factory=dict)
+    _members: Mapping[str, Shape] = field(init=False, repr=False, compare=False)
+    concealing: Mapping[str, Shape] = field(init=False, repr=False, compare=False)
+    """Members that are objects, or arrays of objects, in which digests stand at some depth."""
+
+    def __post_init__(self) -> None:
+        members = {**self.optional, **self.required}
+        concealing = {name: shape for name, shape in members.items() if _conceals(shape)}
+        if self.sd:
+            members["_sd"] = _Digests(self.sd)
+        object.__setattr__(self, "_members", members)
+        object.__setattr__(self, "concealing", concealing)
 
     def check(self, value: object, where: str) -> None:
         if not isinstance(value, dict):
@@ -176,26 +202,44 @@ class Obj:
         for name in self.required:
             if name not in value:
                 raise ShapeMismatch("a required member is missing", expected=name, where=where)
+        if self.sd and "_sd" not in value:
+            raise ShapeMismatch("not the fixed number of _sd digests", expected=self.sd, where=where)
+        members = self._members
         for name, item in value.items():
-            if name == "_sd" and self.sd:
-                continue
-            shape = self.required.get(name) or self.optional.get(name)
+            shape = members.get(name)
             if shape is None:
                 raise ShapeMismatch("a member that the profile does not list", found=name[:40], where=where)
-            shape.check(item, f"{where}.{name}")
-        if self.sd:
-            self._check_digests(value.get("_sd"), where)
-
-    def _check_digests(self, digests: object, where: str) -> None:
-        if not isinstance(digests, list) or len(digests) != self.sd:
-            raise ShapeMismatch("not the fixed number of _sd digests", expected=self.sd, where=where)
-        for digest in digests:
-            _DIGESTS.check(digest, f"{where}._sd")
-        if sorted(set(digests)) != digests:
-            raise ShapeMismatch("_sd digests not sorted, or repeated", where=where)
+            try:
+                shape.check(item, "")
+            except ShapeMismatch as error:
+                error.where = f"{where}.{name}{error.where}"
+                raise
 
     def describe(self) -> str:
         names = [*self.required, *(f"{name}?" for name in self.optional)]
         if self.sd:
             names.append(f"_sd[{self.sd}]")
         return "{" + ", ".join(names) + "}"
+
+
+def _conceals(shape: Shape) -> bool:
+    inner = shape.item if isinstance(shape, Array) else shape
+    return isinstance(inner, Obj) and bool(inner.sd or inner.concealing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Digests:
+    """What ``_sd`` holds: exactly ``count`` digests, sorted, none of them twice."""
+
+    count: int
+
+    def check(self, value: object, where: str) -> None:
+        if not isinstance(value, list) or len(value) != self.count:
+            raise ShapeMismatch("not the fixed number of _sd digests", expected=self.count, where=where)
+        for digest in value:
+            _DIGEST.check(digest, where)
+        if sorted(set(value)) != value:
+            raise ShapeMismatch("_sd digests not sorted, or repeated", where=where)
+
+    def describe(self) -> str:
+        return f"{self.count} digests"
