@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from story import NOW, trust
+from period_builder import build
+from story import NOW, Story, trust
 
 from affiant.attestation import bundle_files
 from affiant.attestation.bundle_files import Comparison, Question, examine_file, find_bundles
@@ -75,8 +77,19 @@ def test_a_file_that_is_too_large_is_refused_and_not_read_whole(
     assert refusal(folder / "a.affiant.json") == "bundle.too_large"
 
 
-def test_a_period_is_refused_where_a_comparison_is_asked_never_judged_without_it(folder: Path) -> None:
-    (folder / "p.affiant.zip").write_bytes(b"PK\x03\x04")
+@pytest.mark.parametrize("content", [b"PK\x03\x04", b"{}"])
+def test_a_file_that_is_no_bundle_is_refused_where_a_comparison_is_asked(
+    folder: Path, content: bytes
+) -> None:
+    (folder / "p.affiant.zip").write_bytes(content)
     compared = replace(QUESTION, compared=Comparison(None, None))
     verdict = examine_file(folder / "p.affiant.zip", compared).verdict
-    assert (verdict.exit_code, verdict.checks[0].reason) == (20, "bundle.not_compared")
+    assert (verdict.exit_code, verdict.checks[0].code, verdict.changed) == (20, "fmt.bundle", None)
+
+
+def test_a_period_is_compared_where_that_is_asked(tmp_path: Path) -> None:
+    path = build(tmp_path, Story().tell())
+    compared = replace(QUESTION, at=NOW + timedelta(days=20), compared=Comparison(NOW, None))
+    verdict = examine_file(path, compared).verdict
+    assert verdict.changed is not None and verdict.changed.counted is not None
+    assert (verdict.changed.by, verdict.changed.counted.judged) == ("asked", 2)

@@ -218,6 +218,28 @@ def test_several_bundles_are_judged_now_as_well(files: Path) -> None:
     assert len([each for each in document["verdicts"] if "changed" in each]) == 2
 
 
+@pytest.mark.usefixtures("later")
+def test_a_period_is_judged_now_with_the_same_exit_codes_and_in_every_report(files: Path) -> None:
+    bench = Bench(platform=PLATFORM, layout=QuoteLayout.V4, now=NOW)
+    worse = reaching("Revoked", "INTEL-SA-99901")(bench).platform
+    path = build(files / "period", Story().tell())
+    names = {"--html": "r.html", "--sarif": "r.sarif", "--junit": "r.xml"}
+    options = [part for option, name in names.items() for part in (option, str(files / name))]
+    asked = [str(path), "--trust", str(files / "trust.json"), "--now"]
+    held = CliRunner().invoke(verify, [*asked, "--json"])
+    assert (held.exit_code, json.loads(held.output)["changed"]["quotes_counted"]["changed"]) == (40, 0)
+    asked += ["--collateral", collateral_in(files, worse)]
+    told = CliRunner().invoke(verify, [*asked, "--json", *options])
+    document = json.loads(told.output)
+    assert (told.exit_code, document["changed"]["then"]["exit_code"]) == (20, 40)
+    assert {each["after"]["refused"] for each in document["changed"]["quotes"]} == {"tcb.revoked"}
+    shown = " ".join(CliRunner().invoke(verify, asked).output.split())
+    assert "2 judged then and now, 2 are worth something else now" in shown
+    assert "What changed since its own time" in (files / "r.html").read_text()
+    assert "tcb.revoked" in (files / "r.sarif").read_text()
+    assert "tcb.revoked" in (files / "r.xml").read_text()
+
+
 def test_collateral_without_now_is_a_usage_error(files: Path) -> None:
     result = run(files, "--collateral", str(files))
     assert result.exit_code == 2

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.judged_now import examine_now
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle, unreadable_bundle
-from affiant.errors import AffiantError, ConfigurationError, MalformedError, UnreachableError
+from affiant.errors import AffiantError, MalformedError, UnreachableError
 
 __all__ = [
     "BUNDLE_ENDINGS",
@@ -49,15 +50,9 @@ class BundleTooLarge(MalformedError):
     code = "bundle.too_large"
 
 
-class PeriodNotCompared(ConfigurationError):
-    """What changed since is asked of a period bundle, which is not judged twice."""
-
-    code = "bundle.not_compared"
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Judge again what was archived (:mod:`.verifier.judged_now`).
+    """Judge again what was archived (:mod:`.verifier.judged_now`, :mod:`.verifier.period.judged_now`).
 
     Args:
         since: the bundle's own time; None: as it says itself.
@@ -118,10 +113,6 @@ def examine_file(path: Path, question: Question) -> Examined:
     """Judge the bundle in one file; a file that cannot be read is refused as a bundle that cannot be."""
     try:
         if _is_period(path):
-            if question.compared is not None:
-                raise PeriodNotCompared(
-                    "--now compares single bundles, and this is a period", hint="Judge it without --now."
-                )
             return _examine_period(path, question)
         data = _read(path)
     except AffiantError as error:
@@ -161,12 +152,18 @@ def _is_period(path: Path) -> bool:
 
 
 def _examine_period(path: Path, question: Question) -> Examined:
-    from affiant.attestation.verifier.period.verify_period import examine_period  # noqa: PLC0415 - only if asked
+    from affiant.attestation.verifier.period.judged_now import examine_period_now  # noqa: PLC0415 - only if asked
+    from affiant.attestation.verifier.period.verify_period import examine_period  # noqa: PLC0415 - as above
 
-    return examine_period(
+    compared = question.compared
+    examine = (
+        partial(examine_period, at=question.at)
+        if compared is None
+        else partial(examine_period_now, now=question.at, at=compared.since, collateral=compared.collateral)
+    )
+    return examine(
         path,
         question.trust,
-        at=question.at,
         build=question.build,
         since=question.since,
         until=question.until,

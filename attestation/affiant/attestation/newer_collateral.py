@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from affiant.attestation.collateral.errors import CollateralAbsent
@@ -17,13 +18,14 @@ __all__ = ["collateral_at"]
 def collateral_at(path: Path) -> Callable[[TDQuote], Collateral]:
     """What finds a quote's collateral at ``path``, as `affiant collateral fetch` writes it; nothing is verified.
 
-    Without any of the quote's platform it says *not made*: the absence of collateral refuses no quote.
+    Without any of the quote's platform it says *not made*: the absence of collateral refuses no quote. It can be
+    pickled: the quotes of a period are judged in several processes.
     """
+    return partial(_find, path)
 
-    def find(quote: TDQuote) -> Collateral:
-        try:
-            return read_collateral(path, quote)
-        except CollateralAbsent as error:
-            raise NotMade(f"no collateral of this platform is at {path.name}: {error.message}") from error
 
-    return find
+def _find(path: Path, quote: TDQuote) -> Collateral:
+    try:
+        return read_collateral(path, quote)
+    except CollateralAbsent as error:
+        raise NotMade(f"no collateral of this platform is at {path.name}: {error.message}") from error

@@ -124,6 +124,7 @@ def verify(
       affiant verify session.affiant.json --trust trust.json --html report.html --junit checks.xml
       affiant verify november.affiant.zip --trust trust.json --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
       affiant verify session.affiant.json --trust trust.json --now --collateral collateral/
+      affiant verify november.affiant.zip --trust trust.json --now --collateral collateral/
       affiant verify monday.affiant.json tuesday.affiant.json archive/ --trust trust.json --html report.html
     """
     if collateral is not None and not judged_now:

@@ -28,6 +28,7 @@ from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.bracket import Bracket
 from affiant.attestation.verifier.refusals import NotMade
+from affiant.errors import AffiantError
 
 __all__ = ["Case", "Erased", "Gone", "Newer", "Party", "Session", "by_chain"]
 
@@ -47,6 +48,10 @@ class Party:
     verified: VerifiedQuote | None = None
     """Its quote, also where what runs in the TD was then not accepted."""
     appraisal: Appraisal | None = None
+    refusal: AffiantError | None = None
+    """Why there is no appraisal, once one was asked for."""
+    at: datetime | None = None
+    """The instant that its quote is judged at, where that is another than the case's."""
 
     @property
     def role(self) -> str:
@@ -138,8 +143,9 @@ class Case:
     """Receipt hash -> when the record existed, by witnesses."""
     stamps: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     """Code of a check of anchors -> receipt hash -> by when it existed, in seconds since 1970, and by whose word."""
-    collateral: dict[str, VerifiedCollateral] = field(default_factory=dict)
-    """``sha256:`` name of an endorsements collection -> what it was verified as, at :attr:`at` under :attr:`trust`."""
+    collateral: dict[tuple[str, datetime], VerifiedCollateral] = field(default_factory=dict)
+    """``sha256:`` name of an endorsements collection, or digest of the reader's own collateral, and the instant -> what
+    it was verified as, under :attr:`trust`."""
     results: dict[tuple[str, str], tuple[str, VerifiedEAR]] = field(default_factory=dict)
     """Link of an attestation result and key of the gateway that signed it -> its text, and what it says, verified."""
     configs: dict[str, GatewayConfig] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Changed", "CheckChanged", "Ended", "QuoteChanged", "Worth"]
+__all__ = ["Changed", "CheckChanged", "Ended", "QuoteChanged", "QuotesCounted", "Worth"]
 
 
 class CheckChanged(NamedTuple):
@@ -43,6 +43,16 @@ class Worth(NamedTuple):
     refused: str | None = None
     detail: str = ""
 
+    @property
+    def same(self) -> tuple[object, ...]:
+        """What makes it another worth: not that newer collateral says the same again."""
+        return self.tcb, self.advisories, self.refused
+
+    @property
+    def outcome(self) -> str:
+        """In a word or two: what refused it, or else its TCB status."""
+        return f"[{self.refused}]" if self.refused is not None else str(self.tcb)
+
     def to_json(self) -> Mapping[str, object]:
         """``before`` or ``after`` of a quote."""
         return self._asdict() | {"advisories": sorted(self.advisories)}
@@ -50,12 +60,18 @@ class Worth(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuoteChanged:
-    """One signer's quote, then and now."""
+    """One signer's quote, then and now.
+
+    Args:
+        session: of a period bundle's supervisor: its session. then: of a period bundle: the instant of ``before``.
+    """
 
     role: str
     key: str
     before: Worth
     after: Worth
+    session: str | None = None
+    then: str | None = None
 
     @property
     def appeared(self) -> Sequence[str]:
@@ -67,9 +83,42 @@ class QuoteChanged:
         return {
             "role": self.role,
             "key": self.key,
+            **({} if self.session is None else {"session": self.session}),
+            **({} if self.then is None else {"then": self.then}),
             "before": self.before.to_json(),
             "after": self.after.to_json(),
             "advisories_appeared": list(self.appeared),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotesCounted:
+    """All quotes of a period bundle, of which only some are named.
+
+    Args:
+        judged: quotes that were. changed: those that are worth something else now. unnamed: of these, how many
+            :attr:`Changed.quotes` does not name.
+        not_judged: keysets whose quotes were not come to.
+        moves: outcome then, outcome now -> how many; also of those that are worth the same.
+    """
+
+    judged: int
+    changed: int
+    unnamed: int
+    not_judged: int
+    moves: Mapping[tuple[str, str], int]
+
+    def to_json(self) -> Mapping[str, object]:
+        """Member ``quotes_counted``."""
+        return {
+            "judged": self.judged,
+            "changed": self.changed,
+            "unnamed": self.unnamed,
+            "not_judged": self.not_judged,
+            "moves": [
+                {"before": before, "after": after, "count": count}
+                for (before, after), count in sorted(self.moves.items())
+            ],
         }
 
 
@@ -95,8 +144,10 @@ class Changed:
             witness``, ``timestamp authority``, ``signers``, or ``asked`` where the reader gave it.
         tier, level, exit_code: of the verdict at that time.
         own_collateral: whether the quotes were judged again with the reader's; else with what is archived.
-        checks: the rows that are others now. quotes: every quote that is judged, changed or not.
+        checks: the rows that are others now. quotes: every quote that is judged, changed or not; of a period bundle
+            some of those that changed.
         ended: entries of the trust file.
+        counted: of a period bundle: how many quotes there are, and what became of them.
     """
 
     then: str
@@ -108,6 +159,7 @@ class Changed:
     checks: Sequence[CheckChanged]
     quotes: Sequence[QuoteChanged]
     ended: Sequence[Ended]
+    counted: QuotesCounted | None = None
 
     def to_json(self) -> Mapping[str, object]:
         """Member ``changed`` of the result document."""
@@ -122,5 +174,6 @@ class Changed:
             "collateral": "own" if self.own_collateral else "archived",
             "checks": [each.to_json() for each in self.checks],
             "quotes": [each.to_json() for each in self.quotes],
+            **({} if self.counted is None else {"quotes_counted": self.counted.to_json()}),
             "trust_ended": [each.to_json() for each in self.ended],
         }

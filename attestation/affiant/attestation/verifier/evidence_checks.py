@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from affiant.attestation.ear import VerifiedEAR, ear_digest, verify_ear
 from affiant.attestation.encoding import from_b64u, sha256_name
@@ -23,6 +24,7 @@ from affiant.attestation.tdx import (
     verify_collateral,
     verify_quote,
 )
+from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
 from affiant.attestation.tdx.rollback import mark_of
 from affiant.attestation.verifier.case import Case, Party, Session
@@ -31,7 +33,7 @@ from affiant.attestation.verifier.verdict import Finding, Tier
 from affiant.errors import AffiantError
 
 __all__ = [
-    "appraise_party",
+    "appraised_once",
     "check_appraisal",
     "check_class",
     "check_evidence",
@@ -130,12 +132,23 @@ def check_appraisal(case: Case) -> Finding:
     case.need("key.bound", "conf.bound", "pol.bound")
     statuses = set()
     for party in case.judged:
-        if party.appraisal is None:  # a gateway of many sessions was appraised with the first
-            party.appraisal = appraise_party(case, party)
-        statuses.add(party.appraisal.verified.statuses.merged.value)
+        statuses.add(appraised_once(case, party).verified.statuses.merged.value)
     return Finding(
         f"{len(case.parties)} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers"
     )
+
+
+def appraised_once(case: Case, party: Party) -> Appraisal:
+    """As :func:`appraise_party`; what came of it is kept: a gateway of many sessions is appraised with the first."""
+    if party.appraisal is None and party.refusal is None:
+        try:
+            party.appraisal = appraise_party(case, party)
+        except AffiantError as error:
+            party.refusal = error
+    if party.appraisal is None:
+        assert party.refusal is not None
+        raise party.refusal.with_traceback(None)  # else it would grow by each who asks
+    return party.appraisal
 
 
 def appraise_party(case: Case, party: Party) -> Appraisal:
@@ -148,18 +161,18 @@ def appraise_party(case: Case, party: Party) -> Appraisal:
     assert party.evidence is not None
     party.collateral = collateral_of(case, party)
     parsed, newer, kid = parse_quote(party.evidence.quote), case.newer, party.statement.receipt_kid
-    seen = None
+    at, seen = party.at or case.at, None
     if newer is None or newer.collateral is None:
-        collateral = _archived(case, party.collateral)
+        collateral = _archived(case, party.collateral, at)
     else:
         # Old but valid collateral would hide what was published since: it is no newer look at anything.
-        seen, roots = newer.marks.get(kid), case.trust.roots_at(case.at)
-        collateral = verify_collateral(newer.collateral(parsed), now=case.at, trust=roots)
+        seen = newer.marks.get(kid)
+        collateral = _own(case, newer.collateral(parsed), at)
     party.mark = mark_of(collateral)
-    quote = party.verified = verify_quote(parsed, collateral, now=case.at, seen=seen)
+    quote = party.verified = verify_quote(parsed, collateral, now=at, seen=seen)
     wanted, events = _expected(case, party)
     refusal: AffiantError | None = None
-    for reference in _references(case):
+    for reference in _references(case, at):
         try:
             return appraise(
                 quote,
@@ -177,18 +190,25 @@ def appraise_party(case: Case, party: Party) -> Appraisal:
     raise refusal
 
 
-def _archived(case: Case, endorsements: bytes) -> VerifiedCollateral:
+def _archived(case: Case, endorsements: bytes, at: datetime) -> VerifiedCollateral:
     """The collateral in the bundle, verified once."""
-    name = sha256_name(endorsements)
+    name = sha256_name(endorsements), at
     if (known := case.collateral.get(name)) is None:
         items = parse_collateral(parse_endorsements(endorsements))
-        known = verify_collateral(items, now=case.at, trust=case.trust.roots_at(case.at))
-        case.collateral[name] = known
+        known = case.collateral[name] = verify_collateral(items, now=at, trust=case.trust.roots_at(at))
     return known
 
 
-def _references(case: Case) -> list[ReferenceValues]:
-    return [reference for entry, reference in case.trust.reference_values if entry.counts_at(case.at)]
+def _own(case: Case, items: Collateral, at: datetime) -> VerifiedCollateral:
+    """The reader's, verified once."""
+    name = items.digest, at
+    if (known := case.collateral.get(name)) is None:
+        known = case.collateral[name] = verify_collateral(items, now=at, trust=case.trust.roots_at(at))
+    return known
+
+
+def _references(case: Case, at: datetime) -> list[ReferenceValues]:
+    return [reference for entry, reference in case.trust.reference_values if entry.counts_at(at)]
 
 
 def _expected(case: Case, party: Party) -> tuple[bytes, tuple[Event, ...]]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from affiant.attestation.verifier.changed import Changed
+from affiant.attestation.verifier.changed import Changed, QuotesCounted
 from affiant.attestation.verifier.report_page import hostile
-from affiant.attestation.verifier.report_text_changed import advisories_text, since_text, worth_text
+from affiant.attestation.verifier.report_text_changed import (
+    advisories_text,
+    counted_text,
+    since_text,
+    worth_text,
+)
 
 __all__ = ["changed_section"]
 
@@ -25,17 +30,31 @@ def changed_section(changed: Changed) -> Iterator[str]:
         yield "</table>"
     else:
         yield "<p>No check came out otherwise.</p>"
+    if changed.counted is not None:
+        yield from _counted(changed.counted)
     yield "<table><tr><th>Quote of</th><th>Then</th><th>Now</th><th>Advisories that appeared</th></tr>"
     for quote in changed.quotes:
+        session = "" if quote.session is None else f" <code>{hostile(quote.session)}</code>, key"
+        when = "" if quote.then is None else f"{hostile(quote.then)}: "
         yield (
-            f"<tr><td>{hostile(quote.role)} <code>{hostile(quote.key)}</code></td>"
-            f"<td>{hostile(worth_text(quote.before))}</td><td><b>{hostile(worth_text(quote.after))}</b></td>"
+            f"<tr><td>{hostile(quote.role)}{session} <code>{hostile(quote.key)}</code></td>"
+            f"<td>{when}{hostile(worth_text(quote.before))}</td><td><b>{hostile(worth_text(quote.after))}</b></td>"
             f"<td>{hostile(advisories_text(quote))}</td></tr>"
         )
     yield "</table>"
+    if changed.counted is not None and changed.counted.unnamed:
+        yield f"<p><b>{changed.counted.unnamed} quotes more that changed are not shown.</b></p>"
     if changed.ended:
         yield "<p>Entries of your trust file that have ended since:</p><ul>"
         for ended in changed.ended:
             what = "ended" if ended.why == "until" else "was revoked"
             yield f"<li>{hostile(ended.list)} <code>{hostile(ended.value)}</code> {what} {hostile(ended.at)}</li>"
         yield "</ul>"
+
+
+def _counted(counted: QuotesCounted) -> Iterator[str]:
+    yield f"<p>Quotes: {hostile(counted_text(counted))}.</p>"
+    yield "<table><tr><th>Then</th><th>Now</th><th>Quotes</th></tr>"
+    for (before, after), count in sorted(counted.moves.items()):
+        yield f"<tr><td>{hostile(before)}</td><td><b>{hostile(after)}</b></td><td>{count}</td></tr>"
+    yield "</table>"

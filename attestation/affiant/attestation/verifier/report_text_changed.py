@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from affiant.attestation.verifier.changed import Changed, QuoteChanged, Worth
+from affiant.attestation.verifier.changed import Changed, QuoteChanged, QuotesCounted, Worth
 from affiant.attestation.verifier.text_lines import quoted, wrapped
 
-__all__ = ["advisories_text", "changed_lines", "since_text", "worth_text"]
+__all__ = ["advisories_text", "changed_lines", "counted_text", "since_text", "worth_text"]
 
 _MAX_SHOWN: Final = 12
 """Advisories in a line."""
+_MAX_QUOTES: Final = 20
+"""Of a period bundle."""
 
 
 def changed_lines(changed: Changed) -> Iterator[str]:
@@ -23,11 +25,27 @@ def changed_lines(changed: Changed) -> Iterator[str]:
         reason = "" if row.reason is None else f" [{row.reason}]"
         before, after = _said(row.state_before, row.tier_before), _said(row.state_after, row.tier_after)
         yield from wrapped(f"{row.code:<20}", f"{before} -> {after}{reason}: {row.detail}")
-    for quote in changed.quotes:
+    if changed.counted is not None:
+        yield from _counted(changed.counted)
+    for quote in changed.quotes[: None if changed.counted is None else _MAX_QUOTES]:
         yield from wrapped(f"{f'quote, {quote.role}':<20}", _quote(quote))
+    if changed.counted is not None and (more := changed.counted.changed - _MAX_QUOTES) > 0:
+        yield f"{'':<20}and {more} quotes more that changed, the first of them in --json and --html"
     for ended in changed.ended:
         what = "ended" if ended.why == "until" else "was revoked"
         yield from wrapped(f"{'trust file':<20}", f"{ended.list} {quoted(ended.value)} {what} {ended.at}")
+
+
+def _counted(counted: QuotesCounted) -> Iterator[str]:
+    yield from wrapped(f"{'quotes':<20}", counted_text(counted))
+    for (before, after), count in sorted(counted.moves.items()):
+        yield from wrapped(" " * 20, f"{count}: {before} -> {after}")
+
+
+def counted_text(counted: QuotesCounted) -> str:
+    """How many were judged, and how many are worth something else now."""
+    left = f"; of {counted.not_judged} keysets the quote was not judged" if counted.not_judged else ""
+    return f"{counted.judged} judged then and now, {counted.changed} are worth something else now{left}"
 
 
 def since_text(changed: Changed) -> str:
@@ -49,7 +67,9 @@ def _said(state: str, tier: str | None) -> str:
 
 def _quote(quote: QuoteChanged) -> str:
     appeared = f"; advisories appeared: {advisories_text(quote)}" if quote.appeared else ""
-    return f"key {quoted(quote.key)}: {worth_text(quote.before)} -> {worth_text(quote.after)}{appeared}"
+    whose = "" if quote.session is None else f"session {quoted(quote.session)}, "
+    when = "" if quote.then is None else f"at {quote.then} "
+    return f"{whose}key {quoted(quote.key)}: {when}{worth_text(quote.before)} -> {worth_text(quote.after)}{appeared}"
 
 
 def worth_text(worth: Worth) -> str:

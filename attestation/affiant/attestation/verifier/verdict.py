@@ -32,6 +32,7 @@ __all__ = [
     "Verdict",
     "exit_code_of",
     "tiers_that_count",
+    "witnesses_called",
     "worst_of",
 ]
 
@@ -124,6 +125,12 @@ class Check:
             "detail": self.detail,
             "required": self.required,
         }
+
+
+def witnesses_called(quorum: Check | None) -> str:
+    """What to call those who cosigned, by the row ``wit.quorum``."""
+    own = quorum is not None and quorum.tier is Tier.WARNING
+    return "the operator's own witness" if own else BY_WITNESSES
 
 
 def tiers_that_count(checks: Iterable[Check]) -> list[Tier]:
@@ -242,9 +249,7 @@ class Verdict:
     @property
     def witnesses(self) -> str:
         """What to call those who cosigned: the operator's own witness is none of the reader's."""
-        quorum = next((check for check in self.checks if check.code == "wit.quorum"), None)
-        own = quorum is not None and quorum.tier is Tier.WARNING
-        return "the operator's own witness" if own else BY_WITNESSES
+        return witnesses_called(next((check for check in self.checks if check.code == "wit.quorum"), None))
 
     @property
     def exit_code(self) -> int:

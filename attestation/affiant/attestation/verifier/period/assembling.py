@@ -14,11 +14,11 @@ from affiant.attestation.verifier.period.first_pass import FirstPass
 from affiant.attestation.verifier.period.run import Asked, Run
 from affiant.attestation.verifier.period.stamps import Stamps
 from affiant.attestation.verifier.trace import NOTHING, Trace, TracedRoot
-from affiant.attestation.verifier.verdict import Finding, Population, State, Tier, Verdict
+from affiant.attestation.verifier.verdict import Finding, Population, State, Tier, Verdict, witnesses_called
 from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row, not_made_check, refused_check
 from affiant.errors import AffiantError
 
-__all__ = ["assembled", "check_format", "time_of", "traced", "unreadable"]
+__all__ = ["assembled", "check_format", "time_of", "traced", "unreadable", "witnesses_of"]
 
 
 def check_format(run: Run, damage: AffiantError | None) -> Finding:
@@ -42,8 +42,8 @@ def check_format(run: Run, damage: AffiantError | None) -> Finding:
     return Finding(text)
 
 
-def assembled(run: Run) -> Verdict:
-    """The verdict; rows that nothing made are not made."""
+def assembled(run: Run, *, name: str) -> Verdict:
+    """The verdict on the archive with this ``sha256:`` name; rows that nothing made are not made."""
     order = ["fmt.bundle", *(row.code for row in (*CHECKS, *BODIES)), "chain.coverage"]
     for row in CHECKS:
         if row.code not in run.checks:
@@ -51,7 +51,7 @@ def assembled(run: Run) -> Verdict:
             run.checks[row.code] = not_made_check(row.code, row.level, text, run.asked.trust, tier=Tier.NONE)
     first, brackets = run.first, None if run.first is None else run.first.brackets
     return Verdict(
-        bundle=run.bundle.archive.digest(),
+        bundle=name,
         at=_shown(run.asked.at),
         trust=run.asked.trust.digest,
         build=run.asked.build,
@@ -73,6 +73,11 @@ def time_of(run: Run) -> Bracket | None:
         if isinstance(stamps, Stamps) and run.holds(stamps.kind.code) and not stamps.uncovered:
             found = (found or Bracket(None, None)).not_after_also(stamps.last, stamps.kind.by)
     return found
+
+
+def witnesses_of(run: Run) -> str:
+    """What to call those who cosigned."""
+    return witnesses_called(run.checks["wit.quorum"])
 
 
 def traced(run: Run) -> Trace:

@@ -117,8 +117,7 @@ class Brackets:
             key: of the session that signed it, None for a gateway's.
         """
         floor = self._floors.get(link.chn) if key is None else self._admitted.get(key)
-        at = bisect_right(self.seen.sizes, index)
-        ceiling = self.seen.ceilings[at]
+        ceiling = self.ceiling(index)
         try:
             hold(link, floor, ceiling, self.tolerance)
         except ChainBroken as error:
@@ -133,6 +132,10 @@ class Brackets:
             self.begin = floor if self.begin is None else min(self.begin, floor)
         self.end = max(self.end, ceiling)
         return floor
+
+    def ceiling(self, index: int) -> int:
+        """The earliest not-after of what covers a leaf; the newest checkpoint covers all."""
+        return self.seen.ceilings[bisect_right(self.seen.sizes, index)]
 
     def around(self) -> Bracket | None:
         """Around every record."""

@@ -3,41 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
+from affiant.attestation.verifier.comparing import instant_of
 from affiant.attestation.verifier.period import judging
+from affiant.attestation.verifier.period.changed_quotes import ChangedQuotes
 from affiant.attestation.verifier.period.crew import Crew
-from affiant.attestation.verifier.period.judging import Judged, Work
 from affiant.attestation.verifier.period.run import Many, Run
+from affiant.attestation.verifier.period.work import Judged, Then, Work, case_rows
 from affiant.attestation.verifier.verdict import Check, State, Tier
 from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS
 
-__all__ = ["MAX_SESSION", "judge_cases", "make_case_rows"]
+__all__ = ["MAX_SESSION", "Compared", "judge_cases", "make_case_rows"]
 
 MAX_SESSION: Final = 20_000
 """Records of one session that are judged together: some 100 MiB of memory in the process that does it."""
+_BEFORE: Final = ("fmt.", "sig.", "chain.")
 _ALONE: Final = 5_000
 """Records of a gateway without a session that make one case."""
 
 
-def judge_cases(run: Run, hands: Crew) -> None:
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What cases are compared with: themselves at their own time.
+
+    Args:
+        run: the archive at its own time.
+        held: codes of the rows that say when each case existed; None: all have the archive's own time.
+    """
+
+    run: Run
+    held: frozenset[str] | None
+    quotes: ChangedQuotes
+
+    def then(self, session: str) -> Then:
+        """Of one case; ``session`` is empty for gateways alone, whose rows are of the archive's own time."""
+        assert self.run.signers is not None
+        return Then(
+            self._at(session) if session else self.run.asked.at,
+            {each.kid: self._at(f":{each.kid}") for each in self.run.signers.gateways},
+            _established(self.run),
+        )
+
+    def _at(self, name: str) -> datetime:
+        at = self.run.asked.at
+        times = None if self.run.first is None else self.run.first.times
+        end = None if self.held is None or times is None else times.end(name, held=self.held)
+        return at if end is None else instant_of(end, at)
+
+
+def judge_cases(run: Run, hands: Crew, compared: Compared | None = None) -> None:
     """Make the checks of every case, if every receipt is authentic."""
     assert run.first is not None
-    held = run.held
-    if "sig.receipts" not in held:
+    if not run.holds("sig.receipts"):
         return
-    established = frozenset(held | {"fmt.bundle"})
     total, done = len(run.first.judged) or 1, 0
-    for judged in hands.map(judging.judge, _works(run, established)):
+    for judged in hands.map(judging.judge, _works(run, compared)):
         _take(run, judged)
+        if compared is not None:
+            assert judged.then is not None
+            _take(compared.run, judged.then)
+            compared.quotes.take(judged.quotes)
         done += bool(judged.session)
         run.asked.progress("sessions", done, total)
 
 
-def _works(run: Run, established: frozenset[str]) -> Iterator[Work]:
-    """Every case: sessions, then gateways alone; each gateway in one at least."""
+def _established(run: Run) -> frozenset[str]:
+    """What held before any case is judged: rows of the log come after, whether they are made already or not."""
+    held = {code for code in run.held if code.startswith(_BEFORE)}
+    return frozenset(held - {"chain.coverage"} | {"fmt.bundle"})
+
+
+def _works(run: Run, compared: Compared | None) -> Iterator[Work]:
+    """Every case: gateways alone, each in one at least, then sessions."""
     assert run.first is not None
     assert run.signers is not None
+    established = _established(run)
+    alone = None if compared is None else compared.then("")
     gateways = {
         kid: boot for kid, boot in run.first.boots.items() if run.signers.by_kid[kid].role == "gateway"
     }
@@ -46,17 +90,19 @@ def _works(run: Run, established: frozenset[str]) -> Iterator[Work]:
         name = f":{kid}"
         for begin in range(0, run.spill.count(name), _ALONE):
             kept = tuple(run.spill.texts(name, begin, _ALONE))
-            yield Work("", "", kept, [*gateways.values(), *run.first.orders], established)
+            yield Work("", "", kept, [*gateways.values(), *run.first.orders], established, alone)
     for session, kid in sorted(run.first.judged.items()):
-        if run.spill.count(session) > MAX_SESSION:
-            _too_large(run, session)
+        if (count := run.spill.count(session)) > MAX_SESSION:
+            for each in (run,) if compared is None else (run, compared.run):
+                _too_large(each, session, count)
             continue
-        yield Work(session, kid, tuple(run.spill.texts(session)), for_sessions, established)
+        then = None if compared is None else compared.then(session)
+        yield Work(session, kid, tuple(run.spill.texts(session)), for_sessions, established, then)
 
 
-def _too_large(run: Run, session: str) -> None:
-    text = f"a session of {run.spill.count(session)} records: more than {MAX_SESSION} are not judged together"
-    for row in judging.case_rows(with_session=True):
+def _too_large(run: Run, session: str, count: int) -> None:
+    text = f"a session of {count} records: more than {MAX_SESSION} are not judged together"
+    for row in case_rows(with_session=True):
         check = Check(row.code, row.level, State.NOT_MADE, Tier.NONE, text)
         run.cases.tally(row).add(check, case=session)
 
@@ -80,7 +126,7 @@ def make_case_rows(run: Run) -> None:
     nothing = "no session whose supervisor's records are here"
     if "sig.receipts" not in run.checks or not run.holds("sig.receipts"):
         nothing = "needs sig.receipts, which did not hold"
-    for row in judging.case_rows(with_session=True):
+    for row in case_rows(with_session=True):
         required = trust.require is None or row.code in trust.require
         run.checks[row.code] = run.cases.tally(row).to_check(required=required, nothing=nothing)
     found = None if run.first is None else run.first.exceptions.get("peer.bound")

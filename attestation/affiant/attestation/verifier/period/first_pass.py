@@ -28,6 +28,7 @@ from affiant.attestation.verifier.people_met import Met, PeopleMet, signer_facts
 from affiant.attestation.verifier.period.brackets import Brackets
 from affiant.attestation.verifier.period.coverage import Coverage
 from affiant.attestation.verifier.period.log_view import Leaf, LogView
+from affiant.attestation.verifier.period.own_times import OwnTimes
 from affiant.attestation.verifier.period.population_rules import IdsOnce, OneSessionEach
 from affiant.attestation.verifier.period.seen import Refused, Seen
 from affiant.attestation.verifier.period.signers import Signer, Signers
@@ -82,7 +83,7 @@ class FirstPass:
 
     Args:
         judged: session id -> the key of its supervisor. brackets: None without witnesses. traced: None: nobody
-            holds other bundles against this one.
+            holds other bundles against this one. times: None: what was then is not asked.
     """
 
     signers: Signers
@@ -95,6 +96,9 @@ class FirstPass:
     tolerance: int
     traced: TracedRecords | None = None
     stamps: Sequence[Stamps] = ()
+    times: OwnTimes | None = None
+    latest: int = 0
+    """The latest time that a record gives itself."""
     exceptions: dict[str, Exceptions] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)
     receipts: int = 0
@@ -137,7 +141,10 @@ class FirstPass:
         self._meet(seen)
         signer = self.signers.by_kid[seen.kid]
         self._keep(seen, entry.kind, signer, text)
+        self.latest = max(self.latest, entry.iat)
         leaf = self._place(seen)
+        if self.times is not None and (name := self._name(seen, entry.kind, signer)) is not None:
+            self.times.take(name, entry.iat, None if leaf is None else leaf.index)
         if self.traced is not None:
             self.traced.put(seen, entry, role=signer.role, index=None if leaf is None else leaf.index)
         if leaf is not None:
@@ -271,6 +278,13 @@ class FirstPass:
             self._people.meet(met, seen.jti)
         first, count = self._signed.get(seen.kid, (seen.jti, 0))
         self._signed[seen.kid] = first, count + 1
+
+    def _name(self, seen: Seen, kind: str, signer: Signer) -> str | None:
+        """Whose own time it bounds: a session's, or a gateway's if it is its boot record."""
+        session = signer.session or seen.ses
+        if session:
+            return session if session in self.judged else None
+        return f":{seen.kid}" if kind == "boot" else None
 
     # -- kept --------------------------------------------------------------------------------------------------
 

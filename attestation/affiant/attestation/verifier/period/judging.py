@@ -10,75 +10,45 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from affiant.attestation.period.reader import PeriodBundle
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, recall_receipt
 from affiant.attestation.tdx.appraisal import Appraisal
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
+from affiant.attestation.tdx.rollback import CollateralMark
+from affiant.attestation.tdx.verify import VerifiedQuote
 from affiant.attestation.trust_file import TrustFile, parse_trust_file
-from affiant.attestation.verifier.case import Case, Party, Session
+from affiant.attestation.verifier.case import Case, Newer, Party, Session
+from affiant.attestation.verifier.changed import QuoteChanged, Worth
+from affiant.attestation.verifier.comparing import NOT_JUDGED, told, worth_of
 from affiant.attestation.verifier.period.seen import Refused, Seen, Statements, look
+from affiant.attestation.verifier.period.work import Judged, Kept, Setting, Then, Work, case_rows
 from affiant.attestation.verifier.session_checks import is_lost
 from affiant.attestation.verifier.timeline import Moment, timeline_of
-from affiant.attestation.verifier.verdict import Check
-from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row, run_body, run_row
+from affiant.attestation.verifier.verify_bundle import BODIES, run_body, run_row
+from affiant.errors import AffiantError
 
-__all__ = ["Judged", "Setting", "Work", "begin", "case_rows", "judge", "look_at", "moments"]
-
-_WHOLE: Final = ("fmt.", "sig.", "chain.", "log.", "wit.", "time.")
-"""Areas that are judged over the whole archive; all others session by session."""
-_GATEWAY_ALONE: Final = frozenset(
-    (
-        *("kinds.judged", "key.evidence", "key.bound", "key.not_after", "conf.bound", "tee.appraisal"),
-        *("tee.class", "conf.accepted", "erasure.authority", "hold.respected"),
-    )
-)
-"""What is judged of a gateway without a session."""
+__all__ = ["begin", "judge", "look_at", "moments"]
 
 _ORDERS: Final = frozenset({"erasure", "hold"})
 
-Kept = tuple[str, str]
-"""Receipt hash, SD-JWT."""
+
+class _Appraised(NamedTuple):
+    """What came of a gateway's quote, for the cases after."""
+
+    collateral: bytes | None
+    mark: CollateralMark | None
+    verified: VerifiedQuote | None
+    appraisal: Appraisal | None
+    refusal: AffiantError | None
 
 
-class Setting(NamedTuple):
-    """What every process gets once."""
+class _Read(NamedTuple):
+    """The records of one case, and those beside it."""
 
-    path: Path
-    trust: bytes
-    at: datetime
-    names: Mapping[str, str]
-    """Key -> ``sha256:`` name of its statement."""
-    request: bytes | None
-    response: bytes | None
-
-
-class Work(NamedTuple):
-    """One case. ``session`` is empty for a gateway's alone; ``beside``: boot and gap records, erasures and holds."""
-
-    session: str
-    supervisor: str
-    records: Sequence[Kept]
-    beside: Sequence[Kept]
-    established: frozenset[str]
-
-
-class Judged(NamedTuple):
-    """What became of it. ``state``: closed, lost or open; empty without a session. ``cls``: classes that were found.
-    ``appraised``: the keys whose quote was.
-    """
-
-    session: str
-    checks: Sequence[Check]
-    state: str
-    cls: frozenset[str]
-    appraised: frozenset[str]
-    erased: Mapping[str, str]
-    """``<chain>:<number>`` -> receipt hash of what an accepted authority ordered to be erased as a whole."""
-    pruned: Mapping[str, tuple[int, str]]
-    """Chain -> number and receipt hash of the last record up to which it was ordered to be pruned."""
+    records: Sequence[VerifiedReceipt]
+    beside: Sequence[VerifiedReceipt]
 
 
 @dataclass(slots=True)
@@ -89,9 +59,9 @@ class _Place:
     bundle: PeriodBundle
     trust: TrustFile
     statements: Statements
-    collateral: dict[str, VerifiedCollateral] = field(default_factory=dict)
-    appraised: dict[str, tuple[bytes, Appraisal]] = field(default_factory=dict)
-    """Key of a gateway -> the collateral and appraisal of it, once that was reached."""
+    collateral: dict[tuple[str, datetime], VerifiedCollateral] = field(default_factory=dict)
+    appraised: dict[tuple[str, bool], _Appraised] = field(default_factory=dict)
+    """Key of a gateway, and whether as of then -> what came of its quote, once that was reached."""
 
 
 _place: _Place | None = None
@@ -121,23 +91,57 @@ def moments(kept: Sequence[Kept]) -> tuple[Moment, ...]:
     return timeline_of([_recalled(_here(), each) for each in kept])
 
 
-def case_rows(*, with_session: bool) -> Sequence[Row]:
-    """The checks that are made case by case, in their order."""
-    rows = [row for row in CHECKS if not row.code.startswith(_WHOLE)]
-    return rows if with_session else [row for row in rows if row.code in _GATEWAY_ALONE]
-
-
 def judge(work: Work) -> Judged:
-    """Make the checks of one case."""
+    """Make the checks of one case; where it is compared, at its own time before."""
     place = _here()
-    case = _case(place, work)
+    if work.then is None:
+        case = _case(place, work, _read(place, work))
+        found = _judged(place, work, case)
+        _keep(place, case, then=False)
+        return found
+    return _judged_twice(place, work, work.then)
+
+
+def _judged_twice(place: _Place, work: Work, asked: Then) -> Judged:
+    read = _read(place, work)
+    before = _case(place, work, read, then=asked)
+    then = _judged(place, work, before)
+    worths = {party.statement.receipt_kid: worth_of(before, party) for party in before.judged}
+    newer = Newer(
+        collateral=place.setting.collateral,
+        earlier={p.statement.receipt_kid: p.appraisal for p in before.judged if p.appraisal is not None},
+        marks={p.statement.receipt_kid: p.mark for p in before.judged if p.mark is not None},
+    )
+    after = _case(place, work, read, newer=newer)
+    found = _judged(place, work, after)
+    quotes = tuple(
+        _quote(work, asked, worths, after, party) for party in after.judged if _is_told(work, party)
+    )
+    for case in (before, after):
+        _keep(place, case, then=case is before)  # also of those that the checks did not come to
+    return found._replace(then=then, quotes=quotes)
+
+
+def _is_told(work: Work, party: Party) -> bool:
+    """Gateways are told of once, by their own cases."""
+    return party.role != "gateway" or not work.session
+
+
+def _quote(work: Work, then: Then, worths: Mapping[str, Worth], after: Case, party: Party) -> QuoteChanged:
+    kid = party.statement.receipt_kid
+    return QuoteChanged(
+        party.role,
+        kid,
+        worths.get(kid, NOT_JUDGED),
+        worth_of(after, party),
+        session=work.session or None,
+        then=told(then.gateways.get(kid, then.at)),
+    )
+
+
+def _judged(place: _Place, work: Work, case: Case) -> Judged:
     checks = [run_row(row, case, place.trust) for row in case_rows(with_session=bool(work.session))]
     checks += [run_body(row, case, place.trust) for row in BODIES]
-    if "tee.appraisal" in case.established:
-        for party in case.gateways:
-            assert party.appraisal is not None
-            assert party.collateral is not None
-            place.appraised[party.statement.receipt_kid] = party.collateral, party.appraisal
     appraisals = {
         party.statement.receipt_kid: party.appraisal for party in case.parties if party.appraisal is not None
     }
@@ -151,14 +155,32 @@ def judge(work: Work) -> Judged:
     return Judged(work.session, checks, _state(case), classes, appraised, erased, pruned)
 
 
-def _case(place: _Place, work: Work) -> Case:
+def _keep(place: _Place, case: Case, *, then: bool) -> None:
+    """What came of the gateways' quotes."""
+    for party in case.gateways:
+        if party.appraisal is not None or party.refusal is not None:
+            place.appraised[party.statement.receipt_kid, then] = _Appraised(
+                party.collateral, party.mark, party.verified, party.appraisal, party.refusal
+            )
+
+
+def _read(place: _Place, work: Work) -> _Read:
+    return _Read(
+        [_recalled(place, each) for each in work.records], [_recalled(place, each) for each in work.beside]
+    )
+
+
+def _case(
+    place: _Place, work: Work, read: _Read, *, then: Then | None = None, newer: Newer | None = None
+) -> Case:
     setting = place.setting
-    case = Case(place.bundle.bundle((), {}), place.trust, setting.at, setting.request, setting.response, None)
-    case.collateral = place.collateral
-    case.established = set(work.established) | (set() if work.session else {"pol.bound"})
+    at, established = (setting.at, work.established) if then is None else (then.at, then.established)
+    case = Case(place.bundle.bundle((), {}), place.trust, at, setting.request, setting.response, None, newer)
+    if then is None:  # else it is of this case's own time, and nobody else's
+        case.collateral = place.collateral
+    case.established = set(established) | (set() if work.session else {"pol.bound"})
     parties: dict[str, Party] = {}
-    beside = [_recalled(place, each) for each in work.beside]
-    records = [_recalled(place, each) for each in work.records]
+    records, beside = read
     known = {record.rh for record in records}
     case.records = [*records, *(record for record in beside if record.rh not in known)]
     orders = [record for record in beside if record.kind in _ORDERS]
@@ -174,8 +196,10 @@ def _case(place: _Place, work: Work) -> Case:
         parties[work.supervisor] = Party(place.statements.by(work.supervisor))
     for kid, party in parties.items():
         party.records.sort(key=lambda record: (record.chn, record.seq))
-        if kid in place.appraised:
-            party.collateral, party.appraisal = place.appraised[kid]
+        party.at = None if then is None else then.gateways.get(kid)
+        kept = place.appraised.get((kid, then is not None))
+        if kept is not None:
+            party.collateral, party.mark, party.verified, party.appraisal, party.refusal = kept
     case.parties = list(parties.values())
     if work.session:
         of_gateways = [

@@ -15,6 +15,7 @@ from affiant.attestation.verifier.period.coverage import Coverage
 from affiant.attestation.verifier.period.crew import Crew
 from affiant.attestation.verifier.period.first_pass import FirstPass
 from affiant.attestation.verifier.period.log_view import demand_one_tree, noted_at, open_log
+from affiant.attestation.verifier.period.own_times import OwnTimes
 from affiant.attestation.verifier.period.run import Run
 from affiant.attestation.verifier.period.seen import Refused
 from affiant.attestation.verifier.period.signers import Signers, read_signers
@@ -65,8 +66,8 @@ def bytes_of_receipts(run: Run) -> int:
     return sum(run.bundle.archive.members[name].size for name in run.bundle.shards)
 
 
-def begin_pass(run: Run) -> None:
-    """Get ready to take every receipt once."""
+def begin_pass(run: Run, *, own_times: bool = False) -> None:
+    """Get ready to take every receipt once. ``own_times``: keep until when each session existed."""
     assert run.signers is not None
     sessions = run.signers.sessions
     only = run.asked.session
@@ -74,6 +75,7 @@ def begin_pass(run: Run) -> None:
     _read_stamps(run)
     if run.asked.held_against:
         run.traced = TracedRecords(None if run.view is None else run.view.newest.checkpoint.origin)
+    brackets, stamps = _brackets(run), [each for each in run.stamps.values() if isinstance(each, Stamps)]
     run.first = FirstPass(
         signers=run.signers,
         view=run.view,
@@ -82,13 +84,14 @@ def begin_pass(run: Run) -> None:
             _seconds(run.asked.until),
             0 if run.view is None else run.view.size,
         ),
-        brackets=_brackets(run),
+        brackets=brackets,
         spill=run.spill,
         judged=judged,
         at=run.asked.at,
         tolerance=run.asked.trust.clock_tolerance_s,
         traced=run.traced,
-        stamps=[each for each in run.stamps.values() if isinstance(each, Stamps)],
+        stamps=stamps,
+        times=OwnTimes(brackets, stamps) if own_times else None,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["Spill"]
+__all__ = ["NothingKept", "Spill"]
 
 _LENGTH: Final = struct.Struct(">I43s")
 
@@ -57,3 +57,10 @@ class Spill:
             self._file.seek(place)
             size, rh = _LENGTH.unpack(self._file.read(_LENGTH.size))
             yield rh.decode("ascii"), self._file.read(size).decode("ascii")
+
+
+class NothingKept(Spill):
+    """For a look at receipts that are kept already."""
+
+    def put(self, name: str, rh: str, text: str) -> None:
+        """Keep nothing."""

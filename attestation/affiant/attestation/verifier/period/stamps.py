@@ -75,13 +75,12 @@ class Stamps:
         """One record at its place in the log; ``floor``: its not-before, by witnesses."""
         self.records += 1
         self._least = index if self._least is None else min(self._least, index)
-        at = bisect_right(self._sizes, index)  # a tree of size n covers the indexes below n
-        if at == len(self._sizes):
+        not_after = self.ceiling(index)
+        if not_after is None:
             self.uncovered += 1
             if len(self.bare) < MAX_WHERE:
                 self.bare.append(link.jti)
             return
-        not_after = self._ceilings[at]
         self.last = max(self.last, not_after)
         try:
             demand_dated_within(link, not_after, self.tolerance)
@@ -92,6 +91,11 @@ class Stamps:
                 demand_not_empty(link, floor, not_after, self.tolerance)
         except ChainBroken as error:
             self.empty.add(error)
+
+    def ceiling(self, index: int) -> int | None:
+        """The earliest that is said of a leaf; None: no anchored checkpoint covers it."""
+        at = bisect_right(self._sizes, index)  # a tree of size n covers the indexes below n
+        return None if at == len(self._sizes) else self._ceilings[at]
 
     def finding(self) -> Finding:
         """What they amount to, where nothing is wrong with any record.

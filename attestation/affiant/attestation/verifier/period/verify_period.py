@@ -13,6 +13,8 @@ says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -20,14 +22,15 @@ from typing import Final
 from affiant.attestation.log_reading.errors import LeafWrong, TreeWrong
 from affiant.attestation.period.reader import PeriodBundle
 from affiant.attestation.period.zip_directory import ZIP_BOUNDS, ZipBounds
+from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.assembling import assembled, check_format, traced, unreadable
 from affiant.attestation.verifier.period.case_rows import judge_cases, make_case_rows
 from affiant.attestation.verifier.period.chain_rows import make_chain_rows
-from affiant.attestation.verifier.period.crew import crew
-from affiant.attestation.verifier.period.judging import Setting
+from affiant.attestation.verifier.period.crew import Crew, crew
 from affiant.attestation.verifier.period.log_rows import make_log_rows
 from affiant.attestation.verifier.period.reading import (
     begin_pass,
@@ -38,12 +41,13 @@ from affiant.attestation.verifier.period.reading import (
 )
 from affiant.attestation.verifier.period.run import Asked, Progress, Run
 from affiant.attestation.verifier.period.spill import Spill
+from affiant.attestation.verifier.period.work import Setting
 from affiant.attestation.verifier.trace import NOTHING
 from affiant.attestation.verifier.verdict import Verdict
 from affiant.attestation.verifier.verify_bundle import Examined, verifier_fault
 from affiant.errors import AffiantError
 
-__all__ = ["examine_period", "verify_period"]
+__all__ = ["examine_period", "examine_with", "keep_timeline", "verify_period", "with_crew"]
 
 _SMALL: Final = 8 << 20
 """Bytes of receipts up to which one process is faster than to start others."""
@@ -126,24 +130,31 @@ def examine_period(
         held_against,
         progress,
     )
+    return examine_with(path, asked, _verify, bounds=bounds)
+
+
+def examine_with(
+    path: Path, asked: Asked, verify: Callable[[Run], None], *, bounds: ZipBounds = ZIP_BOUNDS
+) -> Examined:
+    """Check one period bundle. ``verify``: takes every receipt and judges every case, once the log is open."""
     try:
         bundle = PeriodBundle(path, bounds=bounds)
     except AffiantError as error:
         return Examined(unreadable(asked, path, error), NOTHING)
     with bundle, Spill() as spill:
         run = Run(asked, bundle, spill)
-        _make_checks(run)
-        return Examined(assembled(run), traced(run))
+        _make_checks(run, verify)
+        return Examined(assembled(run, name=bundle.archive.digest()), traced(run))
 
 
-def _make_checks(run: Run) -> None:
+def _make_checks(run: Run, verify: Callable[[Run], None]) -> None:
     """All of it, in its order."""
     run.made("fmt.keysets", lambda: read_keysets(run))
     damage: AffiantError | None = None
     if run.signers is not None:
         try:
             read_log(run)
-            _verify(run)
+            verify(run)
         except (TreeWrong, LeafWrong, TileMalformed, EntryMalformed) as error:
             run.log_error, run.view, run.first = error, None, None
         except AffiantError as error:  # of the archive, where it was read: nothing is said about the rest
@@ -159,15 +170,33 @@ def _make_checks(run: Run) -> None:
 def _verify(run: Run) -> None:
     """Every receipt, and every case."""
     begin_pass(run)
-    assert run.signers is not None
-    asked = run.asked
-    setting = Setting(
-        run.bundle.path, asked.trust.raw, asked.at, run.signers.names, asked.request, asked.response
-    )
-    processes = asked.processes if bytes_of_receipts(run) > _SMALL else 1
-    with crew(judging.begin, (setting,), processes=processes) as hands:
+    with with_crew(run) as hands:
         pass_through(run, hands)
         make_chain_rows(run)
         judge_cases(run, hands)
-        for found in hands.map(judging.moments, [run.shown] if run.shown else []):
-            run.moments = found
+        keep_timeline(run, hands)
+
+
+def with_crew(
+    run: Run, *, collateral: Callable[[TDQuote], Collateral] | None = None
+) -> AbstractContextManager[Crew]:
+    """The processes that verify. ``collateral``: the reader's own, for cases that are compared."""
+    assert run.signers is not None
+    asked = run.asked
+    setting = Setting(
+        run.bundle.path,
+        asked.trust.raw,
+        asked.at,
+        run.signers.names,
+        asked.request,
+        asked.response,
+        collateral,
+    )
+    processes = asked.processes if bytes_of_receipts(run) > _SMALL else 1
+    return crew(judging.begin, (setting,), processes=processes)
+
+
+def keep_timeline(run: Run, hands: Crew) -> None:
+    """The records of the timeline, where one is asked for."""
+    for found in hands.map(judging.moments, [run.shown] if run.shown else []):
+        run.moments = found

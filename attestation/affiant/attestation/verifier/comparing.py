@@ -1,0 +1,102 @@
+"""What is compared of then and now, of single bundles and periods alike: a quote's worth, rows, trust entries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Final
+
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.tdx.reference import ReferenceValues
+from affiant.attestation.trust_file import Entry, TrustFile
+from affiant.attestation.verifier.case import Case, Party
+from affiant.attestation.verifier.changed import CheckChanged, Ended, Worth
+from affiant.attestation.verifier.evidence_checks import appraised_once
+from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.verdict import Check
+from affiant.errors import AffiantError
+
+__all__ = ["NOT_JUDGED", "check_changed", "ended_since", "instant_of", "known_of", "told", "worth_of"]
+
+NOT_JUDGED: Final = Worth(refused="not_made")
+"""Of a quote that was not come to."""
+_TEXT: Final = "%Y-%m-%dT%H:%M:%SZ"
+_NEEDED: Final = frozenset({"key.bound", "conf.bound", "pol.bound"})
+_NAME: Final = 100
+
+
+def worth_of(case: Case, party: Party) -> Worth:
+    """What a signer's quote is worth; also where the check did not come to it because an earlier one was refused."""
+    refused, detail = None, ""
+    if case.established >= _NEEDED:
+        try:
+            appraised_once(case, party)
+        except NotMade as missing:
+            refused, detail = missing.code, missing.message
+        except AffiantError as error:
+            refused, detail = error.code, str(error)
+    else:
+        refused, detail = "not_made", "what the quote binds does not hold"
+    verified, mark = party.verified, party.mark
+    return Worth(
+        tcb=None if verified is None else verified.statuses.merged.value,
+        advisories=frozenset() if verified is None else verified.advisories,
+        evaluation=None if mark is None else mark.evaluation_number,
+        issued=None if mark is None else f"{min(mark.tcb_info_issued, mark.qe_identity_issued):{_TEXT}}",
+        refused=refused,
+        detail=detail,
+    )
+
+
+def known_of(check: Check) -> tuple[object, ...]:
+    """What makes a row another one: not its words."""
+    return check.state, check.tier, check.reason
+
+
+def check_changed(before: Check, after: Check) -> CheckChanged:
+    """A row that came out otherwise."""
+    return CheckChanged(
+        before.code,
+        str(before.state),
+        None if before.tier is None else str(before.tier),
+        str(after.state),
+        None if after.tier is None else str(after.tier),
+        after.reason or before.reason,
+        after.detail,
+    )
+
+
+def ended_since(trust: TrustFile, then: Collection[datetime], now: datetime) -> Iterator[Ended]:
+    """Entries that counted at one of ``then``, and do not now."""
+    for name, entry, value in _entries(trust):
+        if any(entry.counts_at(each) for each in then) and not entry.counts_at(now):
+            revoked = entry.revoked_at is not None and entry.revoked_at <= now
+            when = entry.revoked_at if revoked else entry.until
+            if when is not None:
+                yield Ended(name, value, "revoked_at" if revoked else "until", when.strftime(_TEXT))
+
+
+def _entries(trust: TrustFile) -> Iterator[tuple[str, Entry, str]]:
+    """Every entry of every list, with what it is called: a text that is long by its digest."""
+    for member in fields(trust):
+        entries = getattr(trust, member.name)
+        for item in entries if isinstance(entries, tuple) else ():
+            entry, what = item if isinstance(item, tuple) else (item, None)
+            if isinstance(entry, Entry):
+                text = what.digest if isinstance(what, ReferenceValues) else entry.value
+                short = text if len(text) <= _NAME else sha256_name(text.encode("utf-8", "backslashreplace"))
+                yield member.name, entry, short
+
+
+def instant_of(seconds: int, now: datetime) -> datetime:
+    """As an instant; never one that is still to come."""
+    try:
+        return min(now, datetime.fromtimestamp(seconds, UTC))
+    except (ValueError, OverflowError, OSError):
+        return now
+
+
+def told(instant: datetime) -> str:
+    """RFC 3339, UTC."""
+    return instant.astimezone(UTC).strftime(_TEXT)
