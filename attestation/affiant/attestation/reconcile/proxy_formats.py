@@ -22,6 +22,7 @@ from affiant.attestation.reconcile.facts import Authority, Facts, parse_authorit
 from affiant.attestation.reconcile.foreign_json import ForeignJSONError, decimal_number, parse_foreign_object
 from affiant.attestation.reconcile.instants import common_log, rfc3339, squid
 from affiant.attestation.reconcile.item import Item, Unreadable
+from affiant.attestation.trace_context import trace_of
 
 __all__ = ["MEMBERS", "PROXY_FORMATS", "LineReader"]
 
@@ -44,7 +45,6 @@ _ENVOY: Final = {
 """Our name of a member -> Envoy's, where they differ."""
 _RECEIPT: Final = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _METHOD: Final = re.compile(r"[A-Z]{1,16}", re.ASCII)
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}", re.ASCII)
 _PORTS: Final = {"http": 80, "https": 443}
 _SQUID: Final = re.compile(
     r"(\S{1,20}) +(\d{1,12}) (\S+) [A-Z_]+/(\d{3}) \d+ ([A-Z]{1,16}) (\S+) \S+ [A-Z_]+/\S+ \S+", re.ASCII
@@ -153,8 +153,8 @@ def _duration(value: object) -> int:
 
 def _trace(value: object) -> tuple[str, str] | None:
     """Trace and parent of a W3C ``traceparent``; another form is no trace, as it is to a receiver."""
-    match = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
-    return None if match is None else (match[1], match[2])
+    found = trace_of([value.encode("utf-8", "replace")]) if isinstance(value, str) else None
+    return None if found is None else (found.trace, found.span)
 
 
 def read_squid(line: str, host: Authority | None) -> Item | Unreadable:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
+from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
@@ -21,7 +22,7 @@ from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, chosen_b
 from affiant.sandbox.egress.denial import denial_of
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.origin import Origin
-from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome, trace_of
+from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome
 from affiant.sandbox.egress.request_head import RequestHead
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Sent, Upstream
@@ -38,8 +39,7 @@ _NOTHING_SENT: Final = Sent(None, None)
 
 def action_of(head: RequestHead, origin: Origin | None, target: str) -> Action:
     """How records name the request at hand."""
-    traces = head.values(b"traceparent")
-    return Action(origin, head.method, target, trace_of(traces[0]) if len(traces) == 1 else None)
+    return Action(origin, head.method, target, trace_of(head.values(TRACEPARENT)))
 
 
 async def refuse(

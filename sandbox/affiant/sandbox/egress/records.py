@@ -11,12 +11,12 @@ Names, targets and rules are hidden members: the record shows only that somethin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from affiant.attestation.encoding import sha256_name
+from affiant.attestation.trace_context import TraceContext
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.errors import EgressDenied, reason_of
 from affiant.sandbox.egress.origin import Origin
@@ -33,7 +33,6 @@ some servers, so they have an intent here."""
 _MAX_TARGET: Final = 2048
 _MAX_NAME: Final = 256
 _MAX_RULES: Final = 256
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\Z")
 
 
 class RecordSink(Protocol):
@@ -84,8 +83,8 @@ class Action:
     method: str
     target: str
     """As judged; of a request that could not be judged, whatever it was."""
-    trace: Mapping[str, str] | None = None
-    """``{t, s}`` of the agent's ``traceparent``."""
+    trace: TraceContext | None = None
+    """The agent's ``traceparent``."""
 
     @property
     def name(self) -> str:
@@ -113,12 +112,6 @@ class Outcome:
     """``{ref, rule, ver}`` of each secret that was substituted."""
     limits: Sequence[str] = field(default_factory=tuple)
     """``lim`` codes, such as ``tls-passthrough``."""
-
-
-def trace_of(traceparent: bytes | None) -> Mapping[str, str] | None:
-    """``{t, s}`` of a W3C ``traceparent``, if it is one."""
-    match = None if traceparent is None else _TRACEPARENT.match(traceparent.decode("latin-1"))
-    return None if match is None else {"t": match[1], "s": match[2]}
 
 
 class EgressRecords:
@@ -205,7 +198,7 @@ def _act(action: Action) -> dict[str, object]:
 
 
 def _trace(action: Action) -> dict[str, Mapping[str, object]]:
-    return {} if action.trace is None else {"": {"trc": dict(action.trace)}}
+    return {} if action.trace is None else {"": {"trc": action.trace.to_json()}}
 
 
 def _printable(text: str, limit: int) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from affiant.attestation.trace_context import trace_of
 from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.etc_files import CA_BUNDLE_AT
 from affiant.sandbox.isolation.plan import RUNTIME_AT
@@ -21,7 +22,6 @@ _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _PROXY: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 _TRUST: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-_TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 
 class VariableRefused(ConfigurationError):
@@ -70,6 +70,6 @@ def agent_environment(
             raise VariableRefused("not an environment variable", found=ascii(name[:40]))
         if name in ours:
             raise VariableRefused("the supervisor sets this variable itself", found=name)
-        if name == "TRACEPARENT" and _TRACEPARENT.match(value) is None:
+        if name == "TRACEPARENT" and trace_of([value.encode("utf-8", "replace")]) is None:
             raise VariableRefused("not a W3C trace context", where=name)
     return {**defaults, **user, **ours}
