@@ -228,6 +228,23 @@ def test_one_trace_for_two_requests_is_ambiguous() -> None:
     assert matching.short() == 1
 
 
+OTHER_SPAN = (TRACE[0], "9" * 16)
+
+
+def test_another_span_of_the_same_trace_contradicts_nothing_and_is_no_match_by_trace() -> None:
+    """Instrumentation of the HTTP client sends its own span, a child of the one that asks a model."""
+    claims = [claim("a", 10, trace=TRACE), claim("b", 10, trace=("8" * 32, "2" * 16))]
+    found = only([item(10, trace=OTHER_SPAN)], claims)
+    assert (found.state, found.rule, found.receipts) == (State.MATCHED, Rule.REQUEST, ("a",))
+    named = only([item(10, trace=OTHER_SPAN, receipt="a")], claims)
+    assert (named.state, named.rule) == (State.MATCHED, Rule.RECEIPT)
+
+
+def test_a_receipt_of_another_trace_is_not_the_one_that_an_item_names() -> None:
+    found = only([item(10, trace=("8" * 32, "2" * 16), receipt="a")], [claim("a", 10, trace=TRACE)])
+    assert (found.state, found.reason) == (State.MISSING, "it names receipt a, which says otherwise: trace")
+
+
 def test_a_trace_at_another_host_or_time_is_no_match() -> None:
     claims = [claim("a", 10, trace=TRACE)]
     assert only([item(10, "other.example", trace=TRACE)], claims).state is State.MISSING
