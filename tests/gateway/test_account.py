@@ -47,6 +47,38 @@ def test_a_request_with_more_rules_than_a_record_can_name_has_its_record(
     assert session.close().status == 200
 
 
+def test_every_record_of_a_request_has_its_trace_and_none_shows_whether_there_was_one(
+    inside: InProcess, platform: PlatformClient, openings: X25519PrivateKey
+) -> None:
+    session = SessionClient.start(inside, platform, openings=openings)
+    trace = {"t": "a" * 32, "s": "b" * 16}
+    headers = {"traceparent": f"00-{trace['t']}-{trace['s']}-01"}
+    for given in (headers, {}):
+        message = {"role": "user", "content": "call_tool:read_file {}"}
+        asked = {"model": "affiant-dev-echo", "messages": [message], "tools": [tool("read_file")]}
+        answer = session.chat(asked, headers=given)
+        assert answer.status == 200
+        assert session.chat(b"{", headers=given).code == "request.malformed"
+    made = [r for r in records_of(session, openings) if r.kind in ("tool", "inference", "refusal")]
+    assert [r.kind for r in made] == ["tool", "inference", "refusal"] * 2
+    assert [r.disclosed.get("trc") for r in made] == [trace] * 3 + [None] * 3
+    for traced, plain in zip(made[:3], made[3:], strict=True):
+        assert trace["t"].encode() not in traced.text.split.payload
+        assert traced.payload.keys() - {"peer"} == plain.payload.keys() - {"peer"}
+        assert len(traced.payload["_sd"]) == len(plain.payload["_sd"]) == 1
+    assert session.close().status == 200
+
+
+def test_a_stranger_that_names_a_trace_is_refused_and_recorded_as_any_other(
+    inside: InProcess, store: Path
+) -> None:
+    """What it says is hidden like everything else of its request, and kept by nobody."""
+    headers = {"traceparent": f"00-{'c' * 32}-{'d' * 16}-01"}
+    answer = inside.ask("POST", "/v1/chat/completions", b"{}", headers)
+    assert answer.status == 401 and "affiant-receipt-id" in answer.headers
+    assert not any(("c" * 32).encode() in path.read_bytes() for path in store.glob("*.seg"))
+
+
 def test_a_record_that_cannot_be_formed_is_noticed_before_anything_goes_upstream(
     inside: InProcess, platform: PlatformClient, openings: X25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -346,6 +346,50 @@ def test_the_very_bytes_are_forwarded_and_no_header_of_the_clients(
     assert sent.headers["accept-encoding"] == "identity"
 
 
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TRACEPARENT = f"00-{TRACE}-{SPAN}-00"
+
+
+def test_a_valid_trace_goes_upstream_as_it_came_and_is_recorded(
+    told: tuple[SessionClient, ScriptedUpstream, Script],
+) -> None:
+    session, upstream, script = told
+    script.answer = whole(completion())
+    answer = session.chat(
+        {"model": "m", "messages": []}, headers={"Traceparent": TRACEPARENT, "Tracestate": "vendor=1"}
+    )
+    (sent,) = upstream.received
+    assert sent.headers["traceparent"] == TRACEPARENT and "tracestate" not in sent.headers
+    assert record_of(session, answer).disclosed.get("trc") == {"t": TRACE, "s": SPAN}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"traceparent": TRACEPARENT.upper()},
+        {"traceparent": f"01{TRACEPARENT[2:]}"},
+        {"traceparent": f"00-{'0' * 32}-{SPAN}-01"},
+        {"traceparent": TRACEPARENT, "Traceparent": TRACEPARENT},
+        {"traceparent": TRACEPARENT, "Traceparent": f"00-{'1' * 32}-{SPAN}-01"},
+        {"traceparent": f"{TRACEPARENT}, {TRACEPARENT}"},
+        {"traceparent": f"{TRACEPARENT}\tX-Priority: 1"},
+        {"traceparent": TRACEPARENT * 700},
+    ],
+    ids=["case", "version", "zeros", "twice", "two", "list", "more", "long"],
+)
+def test_what_is_no_trace_is_neither_recorded_nor_passed_on_and_no_error(
+    told: tuple[SessionClient, ScriptedUpstream, Script], headers: dict[str, str]
+) -> None:
+    session, upstream, script = told
+    script.answer = whole(completion())
+    answer = session.chat({"model": "m", "messages": []}, headers=headers)
+    assert answer.status == 200
+    (sent,) = upstream.received
+    assert b"traceparent" not in sent.head.lower() and b"x-priority" not in sent.head.lower()
+    record = record_of(session, answer)
+    assert record.disclosed.get("trc") is None and len(record.member("_sd")) == 1
+
+
 def test_tools_that_the_profile_does_not_list_are_taken_out(
     told: tuple[SessionClient, ScriptedUpstream, Script],
 ) -> None:

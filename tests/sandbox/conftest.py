@@ -228,18 +228,17 @@ class Machine:
 
     def verdict(self, bundle: Path, *, code: int = 40) -> str:
         """The verifier's text; its exit code must be ``code`` (40: holds, but simulated)."""
+        return self._judged("verify", str(bundle), code=code)
+
+    def reconciled(self, bundle: Path, *options: str) -> str:
+        """What ``affiant reconcile`` prints of a record that the bundle explains."""
+        return self._judged("reconcile", "--bundle", str(bundle), *options, code=0)
+
+    def _judged(self, *command: str, code: int) -> str:
         if not (self.folder / "trust.json").exists():
             self.write_trust(self.folder / "trust.json")
         done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "affiant",
-                "verify",
-                str(bundle),
-                "--trust",
-                str(self.folder / "trust.json"),
-            ],
+            [sys.executable, "-m", "affiant", *command, "--trust", str(self.folder / "trust.json")],
             capture_output=True,
             check=False,
             cwd="/",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.encoding import sha256_name
+from affiant.attestation.trace_context import TraceContext
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.gateway.chat import ChatRequest
 from affiant.gateway.errors_http import status_of
@@ -44,6 +45,7 @@ class Account:
 
     Args:
         jti: its receipt id, told to the client before anything else.
+        trace: what its ``traceparent`` says; recorded, and nothing is decided by it.
         number: its ``agt.seq``; None until a proof by the session's key was seen.
         cseq: the counter of its proof; None unless the proof holds, or where the supervisor's refusal has it.
         unread: the body did not come to its end, so its digest was not compared with the proof's.
@@ -55,6 +57,7 @@ class Account:
     jti: str
     method: str
     path: str
+    trace: TraceContext | None = None
     session: Session | None = None
     number: int | None = None
     cseq: int | None = None
@@ -96,7 +99,11 @@ class Account:
             **self._nonce(),
             **self._limits(),
         }
-        hidden = {"req": self._hidden_req(), "res": {"dig": sha256_name(body), "len": len(body)}}
+        hidden = {
+            **self._trace(),
+            "req": self._hidden_req(),
+            "res": {"dig": sha256_name(body), "len": len(body)},
+        }
         if self.session is None or self.number is None:
             return self._keep(self.recorder.record("refusal", members, hidden, jti=self.jti))
         if self.verdict is not None:
@@ -153,6 +160,7 @@ class Account:
         }
         counts = {"in": self.usage.prompt, "out": self.usage.completion}
         return members, {
+            **self._trace(),
             "req": self._hidden_req(),
             "res": hidden,
             "mdl": {"prm": dict(self.request.parameters)},
@@ -171,7 +179,11 @@ class Account:
                 "pol": policy_members(self.session, "allow"),
                 "par": [self.jti],
             },
-            {"act": {"name": call.name, "arg": call.arguments_digest}, "pol": {"rules": _bounded(rules)}},
+            {
+                **self._trace(),
+                "act": {"name": call.name, "arg": call.arguments_digest},
+                "pol": {"rules": _bounded(rules)},
+            },
             number=None,
         )
 
@@ -205,6 +217,9 @@ class Account:
     def _hidden_req(self) -> Mapping[str, object]:
         values = {"dig": self.digest, "fwd": self.forwarded, "len": self.size}
         return {name: value for name, value in values.items() if value is not None}
+
+    def _trace(self) -> Mapping[str, Mapping[str, object]]:
+        return {} if self.trace is None else {"": {"trc": self.trace.to_json()}}
 
     def _limits(self) -> Mapping[str, object]:
         return {"lim": ["body-unread"]} if self.unread else {}

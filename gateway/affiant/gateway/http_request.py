@@ -18,6 +18,7 @@ __all__ = [
     "Scope",
     "Send",
     "header",
+    "header_values",
     "proof_head",
     "target_of",
 ]
@@ -34,15 +35,19 @@ class ClientGone(Exception):
     """The client closed its connection; nobody is there to be answered."""
 
 
+def header_values(scope: Scope, name: bytes) -> list[bytes]:
+    """Every value of the header ``name`` (lower case)."""
+    headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    return [value for found, value in headers if found == name]
+
+
 def header(scope: Scope, name: str) -> str | None:
     """The value of a header that may stand once; None if absent.
 
     Raises:
         RequestMalformed: it stands more than once, or is not ASCII.
     """
-    wanted = name.lower().encode("ascii")
-    headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
-    values = [value for found, value in headers if found == wanted]
+    values = header_values(scope, name.lower().encode("ascii"))
     if len(values) > 1:
         raise RequestMalformed("a header stands twice", where=name)
     if not values:

@@ -32,6 +32,7 @@ from typing import Final
 from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.proof import ProofOfHead
 from affiant.attestation.shapes import ShapeMismatch
+from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError
 from affiant.gateway.account import Account, Verdict
 from affiant.gateway.answers import end_of, media_type, require_plain
@@ -56,6 +57,7 @@ from affiant.gateway.http_request import (
     Scope,
     Send,
     header,
+    header_values,
     proof_head,
     require_media_type,
     require_proof,
@@ -106,7 +108,8 @@ class ChatCompletions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application."""
-        account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256])
+        trace = trace_of(header_values(scope, TRACEPARENT))
+        account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
         try:
             with self.bodies.memory.share() as share:
                 await _Exchange(self, scope, receive, send, account=account, share=share).run()
@@ -174,6 +177,7 @@ class _Exchange:
                     forwarded,
                     attempts=self._account.attempts,
                     accept=accept.encode("ascii"),
+                    trace=self._account.trace,
                 )
             )
         )

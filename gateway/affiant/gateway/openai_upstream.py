@@ -1,7 +1,7 @@
 """An OpenAI-compatible upstream over HTTP: which headers it is sent, what it is called, what it serves.
 
-Only a fixed set of headers goes out. Nothing that a client sent is passed on, so no header of fairness,
-priority or credentials can be smuggled through; the one credential is this gateway's own.
+Only a fixed set of headers goes out. Of what a client sent a valid ``traceparent`` alone is passed on, so no header of
+fairness, priority or credentials can be smuggled through; the one credential is this gateway's own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, UpstreamConfig
+from affiant.attestation.trace_context import TRACEPARENT, TraceContext
 from affiant.gateway.answers import require_plain
 from affiant.gateway.chat import parse_json
 from affiant.gateway.dev_echo import EchoConnector
@@ -79,7 +80,14 @@ class OpenAIUpstream:
         return self._config.bind
 
     async def request(
-        self, method: str, path: str, body: bytes, *, attempts: list[Attempt], accept: bytes
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        attempts: list[Attempt],
+        accept: bytes,
+        trace: TraceContext | None = None,
     ) -> Answer:
         """As :meth:`~.upstream.Upstream.request`."""
 
@@ -87,7 +95,10 @@ class OpenAIUpstream:
             name = None if spki is None else f"sha256:{spki.hex()}"
             attempts.append(Attempt(self.id, self._authority, self.bind, result, name))
 
-        head = request_head(method, self._base + path, self._headers(method, len(body), accept))
+        headers = self._headers(method, len(body), accept)
+        if trace is not None:
+            headers.append((TRACEPARENT, trace.header))
+        head = request_head(method, self._base + path, headers)
         return await self._client.request(head + body, tried=tried)
 
     async def models(self) -> Sequence[str]:

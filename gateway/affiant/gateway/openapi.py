@@ -49,6 +49,7 @@ INFERENCE_PATHS: Final[Mapping[str, Any]] = {
             "parameters": [
                 _parameter("Affiant-Proof", "proof of possession over exactly this request", required=True),
                 _parameter("Affiant-Nonce", "32 random bytes, base64url; echoed in the receipt"),
+                _parameter("traceparent", "W3C trace context; if valid, hidden in the receipt and passed on"),
                 _parameter("Affiant-Receipt", "`inline`: the receipt comes with the answer"),
             ],
             "requestBody": {

@@ -215,6 +215,8 @@ class Recorder:
 def _check_given(
     shape: Obj, members: Mapping[str, object], hidden: Mapping[str, Mapping[str, object]]
 ) -> None:
+    for hidden_name, hidden_value in hidden.get("", {}).items():
+        shape.hidden[hidden_name].check(hidden_value, hidden_name)
     for name, value in members.items():
         inner = shape.required.get(name) or shape.optional.get(name)
         if inner is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from affiant.attestation.trace_context import TraceContext
 from affiant.gateway.key_guard import KeyGuard
 
 __all__ = ["Attempt", "Upstream", "UpstreamAnswer"]
@@ -79,12 +80,20 @@ class Upstream(Protocol):
         ...
 
     async def request(
-        self, method: str, path: str, body: bytes, *, attempts: list[Attempt], accept: bytes
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        attempts: list[Attempt],
+        accept: bytes,
+        trace: TraceContext | None = None,
     ) -> UpstreamAnswer:
         """Send ``body`` to ``path`` below the upstream's base, and wait for the head of the answer.
 
         Args:
             attempts: gets one entry for each attempt, whatever becomes of it.
+            trace: the caller's, passed on as it came.
 
         Raises:
             UpstreamUnreachable, UpstreamTimeout, UpstreamCut, UpstreamMalformed: as named.

@@ -608,6 +608,30 @@ def test_the_gateways_name_reaches_the_gateway_with_a_counter(world: World, form
     assert world.chain.records == []
 
 
+TRACE, SPAN = b"4bf92f3577b34da6a3ce929d0e0e4736", b"00f067aa0ba902b7"
+TRACEPARENT = b"traceparent: 00-" + TRACE + b"-" + SPAN + b"-01"
+
+
+@pytest.mark.parametrize("fields", [(TRACEPARENT,), (b"traceparent: nonsense",), ()])
+def test_an_agents_trace_reaches_the_gateway_as_it_was_sent(world: World, fields: tuple[bytes, ...]) -> None:
+    """The gateway judges it; what is no trace is no error here either."""
+    reply = world.run("network_egress: denied", lambda box: box.plain(chat(*fields)))
+    assert reply.status == 200
+    ((_, _, headers, _, _),) = world.gateway.seen
+    assert [headers.get(b"traceparent")] == ([field.partition(b": ")[2] for field in fields] or [None])
+
+
+@pytest.mark.parametrize("fields", [(TRACEPARENT,), (TRACEPARENT, TRACEPARENT), (TRACEPARENT.upper(),)])
+def test_a_request_that_the_gateway_never_took_keeps_its_trace_here(
+    world: World, fields: tuple[bytes, ...]
+) -> None:
+    world.gateway.down = True
+    world.run("network_egress: denied", lambda box: box.plain(chat(*fields)))
+    (record,) = world.chain.records
+    told = {"t": TRACE.decode(), "s": SPAN.decode()} if fields == (TRACEPARENT,) else None
+    assert record.member("agt", "cseq") == 0 and record.disclosed.get("trc") == told
+
+
 @pytest.mark.parametrize(
     "field",
     [
