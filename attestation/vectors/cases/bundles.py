@@ -8,6 +8,7 @@ from typing import Any
 
 from vectors.cases.edits import one
 from vectors.making.case import Case, told
+from vectors.making.documents import POLICY
 from vectors.making.encoding import b64u, sha256_name
 from vectors.making.faults import Fault, put, take
 from vectors.making.platform import Platform
@@ -56,6 +57,11 @@ def _padded(bundle: dict[str, Any]) -> dict[str, Any]:
 
 def _numbered(bundle: dict[str, Any]) -> dict[str, Any]:
     bundle["policies"][next(iter(bundle["policies"]))] = 7
+    return bundle
+
+
+def _without_profile(bundle: dict[str, Any]) -> dict[str, Any]:
+    del bundle["policies"][sha256_name(POLICY)]
     return bundle
 
 
@@ -163,6 +169,13 @@ CASES = (
         _without("policies"),
         {},
         not_made=("conf.bound", "pol.bound"),
+    ),
+    _bundle(
+        "profile-missing",
+        "Without the profile whose digest is bound.",
+        _without_profile,
+        {},
+        not_made=("pol.bound",),
     ),
     one(
         "bundle/own-trust-anchor",

@@ -8,12 +8,13 @@ from typing import Any
 
 from vectors.cases.edits import one
 from vectors.making.authority import Machine
-from vectors.making.documents import START
+from vectors.making.documents import START, identifier
 from vectors.making.encoding import canonical, link
 from vectors.making.faults import Fault, put
-from vectors.making.keys import seeded
+from vectors.making.keys import ed25519_key, seeded
 from vectors.making.platform import Platform
 from vectors.making.story import Story
+from vectors.making.tree import vkey
 
 __all__ = ["CASES"]
 
@@ -70,6 +71,18 @@ def _with_manifest(evidence: bytes) -> bytes:
 def _simulated(payload: dict[str, Any]) -> dict[str, Any]:
     payload["submods"]["session"]["affiant.cls"] = "simulated"
     return payload
+
+
+def _another_log(statement: dict[str, Any]) -> dict[str, Any]:
+    origin = "another.log.invalid"
+    return statement | {
+        "log": statement["log"] | {"origin": origin, "vkey": vkey(origin, ed25519_key("log"))}
+    }
+
+
+def _called_a_machine(story: Story) -> None:
+    told = story.sessions["session"]
+    told.activation = told.activation | {"iso": "vm"}
 
 
 CASES = (
@@ -132,6 +145,36 @@ CASES = (
         "The gateway's keyset promises an epoch every hour, its configuration every minute.",
         {"document:gateway-statement": put(epoch_s=3600)},
         {"conf.bound": "conf.unbound"},
+    ),
+    one(
+        "platform/issuer-not-configured",
+        "The gateway's keyset and records name another issuer than its configuration.",
+        {"document:gateway-statement": put(iss="urn:affiant:gateway:another")},
+        {"conf.bound": "conf.unbound"},
+    ),
+    one(
+        "platform/log-not-configured",
+        "The gateway's keyset names a log of its own beside the one that it is configured for.",
+        {"document:gateway-statement": _another_log},
+        {"conf.bound": "conf.unbound"},
+    ),
+    one(
+        "platform/keyset-of-another-manifest",
+        "The session's keyset names another manifest than its evidence holds and MRCONFIGID binds.",
+        {"document:session-statement": put(man=link(b"another manifest"))},
+        {"pol.bound": "pol.unbound"},
+    ),
+    one(
+        "platform/keyset-of-another-activation",
+        "The session's keyset names another activation than its evidence holds.",
+        {"document:session-statement": put(act=link(b"another activation"))},
+        {"pol.bound": "pol.unbound"},
+    ),
+    one(
+        "platform/activation-of-another-session",
+        "The activation, bound as it is, was made for another session.",
+        {"document:session-activation": put(ses=identifier("another session"))},
+        {"pol.bound": "pol.unbound"},
     ),
     one(
         "platform/manifest-unbound",
@@ -448,6 +491,12 @@ CASES = (
         "platform/isolation-claimed",
         "A record that names a better isolation than the start.",
         {"members:inference": put(agt__iso="vm")},
+        {"iso.floor": "iso.too_weak"},
+    ),
+    one(
+        "platform/isolation-claimed-everywhere",
+        "The start and every record name a better isolation than was activated.",
+        {"before:start": _called_a_machine},
         {"iso.floor": "iso.too_weak"},
     ),
 )

@@ -215,6 +215,32 @@ CASES = (
         stored_from="valid/inference",
     ),
     Case(
+        "valid/private-host",
+        "A name of the profile means a private address here: a warning, which names it.",
+        told({"document:session-manifest": put(hosts={"api.invalid": ["10.0.0.7"]})}),
+        warnings=("pol.private", "rfs.accepted"),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/added-authority",
+        "A certificate authority beside the system's own: a warning.",
+        told({"document:session-manifest": put(upstream_roots=["sha256:" + "1" * 64])}),
+        warnings=("pol.private", "rfs.accepted"),
+        stored_from="valid/inference",
+    ),
+    Case(
+        "valid/namespaces",
+        "An agent isolated by namespaces, where manifest and trust file accept that: a warning.",
+        told(
+            {
+                "document:session-activation": put(iso="bwrap-landlock"),
+                "document:session-manifest": put(isolation_floor="namespace"),
+            }
+        ),
+        warnings=("iso.floor", "rfs.accepted"),
+        stored_from="valid/inference",
+    ),
+    Case(
         "valid/pinned-log",
         "The trust file names the log's key instead of `attested`.",
         told(),

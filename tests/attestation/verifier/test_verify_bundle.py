@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 import story as story_module
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from story import (
@@ -31,8 +32,9 @@ from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, make_gat
 from affiant.attestation.manifest import GatewayIdentity
 from affiant.attestation.session_summary import session_root
 from affiant.attestation.simulated.pki import CertificateRole
-from affiant.attestation.statement import gateway_statement
+from affiant.attestation.statement import LogIdentity, gateway_statement
 from affiant.attestation.tdx import EvidenceClass
+from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
 from affiant.attestation.verifier.codes import CODES
 from affiant.attestation.verifier.evidence_checks import check_class
@@ -199,6 +201,19 @@ class Slower(Story):
 
 def slowed(make: Callable[..., bytes], **members: object) -> bytes:
     return make(**(members | {"epoch_s": 3600}))
+
+
+def told_with(maker: str, **changes: object) -> bytes:
+    """A story told with other arguments to a function that makes one of its documents."""
+    make = getattr(story_module, maker)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(story_module, maker, lambda **members: make(**(members | changes)))
+        return Story().bytes()
+
+
+def another_log() -> LogIdentity:
+    """A log of the operator's own, beside the one that the configuration names."""
+    return LogIdentity(LogSigner("another.log", Ed25519PrivateKey.generate()).verifier, "file")
 
 
 class NoKeyForResults(Story):
@@ -490,6 +505,12 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
         )
     ),
     ("conf.bound", "conf.unbound", lambda: Slower().bytes(), {}),
+    ("conf.bound", "conf.unbound", lambda: told_with("gateway_statement", iss="urn:another"), {}),
+    ("conf.bound", "conf.unbound", lambda: told_with("gateway_statement", cls="hardware"), {}),
+    ("conf.bound", "conf.unbound", lambda: told_with("gateway_statement", log=another_log()), {}),
+    ("pol.bound", "pol.unbound", lambda: told_with("session_statement", man=link("other")), {}),
+    ("pol.bound", "pol.unbound", lambda: told_with("session_statement", act=link("other")), {}),
+    ("pol.bound", "pol.unbound", lambda: told_with("make_activation", session=new_id()), {}),
     ("conf.accepted", "conf.not_accepted", lambda: AnotherLog().bytes(), {}),
     ("peer.ear", "peer.ear_mismatch", lambda: Story(alter=at("ear", policy=OTHER)).bytes(), {}),
     (
@@ -536,6 +557,7 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("iso.floor", "iso.too_weak", lambda: Story(alter=at("inference", agt__iso="vm")).bytes(), {}),
     ("iso.floor", "iso.too_weak", lambda: Story(alter=at("start", iso="vm")).bytes(), {}),
     ("iso.floor", "iso.too_weak", lambda: Story(alter=at("exec-outcome", iso="vm")).bytes(), {}),
+    ("iso.floor", "iso.too_weak", lambda: told_with("make_activation", isolation="none"), {}),
     (
         "rfs.accepted",
         "rfs.not_accepted",
@@ -847,6 +869,10 @@ def test_private_hosts_and_added_authorities_are_a_warning() -> None:
     found = row(judge(Story(hosts={"api.example.com": ["10.0.0.7"]}).bytes()), "pol.private")
     assert found.tier is Tier.WARNING
     assert "api.example.com" in found.detail
+    added = row(judge(told_with("make_manifest", upstream_roots=[OTHER])), "pol.private")
+    assert (added.state, added.tier) == (State.HELD, Tier.WARNING)
+    assert "authorities added: 1" in added.detail
+    assert row(judge(Story().bytes()), "pol.private").tier is Tier.AFFIRMING
 
 
 def test_a_kind_that_is_not_judged_is_not_held() -> None:
@@ -899,6 +925,15 @@ def test_a_missing_object_makes_its_checks_none_not_held(missing: str) -> None:
     assert not_made
     assert verdict.level_state("L4") is State.NOT_MADE
     assert all(check.state is not State.REFUSED for check in verdict.checks)
+
+
+def test_without_the_profile_itself_its_digest_is_not_enough() -> None:
+    bundle = Story().bundle()
+    others = {name: raw for name, raw in bundle.policies.items() if raw != story_module.POLICY}
+    verdict = judge(replace(bundle, policies=others).to_bytes())
+    found = row(verdict, "pol.bound")
+    assert (found.state, found.tier) == (State.NOT_MADE, Tier.NONE)
+    assert row(verdict, "conf.bound").state is State.HELD
 
 
 def test_without_a_key_for_results_nothing_rests_on_one() -> None:
