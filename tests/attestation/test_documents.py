@@ -68,13 +68,35 @@ def test_admission_and_endorsements_come_back() -> None:
         lambda d: d["quote"].__setitem__(1, "AB"),
         lambda d: d["quote"].append(1),
         lambda d: d.update(__cmwc_t="tag:other"),
+        lambda d: d.update(__cmwc_t=["tag:affiant.dev,2026:evidence/1"]),
+        lambda d: d.update(quote=7),
+        lambda d: d.update(quote="abc"),
+        lambda d: d.update(quote=dict(enumerate_texts(d["quote"]))),
+        lambda d: d["quote"].__setitem__(1, 7),
+        lambda d: d["quote"].__setitem__(1, None),
+        lambda d: d["quote"].__setitem__(1, [d["quote"][1]]),
+        lambda d: d["quote"].__setitem__(2, "4"),
+        lambda d: d["quote"].__setitem__(2, True),
     ],
 )
 def test_another_collection_is_refused(change: object) -> None:
     document = json.loads(STORY.session_evidence)
     change(document)
-    with pytest.raises(AffiantError):
+    with pytest.raises(AffiantError) as caught:
         parse_evidence(canonical(document))
+    assert caught.value.code in ("fmt.cmw", "fmt.encoding")
+
+
+def enumerate_texts(items: list[object]) -> list[tuple[str, object]]:
+    return [(str(index), item) for index, item in enumerate(items)]
+
+
+@pytest.mark.parametrize("value", [[], ["__cmwc_t"], "tag:affiant.dev,2026:evidence/1", 7, None, True])
+def test_what_is_no_object_is_no_collection(value: object) -> None:
+    for parse in (parse_evidence, parse_endorsements, parse_admission):
+        with pytest.raises(AffiantError) as caught:
+            parse(canonical(value))
+        assert caught.value.code == "fmt.cmw"
 
 
 # -- results and openings --------------------------------------------------------------------------------------

@@ -9,7 +9,10 @@ import pytest
 from story import Story
 
 from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding import b64u_sha256
+from affiant.attestation.keys import Signer, public_jwk
 from affiant.attestation.statement import parse_statement, report_data
+from affiant.attestation.tlog.note_keys import CosignerKey
 from affiant.errors import AffiantError
 
 STORY = Story().tell()
@@ -17,10 +20,28 @@ GATEWAY = json.loads(STORY.gateway_statement.raw)
 SESSION = json.loads(STORY.session_statement.raw)
 
 
-def refused(document: dict[str, object]) -> None:
+def refused(document: object) -> None:
+    if isinstance(document, dict):
+        document = {k: v for k, v in document.items() if v is not ...}
     with pytest.raises(AffiantError) as caught:
-        parse_statement(canonical({k: v for k, v in document.items() if v is not ...}))
-    assert caught.value.code in ("fmt.profile", "fmt.json", "sig.key")
+        parse_statement(canonical(document))
+    assert caught.value.code == "fmt.profile"
+
+
+def named(key: object, use: str) -> dict[str, object]:
+    """An entry for a JWK of any form, under its own thumbprint."""
+    return {"kid": b64u_sha256(canonical(key)), "use": use, "jwk": key}
+
+
+JWK = GATEWAY["keys"][0]["jwk"]
+OTHER = public_jwk(Signer.generate().public_key)
+TLS = GATEWAY["keys"][-1]
+WITNESS = CosignerKey(GATEWAY["log"]["origin"], STORY.gateway_statement.log.key.public_key).vkey()
+
+
+@pytest.mark.parametrize("document", [[], ["role"], "gateway", 7, None, True, {}])
+def test_what_is_no_object_with_a_role_is_no_statement(document: object) -> None:
+    refused(document)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +50,26 @@ def refused(document: dict[str, object]) -> None:
         {"typ": "affiant-keyset/2"},
         {"role": "log"},
         {"role": "session"},
+        {"role": ["gateway"]},
+        {"role": {"gateway": 1}},
+        {"role": None},
+        {"keys": [*GATEWAY["keys"], 7]},
+        {"keys": [*GATEWAY["keys"], "tls-spki"]},
+        {"keys": [*GATEWAY["keys"], named(OTHER, "receipt")]},
+        {"keys": [*GATEWAY["keys"], named(OTHER, "log")]},
+        {"keys": [*GATEWAY["keys"][:-1], {**TLS, "kid": "A" * 43}]},
+        {"keys": [*GATEWAY["keys"][:-1], {**TLS, "sha256": "A" * 42}]},
+        {"keys": [*GATEWAY["keys"][:-1], {"use": "tls-spki"}]},
+        {"keys": [{**GATEWAY["keys"][0], "x5c": "A"}]},
+        {"keys": [named({**JWK, "y": JWK["x"]}, "receipt")]},
+        {"keys": [named({**JWK, "crv": "P-384"}, "receipt")]},
+        {"keys": [named({**JWK, "d": JWK["x"]}, "receipt")]},
+        {"keys": [{**GATEWAY["keys"][0], "jwk": 7}]},
+        {"log": {**GATEWAY["log"], "origin": "another.log"}},
+        {"log": {**GATEWAY["log"], "vkey": WITNESS}},
+        {"log": {**GATEWAY["log"], "vkey": "x"}},
+        {"log": {**GATEWAY["log"], "kept": "nowhere"}},
+        {"log": None},
         {"cls": "real"},
         {"chn": []},
         {"keys": []},

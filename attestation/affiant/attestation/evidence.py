@@ -96,7 +96,7 @@ def _unwrap(
         media, indicator = _TYPES[label]
         if not isinstance(record, list) or len(record) != 3 or record[0] != media or record[2] != indicator:
             raise CMWMalformed("not the record for this label", expected=media, where=label)
-        if not isinstance(record[1], str) or isinstance(record[2], bool):
+        if not isinstance(record[1], str):
             raise CMWMalformed("value is not text", where=label)
         parts[label] = from_b64u(record[1])
     return parts

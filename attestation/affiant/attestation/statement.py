@@ -212,7 +212,7 @@ def parse_statement(raw: bytes) -> KeysetStatement:
     """
     value = parse_canonical(raw, limit=16 * 1024)
     role = value.get("role") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or role not in _SHAPES:
+    if not isinstance(value, dict) or not isinstance(role, str) or role not in _SHAPES:
         raise ShapeMismatch("not a keyset statement", expected="role gateway or session")
     _SHAPES[role].check(value, "statement")
     uses = [entry["use"] for entry in value["keys"]]

@@ -9,10 +9,12 @@ from typing import Any
 from vectors.cases.edits import one
 from vectors.making.case import Case, told
 from vectors.making.documents import POLICY
-from vectors.making.encoding import b64u, sha256_name
+from vectors.making.encoding import b64u, canonical, from_b64u, link, sha256_name
 from vectors.making.faults import Fault, put, take
+from vectors.making.keys import ed25519_key, jwk, p256_key
 from vectors.making.platform import Platform
 from vectors.making.scripts import boot
+from vectors.making.tree import witness_vkey
 
 __all__ = ["CASES"]
 
@@ -91,6 +93,65 @@ def _receipt(**members: Any) -> Fault:
 def _misnamed(statement: dict[str, Any]) -> dict[str, Any]:
     statement["keys"][1]["kid"] = statement["keys"][0]["kid"][::-1]
     return statement
+
+
+def _keyset(name: str, about: str, change: Fault, code: str = "fmt.profile") -> Case:
+    """A further keyset, which nothing names: the gateway's, changed."""
+
+    def fault(bundle: dict[str, Any]) -> dict[str, Any]:
+        statements = [json.loads(from_b64u(text)) for text in bundle["keysets"].values()]
+        own = next(statement for statement in statements if statement["role"] == "gateway")
+        raw = canonical(change(own))
+        bundle["keysets"][sha256_name(raw)] = b64u(raw)
+        return bundle
+
+    return _bundle(f"keyset-{name}", about, fault, {"fmt.keysets": code})
+
+
+def _named_anew(entry: dict[str, Any], **members: str) -> dict[str, Any]:
+    """The entry with another key, under that key's thumbprint."""
+    key = entry["jwk"] | members
+    return entry | {"jwk": key, "kid": link(canonical(key))}
+
+
+def _off_curve(statement: dict[str, Any]) -> dict[str, Any]:
+    first, *others = statement["keys"]
+    return statement | {"keys": [_named_anew(first, y=first["jwk"]["x"]), *others]}
+
+
+def _padded_key(statement: dict[str, Any]) -> dict[str, Any]:
+    first, *others = statement["keys"]
+    return statement | {"keys": [_named_anew(first, x=first["jwk"]["x"] + "="), *others]}
+
+
+def _two_receipt_keys(statement: dict[str, Any]) -> dict[str, Any]:
+    key = jwk(p256_key("a stranger"))
+    second = {"jwk": key, "kid": link(canonical(key)), "use": "receipt"}
+    return statement | {"keys": [*statement["keys"], second]}
+
+
+def _one_key(statement: dict[str, Any]) -> dict[str, Any]:
+    first, second, *others = statement["keys"]
+    return statement | {"keys": [first, first | {"use": second["use"]}, *others]}
+
+
+def _key_of_no_use(statement: dict[str, Any]) -> dict[str, Any]:
+    key = jwk(p256_key("a stranger"))
+    return statement | {"keys": [*statement["keys"], {"jwk": key, "kid": link(canonical(key)), "use": "log"}]}
+
+
+def _tls_key_with_more(statement: dict[str, Any]) -> dict[str, Any]:
+    *others, last = statement["keys"]
+    return statement | {"keys": [*others, last | {"kid": link(b"a kid")}]}
+
+
+def _witness_as_log(statement: dict[str, Any]) -> dict[str, Any]:
+    log = statement["log"]
+    return statement | {"log": log | {"vkey": witness_vkey(log["origin"], ed25519_key("log"))}}
+
+
+def _renamed_log(statement: dict[str, Any]) -> dict[str, Any]:
+    return statement | {"log": statement["log"] | {"origin": "another.log.invalid"}}
 
 
 _EVIDENCE_GONE = ("key.evidence",)
@@ -212,6 +273,17 @@ CASES = (
         {"document:gateway-statement": _misnamed},
         {"fmt.keysets": "fmt.profile"},
     ),
+    _keyset("role-in-array", "A role in an array: some readers make it text again.", put(role=["gateway"])),
+    _keyset("key-off-curve", "A key whose point is not on the curve, under its own thumbprint.", _off_curve),
+    _keyset(
+        "key-padded", "A key in another spelling, under its own thumbprint.", _padded_key, "fmt.encoding"
+    ),
+    _keyset("two-receipt-keys", "Two keys for receipts: the reader could choose.", _two_receipt_keys),
+    _keyset("key-for-two-uses", "One key for receipts and for results.", _one_key),
+    _keyset("key-of-no-use", "A key for a use that the form does not list.", _key_of_no_use),
+    _keyset("tls-key-with-more", "A TLS key's entry with a member more.", _tls_key_with_more),
+    _keyset("log-key-of-a-witness", "A witness's key where the log's belongs.", _witness_as_log),
+    _keyset("log-key-of-another-name", "A log's key under another name than its origin.", _renamed_log),
     _whole(
         "duplicate-member",
         "A member of the file stands twice.",

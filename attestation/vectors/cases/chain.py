@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from vectors.cases.edits import WITHOUT, one
 from vectors.making.documents import BUILD, evidence, identifier
-from vectors.making.encoding import canonical, link, sha256_name
+from vectors.making.encoding import b64u, canonical, from_b64u, link, sha256_name
 from vectors.making.faults import put
 from vectors.making.keys import jwk, p256_key, thumbprint
 from vectors.making.platform import Platform
@@ -79,6 +80,14 @@ def exchanged(story: Story) -> None:
 def _same_chain(statement: dict[str, Any]) -> dict[str, Any]:
     statement["chn"] = [identifier("gateway chain")]
     return statement
+
+
+def _claimed_again(bundle: dict[str, Any]) -> dict[str, Any]:
+    statements = [json.loads(from_b64u(text)) for text in bundle["keysets"].values()]
+    own = next(statement for statement in statements if statement["role"] == "gateway")
+    raw = canonical(own | {"chn": [identifier("another chain")], "not_after": 2**40})
+    bundle["keysets"][sha256_name(raw)] = b64u(raw)
+    return bundle
 
 
 def _second_supervisor(story: Story) -> None:
@@ -211,6 +220,12 @@ CASES = (
         "chain/reused",
         "Two keysets claim one chain.",
         {"document:session-statement": _same_chain},
+        {"fmt.keysets": "chain.broken"},
+    ),
+    one(
+        "chain/one-key-in-two-keysets",
+        "A second keyset claims the gateway's key, for another chain and a longer time.",
+        {"bundle": _claimed_again},
         {"fmt.keysets": "chain.broken"},
     ),
     one(

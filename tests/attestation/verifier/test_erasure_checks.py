@@ -79,6 +79,16 @@ def test_a_session_without_one_record_that_was_ordered_to_go_is_a_warning_and_sa
     assert "erased by order" in render(verdict) and "deleted" not in render(verdict)
 
 
+def test_a_body_that_a_receipt_commits_to_holds_whatever_else_was_erased() -> None:
+    story = story_with(lambda told: told.order("erasure", {"del": [told.item(told.the("refusal"))]}))
+    verdict = judge(without(story.bundle(), story.the("refusal")), request=REQUEST)
+    assert row(verdict, "erasure.authority").tier is Tier.WARNING
+    assert (row(verdict, "body.request").state, row(verdict, "body.request").tier) == (
+        State.HELD,
+        Tier.AFFIRMING,
+    )
+
+
 def test_every_content_record_of_a_session_may_be_gone() -> None:
     kinds = ("inference", "refusal", "exec", "egress", "secret")
 

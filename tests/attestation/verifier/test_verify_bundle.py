@@ -29,6 +29,7 @@ from affiant.attestation.bundle import objects_by_digest
 from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u_sha256, sha256_name
 from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, make_gateway_config
+from affiant.attestation.keys import Signer, public_jwk
 from affiant.attestation.manifest import GatewayIdentity
 from affiant.attestation.session_summary import session_root
 from affiant.attestation.simulated.pki import CertificateRole
@@ -344,6 +345,20 @@ def with_keyset(raw: bytes) -> bytes:
     return replace(story.bundle(), keysets=objects_by_digest([story.gateway_statement.raw, raw])).to_bytes()
 
 
+def claimed_twice(**changes: object) -> bytes:
+    """A second keyset beside the gateway's, which leaves it one of its key and its chain."""
+    story = Story().tell()
+    bundle = story.bundle()
+    raw = canonical(json.loads(story.gateway_statement.raw) | {"not_after": 2**40} | changes)
+    return replace(bundle, keysets={**bundle.keysets, **objects_by_digest([raw])}).to_bytes()
+
+
+def another_key() -> Mapping[str, object]:
+    """A receipt key as a gateway's keyset names it."""
+    key = Signer.generate()
+    return {"kid": key.kid, "use": "receipt", "jwk": public_jwk(key.public_key)}
+
+
 def hardware_claim() -> Story:
     reference = sha256_name(reference_bytes())
     config = make_gateway_config(
@@ -380,6 +395,8 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("fmt.keysets", "fmt.json", lambda: with_keyset(b'{"typ": "affiant-keyset/1"}'), {}),
     ("fmt.keysets", "fmt.profile", lambda: with_keyset(b'{"role":"gateway","typ":"affiant-keyset/1"}'), {}),
     ("fmt.keysets", "chain.broken", lambda: Twin().bytes(), {"request": FORGED[0], "response": FORGED[1]}),
+    ("fmt.keysets", "chain.broken", lambda: claimed_twice(chn=[new_id()]), {}),
+    ("fmt.keysets", "chain.broken", lambda: claimed_twice(keys=[another_key()]), {}),
     ("sig.receipts", "sig.unknown_key", lambda: with_keyset(Story().tell().session_statement.raw), {}),
     ("erasure.authority", "chain.gap", lambda: Erased().bytes(), {}),
     ("chain.ids", "chain.repeated_id", lambda: SameId().bytes(), {}),
