@@ -12,6 +12,9 @@ from tests.gateway.conftest import Running
 from tests.gateway.session_client import SessionClient, opened
 
 from affiant.__main__ import cli
+from affiant.attestation.bundle import parse_bundle
+from affiant.attestation.openings_key import openings_key_file
+from affiant.attestation.receipt import receipt_hash
 from affiant.attestation.simulated.client import PlatformClient
 
 
@@ -38,6 +41,25 @@ def test_a_bundle_is_the_one_that_the_session_gets(
     assert shown.exit_code == 0
     assert json.loads(shown.stdout) == session.bundle()
     assert opened(json.loads(shown.stdout), openings)
+
+
+def test_a_bundle_with_the_starters_key_is_opened_for_the_verifier(
+    running: Running, session: SessionClient, openings: X25519PrivateKey, tmp_path: Path
+) -> None:
+    session.say("hi")
+    session.close()
+    key = tmp_path / "openings.key"
+    key.write_bytes(openings_key_file(openings.private_bytes_raw()))
+    key.chmod(0o600)
+    asked = ["gateway", "bundle", "--home", str(running.home), session.id, "--openings", str(key)]
+    shown = affiant(*asked)
+    assert shown.exit_code == 0
+    bundle, sealed = parse_bundle(shown.stdout_bytes), session.bundle()
+    found = {receipt_hash(text.partition("~")[0]): tuple(text.split("~")[1:-1]) for text in bundle.receipts}
+    assert {rh: values for rh, values in found.items() if values} == opened(sealed, openings)
+    assert f"{len(sealed['openings'])} opened" in shown.stderr
+    key.chmod(0o644)
+    assert affiant(*asked).exit_code == 1
 
 
 def test_an_unknown_session_is_refused(running: Running) -> None:

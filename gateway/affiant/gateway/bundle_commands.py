@@ -54,6 +54,15 @@ def _default_home() -> str:
     required=True,
     help="The archive to write; what stood there is replaced once the new one is whole.",
 )
+@click.option(
+    "--openings",
+    "openings",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="KEYFILE",
+    help="Open what is sealed to this tenant's key (openings.key of whoever started the sessions), and put it in; "
+    "repeatable. The archive is then readable for you alone.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export(
     *,
@@ -63,23 +72,28 @@ def export(
     store: Path | None,
     home: Path,
     output: Path,
+    openings: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """Write the records of a period as one archive (*.affiant.zip), with what it takes to check them.
 
     Reads the store and changes nothing in it; the gateway may be running. Sessions that have a record in the range
-    are exported whole. Receipts carry no disclosures. After Ctrl-C, or worse, the same command goes on where it was;
-    another range begins anew. The same range of the same store gives the same bytes.
+    are exported whole. Receipts carry no disclosures, unless a tenant's key is given that opens them; what it does not
+    open is counted. After Ctrl-C, or worse, the same command goes on where it was; another range begins anew. The same
+    range of the same store gives the same bytes, with the same keys.
 
     \b
     Examples:
       affiant bundle export --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z -o november.affiant.zip
       affiant bundle export --session 0o2m0yYbVQkLhX4dJmQ3Ng --store /var/lib/affiant/gateway -o one.affiant.zip
+      affiant bundle export --from 2026-11-01T00:00:00Z --openings openings.key -o november.affiant.zip
 
     \b
     Exit codes: 0 written, 1 refused, 2 usage, 130 stopped (go on with the same command).
     """
-    from affiant.attestation.period.progress import period_progress  # noqa: PLC0415 - help needs no extra
+    from affiant.attestation.opened import Outcome, told  # noqa: PLC0415 - help needs no extra
+    from affiant.attestation.openings_key import read_openings_key  # noqa: PLC0415 - as above
+    from affiant.attestation.period.progress import period_progress  # noqa: PLC0415 - as above
     from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
 
     try:
@@ -92,7 +106,8 @@ def export(
         ) from error
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--from must be before --to")
-    asked = Asked(since, until, tuple(sorted(set(sessions))) or None)
+    keys = tuple(read_openings_key(path) for path in openings)
+    asked = Asked(since, until, tuple(sorted(set(sessions))) or None, keys)
     try:
         done = export_period(
             open_store(store or home.absolute() / "gateway"),
@@ -115,14 +130,18 @@ def export(
                 "leaves": done.leaves,
                 "checkpoint": done.size,
                 "cosigned": done.witnessed,
-                "disclosures": False,
+                "disclosures": done.opened is not None and done.opened[Outcome.OPENED] > 0,
                 "resumed": done.resumed,
                 "range": done.manifest.range.to_json(),
+                **({} if done.opened is None else {"openings": dict(done.opened)}),
             }
         )
         return
     again = ", gone on from a draft" if done.resumed else ""
     click.echo(f"{output}: {done.receipts} receipts over {done.leaves} leaves of the range{again}")
-    click.echo("no disclosures: what receipts commit to is not opened")
+    if done.opened is None:
+        click.echo("no disclosures: what receipts commit to is not opened")
+    else:
+        click.echo(f"disclosures: of the receipts that hide something {told(done.opened)}")
     kind = "cosigned by witnesses" if done.witnessed else "signed by the log alone"
     click.echo(f"checkpoint of {done.size} leaves, {kind}")

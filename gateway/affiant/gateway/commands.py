@@ -256,14 +256,37 @@ def _show_log(log: dict[str, Any]) -> None:
 @gateway.command()
 @_home
 @click.argument("session")
-def bundle(*, home: Path, session: str) -> None:
+@click.option(
+    "--openings",
+    "openings",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="KEYFILE",
+    help="Print the bundle alone, with what is sealed to this tenant's key opened; repeatable.",
+)
+def bundle(*, home: Path, session: str, openings: tuple[Path, ...]) -> None:
     """Print the bundle of one SESSION, open or closed, with its sealed openings, as JSON.
 
+    With a tenant's key (openings.key of whoever started the session) it is a bundle for `affiant verify`, with the
+    disclosures that the key opens; what it does not open is counted on standard error.
+
     \b
-    Example:
+    Examples:
       affiant gateway bundle 0o2m0yYbVQkLhX4dJmQ3Ng > session.json
+      affiant gateway bundle 0o2m0yYbVQkLhX4dJmQ3Ng --openings openings.key > session.affiant.json
     """
-    sys.stdout.buffer.write(_ask(home.absolute() / "gateway", f"/v1/sessions/{session}/bundle"))
+    from affiant.attestation.opened import Opener, told  # noqa: PLC0415 - only if asked
+    from affiant.attestation.openings_key import read_openings_key  # noqa: PLC0415 - as above
+    from affiant.sandbox.bundle_out import open_counted, parse_sealed_bundle  # noqa: PLC0415 - as above
+
+    keys = tuple(read_openings_key(path) for path in openings)
+    answer = _ask(home.absolute() / "gateway", f"/v1/sessions/{session}/bundle")
+    if not keys:
+        sys.stdout.buffer.write(answer)
+        return
+    opener = Opener(keys)
+    sys.stdout.buffer.write(open_counted(parse_sealed_bundle(answer), opener).to_bytes())
+    click.echo(f"disclosures: of the receipts that hide something {told(opener.counts)}", err=True)
 
 
 def _address(text: str) -> tuple[str, int]:

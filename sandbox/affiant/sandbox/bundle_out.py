@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from affiant.attestation.bundle import MAX_BUNDLE, Bundle, parse_bundle
 from affiant.attestation.canonical import parse_object, parse_strict
+from affiant.attestation.opened import Opener
 from affiant.attestation.openings import open_sealed
 from affiant.attestation.receipt import parse_receipt, receipt_hash
 from affiant.errors import MalformedError
@@ -30,6 +31,7 @@ __all__ = [
     "SealedBundleMalformed",
     "close_of",
     "open_bundle",
+    "open_counted",
     "parse_sealed_bundle",
     "read_sealed_bundle",
     "read_spooled",
@@ -139,6 +141,26 @@ def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:
         sealed.bundle,
         receipts=tuple(_opened(text, sealed.openings, key) for text in sealed.bundle.receipts),
     )
+
+
+def open_counted(sealed: SealedBundle, opener: Opener) -> Bundle:
+    """The same with whatever ``opener`` opens; what it does not is counted there, and stays hidden."""
+    erased = frozenset(_ordered_to_be_erased(sealed.bundle))
+
+    def opened(text: str) -> str:
+        jws = text.partition("~")[0]
+        rh = receipt_hash(jws)
+        found = opener.disclosures(jws, sealed.openings.get(rh), rh=rh, erased=rh in erased)
+        return "~".join([jws, *found, ""])
+
+    return replace(sealed.bundle, receipts=tuple(opened(text) for text in sealed.bundle.receipts))
+
+
+def _ordered_to_be_erased(bundle: Bundle) -> Iterator[str]:
+    for text in bundle.receipts:
+        match parse_object(parse_receipt(text).split.payload):
+            case {"kind": "erasure", "del": list() as items}:
+                yield from (str(item["rh"]) for item in items if isinstance(item, dict) and "rh" in item)
 
 
 def _opened(text: str, openings: Mapping[str, str], key: X25519PrivateKey) -> str:

@@ -28,18 +28,14 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from affiant.attestation.canonical import canonical, parse_object
-from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.openings_key import OpeningsKeyMalformed, openings_key_file, read_openings_key
 from affiant.attestation.witness.own import own_witness_folder
-from affiant.errors import MalformedError
 from affiant.files import write_whole
 from affiant.sandbox.errors import HomeFileMalformed, HomeRefused, StoreLocked
 
 __all__ = ["Home", "default_home", "give_folder", "lock", "open_home", "write_file"]
 
 _FOLDERS: Final = ("platform", "gateway", "secrets", "sessions", "launches")
-_OPENINGS_TYP: Final = "affiant-openings-key/1"
-_KEY_LIMIT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +91,7 @@ class Home:
         """
         path = self.path / "openings.key"
         if not path.exists():
-            document = canonical({"typ": _OPENINGS_TYP, "key": b64u(random_bytes(32))})
+            document = openings_key_file(random_bytes(32))
             with suppress(FileExistsError):  # another command has just made one: that one counts
                 write_file(path, document, replace=False)
         return _read_openings_key(path)
@@ -217,18 +213,9 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, replace: bool = Tr
 
 
 def _read_openings_key(path: Path) -> X25519PrivateKey:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-        if os.fstat(file.fileno()).st_mode & 0o077:
-            raise HomeFileMalformed(
-                "other users can read the key", where=str(path), hint=f"Take it back: chmod go= {path}"
-            )
-        data = file.read(_KEY_LIMIT + 1)
     try:
-        document = parse_object(data, limit=_KEY_LIMIT)
-        if document.get("typ") != _OPENINGS_TYP or not isinstance(document.get("key"), str):
-            raise HomeFileMalformed("not an openings key", where=str(path), expected=_OPENINGS_TYP)
-        return X25519PrivateKey.from_private_bytes(from_b64u(str(document["key"]), size=32))
-    except HomeFileMalformed:
-        raise
-    except MalformedError as error:
-        raise HomeFileMalformed("not an openings key", where=str(path)) from error
+        return read_openings_key(path)
+    except OpeningsKeyMalformed as error:
+        raise HomeFileMalformed(
+            error.message, where=error.where, expected=error.expected, found=error.found, hint=error.hint
+        ) from error

@@ -84,6 +84,12 @@ class Draft:
             draft.unlink()
         return count
 
+    def drop_receipts(self) -> None:
+        """Remove every file of receipts, with what is opened of them."""
+        for folder in ("receipts", "disclosures"):
+            for file in (self.folder / folder).glob("*"):
+                file.unlink()
+
     def clean(self) -> None:
         """Remove what a stop left half written."""
         for part in self.folder.rglob("*.part"):

@@ -33,12 +33,14 @@ def write_archive(
     asked: Range,
     exporter: str,
     progress: Callable[[int], None] = lambda _: None,
+    private: bool = False,
 ) -> Manifest:
     """Write the files of ``folder``, with a manifest of them, as the archive ``place``.
 
     Args:
         asked: what the manifest says about the range. exporter: who wrote it.
         progress: called with the number of bytes that were packed.
+        private: only its owner can read it: it holds what receipts hide.
 
     Raises:
         WriterMisused: a file that the layout does not have, or one that is too large.
@@ -52,7 +54,7 @@ def write_archive(
     manifest = Manifest(exporter, asked, {name: _entry(folder / name) for name in names})
     draft = place.with_name(f".{place.name}.new")
     try:
-        with open(draft, "wb") as file:
+        with open(draft, "wb", opener=_private if private else None) as file:
             _write(file, folder, sorted([*names, MANIFEST]), manifest.to_bytes(), progress)
             file.flush()
             os.fsync(file.fileno())
@@ -62,6 +64,12 @@ def write_archive(
             draft.unlink(missing_ok=True)
     sync_folder(place.parent)
     return manifest
+
+
+def _private(path: str, flags: int) -> int:
+    with suppress(FileNotFoundError):  # what a killed writer left could be open to others
+        os.unlink(path)
+    return os.open(path, flags | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -6,8 +6,10 @@
    need beside them. The boot record of each signer, the whole of each session that has a record in the range, the last
    epoch before it, erasures and holds of its boots; statements, evidence and all other objects of those boots and
    sessions.
-4. Receipts, 100,000 to a file; the part of the log that they need; checkpoints; what was erased.
-5. The archive.
+4. Where a tenant's key is given: the journal once more, for the sealed openings of exactly these records.
+5. Receipts, 100,000 to a file, with what could be opened; the part of the log that they need; checkpoints; what was
+   erased.
+6. The archive.
 
 The checkpoint is the smallest cosigned one that covers all of it, so that the same range gives the same bytes while the
 log grows, until it is anchored anew; without witnesses it is the log's newest.
@@ -17,14 +19,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
 from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.opened import Opener, Outcome
+from affiant.attestation.openings import recipient
 from affiant.attestation.period.draft import Draft
 from affiant.attestation.period.layout import LINES_PER_FILE, checkpoint_name
 from affiant.attestation.period.log_part import keep_log_part
@@ -34,7 +41,7 @@ from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import Note, parse_note
 from affiant.attestation.tlog.tiles import TILE_WIDTH
 from affiant.errors import AffiantError, MalformedError
-from affiant.gateway.entries import ObjectEntry, PeerEntry, RecordEntry
+from affiant.gateway.entries import ObjectEntry, OpeningEntry, PeerEntry, RecordEntry
 from affiant.gateway.errors import EntryErased, JournalMalformed, StoreLocked
 from affiant.gateway.journal import Place, hold_store
 from affiant.gateway.order_book import is_order, payload_of
@@ -60,6 +67,8 @@ class Asked:
     since: datetime | None
     until: datetime | None
     sessions: tuple[str, ...] | None = None
+    keys: tuple[X25519PrivateKey, ...] = field(default=(), repr=False)
+    """Of tenants, whose sealed openings are opened; without any, receipts carry no disclosures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,8 @@ class Exported:
     size: int
     witnessed: bool
     resumed: bool
+    opened: Mapping[Outcome, int] | None = None
+    """What became of the openings, of every receipt that hides something; None: no key was given."""
 
 
 def export_period(
@@ -100,7 +111,7 @@ def export_period(
 
 
 def _request(store: Store, asked: Asked) -> bytes:
-    document = {
+    document: dict[str, object] = {
         "version": 1,
         "store": str(store.folder.resolve()),
         "origin": store.log.origin,
@@ -108,6 +119,8 @@ def _request(store: Store, asked: Asked) -> bytes:
         "to": _shown(asked.until),
         "sessions": None if asked.sessions is None else sorted(asked.sessions),
     }
+    if asked.keys:
+        document["openings"] = sorted(recipient(key) for key in asked.keys)
     return json.dumps(document, sort_keys=True).encode("utf-8")
 
 
@@ -134,6 +147,9 @@ class _Run:
     def go(self, place: Path, exporter: str) -> Exported:
         """Every step that is not done yet."""
         self.draft.clean()
+        if self.asked.keys:  # what an earlier call opened may have been erased since
+            self.draft.drop_receipts()
+            self.plan.forget_openings()
         _, newest = self.store.newest()
         first, end = self._choose_leaves(newest)
         self._scan("records", self._find_records)
@@ -149,6 +165,8 @@ class _Run:
         if self.plan.count() == 0:
             raise NothingToExport(_NOTHING)
         note, checkpoint = self._choose_checkpoint(end)
+        if self.asked.keys:
+            self._scan("openings", self._find_openings)
         self._write_receipts()
         self._write_log(note, checkpoint, first, end)
         self._write_erasures()
@@ -168,10 +186,25 @@ class _Run:
             written += size
             self.progress("packing", min(written, total), total)
 
-        manifest = write_archive(self.draft.folder, place, asked=asked, exporter=exporter, progress=packed)
+        manifest = write_archive(
+            self.draft.folder,
+            place,
+            asked=asked,
+            exporter=exporter,
+            progress=packed,
+            private=bool(self.asked.keys),
+        )
         self.progress("packing", total, total)
-        witnessed = len(note.signatures) > 1
-        return Exported(manifest, self.plan.count(), end - first, checkpoint.size, witnessed, resumed=False)
+        opened = dict.fromkeys(Outcome, 0) | {Outcome(k): n for k, n in self.plan.opened().items()}
+        return Exported(
+            manifest,
+            self.plan.count(),
+            end - first,
+            checkpoint.size,
+            witnessed=len(note.signatures) > 1,
+            resumed=False,
+            opened=opened if self.asked.keys else None,
+        )
 
     # -- 1 -----------------------------------------------------------------------------------------------------
 
@@ -260,7 +293,12 @@ class _Run:
         self.plan.place_extras([*found, *epochs.values()])
         self.plan.reach("extras", 0)
 
-    # -- 4 -----------------------------------------------------------------------------------------------------
+    # -- 4 and 5 -----------------------------------------------------------------------------------------------
+
+    def _find_openings(self, found: Sequence[Placed]) -> None:
+        """Sealed openings, and which of them were ordered to be erased, by whichever boot."""
+        self.plan.add_openings(_openings_in(found))
+        self.plan.add_erased(_contents_erased_in(found))
 
     def _choose_checkpoint(self, end: int) -> tuple[Note, Checkpoint]:
         """The smallest cosigned one over all of it, the leaf after and the first anchor that covers it; else one over
@@ -298,11 +336,15 @@ class _Run:
         number = self.draft.shards
         while number * LINES_PER_FILE < total:
             places = self.plan.places(number * LINES_PER_FILE, LINES_PER_FILE)
-            self.draft.put_receipts(number, self._lines(places, number * LINES_PER_FILE, total))
+            opener = Opener(self.asked.keys)
+            lines = self._lines(places, number * LINES_PER_FILE, total, opener)
+            self.draft.put_receipts(number, lines)
+            if self.asked.keys:
+                self.plan.keep_opened({str(each): count for each, count in opener.counts.items()})
             number += 1
 
     def _lines(
-        self, places: Sequence[tuple[str, Place]], done: int, total: int
+        self, places: Sequence[tuple[str, Place]], done: int, total: int, opener: Opener
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
         for count, (_, place) in enumerate(places, done + 1):
             if count % 500 == 0 or count == total:
@@ -312,7 +354,18 @@ class _Run:
             except (EntryErased, JournalMalformed):  # erased since it was found: its leaf stays
                 continue
             if isinstance(entry, (RecordEntry, PeerEntry)):
-                yield entry.jws, ()
+                yield entry.jws, self._disclosures(entry.jws, opener) if opener.keys else ()
+
+    def _disclosures(self, jws: str, opener: Opener) -> tuple[str, ...]:
+        rh = sha256(jws.encode("ascii")).digest()
+        place, sealed = self.plan.opening_of(rh), None
+        if place is not None:
+            try:
+                entry = self.store.read(place)
+                sealed = entry.sealed if isinstance(entry, OpeningEntry) else None
+            except (EntryErased, JournalMalformed):  # erased since it was found
+                sealed = None
+        return opener.disclosures(jws, sealed, rh=b64u(rh), erased=self.plan.is_erased(rh))
 
     def _write_log(self, note: Note, checkpoint: Checkpoint, first: int, end: int) -> None:
         self.draft.put_log("checkpoint", note.to_bytes())
@@ -368,6 +421,23 @@ def _orders_of(found: Sequence[Placed], chains: Collection[str]) -> Iterator[Rec
         named = claims["del"] if is_order("erasure", claims) else ()
         if record is not None and any(item["chn"] in chains for item in named):
             yield record
+
+
+def _openings_in(found: Sequence[Placed]) -> Iterator[tuple[bytes, Place]]:
+    for placed in found:
+        if isinstance(placed.entry, OpeningEntry):
+            with suppress(MalformedError):  # whatever the store holds instead opens nothing
+                yield from_b64u(placed.entry.rh, size=32), placed.place
+
+
+def _contents_erased_in(found: Sequence[Placed]) -> Iterator[bytes]:
+    for placed in found:
+        entry = placed.entry
+        if isinstance(entry, RecordEntry) and entry.kind == "erasure":
+            with suppress(MalformedError):
+                claims = payload_of(entry.jws)
+                if is_order("erasure", claims):
+                    yield from (from_b64u(item["rh"], size=32) for item in claims["del"])
 
 
 def _record(placed: Placed) -> Record | None:

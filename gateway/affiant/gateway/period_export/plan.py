@@ -6,7 +6,7 @@ SQLite, one transaction for each segment of the journal, so that whoever goes on
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,9 @@ CREATE TABLE records (idx INT PRIMARY KEY, rh BLOB, kind TEXT, jti TEXT, ses TEX
 CREATE TABLE extras (rh BLOB PRIMARY KEY, kind TEXT, jti TEXT, ses TEXT, boot BLOB, segment INT, offset INT,
   length INT);
 CREATE TABLE notes (size INT, jti TEXT, boot BLOB, segment INT, offset INT, length INT);
+CREATE TABLE openings (rh BLOB PRIMARY KEY, segment INT, offset INT, length INT) WITHOUT ROWID;
+CREATE TABLE erased (rh BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE opened (outcome TEXT NOT NULL, count INT NOT NULL);
 CREATE TABLE done (step TEXT PRIMARY KEY, reached INT NOT NULL);
 """
 
@@ -157,6 +160,43 @@ class Plan:
         """Kind and place of ``most`` records from the ``first`` on, in log order."""
         query = "SELECT kind, segment, offset, length FROM records ORDER BY idx LIMIT ? OFFSET ?"
         return [(row[0], Place(*row[1:])) for row in self._connection.execute(query, (most, first))]
+
+    def add_openings(self, found: Iterable[tuple[bytes, Place]]) -> None:
+        """Sealed openings of records that will be exported, by the record's hash; the first of each counts."""
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO openings SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM records WHERE rh = ?1)",
+            ((rh, place.segment, place.offset, place.length) for rh, place in found),
+        )
+
+    def add_erased(self, found: Iterable[bytes]) -> None:
+        """Hashes of records whose content was ordered to be erased."""
+        self._connection.executemany("INSERT OR IGNORE INTO erased VALUES (?)", ((rh,) for rh in found))
+
+    def opening_of(self, rh: bytes) -> Place | None:
+        """Where the sealed opening of a record lies."""
+        row = self._connection.execute(
+            "SELECT segment, offset, length FROM openings WHERE rh = ?", (rh,)
+        ).fetchone()
+        return None if row is None else Place(*row)
+
+    def is_erased(self, rh: bytes) -> bool:
+        """Whether an order names the content of a record."""
+        return self._connection.execute("SELECT 1 FROM erased WHERE rh = ?", (rh,)).fetchone() is not None
+
+    def forget_openings(self) -> None:
+        """Begin anew with them."""
+        for table in ("openings", "erased", "opened"):
+            self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+        self._connection.execute("DELETE FROM done WHERE step IN ('openings', 'openings until')")
+        self._connection.commit()
+
+    def keep_opened(self, counts: Mapping[str, int]) -> None:
+        """What became of the openings of one more file of receipts."""
+        self._connection.executemany("INSERT INTO opened VALUES (?, ?)", counts.items())
+
+    def opened(self) -> dict[str, int]:
+        """The same, of all files."""
+        return dict(self._connection.execute("SELECT outcome, sum(count) FROM opened GROUP BY outcome"))
 
     def of_kind(self, kind: str) -> list[Place]:
         """Places of the records of one kind, in log order."""
