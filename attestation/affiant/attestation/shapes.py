@@ -173,7 +173,7 @@ class MapOf:
         return f"object of {self.item.describe()}"
 
 
-_DIGEST: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
+_DIGEST: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,6 @@ class Obj:
     def __post_init__(self) -> None:
         members = {**self.optional, **self.required}
         concealing = {name: shape for name, shape in members.items() if _conceals(shape)}
-        if self.sd:
-            members["_sd"] = _Digests(self.sd)
         object.__setattr__(self, "_members", members)
         object.__setattr__(self, "concealing", concealing)
 
@@ -202,18 +200,31 @@ class Obj:
         for name in self.required:
             if name not in value:
                 raise ShapeMismatch("a required member is missing", expected=name, where=where)
-        if self.sd and "_sd" not in value:
-            raise ShapeMismatch("not the fixed number of _sd digests", expected=self.sd, where=where)
         members = self._members
         for name, item in value.items():
             shape = members.get(name)
             if shape is None:
+                if name == "_sd" and self.sd:
+                    continue
                 raise ShapeMismatch("a member that the profile does not list", found=name[:40], where=where)
             try:
                 shape.check(item, "")
             except ShapeMismatch as error:
                 error.where = f"{where}.{name}{error.where}"
                 raise
+        if self.sd:
+            self._check_digests(value.get("_sd"), where)
+
+    def _check_digests(self, digests: object, where: str) -> None:
+        if not isinstance(digests, list) or len(digests) != self.sd:
+            raise ShapeMismatch("not the fixed number of _sd digests", expected=self.sd, where=where)
+        for digest in digests:
+            if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
+                raise ShapeMismatch(
+                    "text of another form", expected="43 characters of base64url", where=f"{where}._sd"
+                )
+        if sorted(set(digests)) != digests:
+            raise ShapeMismatch("_sd digests not sorted, or repeated", where=where)
 
     def describe(self) -> str:
         names = [*self.required, *(f"{name}?" for name in self.optional)]
@@ -225,21 +236,3 @@ class Obj:
 def _conceals(shape: Shape) -> bool:
     inner = shape.item if isinstance(shape, Array) else shape
     return isinstance(inner, Obj) and bool(inner.sd or inner.concealing)
-
-
-@dataclass(frozen=True, slots=True)
-class _Digests:
-    """What ``_sd`` holds: exactly ``count`` digests, sorted, none of them twice."""
-
-    count: int
-
-    def check(self, value: object, where: str) -> None:
-        if not isinstance(value, list) or len(value) != self.count:
-            raise ShapeMismatch("not the fixed number of _sd digests", expected=self.count, where=where)
-        for digest in value:
-            _DIGEST.check(digest, where)
-        if sorted(set(value)) != value:
-            raise ShapeMismatch("_sd digests not sorted, or repeated", where=where)
-
-    def describe(self) -> str:
-        return f"{self.count} digests"
