@@ -52,5 +52,7 @@ install_venv_package() {
 
 require_python
 make_venv
+# Services run as users who cannot write here: without this they would compile everything at each start.
+"$VENV/bin/python" -m compileall -q attestation/affiant policy/affiant secrets/affiant sandbox/affiant gateway/affiant
 bash scripts/install_sandbox_runtime.sh
 "$VENV/bin/python" -m affiant.attestation.release write >/dev/null

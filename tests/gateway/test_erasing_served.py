@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.conftest import serving_gateway
@@ -18,6 +19,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(each) for each in arguments])
 
 
+@pytest.mark.slow
 def test_from_the_order_to_the_verdict_over_a_kill(
     platform: PlatformClient, platform_home: Path, tmp_path: Path
 ) -> None:

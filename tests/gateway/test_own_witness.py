@@ -70,6 +70,7 @@ def test_its_first_cosignature_is_there_before_a_session(
     assert (running.home / "gateway" / "witness.sock").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_comes_back_over_its_state(
     tmp_path: Path, platform: PlatformClient, platform_home: Path, openings: X25519PrivateKey
 ) -> None:

@@ -377,12 +377,18 @@ def test_a_clock_that_the_witnesses_contradict_admits_nobody(
     ):
         settled(inside)
         inside.clock.offset = timedelta(seconds=offset)
-        inside.run(inside.service.log._round(inside.service.log._witnesses))
+        asked_again(inside)
         assert admitted(inside, platform) == (503, "clock.contradicted")
         assert inside.ask("GET", "/readyz").status == 503
         inside.clock.offset = timedelta(0)
-        inside.run(inside.service.log._round(inside.service.log._witnesses))
+        asked_again(inside)
         assert admitted(inside, platform)[0] < 300
+
+
+def asked_again(inside: InProcess) -> None:
+    """Twice: a round that was under way when the clock changed may be the first to be waited for."""
+    for _ in range(2):
+        inside.run(inside.service.log._round(inside.service.log._witnesses))
 
 
 def test_a_gateway_that_ends_leaves_a_cosigned_checkpoint_over_all_that_it_recorded(

@@ -81,7 +81,7 @@ def test_the_bundle_holds_what_receipts_hide_for_its_owner(warm, tmp_path):
     ("command", "code"),
     [
         (("sh", "-c", "kill -TERM $$"), 143),
-        (("no-such-command",), 127),
+        pytest.param(("no-such-command",), 127, marks=pytest.mark.slow),
         (("/etc/passwd",), 126),
     ],
 )
@@ -217,7 +217,7 @@ def test_a_command_that_takes_too_long_is_ended(warm, tmp_path):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("option", ["--bundle", "--json"])
+@pytest.mark.parametrize("option", ["--bundle", pytest.param("--json", marks=pytest.mark.slow)])
 def test_a_full_disk_at_the_users_file_is_a_refusal_that_says_where_the_receipts_are(warm, full_disk, option):
     (full_disk / "filler").write_bytes(bytes(8192))
     done = warm.run("sh", "-c", "exit 3", options=(option, str(full_disk / "file")))
@@ -254,7 +254,7 @@ def test_an_output_on_a_full_disk_keeps_the_agents_files_for_recover(warm, full_
 LOSSES = "ln -s /etc/shadow s; rm file.txt; echo y >y; mkdir empty; printf a >'nl\nx'"
 
 
-@pytest.mark.parametrize("options", [("--quiet",), ("--verbose",)])
+@pytest.mark.parametrize("options", [("--quiet",), pytest.param(("--verbose",), marks=pytest.mark.slow)])
 def test_what_is_not_copied_out_is_said_even_when_quiet(warm, tmp_path, options):
     out, summary = tmp_path / "out", tmp_path / "s.json"
     given = ("--input", str(warm.folder / "in"), "--output", str(out), "--json", str(summary), *options)

@@ -100,6 +100,7 @@ def test_a_secret_out_of_vault_is_used_and_stays_outside(release, isolation, tmp
     assert [parse_manifest(raw).vault["address"] for raw in manifests] == [vault.address]
 
 
+@pytest.mark.slow
 def test_a_vault_that_cannot_be_reached_leaves_the_secret_without_a_placeholder(
     release, isolation, tmp_path, api, vault
 ):

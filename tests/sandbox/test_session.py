@@ -157,6 +157,7 @@ asyncio.run(both())
 """
 
 
+@pytest.mark.slow
 def test_overlapping_sessions_of_one_program_leave_no_process_and_no_warning(machine):
     """The first starts the services and leaves them to the second."""
     done = subprocess.run(
