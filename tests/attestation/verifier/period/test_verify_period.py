@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import zipfile
@@ -13,10 +14,12 @@ import pytest
 from log_builder import LogBuilder, cosigner
 from period_builder import build, rezipped, sorted_records
 from story import NOW, REQUEST, RESPONSE, Story, leaf_of, trust
+from tests.attestation.verifier.test_erasure_checks import AUTHORITY, story_with
 from tests.attestation.verifier.test_witness_checks import KEYS, NAMES, START, Watched
 from tests.attestation.verifier.test_witness_checks import judged as watched_alone
 from tests.attestation.verifier.test_witness_checks import policy as watched_by
 
+from affiant.attestation.keys import public_jwk
 from affiant.attestation.receipt import Issued
 from affiant.attestation.tlog.note_keys import Cosigner
 from affiant.attestation.verifier.period.coverage import Coverage
@@ -292,6 +295,37 @@ def test_what_is_missing_is_not_made_and_warned_of(
     assert refusals(verdict) == {}
 
 
+def test_chains_are_counted_also_where_the_log_is_not_here(archive: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive) as source:
+        gone = {name: None for name in source.namelist() if name.startswith("log/")}
+    assert judged(rezipped(archive, tmp_path / "x.zip", gone)).population.chains == 2
+
+
+def test_what_is_not_required_is_marked_so_where_it_is_not_asked_too(archive: Path) -> None:
+    required = {"require": ["sig.receipts"]}
+    verdict = verify_period(archive, trust(**required), at=LATER, build="test", request=REQUEST)
+    assert not any(row(verdict, code).required for code in ("time.tsa", "time.sigstore", "body.request"))
+
+
+def test_an_order_counts_only_where_the_archive_shows_that_it_is_logged(tmp_path: Path) -> None:
+    told = story_with(lambda story: story.order("erasure", {"del": [story.item(story.the("inference"))]}))
+    records = sorted_records(told)
+    gone = [at for at, record in enumerate(records) if record.payload["kind"] == "inference"]
+    path = build(tmp_path, told, withhold=gone)
+    with zipfile.ZipFile(path) as source:
+        log = {name: None for name in source.namelist() if name.startswith("log/")}
+    accepted = trust(erasure_authorities=[{"value": public_jwk(AUTHORITY.public_key)}])
+    whole, without_log = (
+        verify_period(each, accepted, at=LATER, build="test")
+        for each in (path, rezipped(path, tmp_path / "x.zip", log))
+    )
+    assert refusals(whole) == {}
+    assert row(whole, "erasure.authority").tier is Tier.WARNING
+    found = refusals(without_log)
+    assert found["erasure.authority"] == "chain.gap"
+    assert found["session.order"] == "session.order"  # nothing excuses what is missing
+
+
 def test_an_unknown_file_is_a_warning(archive: Path, tmp_path: Path) -> None:
     check = row(judged(rezipped(archive, tmp_path / "x.zip", {"x/notes.md": b"hi"})), "fmt.bundle")
     assert (check.state, check.tier, check.where) == (State.HELD, Tier.WARNING, ("x/notes.md",))
@@ -386,6 +420,21 @@ def test_the_longest_unwitnessed_stretch_is_that_of_a_single_bundle(tmp_path: Pa
     assert many.to_json()["unwitnessed"]["longest_s"] == 60
     assert "60 s, from 2026-11-21T12:00:01Z" in render(many)
     assert "60 s, from 2026-11-21T12:00:01Z" in render_html(many)
+
+
+def test_a_forged_cosignature_on_an_older_checkpoint_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    story = Watched().tell()
+    late = [Cosigner(NAMES[name], KEYS[name], START + time) for name, time in story.late.items()]
+    (early,) = story.kept.values()
+    text, _, lines = early.decode().partition("\n\n")
+    *others, last = lines.splitlines()
+    name = last.split()[1]
+    forged = base64.b64decode(last.split()[2])
+    forged = forged[:-1] + bytes([forged[-1] ^ 1])
+    spoiled = "\n".join((text, "", *others, f"\u2014 {name} {base64.b64encode(forged).decode()}", ""))
+    path = build(tmp_path, story, witnesses=late, checkpoints={1: spoiled.encode()})
+    verdict = verify_period(path, trust(witnesses=[{"value": watched_by()}]), at=NOW, build="test")
+    assert refusals(verdict) == {"time.bracket": "note.signature"}
 
 
 def test_without_a_bracket_no_stretch_is_told(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def _population(run: Run, first: FirstPass) -> Population:
     states = run.cases.states
     return Population(
         receipts=first.receipts,
-        chains=run.chains,
+        chains=len(first.signed),
         restarts=first.kinds.get("gap", 0),
         started=len(first.judged),
         closed=states.get("closed", 0),

@@ -127,7 +127,7 @@ def make_case_rows(run: Run) -> None:
     if "sig.receipts" not in run.checks or not run.holds("sig.receipts"):
         nothing = "needs sig.receipts, which did not hold"
     for row in case_rows(with_session=True):
-        required = trust.require is None or row.code in trust.require
+        required = run.requires(row.code)
         run.checks[row.code] = run.cases.tally(row).to_check(required=required, nothing=nothing)
     found = None if run.first is None else run.first.exceptions.get("peer.bound")
     if found is not None:
@@ -139,4 +139,5 @@ def make_case_rows(run: Run) -> None:
                 row.code, row.level, State.NOT_ASKED, None, "no body was given", required=False
             )
         else:
-            run.checks[row.code] = run.cases.tally(row).to_check(required=True, nothing=nothing)
+            required = run.requires(row.code)
+            run.checks[row.code] = run.cases.tally(row).to_check(required=required, nothing=nothing)

@@ -111,6 +111,9 @@ class FirstPass:
     orders: list[tuple[str, str]] = field(default_factory=list)
     """Erasures and holds, in the order of the log."""
     chains: dict[bytes, _Chain] = field(default_factory=dict)
+    """Along the log."""
+    signed: set[bytes] = field(default_factory=set)
+    """Chains of which an authentic record is here, also where the log is not."""
     ids: IdsOnce = field(default_factory=IdsOnce)
     _people: PeopleMet = field(default_factory=PeopleMet)
     _signed: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -137,6 +140,7 @@ class FirstPass:
         self.receipts += 1
         entry = parse_entry(seen.leaf)
         self.kinds[entry.kind] = self.kinds.get(entry.kind, 0) + 1
+        self.signed.add(entry.chn)
         self.ids.take(seen.jti)
         self._meet(seen)
         signer = self.signers.by_kid[seen.kid]

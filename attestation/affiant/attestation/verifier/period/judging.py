@@ -184,7 +184,7 @@ def _case(
     known = {record.rh for record in records}
     case.records = [*records, *(record for record in beside if record.rh not in known)]
     orders = [record for record in beside if record.kind in _ORDERS]
-    case.along_log = True
+    case.along_log = setting.along_log
     case.places = {record.rh: ("", number) for number, record in enumerate(orders)}
     signed = {record.text.split.kid for record in [*records, *orders]}
     signed |= {work.supervisor} if work.supervisor else set()

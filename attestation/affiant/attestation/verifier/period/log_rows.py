@@ -86,7 +86,9 @@ def _times(run: Run) -> Finding:
         raise NoPin("without witnesses there is no time but what signers assert")
     run.need("wit.quorum", "chain.contiguous")
     brackets = run.passed.brackets
-    assert brackets is not None, "wit.quorum held"
+    if brackets is None:
+        assert run.unbacked is not None, "wit.quorum held"
+        raise run.unbacked
     if brackets.broken.first is not None:
         raise Many(brackets.broken)
     assert run.log is not None

@@ -126,7 +126,8 @@ def _brackets(run: Run) -> Brackets | None:
         return None
     try:
         seen = witnessing(run.whole(), run.log, run.noted)
-    except AffiantError:  # the row says why
+    except AffiantError as error:  # the row says why
+        run.unbacked = error
         return None
     brackets = Brackets(seen, run.asked.trust.clock_tolerance_s)
     assert run.signers is not None

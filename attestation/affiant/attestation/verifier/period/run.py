@@ -103,6 +103,8 @@ class Run:
     stamps: dict[str, Stamps | AffiantError] = field(default_factory=dict)
     """By the ending of their files: the anchors, or why they do not count."""
     log_error: AffiantError | None = None
+    unbacked: AffiantError | None = None
+    """Why no checkpoint bounds a time, where the trust file names witnesses."""
     split: Exceptions = field(default_factory=Exceptions)
     undecided: int = 0
     first: FirstPass | None = None
@@ -116,7 +118,8 @@ class Run:
         try:
             self.checks[code] = make_check(code, level, examine(), trust)
         except NotAsked as unasked:
-            self.checks[code] = Check(code, level, State.NOT_ASKED, None, unasked.message)
+            required = self.requires(code)
+            self.checks[code] = Check(code, level, State.NOT_ASKED, None, unasked.message, required=required)
         except NotMade as missing:
             tier = None if isinstance(missing, NoPin) else Tier.NONE
             self.checks[code] = not_made_check(code, level, missing.message, trust, tier=tier)
@@ -126,6 +129,10 @@ class Run:
             self.checks[code] = refused_check(code, level, error, trust)
         except Exception as error:  # noqa: BLE001 - as in a single bundle: refused, never passed over
             self.checks[code] = refused_check(code, level, verifier_fault(error), trust)
+
+    def requires(self, code: str) -> bool:
+        """Whether the trust file asks for a check; absent requirements are all (trust rules, 12)."""
+        return self.asked.trust.require is None or code in self.asked.trust.require
 
     def need(self, *codes: str) -> None:
         """Go on only if the checks with these codes held.
@@ -159,7 +166,7 @@ class Run:
 
     @property
     def chains(self) -> int:
-        """How many chains have a record here."""
+        """How many chains have a record beside its leaf."""
         return sum(1 for each in self.passed.chains.values() if each.records)
 
     def whole(self) -> Case:

@@ -190,6 +190,7 @@ def with_crew(
         run.signers.names,
         asked.request,
         asked.response,
+        run.view is not None,
         collateral,
     )
     processes = asked.processes if bytes_of_receipts(run) > _SMALL else 1

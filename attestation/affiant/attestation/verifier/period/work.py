@@ -39,6 +39,8 @@ class Setting(NamedTuple):
     """Key -> ``sha256:`` name of its statement."""
     request: bytes | None
     response: bytes | None
+    along_log: bool
+    """Whether the log is here: an order that is not shown to be logged excuses nothing."""
     collateral: Callable[[TDQuote], Collateral] | None = None
     """The reader's own, for work that is compared; None: the archived one again."""
 
