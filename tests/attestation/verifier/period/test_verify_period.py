@@ -422,6 +422,18 @@ def test_the_longest_unwitnessed_stretch_is_that_of_a_single_bundle(tmp_path: Pa
     assert "60 s, from 2026-11-21T12:00:01Z" in render_html(many)
 
 
+def test_a_checkpoint_of_the_newest_size_that_nobody_cosigned_bounds_nothing(tmp_path: Path) -> None:
+    """One that was anchored, and cosigned later, stands there in both forms."""
+    story = Story().tell()
+    seconds = int(NOW.timestamp()) + 60
+    records = sorted_records(story)
+    builder = LogBuilder(tmp_path / "same", [leaf_of(r.jws) for r in records], signer=story.log_signer)
+    bare = {len(records): builder.note().to_bytes()}
+    path = build(tmp_path, story, witnesses=[cosigner(1, seconds)], checkpoints=bare)
+    verdict = verify_period(path, witnessed_trust(story, seconds), at=LATER, build="test")
+    assert row(verdict, "wit.quorum").state is row(verdict, "time.bracket").state is State.HELD
+
+
 def test_a_forged_cosignature_on_an_older_checkpoint_is_refused_as_what_it_is(tmp_path: Path) -> None:
     story = Watched().tell()
     late = [Cosigner(NAMES[name], KEYS[name], START + time) for name, time in story.late.items()]

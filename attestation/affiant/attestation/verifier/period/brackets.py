@@ -39,12 +39,12 @@ class Witnessing:
 
 
 def witnessing(case: Case, log: LogIdentity, noted: Sequence[Noted]) -> Witnessing:
-    """What the trust file's witnesses back among ``noted``; the newest must be backed.
+    """What the trust file's witnesses back among ``noted``; the last, the archive's own, must be backed.
 
     Raises:
         NotMade: it is not.
     """
-    newest = max(noted, key=lambda each: each.checkpoint.size)
+    newest = noted[-1]
     found: dict[int, int] = {}
     floors: dict[str, tuple[int, int]] = {}
     for each in sorted(noted, key=lambda one: one.checkpoint.size):
