@@ -8,18 +8,21 @@ import { MAX_BUNDLE } from "./lib/bundle.mjs";
 import { Refusal } from "./lib/refusals.mjs";
 import { printable, render } from "./lib/report_text.mjs";
 import { parseInstant, parseTrustFile } from "./lib/trust_file.mjs";
-import { verifyBundle } from "./lib/verify_bundle.mjs";
+import { verifyFile } from "./lib/verify_file.mjs";
 import { buildName, recordTable } from "./own_files.mjs";
 
 const HELP = `Usage: node verify.mjs BUNDLE --trust TRUST [options]
 
-Check a receipt bundle, offline, against your own trust file. It appraises no quote to its end, so it never affirms.
+Check a bundle of receipts, a single one (*.affiant.json) or a period (*.affiant.zip), offline, against your own trust
+file. It appraises no quote to its end, so it never affirms.
 
   --trust FILE     what you accept: your own file, never the bundle's (required)
   --at TIME        judge pins at this instant, 2026-11-21T12:00:00Z (default: now)
   --request FILE   a request body to hold against the receipts
   --response FILE  a response body to hold against the receipts
   --session ID     judge this session alone
+  --from TIME      of a period: is every record from here on in it?
+  --to TIME        the end of that range; without a range nothing is said of what may be missing
   --json           print the result document instead of the table
   --help           show this
 
@@ -28,6 +31,7 @@ Exit codes: 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage. (0, 
 Examples:
   node verify.mjs session.affiant.json --trust trust.json
   node verify.mjs session.affiant.json --trust trust.json --at 2026-11-21T12:00:00Z --json
+  node verify.mjs november.affiant.zip --trust trust.json --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
 `;
 const USAGE = 2;
 
@@ -41,13 +45,15 @@ async function main(argv) {
   const [path] = positionals;
   const trust = await readTrust(values.trust);
   const data = readFile(path, MAX_BUNDLE);
-  const verdict = await verifyBundle(data, trust, {
-    at: readInstant(values.at),
+  const verdict = await verifyFile(data, trust, {
+    at: values.at === undefined || values.at === "now" ? Date.now() / 1000 : readInstant("--at", values.at),
     build: buildName(),
     table: recordTable(),
     request: values.request && readFile(values.request),
     response: values.response && readFile(values.response),
     session: values.session,
+    since: values.from && readInstant("--from", values.from),
+    until: values.to && readInstant("--to", values.to),
   });
   return print(values.json ? asJson(verdict) : render(verdict), verdict.exit_code);
 }
@@ -55,7 +61,8 @@ async function main(argv) {
 function readArguments(argv) {
   const text = { type: "string" };
   const flag = { type: "boolean" };
-  const options = { trust: text, at: text, request: text, response: text, session: text, json: flag, help: flag };
+  const asked = { trust: text, at: text, request: text, response: text, session: text, from: text, to: text };
+  const options = { ...asked, json: flag, help: flag };
   try {
     return parseArgs({ args: argv, options, allowPositionals: true });
   } catch (error) {
@@ -73,18 +80,19 @@ async function readTrust(path) {
   }
 }
 
-function readInstant(text) {
-  if (text === undefined || text === "now") return Date.now() / 1000;
+function readInstant(option, text) {
   try {
     return parseInstant(text);
   } catch (error) {
-    throw new UsageError(`--at: ${error.text}`);
+    throw new UsageError(`${option}: ${error.text}`);
   }
 }
 
 function readFile(path, limit = Infinity) {
   try {
-    if (statSync(path).size > limit) throw new UsageError(`${path} is larger than a single bundle may be`);
+    if (statSync(path).size > limit) {
+      throw new UsageError(`${path} is larger than ${limit} bytes; \`affiant verify\` reads larger archives`);
+    }
     return new Uint8Array(readFileSync(path));
   } catch (error) {
     if (error instanceof UsageError) throw error;

@@ -23,6 +23,10 @@ export class Case {
     this.logPlaces = new Map();
     /** Chain and number -> what an accepted authority ordered to be erased, whether it is here or not. */
     this.erased = new Map();
+    /** Chain -> the last record up to which an accepted authority ordered it to be pruned. */
+    this.pruned = new Map();
+    /** Erasure or hold -> the refusal of its authority, or null. */
+    this.authorized = new Map();
     this.established = new Set();
   }
 
@@ -54,6 +58,11 @@ export function byChain(records) {
   }
   for (const chain of chains.values()) chain.sort(bySeq);
   return chains;
+}
+
+/** Chain -> its signer; no two keysets claim one chain. */
+export function signersByChain({ parties }) {
+  return new Map(parties.flatMap((party) => party.statement.chn.map((chn) => [chn, party])));
 }
 
 /** The order of a chain. */

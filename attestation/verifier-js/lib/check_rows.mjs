@@ -30,8 +30,8 @@ export async function made(code, level, required, step) {
       return makeRow(code, level, "not made", error instanceof NotPinned ? null : "none", error.message, known);
     }
     const refusal = error instanceof Refusal ? error : fault(error);
-    const where = refusal.where === null ? [] : [refusal.where];
-    return makeRow(code, level, "refused", "contraindicated", refusal.text, { ...known, reason: refusal.code, where });
+    const facts = { ...known, reason: refusal.code, where: refusal.places };
+    return makeRow(code, level, "refused", "contraindicated", refusal.text, facts);
   }
 }
 

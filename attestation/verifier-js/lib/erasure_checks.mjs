@@ -31,6 +31,7 @@ export async function checkAuthority(subject) {
     }
   }
   subject.erased = found;
+  subject.pruned = pruned;
   if (orders.length > 0) return held(tell(found, pruned, here), { tier: "warning", where: orders });
   return held(holds > 0 ? `no erasure; ${holds} holds by accepted authorities` : "no erasure, no hold");
 }
@@ -70,7 +71,24 @@ export function goneOf(subject, session) {
   };
 }
 
-async function demandAuthority(subject, { statement }, record) {
+/** Asked once of each record, in however many cases it stands. */
+async function demandAuthority(subject, party, record) {
+  const known = subject.authorized;
+  if (!known.has(record)) known.set(record, await refusalOf(() => judgeAuthority(subject, party, record)));
+  if (known.get(record) !== null) throw known.get(record);
+}
+
+async function refusalOf(step) {
+  try {
+    await step();
+    return null;
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return error;
+  }
+}
+
+async function judgeAuthority(subject, { statement }, record) {
   const accepted = (subject.trust.erasure_authorities ?? []).filter((entry) => countsAt(entry, subject.at));
   try {
     if (statement.log === null) throw unauthorized("the keyset names no log");

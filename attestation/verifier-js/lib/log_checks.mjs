@@ -57,7 +57,7 @@ export function checkConsistency(subject) {
 }
 
 /** The log that a gateway's keyset names, if the reader accepts it. */
-function acceptedLog(subject, log) {
+export function acceptedLog(subject, log) {
   const pins = subject.trust.log;
   if (log === null) throw new NotMade("the keyset names no log");
   if (pins === null || acceptedAt(pins, log.vkey, subject.at)) return log;
@@ -65,7 +65,7 @@ function acceptedLog(subject, log) {
     throw new Refusal("log.not_accepted", "the trust file does not accept this log", { where: "log" });
   }
   // Attested: the key counts as far as the quote that binds it, whose platform is not judged here.
-  subject.need("key.bound", "conf.bound", "tee.appraisal");
+  subject.need("tee.appraisal", "key.bound", "conf.bound");
   return log;
 }
 

@@ -13,7 +13,8 @@ export function leafHash(data) {
   return sha256(concat(LEAF, data));
 }
 
-function nodeHash(left, right) {
+/** SHA-256(0x01 || left || right). */
+export function nodeHash(left, right) {
   return sha256(concat(NODE, left, right));
 }
 

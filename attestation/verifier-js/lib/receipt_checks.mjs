@@ -65,7 +65,7 @@ export function checkKinds(subject) {
 }
 
 /** Each session whose supervisor's keyset is here is in focus; the others are foreign. */
-function findSessions(subject) {
+export function findSessions(subject) {
   const gateway = new Map();
   const supervisors = new Map();
   for (const party of subject.parties) {

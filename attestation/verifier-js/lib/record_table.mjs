@@ -20,6 +20,11 @@ export class RecordTable {
     return this.document.kinds[kind];
   }
 
+  /** The kind with a leaf code, or undefined. */
+  kindOf(code) {
+    return Object.keys(this.document.kinds).find((kind) => this.document.kinds[kind].leaf === code);
+  }
+
   /** The closed shape of a kind's payload, for a signer's role and an evidence class. */
   shapeOf(kind, role, cls) {
     const key = `${kind} ${role} ${cls}`;

@@ -23,6 +23,11 @@ export class Refusal extends Error {
     return parts.join("; ");
   }
 
+  /** The places that a row names. */
+  get places() {
+    return this.where === null ? [] : [this.where];
+  }
+
   /** The same refusal at `where`, if it does not know a place of its own. */
   at(where) {
     this.where ??= where;

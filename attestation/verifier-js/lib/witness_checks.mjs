@@ -43,9 +43,14 @@ export async function checkBracket(subject) {
       demandInside(record, floor, ceiling, BigInt(subject.trust.clockToleranceS));
     }
   }
-  const unbounded = [...brackets.values()].filter(({ floor }) => floor === null).length;
+  return bracketFinding(subject, [...brackets.values()]);
+}
+
+/** What brackets, none of them broken, amount to. */
+export function bracketFinding(subject, brackets) {
+  const unbounded = brackets.filter(({ floor }) => floor === null).length;
   if (unbounded > 0) return held(`${unbounded} records have no earlier cosigned checkpoint`, { tier: "warning" });
-  const widths = [...brackets.values()].map(({ floor, ceiling }) => ceiling - floor);
+  const widths = brackets.map(({ floor, ceiling }) => ceiling - floor);
   const widest = widths.reduce((most, width) => (width > most ? width : most), 0n);
   if (widest > WIDE_S) return held(`the widest bracket is ${widest} s`, { tier: "warning" });
   return needsSelf(subject)
@@ -54,7 +59,7 @@ export async function checkBracket(subject) {
 }
 
 /** Whether a quorum that was counted so far would not stand without the operator's own witness. */
-function needsSelf({ witnessed }) {
+export function needsSelf({ witnessed }) {
   return [...witnessed.values()].some(({ independent }) => !independent);
 }
 
@@ -62,7 +67,11 @@ function needsSelf({ witnessed }) {
 export function timeOf(subject) {
   if (!subject?.established.has("time.bracket")) return null;
   const judged = subject.sessions.flatMap(bothSides).map(({ rh }) => subject.brackets.get(rh));
-  const around = judged.length > 0 ? judged : [...subject.brackets.values()];
+  return timeAround(judged.length > 0 ? judged : [...subject.brackets.values()]);
+}
+
+/** The same around brackets; null: there are none. */
+export function timeAround(around) {
   if (around.length === 0) return null;
   const floors = around.map(({ floor }) => floor);
   const begin = floors.includes(null) ? null : floors.reduce((least, each) => (each < least ? each : least));
@@ -76,7 +85,8 @@ function shown(seconds) {
   return seconds < 253402300800n ? showInstant(Number(seconds)) : String(seconds);
 }
 
-function demandInside(record, floor, ceiling, tolerance) {
+/** Refuses a record that is dated outside of its bracket, and a bracket that is empty; all but `iat` are BigInts. */
+export function demandInside(record, floor, ceiling, tolerance) {
   if (floor !== null && floor > ceiling + tolerance) {
     throw outside("an empty bracket: witnesses saw what follows the record before what it follows", record);
   }
@@ -146,7 +156,7 @@ function proofNotes(subject) {
 }
 
 /** The note under one of the policies that count at the instant judged at; each is asked once. */
-async function witnessed(subject, note, noteText, log) {
+export async function witnessed(subject, note, noteText, log) {
   const name = `${log.vkey}\n${noteText}`;
   if (!subject.witnessed.has(name)) {
     for (const entry of subject.trust.witnesses.filter((each) => countsAt(each, subject.at))) {

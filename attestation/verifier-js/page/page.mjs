@@ -6,11 +6,11 @@ import { Refusal } from "../lib/refusals.mjs";
 import { printable } from "../lib/report_text.mjs";
 import { isObject, parseStrict } from "../lib/strict_json.mjs";
 import { parseInstant, parseTrustFile } from "../lib/trust_file.mjs";
-import { verifyBundle } from "../lib/verify_bundle.mjs";
+import { verifyFile } from "../lib/verify_file.mjs";
 import { drawVerdict } from "./verdict_view.mjs";
 
 const FILES = ["bundle", "trust", "request", "response"];
-const TEXTS = ["at", "session"];
+const TEXTS = ["at", "session", "from", "to"];
 const build = document.querySelector('meta[name="affiant-build"]').content;
 const table = new RecordTable(JSON.parse(byId("records").textContent));
 /** What was chosen: input id -> {name, bytes}. */
@@ -34,7 +34,7 @@ async function chooseFrom(id) {
 async function choose(id, file) {
   if (file.size > MAX_BUNDLE) {
     chosen.delete(id);
-    return complain(`${file.name} is larger than a single bundle may be`);
+    return complain(`${file.name} is larger than this page reads; \`affiant verify\` reads larger archives`);
   }
   chosen.set(id, { name: file.name, bytes: new Uint8Array(await file.arrayBuffer()) });
   return undefined;
@@ -78,13 +78,15 @@ async function judge() {
   }
   say(`Checking ${bundle.name} against ${trust.name} ...`);
   try {
-    const verdict = await verifyBundle(bundle.bytes, await parseTrustFile(trust.bytes), {
-      at: instant(),
+    const verdict = await verifyFile(bundle.bytes, await parseTrustFile(trust.bytes), {
+      at: instantIn("at") ?? Date.now() / 1000,
       build,
       table,
       request: chosen.get("request")?.bytes,
       response: chosen.get("response")?.bytes,
       session: byId("session").value.trim() || undefined,
+      since: instantIn("from"),
+      until: instantIn("to"),
     });
     if (mine === asked) show(verdict, bundle.name, trust.name);
   } catch (error) {
@@ -96,9 +98,9 @@ async function judge() {
   return undefined;
 }
 
-function instant() {
-  const text = byId("at").value.trim();
-  return text === "" ? Date.now() / 1000 : parseInstant(text);
+function instantIn(id) {
+  const text = byId(id).value.trim();
+  return text === "" ? undefined : parseInstant(text);
 }
 
 function show(verdict, bundleName, trustName) {

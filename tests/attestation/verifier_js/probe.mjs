@@ -5,8 +5,11 @@ import { createInterface } from "node:readline";
 
 import { importP256, isPoint, verifyES256 } from "../../../attestation/verifier-js/lib/cryptography.mjs";
 import { fromBase64, fromBase64url, fromUtf8, toHex } from "../../../attestation/verifier-js/lib/encoding.mjs";
+import { inflateRaw } from "../../../attestation/verifier-js/lib/inflate.mjs";
 import { holdsMLDSA44 } from "../../../attestation/verifier-js/lib/mldsa44.mjs";
 import { parseNote, parseVkey, verifyNote } from "../../../attestation/verifier-js/lib/note.mjs";
+import { openPeriod } from "../../../attestation/verifier-js/lib/period_archive.mjs";
+import { receiptsIn } from "../../../attestation/verifier-js/lib/period_lines.mjs";
 import { parseQuote } from "../../../attestation/verifier-js/lib/quote.mjs";
 import { verifyQuoteSignatures } from "../../../attestation/verifier-js/lib/quote_signatures.mjs";
 import { Refusal } from "../../../attestation/verifier-js/lib/refusals.mjs";
@@ -16,6 +19,7 @@ import { parseReceipt, verifyReceipt } from "../../../attestation/verifier-js/li
 import { parseStatement } from "../../../attestation/verifier-js/lib/statement.mjs";
 import { canonical, parseCanonical, parseStrict } from "../../../attestation/verifier-js/lib/strict_json.mjs";
 import { parseInstant, parseTrustFile } from "../../../attestation/verifier-js/lib/trust_file.mjs";
+import { parseTilePath } from "../../../attestation/verifier-js/lib/tiles.mjs";
 import { cosignedBy, parseWitnessPolicy } from "../../../attestation/verifier-js/lib/witness_policy.mjs";
 import { recordTable } from "../../../attestation/verifier-js/own_files.mjs";
 
@@ -59,6 +63,15 @@ const OPS = {
     if (seen === null) return null;
     const { size, times, independent, notBefore, notAfter } = seen;
     return [size, [...times].sort(), independent, notBefore, notAfter].map(String);
+  },
+  inflate: (data, { size }) => toHex(inflateRaw(data, Number(size))),
+  tile: (data) => parseTilePath(fromUtf8(data)),
+  async period(data) {
+    const period = await openPeriod(data);
+    const receipts = [];
+    for await (const { where, text } of receiptsIn(period)) receipts.push([where, text]);
+    if (period.damage !== null) throw period.damage;
+    return { receipts, unknown: period.unknown, absent: period.absent, count: period.count };
   },
   async note(data, { vkey }) {
     const key = await parseVkey(vkey);

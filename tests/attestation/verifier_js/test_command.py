@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 import re
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from period_builder import rezipped
 from story import REQUEST, RESPONSE, Story, trust_bytes
 
+from affiant.attestation.canonical import canonical
 from affiant.attestation.verify_command import verify
 
 from .conftest import HOME, ROOT, node
@@ -92,6 +97,7 @@ def test_bodies_are_held_against_the_receipts(run: Run, tmp_path: Path) -> None:
         (VECTOR[0], "--trust", VECTOR[0]),
         (*VECTOR[:3], "--at", "yesterday"),
         (*VECTOR, "--surprise"),
+        (*VECTOR, "--from", "yesterday"),
         (VECTOR[0], *VECTOR),
         (str(ROOT), *VECTOR[1:]),
     ],
@@ -102,6 +108,57 @@ def test_usage_errors_are_two_and_say_why_in_one_line(run: Run, arguments: tuple
     assert done.stdout == ""
     assert done.stderr.startswith("Error: ") and done.stderr.endswith("Try --help.\n")
     assert "at file:" not in done.stderr
+
+
+PERIOD = ROOT / "attestation/vectors/receipts"
+ARCHIVE = (
+    str(PERIOD / "period/valid-session.affiant.zip"),
+    "--trust",
+    str(PERIOD / "trust.json"),
+    "--at",
+    "2026-11-21T12:30:00Z",
+)
+RANGE = ("--from", "2026-11-21T00:00:00Z", "--to", "2026-11-22T00:00:00Z")
+
+
+def test_a_period_has_the_first_lines_and_the_document_of_affiant_verify(run: Run) -> None:
+    ours, theirs = CliRunner().invoke(verify, [*ARCHIVE, *RANGE]), run(*ARCHIVE, *RANGE)
+    assert (ours.exit_code, theirs.returncode) == (40, 40)
+    assert labels(theirs.stdout) == labels(ours.stdout) != []
+    for line in (0, 1, 2, 4):
+        assert theirs.stdout.splitlines()[line] == ours.stdout.splitlines()[line]
+    assert max(map(len, theirs.stdout.splitlines())) <= 100
+    documents = [
+        json.loads(CliRunner().invoke(verify, [*ARCHIVE, "--json"]).stdout),
+        json.loads(run(*ARCHIVE, "--json").stdout),
+    ]
+    assert documents[0].keys() - documents[1].keys() == LEFT_OUT
+    assert documents[1]["not_made"].count("chain.coverage") == 1  # no range was asked for
+
+
+def test_an_archive_that_is_too_large_is_not_made_and_says_who_reads_it(run: Run, tmp_path: Path) -> None:
+    """No forgery, and no verdict: more receipts than are read here."""
+    lines = b"".join(b'"a.b.%s"\n' % random.Random(n).randbytes(8).hex().encode() for n in range(50_001))
+    shards = {f"receipts/00000{number}.ndjson": lines for number in (1, 2)}
+    archive = rezipped(
+        listing(Path(ARCHIVE[0]), tmp_path / "listed.zip", shards), tmp_path / "many.zip", shards
+    )
+    done = run(str(archive), *ARCHIVE[1:], "--json")
+    verdict = json.loads(done.stdout)
+    assert done.returncode == 30
+    assert {row["state"] for row in verdict["checks"]} == {"not made"}
+    assert "100010 receipts" in verdict["checks"][0]["detail"]
+    assert "`affiant verify` reads more" in verdict["checks"][0]["detail"]
+
+
+def listing(source: Path, place: Path, files: dict[str, bytes]) -> Path:
+    """``source`` with a manifest that lists ``files`` too."""
+    with zipfile.ZipFile(source) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+    manifest["files"] |= {
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in files.items()
+    }
+    return rezipped(source, place, {"manifest.json": canonical(manifest)})
 
 
 def test_help_has_examples_and_says_what_is_never_reached(run: Run) -> None:

@@ -18,6 +18,7 @@ from story import REQUEST, Story, trust_bytes
 from .browser import Browser, browser
 from .conftest import HOME, ROOT, node
 from .recorded import asked_of
+from .test_period_agreement import period_vectors
 from .test_vectors import vectors
 
 PAGE = HOME / "page/affiant-verifier.html"
@@ -91,6 +92,48 @@ def test_a_bundle_is_judged_in_the_browser_as_on_the_command_line(page: Browser)
     assert text.index("What is not proven") < text.index("Every check")
     assert "This verifier appraises no quote to its end" in text
     assert "tee.appraisal not made" in text
+
+
+def test_a_period_is_judged_in_the_browser_as_on_the_command_line(page: Browser) -> None:
+    """Its own ZIP reader and inflate, in the browser; the range is the reader's."""
+    case = period_vectors.CASES["valid/witnessed"]
+    archive, trust = PUBLISHED / case["file"], PUBLISHED / case["trust"]
+    page.open(PAGE)
+    for name in ("at", "from", "to"):
+        page.evaluate(f"document.getElementById({json.dumps(name)}).value = {json.dumps(case[name])}")
+    page.choose("#trust", trust)
+    page.choose("#bundle", archive)
+    page.until(SHOWN)
+    shown = json.loads(page.evaluate("document.querySelector('#verdict pre').textContent"))
+    command = [node(), str(HOME / "verify.mjs"), str(archive), "--trust", str(trust), "--at", case["at"]]
+    done = subprocess.run(
+        [*command, "--from", case["from"], "--to", case["to"], "--json"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert shown == json.loads(done.stdout)
+    assert shown["exit_code"] == 40
+    text = str(page.evaluate("document.getElementById('verdict').innerText"))
+    assert text.startswith("SIMULATED")
+    assert text.index("tee.appraisal not made") < text.index("chain.coverage")
+
+
+def test_a_dropped_archive_that_lies_is_refused_before_anything_is_unpacked(page: Browser) -> None:
+    archive = (PUBLISHED / "period/archive-bomb.affiant.zip").read_bytes()
+    trust = (PUBLISHED / "trust.json").read_text()
+    page.open(PAGE)
+    page.evaluate(
+        f"const zip = Uint8Array.from(atob({json.dumps(base64.b64encode(archive).decode())}), (c) => c.charCodeAt(0));"
+        f" const held = new DataTransfer(); held.items.add(new File([zip], 'november.affiant.zip'));"
+        f" held.items.add(new File([{json.dumps(trust)}], 'trust.json'));"
+        " document.body.dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: held}))"
+    )
+    page.until(SHOWN)
+    text = str(page.evaluate("document.getElementById('verdict').innerText"))
+    assert "Tier: contraindicated" in text
+    assert "fmt.bundle [zip.ratio]" in text
 
 
 def test_a_refused_bundle_says_so_before_the_table(page: Browser, tmp_path: Path) -> None:

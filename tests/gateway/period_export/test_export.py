@@ -17,6 +17,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding
+from tests.attestation.verifier_js.as_periods import period_pinning_its_log, python_says_of_period
+from tests.attestation.verifier_js.conftest import Question, ask
+from tests.attestation.verifier_js.test_agreement import disagreements
 from tests.gateway.in_process import in_process
 from tests.gateway.session_client import SessionClient
 from tests.sigstore_authority.timestamps import TimestampAuthority
@@ -124,6 +127,24 @@ def test_all_of_a_store_over_two_boots_is_accepted(told: Told, tmp_path: Path) -
     assert verdict.population.receipts == done.receipts == done.leaves
     assert row(verdict, "chain.coverage") == (State.HELD, Tier.AFFIRMING)
     assert not list(tmp_path.glob(".*"))
+
+
+def test_the_second_verifier_says_the_same_of_what_is_exported(told: Told, tmp_path: Path) -> None:
+    """All of the store, and a part of it; in JavaScript, with the log's key pinned."""
+    store, at = open_store(told.store), datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
+    places = [tmp_path / "all.affiant.zip", tmp_path / "part.affiant.zip"]
+    export_period(store, Asked(None, None), places[0], exporter="test")
+    export_period(store, Asked(told.between, told.after), places[1], exporter="test")
+    asked = [
+        Question(places[0].read_bytes(), told.trust, at, since=datetime(2020, 1, 1, tzinfo=UTC)),
+        Question(places[1].read_bytes(), told.trust, at, since=told.between, until=told.after),
+    ]
+    questions = [period_pinning_its_log(question, tmp_path) for question in asked]
+    for question, theirs in zip(questions, ask(questions, tmp_path), strict=True):
+        assert not disagreements(python_says_of_period(question, tmp_path), dict(theirs))
+        assert (theirs["level"], theirs["exit_code"]) == ("L2", 40)
+        coverage = next(check for check in theirs["checks"] if check["code"] == "chain.coverage")
+        assert (coverage["state"], coverage["tier"]) == ("held", "affirming")
 
 
 def test_a_range_is_whole_by_its_leaves_and_its_sessions(told: Told, tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+// Every receipt of a period bundle, verified under its keyset and put beside its leaf of the log.
+
+import { parseReceipt, verifyReceipt } from "./receipt.mjs";
+import { receiptsIn } from "./period_lines.mjs";
+import { Refusal } from "./refusals.mjs";
+import { toHex } from "./encoding.mjs";
+
+/** Receipts that are verified side by side. */
+const BESIDE = 64;
+
+/**
+ * Verifies every receipt into `subject` (its records, and those of its parties), in the order of the log. What is refused
+ * goes to `exceptions`. Gives how many lines there were.
+ */
+export async function verifyReceipts(subject, period, exceptions) {
+  const parties = new Map(subject.parties.map((party) => [party.statement.signing.kid, party]));
+  let lines = 0;
+  let waiting = [];
+  const settle = async () => {
+    for (const found of await Promise.all(waiting)) {
+      if (found instanceof Refusal) {
+        exceptions.add("sig.receipts", found);
+        continue;
+      }
+      found.party.records.push(found.record);
+      subject.records.push(found.record);
+    }
+    waiting = [];
+  };
+  for await (const { where, text } of receiptsIn(period)) {
+    lines += 1;
+    waiting.push(verified(text, parties, subject.table, where));
+    if (waiting.length === BESIDE) await settle();
+  }
+  await settle();
+  return lines;
+}
+
+/**
+ * Puts records beside their leaves, in one order: `[{leaf, record}]` over all leaves that are shown, `record` null where it
+ * is not here. A record that the log does not hold, or not after the one before it, goes to `exceptions`.
+ */
+export function placed(records, leaves, exceptions) {
+  const places = new Map();
+  for (const [at, { data }] of leaves.entries()) {
+    const name = toHex(data);
+    if (!places.has(name)) places.set(name, { next: 0, all: [] });
+    places.get(name).all.push(at);
+  }
+  const beside = leaves.map((leaf) => ({ leaf, record: null }));
+  let next = 0;
+  for (const record of records) {
+    const at = notBefore(next, places.get(toHex(record.leaf())));
+    if (at === undefined) {
+      const message = "a receipt that the log does not hold, or not after the one before it";
+      exceptions.add("log.inclusion", new Refusal("log.not_included", message, { where: record.jti }));
+      continue;
+    }
+    beside[at].record = record;
+    next = at + 1;
+  }
+  return beside;
+}
+
+/** The first of some places that is not before `least`, which only grows: what is before it is never asked for again. */
+function notBefore(least, places) {
+  if (places === undefined) return undefined;
+  while (places.all[places.next] < least) places.next += 1;
+  return places.all[places.next];
+}
+
+/** The record and who signed it, or the refusal. */
+async function verified(text, parties, table, where) {
+  try {
+    const receipt = await parseReceipt(text);
+    const party = parties.get(receipt.parts.kid);
+    if (party === undefined) {
+      throw new Refusal("sig.unknown_key", "signed by a key that no keyset here names", { found: receipt.parts.kid });
+    }
+    return { party, record: await verifyReceipt(receipt, party.statement, table) };
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    error.where = error.where === null ? where : `${where}.${error.where}`;
+    return error;
+  }
+}

@@ -1,0 +1,10 @@
+// One file, of whichever form: bundles are told apart by their content.
+
+import { verifyBundle } from "./verify_bundle.mjs";
+import { verifyPeriod } from "./verify_period.mjs";
+import { isArchive } from "./zip_directory.mjs";
+
+/** The verdict document on one bundle; arguments as for a period, whose range a single bundle does not have. */
+export function verifyFile(data, trust, how) {
+  return isArchive(data) ? verifyPeriod(data, trust, how) : verifyBundle(data, trust, how);
+}

@@ -1,0 +1,249 @@
+// The order of a verification of a period bundle: the archive and its keysets, its log, every receipt once along that, every
+// session and gateway as a case of its own, and what the trust file says of log and witnesses.
+//
+// As in a single bundle: a check throws what it refuses, everything is an argument, and nothing is asked of anybody.
+
+import { Case } from "./case.mjs";
+import { BODIES, CHECKS } from "./check_order.mjs";
+import { made, notAsked, requirementsOf } from "./check_rows.mjs";
+import { sha256Name } from "./cryptography.mjs";
+import { openPeriod } from "./period_archive.mjs";
+import { bracketsOf, witnessedAmong } from "./period_brackets.mjs";
+import { CASE_CHECKS, MAX_ORDERS, judgeCases } from "./period_cases.mjs";
+import { judgeChains, judgeIds, judgeOwners, nameOfLeaf } from "./period_chains.mjs";
+import { Exceptions, MAX_WHERE } from "./period_exceptions.mjs";
+import { leavesOf, oneLogOf, openLog, otherCheckpoints } from "./period_log.mjs";
+import { placed, verifyReceipts } from "./period_records.mjs";
+import { CHAIN_ROWS, LOG_ROWS, TIME_ROWS, coverage } from "./period_rows.mjs";
+import { tallied } from "./period_tally.mjs";
+import { checkKeysets, findSessions } from "./receipt_checks.mjs";
+import { NotMade, Refusal } from "./refusals.mjs";
+import { showInstant } from "./trust_file.mjs";
+import { held, makeRow, makeVerdict } from "./verdict.mjs";
+import { timeAround } from "./witness_checks.mjs";
+
+const LEVELS = new Map([...CHECKS, ...BODIES].map(([code, level]) => [code, level]));
+
+/**
+ * The verdict document on one archive, also where it cannot be read: the refusal is then its first row.
+ *
+ * @param {Uint8Array} data the archive
+ * @param {object} trust a parsed trust file; nothing in the archive adds to it
+ * @param {object} how as for a single bundle; and `since`, `until`: the auditor's own range, seconds since 1970, from and to
+ *   before, undefined where it is not bounded; both undefined: coverage is not made
+ */
+export async function verifyPeriod(data, trust, { at, build, table, request, response, session, since, until }) {
+  const run = {
+    period: null,
+    whole: null,
+    rows: new Map(),
+    required: requirementsOf(trust),
+    range: { since: since ?? null, until: until ?? null },
+    exceptions: new Exceptions(),
+    passed: false,
+    lines: 0,
+    view: null,
+    logRefusal: null,
+    others: { noted: [], refusals: [], undecided: 0 },
+    beside: [],
+    chains: [],
+    brackets: { brackets: [], unnamed: 0, refusal: null },
+    judged: [],
+  };
+  await make(run, "fmt.bundle", async () => {
+    run.period = await openPeriod(data);
+    const bodies = { request: request ?? null, response: response ?? null };
+    run.whole = new Case({ bundle: bundleOf(run.period), trust, table, at, ...bodies, onlySession: session ?? null });
+    return format(run.period);
+  });
+  if (run.whole !== null) await judge(run);
+  return makeVerdict({
+    bundle: await sha256Name(data),
+    at: showInstant(at),
+    trust: trust.digest,
+    build,
+    time: run.rows.get("time.bracket")?.state === "held" ? timeAround(run.brackets.brackets) : null,
+    evidenceClass: classOf(run),
+    rows: allRows(run),
+    population: populationOf(run),
+  });
+}
+
+async function judge(run) {
+  await make(run, "fmt.keysets", () => checkKeysets(run.whole));
+  findSessions(run.whole); // none yet has a record; who is judged is said by keysets alone
+  const damage = run.whole.established.has("fmt.keysets") ? await pass(run) : null;
+  if (damage !== null) await make(run, "fmt.bundle", () => Promise.reject(damage));
+  for (const [code, check] of [...CHAIN_ROWS, ...LOG_ROWS]) await make(run, code, () => check(run));
+  if (run.whole.established.has("sig.receipts")) {
+    run.judged = await judgeCases(run.whole, placesOf(run), run.required);
+  }
+  for (const [code, check] of TIME_ROWS) await make(run, code, () => check(run));
+  await make(run, "chain.coverage", () => coverage(run, orderedIn(run.judged)));
+  tallyCases(run);
+  if (run.exceptions.has("peer.bound")) await make(run, "peer.bound", () => run.exceptions.demandNone("peer.bound"));
+}
+
+/** Log and receipts; gives what spoils the archive where it is read, or null. */
+async function pass(run) {
+  const { period, whole, exceptions } = run;
+  try {
+    await readLog(run);
+    run.lines = await verifyReceipts(whole, period, exceptions);
+    findSessions(whole);
+    const leaves = run.view === null ? [] : await leavesOf(period, run.view, whole.table);
+    run.beside = run.view === null ? [] : placed(whole.records, leaves, exceptions);
+    run.chains = judgeChains(whole, run.beside, exceptions).filter(({ links }) => links.some(({ prev }) => prev !== null));
+    judgeIds(whole.records, exceptions);
+    judgeOwners(whole.records, exceptions);
+    if (whole.records.filter(({ kind }) => kind === "erasure" || kind === "hold").length > MAX_ORDERS) {
+      const facts = { expected: MAX_ORDERS };
+      exceptions.add("chain.contiguous", new Refusal("chain.gap", "more erasures and holds than are judged together", facts));
+    }
+    await readBrackets(run);
+    run.passed = true;
+    return null;
+  } catch (error) {
+    forget(run);
+    if (!(error instanceof Refusal) || !error.code.startsWith("log.")) return error;
+    run.logRefusal = error;
+    run.view = null;
+    return null;
+  }
+}
+
+/** Of receipts that could not all be read nothing is said. */
+function forget(run) {
+  const { whole } = run;
+  whole.records = [];
+  for (const party of whole.parties) party.records = [];
+  Object.assign(run, { lines: 0, beside: [], chains: [], exceptions: new Exceptions() });
+}
+
+async function readLog(run) {
+  try {
+    run.view = await openLog(run.period, oneLogOf(run.whole.gateways));
+  } catch (error) {
+    if (!(error instanceof Refusal || error instanceof NotMade)) throw error;
+    run.logRefusal = error;
+    return;
+  }
+  run.others = await otherCheckpoints(run.period, run.view);
+  for (const refusal of run.others.refusals) run.exceptions.add("log.consistency", refusal);
+}
+
+async function readBrackets(run) {
+  const { whole, view, others, beside, exceptions } = run;
+  if (view === null || whole.trust.witnesses === null) return;
+  try {
+    const seen = await witnessedAmong(whole, view.log, [...others.noted, view.newest]);
+    run.brackets = { ...bracketsOf(whole, beside, seen, exceptions), refusal: null };
+  } catch (error) {
+    if (!(error instanceof Refusal || error instanceof NotMade)) throw error;
+    run.brackets.refusal = error;
+  }
+}
+
+async function make(run, code, check) {
+  const row = await made(code, LEVELS.get(code) ?? (code === "fmt.bundle" ? "L0" : null), run.required, check);
+  run.rows.set(code, row);
+  if (row.state === "held") run.whole.established.add(code);
+  else run.whole?.established.delete(code);
+}
+
+function format(period) {
+  const { damage, count, unknown, absent } = period;
+  if (damage !== null) throw damage;
+  const text = `${count} files, each as the manifest lists it`;
+  const odd = [];
+  if (unknown.length > 0) odd.push(`${unknown.length} files that the layout does not have, not read`);
+  if (absent.length > 0) odd.push(`${absent.length} files that are listed and not there`);
+  if (odd.length === 0) return held(text);
+  return held([text, ...odd].join("; "), { tier: "warning", where: [...unknown, ...absent].slice(0, MAX_WHERE) });
+}
+
+/** What a case asks a single bundle for; its proofs are the places in the log, and come with each case. */
+function bundleOf(period) {
+  const anchors = period.named("anchors/");
+  const ending = (text) => anchors.filter((name) => name.endsWith(text));
+  return {
+    receipts: [],
+    proofs: new Map(),
+    checkpoints: new Map(),
+    anchors: { tsr: ending(".tsr"), sigstore: ending(".sigstore.json") },
+    ...period.objects,
+  };
+}
+
+/** Receipt hash -> place in the log. */
+function placesOf({ view, beside }) {
+  const here = beside.filter(({ record }) => record !== null);
+  return new Map(here.map(({ leaf, record }) => [record.rh, { origin: view.log.origin, index: BigInt(leaf.index) }]));
+}
+
+/** What accepted authorities ordered to be erased: by chain and number; and whole chains. */
+function orderedIn(judged) {
+  const erased = new Map();
+  const pruned = new Map();
+  for (const { subject } of judged) {
+    if (!subject?.established.has("erasure.authority")) continue;
+    for (const item of subject.erased.values()) if (item.level === 2) erased.set(nameOfLeaf(item), item.rh);
+    for (const [chn, item] of subject.pruned) {
+      if ((pruned.get(chn)?.seq ?? -1) < item.seq) pruned.set(chn, item);
+    }
+  }
+  return { erased, pruned };
+}
+
+function tallyCases(run) {
+  const authentic = run.whole.established.has("sig.receipts");
+  const nothing = authentic ? "no session whose supervisor's records are here" : "needs sig.receipts, which did not hold";
+  const add = (code, level, anySuffices) => {
+    const rows = run.judged.map((each) => ({ row: each.rows.get(code), name: each.name })).filter(({ row }) => row);
+    run.rows.set(code, tallied(code, level, rows, { required: run.required(code), nothing, anySuffices }));
+  };
+  for (const [code, level] of CASE_CHECKS) add(code, level, false);
+  const given = { "body.request": run.whole.request, "body.response": run.whole.response };
+  for (const [code, level] of BODIES) {
+    if (given[code] === null) run.rows.set(code, notAsked(code, level, "no body was given", false));
+    else add(code, level, true);
+  }
+}
+
+/** Every row in the order of a single bundle's; of an archive that could not be opened none is made. */
+function allRows({ rows, required }) {
+  const unread = (code) => {
+    const text = "the bundle could not be read";
+    return makeRow(code, LEVELS.get(code) ?? null, "not made", "none", text, { required: required(code) });
+  };
+  return ["fmt.bundle", ...LEVELS.keys(), "chain.coverage"].map((code) => rows.get(code) ?? unread(code));
+}
+
+function classOf({ whole, judged }) {
+  if (whole === null || !whole.established.has("fmt.keysets")) return null;
+  const parties = [...whole.parties, ...judged.flatMap(({ subject }) => subject?.parties ?? [])];
+  const said = parties.flatMap((party) => [party.statement.cls, party.root?.cls]);
+  return said.includes("simulated") ? "simulated" : "hardware";
+}
+
+/** Of receipts that could not be read nobody is counted. */
+function populationOf({ whole, passed, lines, judged }) {
+  const records = passed ? whole.records : [];
+  const kinds = {};
+  for (const { kind } of records) kinds[kind] = (kinds[kind] ?? 0) + 1;
+  const counted = (state) => judged.filter((each) => each.state === state).length;
+  return {
+    receipts: lines,
+    chains: new Set(records.map(({ chn }) => chn)).size,
+    restarts: kinds.gap ?? 0,
+    sessions: {
+      started: passed ? whole.sessions.length : 0,
+      closed: counted("closed"),
+      lost: counted("lost"),
+      open: counted("open"),
+      not_judged: passed ? whole.foreign.size : 0,
+    },
+    refusals: kinds.refusal ?? 0,
+    kinds,
+  };
+}

@@ -1,0 +1,268 @@
+"""Both verifiers judge every period archive alike, row by row; where they cannot, it is listed here and why."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from period_builder import build, rezipped, sorted_records
+from story import NOW, REQUEST, RESPONSE, Story, trust_bytes
+
+from affiant.attestation.keys import public_jwk
+from affiant.attestation.receipt import Issued
+from affiant.attestation.tlog.note_keys import Cosigner
+from affiant.attestation.trust_file import parse_instant
+
+from .as_periods import as_period, period_pinning_its_log, python_says_of_period
+from .conftest import Question, Verdicts
+from .recorded import asked_of
+from .test_agreement import APPRAISED, Ask, disagreements
+from .test_vectors import NOT_APPRAISED, NOT_STAMPED, apart, question_of, vectors
+
+period_vectors = importlib.import_module("tests.attestation.vectors.test_period_vectors")
+CASES, FOLDER = period_vectors.CASES, period_vectors.FOLDER
+
+ABOUT_ATTESTED = {"valid/without-evidence": {"chain.coverage", "log.consistency", "log.inclusion"}}
+"""Rows that a case is about only as long as the log is ``attested``; here it is pinned, so that they are made."""
+LATER = NOW + timedelta(hours=1)
+BEFORE = NOW - timedelta(days=1)
+
+Row = dict[str, Any]
+
+
+def asked(case: dict[str, Any]) -> Question:
+    names = (("since", "from"), ("until", "to"))
+    between = {name: parse_instant(case[key]) for name, key in names if key in case}
+    data, trust = (FOLDER / case["file"]).read_bytes(), (FOLDER / case["trust"]).read_bytes()
+    return Question(data, trust, parse_instant(case["at"]), period=True, **between)
+
+
+# -- the published archives ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def answers(judge_all: Ask, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]:
+    """Case -> the first and the second verifier's verdict, the archive's own log pinned."""
+    folder = tmp_path_factory.mktemp("vectors")
+    questions = {name: period_pinning_its_log(asked(case), folder) for name, case in CASES.items()}
+    theirs = judge_all(list(questions.values()))
+    return {
+        name: (python_says_of_period(question, folder), dict(verdict))
+        for (name, question), verdict in zip(questions.items(), theirs, strict=True)
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_judge_every_published_archive_alike(answers: dict[str, tuple[Any, Any]], name: str) -> None:
+    ours, theirs = answers[name]
+    assert not disagreements(ours, theirs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_published_archive_gets_what_its_case_says(
+    answers: dict[str, tuple[Any, Any]], name: str
+) -> None:
+    """What the generator expects, which shares no code with either: exit code, refusals, what is not made, warnings."""
+    expected, (_, theirs) = CASES[name]["expect"], answers[name]
+    rows = theirs["checks"]
+    refused = {row["code"]: row["reason"] for row in rows if row["state"] == "refused"}
+    assert (theirs["exit_code"], refused) == (expected["exit_code"], expected["refused"])
+    if not refused:
+        made = ABOUT_ATTESTED.get(name, set())
+        warned = {row["code"] for row in rows if row["state"] == "held" and row["tier"] == "warning"}
+        assert set(theirs["not_made"]) == {*expected["not_made"], *APPRAISED} - made
+        assert warned - made == set(expected["warnings"])
+    assert theirs["tier"] in ("none", "contraindicated")
+
+
+def test_a_log_that_counts_as_attested_is_not_judged_without_the_quote(judge_all: Ask) -> None:
+    (verdict,) = judge_all([asked(CASES["valid/session"])])
+    rows = {row["code"]: row for row in verdict["checks"]}
+    for code in ("log.inclusion", "log.consistency", "chain.coverage"):
+        assert rows[code]["state"] == "not made"
+    assert (verdict["level"], verdict["exit_code"]) == ("L1", 40)
+
+
+# -- single bundles as periods ---------------------------------------------------------------------------------
+
+ONE_IN = 9
+CLASSES = ("valid", "chain", "session", "erasure", "log", "witness", "platform", "peer", "content")
+
+
+def test_what_is_wrong_with_a_single_bundle_is_wrong_with_the_same_as_a_period(
+    judge_all: Ask, tmp_path: Path
+) -> None:
+    """Of the published single bundles every ninth, as an archive of the same receipts, objects and checkpoints."""
+    chosen = [name for name in vectors.CASES if name.split("/")[0] in CLASSES][::ONE_IN]
+    questions: dict[str, Question] = {}
+    for name in chosen:
+        question = question_of(vectors.CASES[name])
+        (tmp_path / name.replace("/", "-")).mkdir()
+        data = as_period(question.bundle, tmp_path / name.replace("/", "-"))
+        if data is not None:
+            questions[name] = period_pinning_its_log(replace(question, bundle=data, period=True), tmp_path)
+    refused = set()
+    for (name, question), theirs in zip(questions.items(), judge_all(list(questions.values())), strict=True):
+        ours = python_says_of_period(question, tmp_path)
+        assert ours["counts"] == theirs["counts"], name
+        for mine, other in apart(ours, dict(theirs)):
+            assert (mine["code"], mine["reason"]) in NOT_APPRAISED | NOT_STAMPED, name
+            assert other["state"] == "not made"
+        refused |= {(row["code"], row["reason"]) for row in theirs["checks"] if row["state"] == "refused"}
+    assert len(questions) > 30
+    assert len(refused) > 15
+
+
+# -- archives that only a period can be ------------------------------------------------------------------------
+
+
+def spoiled(path: Path, folder: Path, start: str, at: int) -> bytes:
+    """One flipped bit in the file whose name starts so, which the manifest lists as it was."""
+    with zipfile.ZipFile(path) as source:
+        name = next(name for name in source.namelist() if name.startswith(start))
+        data = bytearray(source.read(name))
+    data[at] ^= 1
+    return rezipped(path, folder / "spoiled.zip", {name: bytes(data)}).read_bytes()
+
+
+def of_story(folder: Path) -> list[Question]:
+    story = Story().tell()
+    records = sorted_records(story)
+    lines = [record.jws for record in records]
+
+    def made(name: str, **how: Any) -> bytes:
+        return build(folder / name, story, **how).read_bytes()
+
+    def of_lines(name: str, changed: Sequence[str]) -> bytes:
+        return made(name, records=[Issued(line, (), {}) for line in changed], log=records)
+
+    bad = [line[:-4] + ("AAAA" if line[-4:] != "AAAA" else "BBBB") for line in lines]
+    whole = build(folder / "whole", story)
+    contents = [
+        whole.read_bytes(),
+        *(made(f"without {at}", withhold=[at]) for at in (0, 3, 6, len(lines) - 1)),
+        made("not logged", records=records, log=[*records[:4], *records[5:]]),
+        made("cut", records=[record for record in records if record.payload["kind"] != "inference"]),
+        made("two shards", extra={"receipts/000001.ndjson": b""}),
+        made("no line", extra={"receipts/000001.ndjson": b'"a.b"\n'}),
+        of_lines("bad", [*lines[:2], bad[2], *lines[3:5], bad[5], *lines[6:]]),
+        of_lines("backwards", lines[:1] + lines[:0:-1]),
+        of_lines("swapped", [*lines[:4], lines[5], lines[4], *lines[6:]]),
+        *(
+            spoiled(whole, folder, start, 40)
+            for start in ("log/tile/0/", "log/tile/entries/", "log/checkpoint")
+        ),
+        *(spoiled(whole, folder, start, 40) for start in ("keysets/", "policies/")),
+        spoiled(whole, folder, "receipts/", 1),
+    ]
+    trust = trust_bytes(log=[{"value": story.log_signer.verifier.vkey()}])
+    questions = [Question(data, trust, LATER, since=BEFORE, period=True) for data in contents]
+    last = NOW + timedelta(seconds=len(lines))
+    more = [
+        {"until": last},
+        {"since": NOW + timedelta(seconds=1), "until": last},
+        {"since": LATER, "until": LATER + timedelta(hours=1)},
+        {"request": REQUEST, "response": RESPONSE},
+        {"request": b"other", "response": RESPONSE},
+        {"session": "A" * 22},
+        {"at": BEFORE},
+        {"trust": trust_bytes(log=[{"value": story.log_signer.verifier.vkey()}], require=["sig.receipts"])},
+    ]
+    return questions + [replace(questions[0], **each) for each in more]
+
+
+def of_erasures(folder: Path) -> list[Question]:
+    erasures = asked_of("test_erasure_checks")
+    told: list[Callable[[Any], object]] = [
+        lambda story: story.order("erasure", {"del": [story.item(story.the("inference"))]}),
+        lambda story: story.order("erasure", {"del": [story.item(story.the("inference"), 1)]}),
+        lambda story: story.order(
+            "erasure", {"del": [{**story.item(story.the("inference")), "rh": "A" * 43}]}
+        ),
+        lambda story: (
+            story.order("hold", {"tgt": story.session, "basis": "a case"}),
+            story.order("erasure", {"del": [story.item(story.the("inference"))]}),
+        ),
+    ]
+    questions = []
+    for number, orders in enumerate(told):
+        story = erasures.story_with(orders)
+        records = sorted_records(story)
+        gone = [at for at, record in enumerate(records) if record.payload["kind"] == "inference"]
+        path = build(folder / str(number), story, withhold=gone)
+        with zipfile.ZipFile(path) as source:
+            log = {name: None for name in source.namelist() if name.startswith("log/")}
+        authority = public_jwk(erasures.AUTHORITY.public_key)
+        trust = trust_bytes(
+            log=[{"value": story.log_signer.verifier.vkey()}], erasure_authorities=[{"value": authority}]
+        )
+        without_log = rezipped(path, folder / f"{number}.zip", log)
+        nobody = trust_bytes(log=[{"value": story.log_signer.verifier.vkey()}])
+        asked = Question(path.read_bytes(), trust, LATER, since=BEFORE, period=True)
+        questions += [asked, replace(asked, bundle=without_log.read_bytes()), replace(asked, trust=nobody)]
+    return questions
+
+
+def of_witnesses(folder: Path) -> list[Question]:
+    watching = asked_of("test_witness_checks")
+    story = watching.Watched().tell()
+    late = [
+        Cosigner(watching.NAMES[name], watching.KEYS[name], watching.START + time)
+        for name, time in story.late.items()
+    ]
+    (early,) = story.kept.values()
+    pins = {"log": [{"value": story.log_signer.verifier.vkey()}], "witnesses": [{"value": watching.policy()}]}
+
+    def asked(name: str, checkpoints: dict[int, bytes], witnesses: list[Cosigner]) -> Question:
+        path = build(folder / name, story, witnesses=witnesses, checkpoints=checkpoints)
+        return Question(path.read_bytes(), trust_bytes(**pins), NOW, since=BEFORE, period=True)
+
+    unsigned = b"\n".join(early.split(b"\n")[:-2]) + b"\n"
+    return [
+        asked("whole", {1: early}, late),
+        asked("forged", {1: forged(early)}, late),
+        asked("unsigned", {1: unsigned}, late),
+        asked("another size", {2: early}, late),
+        asked("unnamed", {}, late),
+        asked("unwitnessed", {1: early}, []),
+    ]
+
+
+def forged(note: bytes) -> bytes:
+    """Another last bit in the last signature line."""
+    lines = note.decode().split("\n")
+    mark, name, encoded = lines[-2].split(" ")
+    signature = bytearray(base64.b64decode(encoded))
+    signature[-1] ^= 1
+    return "\n".join([*lines[:-2], f"{mark} {name} {base64.b64encode(signature).decode()}", ""]).encode()
+
+
+@pytest.mark.parametrize("made", [of_story, of_erasures, of_witnesses])
+def test_both_judge_alike_what_only_a_period_can_be(
+    judge_all: Ask, tmp_path: Path, made: Callable[[Path], list[Question]]
+) -> None:
+    questions = made(tmp_path)
+    theirs: Verdicts = judge_all(questions)
+    for number, (question, verdict) in enumerate(zip(questions, theirs, strict=True)):
+        assert not disagreements(python_says_of_period(question, tmp_path), dict(verdict)), number
+        assert "verifier.fault" not in {row["reason"] for row in verdict["checks"]}
+        assert verdict["tier"] in ("none", "contraindicated")
+
+
+def test_any_flipped_byte_never_raises_tier_or_level(judge_all: Ask, tmp_path: Path) -> None:
+    (whole, *_) = of_story(tmp_path)
+    size = len(whole.bundle)
+    flips = [(at * 7919 % size, 1 << at % 8) for at in range(60)]
+    best, *verdicts = judge_all([whole, *(replace(whole, flip=[flip]) for flip in flips)])
+    held = {row["code"] for row in best["checks"] if row["state"] == "held"}
+    for verdict in verdicts:
+        assert verdict["exit_code"] == 20
+        assert {row["code"] for row in verdict["checks"] if row["state"] == "held"} < held
+        assert verdict["checks"][0]["state"] == "refused"  # the manifest lists every byte
