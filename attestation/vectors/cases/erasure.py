@@ -10,11 +10,12 @@ from vectors.making.case import Case, told
 from vectors.making.documents import identifier
 from vectors.making.encoding import from_b64u, link
 from vectors.making.faults import Fault, put
-from vectors.making.keys import p256_key
+from vectors.making.keys import ed25519_key, p256_key
 from vectors.making.orders import chain, erase, hold, item, release
 from vectors.making.records import Record, Session
 from vectors.making.scripts import REQUEST, RESPONSE, boot, execute, finish, inference, start
 from vectors.making.story import Story
+from vectors.making.tree import vkey
 from vectors.making.trust import AUTHORITIES
 
 __all__ = ["CASES", "VALID"]
@@ -250,7 +251,14 @@ _UNNAMED = {
     "session.counter": "session.counter",
 }
 _UNAUTHORIZED = {"erasure.authority": "chain.gap", **_UNNAMED}
+_ANOTHER = "another.log.invalid"
 _HELD = {"hold.respected": "hold.broken"}
+
+
+def _another_log(statement: dict[str, Any]) -> dict[str, Any]:
+    return statement | {
+        "log": statement["log"] | {"origin": _ANOTHER, "vkey": vkey(_ANOTHER, ed25519_key("log"))}
+    }
 
 
 def _tampered(name: str, about: str, faults: dict[str, Any], refused: dict[str, str], **more: Any) -> Case:
@@ -363,6 +371,28 @@ CASES = (
         {"receipts": _without_proof},
         _UNAUTHORIZED,
         not_made=("log.inclusion",),
+    ),
+    one(
+        "erasure/by-another-log",
+        "The order stands in the log of another gateway, and is made for that one.",
+        _ALONE | {"document:later-statement": _another_log, "order:erasure": put(origin=_ANOTHER)},
+        _UNAUTHORIZED | {"conf.bound": "conf.unbound"},
+        base="valid/erased-later",
+        script=_later,
+        trust=AUTHORITIES,
+    ),
+    one(
+        "erasure/two-records-of-one-number",
+        "Two orders name one number, and two hashes; the record is gone.",
+        {
+            **_ALONE,
+            "withhold:others-3": WITHOUT,
+            "del:erasure": lambda items: [{**items[0], "rh": link(b"another record")}],
+        },
+        _UNAUTHORIZED,
+        base="valid/erased-twice",
+        script=_twice,
+        trust=AUTHORITIES,
     ),
     one(
         "erasure/hides-a-record",

@@ -86,6 +86,23 @@ CASES = (
         _START,
     ),
     one(
+        "session/record-before-start-numbered-after",
+        "The gateway answered before it admitted the session, and numbered the records in the other order.",
+        {
+            "before:start": _before_the_start,
+            "skip:inference": WITHOUT,
+            "members:early": put(agt__seq=1),
+            "members:start": put(agt__seq=0),
+        },
+        _START,
+    ),
+    one(
+        "session/start-numbered-later",
+        "The start stands first in the chain; by its number it is the session's second record.",
+        {"members:start": put(agt__seq=1), "members:inference": put(agt__seq=0)},
+        _START,
+    ),
+    one(
         "session/without-number",
         "A gateway's record of the session has no number.",
         {"members:inference": lambda members: {**members, "agt": take("seq")(members["agt"])}},

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from story import NOW, REQUEST, Issued, Story, link, trust
+from story import NOW, REQUEST, Issued, Story, link, new_id, reference_bytes, trust
 
 from affiant.attestation.bundle import Bundle
+from affiant.attestation.encoding import sha256_name
 from affiant.attestation.erasure.orders import sign_order
+from affiant.attestation.gateway_config import DEV_ECHO, make_gateway_config
 from affiant.attestation.keys import Signer, public_jwk
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
@@ -64,6 +67,13 @@ def without(bundle: Bundle, *gone: Issued) -> Bundle:
             for name in ("keysets", "evidence", "endorsements", "results", "policies", "checkpoints")
         },
     )
+
+
+def beside(one: Bundle, other: Bundle) -> Bundle:
+    """Both in one bundle."""
+    names = ("keysets", "evidence", "endorsements", "results", "policies", "proofs")
+    joined = {name: {**getattr(one, name), **getattr(other, name)} for name in names}
+    return replace(one, receipts=one.receipts + other.receipts, **joined)
 
 
 def story_with(orders: Callable[[Ordered], None]) -> Ordered:
@@ -121,6 +131,118 @@ def test_an_order_excuses_no_second_request_without_a_record() -> None:
 
 def _with_more_requests(step: str, members: dict[str, object]) -> dict[str, object]:
     return {**members, "cseq": 3} if step == "session-end" else members
+
+
+def test_an_order_excuses_no_request_beyond_the_last() -> None:
+    """As many records are gone as requests are wrong; but one that the supervisor never counted is no erased one."""
+
+    def orders(told: Ordered) -> None:
+        told.order("erasure", {"del": [told.item(told.session_records[1])]})
+
+    story = type("Told", (Ordered,), {"orders": staticmethod(orders)})(alter=_with_fewer_requests).tell()
+    found = row(judge(without(story.bundle(), story.session_records[1])), "session.counter")
+    assert (found.state, found.reason) == (State.REFUSED, "session.counter")
+
+
+def _with_fewer_requests(step: str, members: dict[str, object]) -> dict[str, object]:
+    return {**members, "cseq": 0} if step == "session-end" else members
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_two_orders_that_name_two_records_of_one_number_excuse_neither(level: int) -> None:
+    """One of them names what was never there; which one, nobody can tell who has not the record."""
+
+    def orders(told: Ordered) -> None:
+        lost = {**told.item(told.the("inference"), level), "chn": new_id(), "seq": 7}
+        told.order("erasure", {"del": [lost]})
+        told.order("erasure", {"del": [{**lost, "rh": link("another record")}]})
+
+    assert row(judge(story_with(orders).bundle()), "erasure.authority").reason == "chain.gap"
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_one_record_may_be_named_twice(level: int) -> None:
+    def orders(told: Ordered) -> None:
+        lost = {**told.item(told.the("inference"), level), "chn": new_id(), "seq": 7}
+        for _ in range(2):
+            told.order("erasure", {"del": [lost]})
+
+    assert row(judge(story_with(orders).bundle()), "erasure.authority").tier is Tier.WARNING
+
+
+def test_an_order_in_one_log_erases_nothing_of_another() -> None:
+    """Whoever has a log of his own would else erase what his neighbour logged."""
+    config = make_gateway_config(
+        iss="urn:affiant:gateway:other",
+        cls="simulated",
+        origin="another.log.invalid",
+        reference=sha256_name(reference_bytes()),
+        upstreams=[DEV_ECHO],
+    )
+    other = Story(config=config).tell()
+    record = next(r for r in other.gateway_records if r.payload["kind"] == "inference")
+    foreign = {"chn": record.payload["chn"], "seq": record.payload["seq"], "rh": record.rh}
+
+    def orders(told: Ordered) -> None:
+        told.order("erasure", {"del": [{**told.item(told.the("inference")), **foreign}]})
+
+    ours = story_with(orders).bundle()
+    assert row(judge(ours), "erasure.authority").tier is Tier.WARNING
+    assert row(judge(beside(ours, other.bundle())), "erasure.authority").reason == "chain.gap"
+    own = story_with(lambda told: told.order("erasure", {"del": [told.item(told.the("inference"))]}))
+    assert row(judge(beside(own.bundle(), other.bundle())), "erasure.authority").tier is Tier.WARNING
+
+
+def test_a_chain_may_be_pruned_further_by_a_later_order() -> None:
+    def orders(told: Ordered) -> None:
+        chn = new_id()
+        for seq in (7, 9, 8):
+            lost = {"chn": chn, "seq": seq, "rh": link(f"record {seq}"), "lvl": 3, "basis": "a plan"}
+            told.order("erasure", {"del": [lost]})
+
+    found = row(judge(story_with(orders).bundle()), "erasure.authority")
+    assert found.tier is Tier.WARNING
+    assert "1 chains to be pruned" in found.detail
+
+
+def test_holds_are_judged_only_where_the_log_shows_their_order() -> None:
+    def orders(told: Ordered) -> None:
+        told.order("hold", {"tgt": told.session, "basis": "a lawsuit"})
+
+    bundle = story_with(orders).bundle()
+    verdict = judge(replace(bundle, proofs=dict.fromkeys(bundle.proofs, "no proof")))
+    assert row(verdict, "erasure.authority").state is State.HELD
+    assert row(verdict, "log.inclusion").state is State.REFUSED
+    assert (row(verdict, "hold.respected").state, row(verdict, "hold.respected").tier) == (
+        State.NOT_MADE,
+        Tier.NONE,
+    )
+
+
+def test_a_chain_may_be_pruned_up_to_the_record_before_a_held_one() -> None:
+    """What is held is the record, and every order that would take it."""
+
+    def up_to(step: int) -> Callable[[Ordered], None]:
+        def orders(told: Ordered) -> None:
+            of_chain = told.session_records
+            told.order("hold", {"tgt": of_chain[2].rh, "basis": "a lawsuit"})
+            item = told.item(of_chain[step], level=3)
+            told.order("erasure", {"del": [item]})
+
+        return orders
+
+    assert row(judge(story_with(up_to(1)).bundle()), "hold.respected").tier is Tier.AFFIRMING
+    for step in (2, 3):
+        assert row(judge(story_with(up_to(step)).bundle()), "hold.respected").reason == "hold.broken"
+
+
+def test_a_held_record_is_not_taken_by_the_erasure_of_a_later_one() -> None:
+    def orders(told: Ordered) -> None:
+        told.order("hold", {"tgt": told.session_records[1].rh, "basis": "a lawsuit"})
+        told.order("erasure", {"del": [told.item(told.session_records[3])]})
+        told.order("erasure", {"del": [told.item(told.the("refusal"), level=3)]})
+
+    assert row(judge(story_with(orders).bundle()), "hold.respected").tier is Tier.AFFIRMING
 
 
 @pytest.mark.parametrize("seq", [(1 << 53) - 1, 1 << 40])

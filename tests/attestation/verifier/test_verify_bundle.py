@@ -142,6 +142,20 @@ class SameId(Story):
         self.gateway.new_id = lambda: "A" * 22
 
 
+class EarlyRefusal(Story):
+    """A refusal for the session before its start, though numbered after it."""
+
+    def by_gateway(self, step: str, kind: str, *arguments: object, **more: object):
+        if step != "start":
+            return super().by_gateway(step, kind, *arguments, **more)
+        self.next_seq = 1
+        self.by_gateway("early", "refusal", {"rsn": "policy.model", "act": {"typ": "tool"}})
+        self.next_seq = 0
+        started = super().by_gateway(step, kind, *arguments, **more)
+        self.next_seq = 2
+        return started
+
+
 class TwoZeros(Story):
     """Two records with number 0 on the gateway's chain."""
 
@@ -411,6 +425,8 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("chain.epochs", "chain.missing_epoch", lambda: Silent().bytes(), {}),
     ("chain.epochs", "chain.missing_epoch", lambda: Epochs().bytes(), {}),
     ("session.start", "session.start", lambda: SecondStart().bytes(), {}),
+    ("session.start", "session.start", lambda: EarlyRefusal().bytes(), {}),
+    ("session.start", "session.start", lambda: Story(alter=at("start", agt__seq=7)).bytes(), {}),
     ("session.order", "session.order", lambda: Story(alter=at("inference", agt__seq=7)).bytes(), {}),
     ("session.counter", "session.counter", lambda: Story(alter=at("inference", agt__cseq=1)).bytes(), {}),
     ("session.counter", "session.counter", lambda: Story(alter=at("refusal", agt__cseq=2)).bytes(), {}),
@@ -850,6 +866,12 @@ def test_a_request_that_a_killed_supervisor_sent_to_nobody_is_a_warning() -> Non
     assert (
         row(judge(Story(alter=at("refusal", agt__cseq=4)).bytes()), "session.counter").state is State.REFUSED
     )
+
+
+def test_a_request_that_both_sides_recorded_is_a_warning() -> None:
+    found = row(judge(Story(alter=at("egress-refusal", agt__cseq=0)).bytes()), "session.counter")
+    assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
+    assert len(found.where) == 1
 
 
 def test_a_huge_last_counter_costs_nothing() -> None:
