@@ -162,9 +162,10 @@ class Plan:
         return [(row[0], Place(*row[1:])) for row in self._connection.execute(query, (most, first))]
 
     def add_openings(self, found: Iterable[tuple[bytes, Place]]) -> None:
-        """Sealed openings of records that will be exported, by the record's hash; the first of each counts."""
+        """Sealed openings of records of the range and beside it, by the record's hash; the first of each counts."""
         self._connection.executemany(
-            "INSERT OR IGNORE INTO openings SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM records WHERE rh = ?1)",
+            "INSERT OR IGNORE INTO openings SELECT ?1, ?2, ?3, ?4 "
+            "WHERE EXISTS (SELECT 1 FROM leaves WHERE rh = ?1) OR EXISTS (SELECT 1 FROM extras WHERE rh = ?1)",
             ((rh, place.segment, place.offset, place.length) for rh, place in found),
         )
 
