@@ -62,6 +62,13 @@ class _Place:
     collateral: dict[tuple[str, datetime], VerifiedCollateral] = field(default_factory=dict)
     appraised: dict[tuple[str, bool], _Appraised] = field(default_factory=dict)
     """Key of a gateway, and whether as of then -> what came of its quote, once that was reached."""
+    of_then: tuple[datetime, dict[tuple[str, datetime], VerifiedCollateral]] | None = None
+
+    def collateral_as_of(self, at: datetime) -> dict[tuple[str, datetime], VerifiedCollateral]:
+        """What was verified as of ``at``, kept until another instant is asked for: sessions have their own times."""
+        if self.of_then is None or self.of_then[0] != at:
+            self.of_then = at, {}
+        return self.of_then[1]
 
 
 _place: _Place | None = None
@@ -176,8 +183,7 @@ def _case(
     setting = place.setting
     at, established = (setting.at, work.established) if then is None else (then.at, then.established)
     case = Case(place.bundle.bundle((), {}), place.trust, at, setting.request, setting.response, None, newer)
-    if then is None:  # else it is of this case's own time, and nobody else's
-        case.collateral = place.collateral
+    case.collateral = place.collateral if then is None else place.collateral_as_of(at)
     case.established = set(established) | (set() if work.session else {"pol.bound"})
     parties: dict[str, Party] = {}
     records, beside = read
