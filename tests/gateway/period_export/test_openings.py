@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.attestation.verifier_js.as_periods import period_pinning_its_log, python_says_of_period
+from tests.attestation.verifier_js.conftest import Question, ask
+from tests.attestation.verifier_js.test_agreement import disagreements
 from tests.gateway.session_client import SessionClient
 from tests.gateway.test_erasing import AUTHORITY, erase, serving
 from tests.gateway.test_erasing import Told as ToldSession
@@ -39,6 +42,9 @@ from .test_export import Stop, stopping_at
 
 OURS, THEIRS = X25519PrivateKey.generate(), X25519PrivateKey.generate()
 QUESTION = "a secret question"
+BODY = json.dumps(
+    {"model": "affiant-dev-echo", "stream": False, "messages": [{"role": "user", "content": QUESTION}]}
+).encode()
 
 
 @dataclass
@@ -136,14 +142,7 @@ def test_ours_are_opened_and_all_others_are_counted(told: Told, tmp_path: Path) 
 def test_the_archive_verifies_and_its_content_is_matched(told: Told, tmp_path: Path) -> None:
     place = tmp_path / "x.affiant.zip"
     exported(told, place, OURS)
-    body = json.dumps(
-        {
-            "model": "affiant-dev-echo",
-            "stream": False,
-            "messages": [{"role": "user", "content": QUESTION}],
-        }
-    ).encode()
-    verdict = judged(place, told, request=body, timeline=True)
+    verdict = judged(place, told, request=BODY, timeline=True)
     assert refused(verdict) == {}
     assert verdict.exit_code == 40
     (check,) = (each for each in verdict.checks if each.code == "body.request")
@@ -153,10 +152,21 @@ def test_the_archive_verifies_and_its_content_is_matched(told: Told, tmp_path: P
     assert "agt.user" in told_of - {name for moment in unopened.timeline for name, _ in moment.facts}
     (bare,) = (
         each
-        for each in judged(_bare(told, tmp_path), told, request=body).checks
+        for each in judged(_bare(told, tmp_path), told, request=BODY).checks
         if each.code == "body.request"
     )
     assert bare.tier is not Tier.AFFIRMING, "what is not opened is not matched"
+
+
+def test_the_second_verifier_says_the_same_of_what_is_opened(told: Told, tmp_path: Path) -> None:
+    exported(told, tmp_path / "x.affiant.zip", OURS)
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
+    asked = Question((tmp_path / "x.affiant.zip").read_bytes(), told.trust, at, request=BODY)
+    question = period_pinning_its_log(asked, tmp_path)
+    (theirs,) = ask([question], tmp_path)
+    assert not disagreements(python_says_of_period(question, tmp_path), dict(theirs))
+    (check,) = (each for each in theirs["checks"] if each["code"] == "body.request")
+    assert (check["state"], check["tier"]) == ("held", "affirming")
 
 
 def _bare(told: Told, tmp_path: Path) -> Path:
