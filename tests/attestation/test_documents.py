@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from story import NOW, Story, link, reference_bytes, trust_bytes
 
-from affiant.attestation import merkle, records
+from affiant.attestation import jws, merkle, records
 from affiant.attestation.bundle import parse_bundle
 from affiant.attestation.canonical import canonical
-from affiant.attestation.ear import verify_ear
-from affiant.attestation.encoding import b64u
+from affiant.attestation.ear import issue_ear, verify_ear
+from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.evidence import (
     Admission,
     parse_admission,
@@ -106,6 +106,50 @@ def test_a_result_under_another_key_is_refused() -> None:
     assert verify_ear(STORY.ear, STORY.ear_signer.public_key).tier == "none"
     with pytest.raises(AffiantError):
         verify_ear(STORY.ear, STORY.gateway_signer.public_key)
+
+
+RESULT = json.loads(from_b64u(STORY.ear.split(".")[1]))
+ABOUT = RESULT["submods"]["session"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"submods": {}},
+        {"submods": {"session": ABOUT, "gateway": ABOUT}},
+        {"submods": [ABOUT]},
+        {"submods": {"broker": ABOUT}},
+        {"submods": {"session": {**ABOUT, "ear.status": "great"}}},
+        {"submods": {"session": {**ABOUT, "more": 1}}},
+        {"eat_profile": "tag:affiant.dev,2026:ear/2"},
+        {"more": 1},
+    ],
+)
+def test_a_result_of_another_form_is_refused_though_signed(change: dict[str, object]) -> None:
+    text = jws.sign(STORY.ear_signer, {**RESULT, **change}, typ="affiant-ear+jwt")
+    with pytest.raises(ShapeMismatch):
+        verify_ear(text, STORY.ear_signer.public_key)
+
+
+@pytest.mark.parametrize("change", [{"tier": "great"}, {"peer": "broker"}, {"evd": "short"}, {"cls": "soft"}])
+def test_no_result_of_another_form_is_issued(change: dict[str, str]) -> None:
+    members = {
+        "iss": "urn:gateway",
+        "build": "build",
+        "peer": "session",
+        "tier": "none",
+        "vector": {},
+        "policy": "sha256:" + "0" * 64,
+        "evd": link("evd"),
+        "col": link("col"),
+        "cls": "simulated",
+        "tcb_status": "UpToDate",
+        "until": NOW,
+        "now": NOW,
+    }
+    assert verify_ear(issue_ear(STORY.ear_signer, **members), STORY.ear_signer.public_key).peer == "session"
+    with pytest.raises(ShapeMismatch):
+        issue_ear(STORY.ear_signer, **(members | change))
 
 
 def test_openings_open_for_their_receipt_and_recipient_alone() -> None:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from affiant.attestation import jws
 from affiant.attestation.encoding import b64u_sha256
 from affiant.attestation.keys import Signer
-from affiant.attestation.shapes import Const, Enum, Int, MapOf, Obj, Pattern, Text
+from affiant.attestation.shapes import Const, Enum, Int, MapOf, Obj, Pattern, ShapeMismatch, Text
 
 __all__ = ["EAR_TYPE", "VerifiedEAR", "ear_digest", "issue_ear", "verify_ear"]
 
@@ -115,11 +115,18 @@ def ear_digest(text: str) -> str:
 
 
 def verify_ear(text: str, key: ec.EllipticCurvePublicKey) -> VerifiedEAR:
-    """Return the result as verified under the gateway's ``ear`` key, or refuse it."""
+    """Return the result as verified under the gateway's ``ear`` key, or refuse it.
+
+    Raises:
+        JWSMalformed, SignatureInvalid, JSONError: as :func:`.jws.verify` says.
+        ShapeMismatch: another member, or not exactly one peer.
+    """
     payload = jws.verify(jws.split(text, typ=EAR_TYPE), key)
     _SHAPE.check(payload, "ear")
     submods = payload["submods"]
     assert isinstance(submods, dict)
+    if len(submods) != 1:
+        raise ShapeMismatch("a result about nobody", expected="exactly one peer", where="ear.submods")
     ((peer, body),) = submods.items()
     iat = payload["iat"]
     assert isinstance(iat, int)

@@ -141,6 +141,12 @@ CASES = (
         _EAR,
     ),
     one(
+        "peer/result-about-nobody",
+        "A result without a peer that it could be about.",
+        _second_result({"document:second-ear": put(submods={})}),
+        {"peer.ear": "fmt.profile"},
+    ),
+    one(
         "peer/result-profile",
         "A result of a profile that is not known.",
         _second_result({"document:second-ear": put(eat_profile="tag:affiant.dev,2026:ear/2")}),

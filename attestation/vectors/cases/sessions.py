@@ -39,6 +39,15 @@ def _linked_backwards() -> dict[str, Any]:
     return {"before:close": remember, "members:close": lambda members: {**members, "peer": dict(first)}}
 
 
+def _linked_to_its_own() -> dict[str, Any]:
+    last: dict[str, Any] = {}
+
+    def remember(story: Story) -> None:
+        last.update(story.sessions["session"].gateway_records[-1].head)
+
+    return {"before:close": remember, "members:close": lambda members: {**members, "peer": dict(last)}}
+
+
 def _start_again(story: Story) -> None:
     told = story.sessions["session"]
     first = told.gateway_records[0].payload
@@ -213,6 +222,24 @@ CASES = (
         "session/link-missing-in-close",
         "A close without a link to the supervisor that was heard.",
         {"members:close": take("peer")},
+        _PEER,
+    ),
+    one(
+        "session/link-to-own-record",
+        "The close follows a record of the gateway itself, where it should name the supervisor's last.",
+        _linked_to_its_own(),
+        _PEER,
+    ),
+    one(
+        "session/link-to-another-chain",
+        "The close names the supervisor's last record, and another chain.",
+        {"members:close": put(peer__chn=identifier("another chain"))},
+        _PEER,
+    ),
+    one(
+        "session/link-missing-in-the-first",
+        "The supervisor's first record of the session names no record of the gateway.",
+        {"members:exec-intent": take("peer")},
         _PEER,
     ),
     one("session/link-that-goes-back", "A later record names an earlier one.", _linked_backwards(), _PEER),

@@ -1,6 +1,7 @@
 // Attestation results (EAR, draft-ietf-rats-ear-04, closed profile): what the gateway concluded about a peer.
 
 import { splitJws, verifyJws } from "./jws.mjs";
+import { Refusal } from "./refusals.mjs";
 import { checkShape } from "./shapes.mjs";
 
 const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
@@ -31,7 +32,11 @@ const RESULT = {
 export async function verifyResult(text, key) {
   const payload = await verifyJws(splitJws(text, "affiant-ear+jwt"), key);
   checkShape(RESULT, payload, "ear");
-  const [[peer, body]] = Object.entries(payload.submods);
+  const [about] = Object.entries(payload.submods);
+  if (about === undefined) {
+    throw new Refusal("fmt.profile", "a result about nobody", { where: "ear.submods", expected: "exactly one peer" });
+  }
+  const [peer, body] = about;
   return {
     peer,
     tier: body["ear.status"],

@@ -79,6 +79,13 @@ def without(step: str, member: str) -> Callable[[str, dict[str, object]], dict[s
     return alter
 
 
+def counting(kind: str, count: int) -> Callable[[str, dict[str, object]], dict[str, object]]:
+    """An ``alter``: the close counts so many of a kind."""
+    return lambda step, members: (
+        {**members, "out": {**members["out"], kind: count}} if step == "close" else members
+    )
+
+
 def praised(step: str, members: dict[str, object]) -> dict[str, object]:
     """An ``alter``: the gateway calls simulated evidence affirming, in its result and wherever it rests on it."""
     if step == "ear":
@@ -154,6 +161,15 @@ class EarlyRefusal(Story):
         started = super().by_gateway(step, kind, *arguments, **more)
         self.next_seq = 2
         return started
+
+
+class OwnLink(Story):
+    """The gateway says that it heard itself."""
+
+    def by_gateway(self, step: str, kind: str, members, *arguments: object, **more: object):
+        if step == "refusal":
+            self.alter = at("refusal", peer=dict(self.gateway.head.to_json()))
+        return super().by_gateway(step, kind, members, *arguments, **more)
 
 
 class TwoZeros(Story):
@@ -439,6 +455,8 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("session.close", "session.close", lambda: Story(alter=at("close", head__rh=link("other"))).bytes(), {}),
     ("session.close", "session.close", lambda: Story(alter=at("close", sup__seq=2)).bytes(), {}),
     ("session.close", "session.close", lambda: Story(alter=at("close", out={"refusal": 0})).bytes(), {}),
+    ("session.close", "session.close", lambda: Story(alter=counting("tool", 0)).bytes(), {}),
+    ("session.close", "session.close", lambda: Story(alter=counting("refusal", 2)).bytes(), {}),
     ("session.sealed", "session.after_close", lambda: AfterClose().bytes(), {}),
     ("session.sealed", "session.after_close", lambda: Story(expires=timedelta(seconds=-100)).bytes(), {}),
     ("session.peer", "session.peer", lambda: Story(alter=at("refusal", peer__rh=link("other"))).bytes(), {}),
@@ -450,6 +468,10 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
         {},
     ),
     ("session.intents", "session.intent", lambda: Story(alter=at("egress", par=[new_id()])).bytes(), {}),
+    ("session.peer", "session.peer", lambda: Story(alter=at("refusal", peer__chn=new_id())).bytes(), {}),
+    ("session.peer", "session.peer", lambda: Story(alter=without("refusal", "peer")).bytes(), {}),
+    ("session.peer", "session.peer", lambda: Story(alter=without("exec-intent", "peer")).bytes(), {}),
+    ("session.peer", "session.peer", lambda: OwnLink().bytes(), {}),
     ("session.peer", "session.peer", lambda: unlinked("gateway"), {}),
     ("session.peer", "session.peer", lambda: unlinked("session"), {}),
     ("session.intents", "session.intent", lambda: Unexplained().bytes(), {}),
@@ -888,6 +910,31 @@ def test_an_own_gap_does_not_make_a_session_lost() -> None:
             self.by_gateway("gap", "gap", {"lst": lost, "src": "untrusted-store"}, of_session=False)
 
     assert judge(Own().bytes()).population.open == 1
+
+
+@pytest.mark.parametrize("target", [None, "https://api.example.com:443/", "GET https://api.example.com:443/"])
+def test_a_safe_request_or_one_that_is_not_shown_needs_no_intent(target: str | None) -> None:
+    class Safe(Story):
+        def by_supervisor(self, step: str, kind: str, members, hidden=None, **more: object):
+            if step == "secret":
+                return super().by_supervisor(
+                    step, "refusal", {"act": {"typ": "secret"}, "rsn": "policy.secret"}
+                )
+            if step == "egress":
+                members = {name: value for name, value in members.items() if name not in ("sec", "par")}
+                hidden = {} if target is None else {"act": {"tgt": target}}
+            return super().by_supervisor(step, kind, members, hidden, **more)
+
+    found = row(judge(Safe().bytes()), "session.intents")
+    assert (found.state, found.tier) == (State.HELD, Tier.AFFIRMING)
+
+
+def test_a_close_may_come_after_the_expiry_and_nothing_else() -> None:
+    last = [record.payload["iat"] for record in Story().tell().gateway_records][-1]
+    for early, state in ((1, State.HELD), (2, State.REFUSED)):
+        expires = timedelta(seconds=last - early - NOW.timestamp())
+        found = row(judge(Story(expires=expires).bytes(), changes={"clock_tolerance_s": 0}), "session.sealed")
+        assert found.state is state
 
 
 def test_an_intent_without_outcome_is_a_warning() -> None:
