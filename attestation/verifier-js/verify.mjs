@@ -93,7 +93,8 @@ function readFile(path, limit = Infinity) {
     if (statSync(path).size > limit) {
       throw new UsageError(`${path} is larger than ${limit} bytes; \`affiant verify\` reads larger archives`);
     }
-    return new Uint8Array(readFileSync(path));
+    const { buffer, byteOffset, length } = readFileSync(path);
+    return new Uint8Array(buffer, byteOffset, length); // a view: nothing is copied
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UsageError(`${path}: ${error.code ?? "cannot be read"}`);
