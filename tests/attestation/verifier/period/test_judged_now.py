@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -38,7 +39,7 @@ from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.verifier.changed import QuotesCounted
 from affiant.attestation.verifier.period.judged_now import examine_period_now
-from affiant.attestation.verifier.refusals import NotMade
+from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import State, Verdict
@@ -313,11 +314,8 @@ def test_more_processes_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # -- collateral that says nothing ----------------------------------------------------------------------------------
 
 
-def test_without_collateral_of_the_platform_nothing_is_affirmed(archive: Path) -> None:
-    def absent(_: TDQuote) -> Collateral:
-        raise NotMade("none there")
-
-    verdict = judged_now(archive, collateral=absent)
+def test_a_folder_without_collateral_of_the_platform_affirms_nothing(archive: Path, tmp_path: Path) -> None:
+    verdict = judged_now(archive, collateral=collateral_at(tmp_path))
     assert row(verdict, "tee.appraisal").state is State.NOT_MADE
     assert counted(verdict).moves == {("UpToDate", "[not_made]"): 2}
     assert verdict.level == "L1", "the log counts as attested"
@@ -384,6 +382,24 @@ def test_an_archive_that_cannot_be_read_is_refused_and_nothing_is_compared(
     damaged = rezipped(archive, tmp_path / "y.zip", {"receipts/000000.ndjson": b'"x"\n'})
     verdict = judged_now(damaged)
     assert (verdict.exit_code, verdict.changed) == (20, None)
+
+
+@pytest.mark.parametrize("which", ["log/checkpoint", "log/tile/0/", "evidence/", "endorsements/", "results/"])
+def test_what_is_missing_is_missing_then_and_now(archive: Path, tmp_path: Path, which: str) -> None:
+    with zipfile.ZipFile(archive) as source:
+        gone = {name: None for name in source.namelist() if name.startswith(which)}
+    spoiled = rezipped(archive, tmp_path / "x.zip", gone)
+    verdict = judged_now(spoiled, collateral=published(PLATFORM, LATER))
+    plain = verify_period(spoiled, trust(), at=LATER, build="")
+    assert {check.code: check.state for check in verdict.checks} == {
+        check.code: check.state for check in plain.checks
+    }
+    assert rows(verdict) == {}
+    if which.startswith("log/"):
+        assert counted(verdict).moves == {("UpToDate", "UpToDate"): 2}
+    else:
+        assert ("[not_made]", "[not_made]") in counted(verdict).moves
+    assert (counted(verdict).judged, changed(verdict).by) == (2, "signers")
 
 
 def test_of_receipts_that_are_not_authentic_no_quote_is_judged(story: Story, tmp_path: Path) -> None:
