@@ -27,6 +27,7 @@ from .test_agreement import APPRAISED, Ask, disagreements
 from .test_vectors import NOT_APPRAISED, NOT_STAMPED, apart, question_of, vectors
 
 period_vectors = importlib.import_module("tests.attestation.vectors.test_period_vectors")
+period_tests = importlib.import_module("tests.attestation.verifier.period.test_verify_period")
 CASES, FOLDER = period_vectors.CASES, period_vectors.FOLDER
 
 ABOUT_ATTESTED = {"valid/without-evidence": {"chain.coverage", "log.consistency", "log.inclusion"}}
@@ -145,7 +146,12 @@ def of_story(folder: Path) -> list[Question]:
 
     bad = [line[:-4] + ("AAAA" if line[-4:] != "AAAA" else "BBBB") for line in lines]
     whole = build(folder / "whole", story)
+    with zipfile.ZipFile(whole) as source:
+        entries = next(name for name in source.namelist() if name.startswith("log/tile/entries/"))
+        narrow = {entries: None, entries.rpartition("/")[0] + "/3": source.read(entries)[: 3 * 68]}
     contents = [
+        rezipped(whole, folder / "narrow.zip", period_tests.listed(whole, narrow)).read_bytes(),
+        rezipped(whole, folder / "no leaves.zip", {entries: None}).read_bytes(),
         whole.read_bytes(),
         *(made(f"without {at}", withhold=[at]) for at in (0, 3, 6, len(lines) - 1)),
         made("not logged", records=records, log=[*records[:4], *records[5:]]),
@@ -175,7 +181,7 @@ def of_story(folder: Path) -> list[Question]:
         {"at": BEFORE},
         {"trust": trust_bytes(log=[{"value": story.log_signer.verifier.vkey()}], require=["sig.receipts"])},
     ]
-    return questions + [replace(questions[0], **each) for each in more]
+    return [*questions, *(replace(questions[2], **each) for each in more)]
 
 
 def of_erasures(folder: Path) -> list[Question]:
@@ -257,7 +263,7 @@ def test_both_judge_alike_what_only_a_period_can_be(
 
 
 def test_any_flipped_byte_never_raises_tier_or_level(judge_all: Ask, tmp_path: Path) -> None:
-    (whole, *_) = of_story(tmp_path)
+    (_, _, whole, *_) = of_story(tmp_path)
     size = len(whole.bundle)
     flips = [(at * 7919 % size, 1 << at % 8) for at in range(60)]
     best, *verdicts = judge_all([whole, *(replace(whole, flip=[flip]) for flip in flips)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import hashlib
 import json
 import zipfile
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from tests.attestation.verifier.test_witness_checks import KEYS, NAMES, START, W
 from tests.attestation.verifier.test_witness_checks import judged as watched_alone
 from tests.attestation.verifier.test_witness_checks import policy as watched_by
 
+from affiant.attestation.canonical import canonical
 from affiant.attestation.keys import public_jwk
 from affiant.attestation.receipt import Issued
 from affiant.attestation.tlog.note_keys import Cosigner
@@ -293,6 +295,27 @@ def test_what_is_missing_is_not_made_and_warned_of(
     assert row(verdict, "fmt.bundle").tier is Tier.WARNING
     assert "listed and not there" in row(verdict, "fmt.bundle").detail
     assert refusals(verdict) == {}
+
+
+def test_leaves_of_another_width_than_the_checkpoint_has_are_not_shown(archive: Path, tmp_path: Path) -> None:
+    """As if they were not here: the records have no leaf, and nothing is wrong with the archive itself."""
+    with zipfile.ZipFile(archive) as source:
+        name = next(name for name in source.namelist() if name.startswith("log/tile/entries/"))
+        data = source.read(name)
+    narrow = name.rpartition("/")[0] + "/3"
+    path = rezipped(archive, tmp_path / "x.zip", listed(archive, {name: None, narrow: data[: 3 * 68]}))
+    assert refusals(judged(path)) == {"log.inclusion": "log.not_included"}
+
+
+def listed(archive: Path, changes: dict[str, bytes | None]) -> dict[str, bytes | None]:
+    """``changes``, and the manifest that lists the files as they then are."""
+    with zipfile.ZipFile(archive) as source:
+        manifest = json.loads(source.read("manifest.json"))
+    for name, data in changes.items():
+        manifest["files"].pop(name, None)
+        if data is not None:
+            manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    return {**changes, "manifest.json": canonical(manifest)}
 
 
 def test_chains_are_counted_also_where_the_log_is_not_here(archive: Path, tmp_path: Path) -> None:

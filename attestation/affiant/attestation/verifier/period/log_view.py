@@ -104,8 +104,11 @@ def open_log(bundle: PeriodBundle, log: LogIdentity) -> LogView:
 
 
 def _shown(bundle: PeriodBundle, index: int, size: int) -> bool:
-    """Whether every tile is here that leads from an entry bundle to the root of a tree of ``size`` leaves."""
+    """Whether an entry bundle of a tree of ``size`` leaves is here, and every tile that leads from it to the root."""
     if index * TILE_WIDTH >= size:
+        return False
+    entries = EntryBundle(index, min(TILE_WIDTH, size - index * TILE_WIDTH))
+    if not {f"log/{entries.path()}", f"log/{EntryBundle(index).path()}"} & bundle.archive.members.keys():
         return False
     for level in range(8):
         count = size >> (TILE_HEIGHT * level)
