@@ -131,5 +131,5 @@ def test_refusals_have_stable_exit_codes(seed_path: Path, arguments: list[str], 
 def test_every_command_shows_examples_and_has_json() -> None:
     for name, command in policy.commands.items():
         assert command.help is not None
-        assert f"affiant policy {name} profiles.yaml" in command.help
+        assert f"affiant policy {name} " in command.help
         assert "as_json" in {parameter.name for parameter in command.params}

@@ -15,6 +15,7 @@ import click
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import AffiantError
 from affiant.policy.decide import Decision
+from affiant.policy.diff_command import diff
 from affiant.policy.lint import Finding, lint_profiles
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
@@ -37,7 +38,11 @@ def policy() -> None:
       affiant policy explain profiles.yaml code_implementer tool:run_tests
       affiant policy explain profiles.yaml deployment_agent 'GET https://api.example.com/v1'
       affiant policy show profiles.yaml log_analyzer
+      affiant policy diff before.yaml after.yaml --fail-on widen
     """
+
+
+policy.add_command(diff)
 
 
 @policy.command()

@@ -38,13 +38,15 @@ __all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]
 class CompiledPolicy:
     """Pure decisions about one profile; immutable, and safe to share between threads.
 
-    No decision is ever *ask* here: this version of the format has no way to name an approver, so what needs
-    approval is denied, with the reason ``approval_no_approver``. Made by :func:`compile_policy`.
+    Unless it was compiled to say so (``asks``), no decision is ever *ask*: this version of the format has no way to
+    name an approver, so what needs approval is denied, with the reason ``approval_no_approver``. Made by
+    :func:`compile_policy`.
     """
 
     policy: Policy
     normal_form: bytes
     digest: str
+    asks: bool
     _tools: ToolPlane
     _models: ModelPlane
     _paths: PathPlane
@@ -65,9 +67,12 @@ class CompiledPolicy:
         """Whether some tool would be denied: under default deny always, also where none is listed."""
         return self._tools.decide("").effect is Effect.DENY
 
+    def _settled(self, decision: Decision) -> Decision:
+        return decision if self.asks else without_approver(decision)
+
     def decide_tool(self, name: str) -> Decision:
         """Whether the tool of exactly this name may be called."""
-        return without_approver(self._tools.decide(name))
+        return self._settled(self._tools.decide(name))
 
     def decide_model(self, name: str, *, attested: bool = False) -> Decision:
         """Whether this model may be called.
@@ -90,7 +95,7 @@ class CompiledPolicy:
             method: exactly as in the request line; None while only the connection is known.
             target: from :func:`~affiant.policy.targets.canonical_target`; needed with ``method``.
         """
-        return without_approver(self._egress.decide(host, port, scheme, method, target))
+        return self._settled(self._egress.decide(host, port, scheme, method, target))
 
     def decide_path(self, path: str, mode: PathMode | str) -> Decision:
         """Whether a path inside the sandbox may be used with ``read`` or ``read-write``.
@@ -119,7 +124,7 @@ class CompiledPolicy:
         reason = self._secret_refused(grant, host, port, scheme, surface)
         if reason is not None:
             return Decision(Effect.DENY, reason, nearest=rule)
-        return without_approver(granted((rule,), ask=self.policy.approval.everything))
+        return self._settled(granted((rule,), ask=self.policy.approval.everything))
 
     def _secret_refused(
         self, grant: SecretGrant, host: str, port: int, scheme: str, surface: str
@@ -152,14 +157,19 @@ class CompiledPolicy:
         return self._egress.tls_mode(host, port) or TLSMode.INSPECT
 
 
-def compile_policy(policy: Policy) -> CompiledPolicy:
-    """``policy`` in its normal form, ready to decide."""
+def compile_policy(policy: Policy, *, asks: bool = False) -> CompiledPolicy:
+    """``policy`` in its normal form, ready to decide.
+
+    Args:
+        asks: answer *ask* where a person must approve, for whoever compares policies; enforcement never does.
+    """
     policy = arranged(policy)
     form = arranged_form(policy)
     return CompiledPolicy(
         policy=policy,
         normal_form=form,
         digest=policy_digest(form),
+        asks=asks,
         _tools=ToolPlane(policy.tools, ask=policy.approval.everything),
         _models=ModelPlane(policy.models),
         _paths=PathPlane(policy.filesystem),

@@ -36,6 +36,7 @@ __all__ = [
     "ToolQuestion",
     "answer",
     "parse_question",
+    "question_text",
 ]
 
 _URL: Final = re.compile(r"(https?)://([^/?#]*)(.*)\Z", re.DOTALL)
@@ -115,6 +116,27 @@ def parse_question(text: str) -> Question:
     host, port = _host_and_port(match.group(2), 443 if scheme is Scheme.HTTPS else 80)
     target = match.group(3)
     return EgressQuestion(host, port, scheme, method, target if target.startswith("/") else "/" + target)
+
+
+def question_text(question: Question) -> str:
+    """``question`` as :func:`parse_question` reads it."""
+    match question:
+        case ToolQuestion(name):
+            return f"tool:{name}"
+        case ModelQuestion(name):
+            return f"model:{name}"
+        case PathQuestion(path, mode):
+            return f"{'read' if mode is PathMode.READ else 'write'}:{path}"
+        case EgressQuestion(host, port, scheme, method, target):
+            standard = 443 if scheme is Scheme.HTTPS or method is None else 80
+            endpoint = host if port == standard else f"{host}:{port}"
+            return (
+                f"connect:{endpoint}" if method is None else f"{method} {scheme.value}://{endpoint}{target}"
+            )
+        case SecretQuestion(name, host, port):
+            return f"secret:{name}@{host}" + ("" if port == 443 else f":{port}")
+        case _:
+            assert_never(question)
 
 
 def _host_and_port(text: str, default: int) -> tuple[str, int]:

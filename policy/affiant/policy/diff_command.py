@@ -1,0 +1,98 @@
+"""``affiant policy diff``: what one version of a file allows that another does not.
+
+Exit codes: 0 compared; 1 a file is refused, or ``--fail-on`` found what it names; 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from affiant.command_line import EXIT_REFUSED, print_json
+from affiant.files import write_whole
+from affiant.policy.difference_report import (
+    difference_document,
+    difference_lines,
+    difference_markdown,
+    difference_sarif,
+)
+from affiant.policy.differences import Difference, compare_profile_sets, compare_profiles
+from affiant.policy.policy_file import read_profiles
+from affiant.policy.profile_set import ProfileSet
+
+__all__ = ["diff"]
+
+_FILE = click.Path(path_type=Path)
+_REPORT = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("old", type=_FILE)
+@click.argument("new", type=_FILE)
+@click.option("--agent", help="Compare this agent's profiles alone.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["widen", "any"]),
+    help="Exit with 1 if an agent may do more than before, or if anything differs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every difference.")
+@click.option("--markdown", is_flag=True, help="Print a table for a review's comment.")
+@click.option("--sarif", type=_REPORT, help="Also write SARIF 2.1.0, for code review pages.")
+def diff(
+    old: Path,
+    new: Path,
+    *,
+    agent: str | None,
+    fail_on: str | None,
+    as_json: bool,
+    markdown: bool,
+    sarif: Path | None,
+) -> None:
+    """Say what NEW allows and OLD does not, and the other way round.
+
+    The comparison is exact: where two files differ on any request at all, one like it is shown. What cannot be
+    ordered, such as another address of a host, counts as wider.
+
+    \b
+    Examples:
+      affiant policy diff before.yaml after.yaml
+      affiant policy diff before.yaml after.yaml --fail-on widen
+      affiant policy diff before.yaml after.yaml --markdown > comment.md
+      affiant policy diff before.yaml after.yaml --agent deployment_agent --json
+    """
+    if as_json and markdown:
+        raise click.UsageError("--json and --markdown are two answers: choose one")
+    before, after = read_profiles(old), read_profiles(new)
+    found = _compared(before, after, agent)
+    if sarif is not None:
+        _write(sarif, difference_sarif(found, new=after, uri=new.as_posix()))
+    if as_json:
+        print_json(difference_document(found, old=before, new=after))
+    elif markdown:
+        click.echo(difference_markdown(found, old=before, new=after), nl=False)
+    else:
+        for line in difference_lines(found):
+            click.echo(line)
+        if not found:
+            click.echo("no difference in what is allowed")
+    if (fail_on == "any" and found) or (
+        fail_on == "widen" and any(each.direction.is_wider for each in found)
+    ):
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _compared(old: ProfileSet, new: ProfileSet, agent: str | None) -> Sequence[Difference]:
+    if agent is None:
+        return compare_profile_sets(old, new)
+    if agent not in old.profiles:
+        new.profile(agent)  # in neither: refused
+    return compare_profiles(agent, old.profiles.get(agent), new.profiles.get(agent))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error

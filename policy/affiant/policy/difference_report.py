@@ -1,0 +1,227 @@
+"""Differences of policies as people and code review pages read them: text, Markdown, SARIF 2.1.0, JSON.
+
+Requests that differ alike are told together: one of them in full, and how many more paths there are. Nothing is left
+out of the JSON document.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from affiant.command_line import printable
+from affiant.policy.differences import Difference, Direction, Side
+from affiant.policy.profile_set import ProfileSet
+
+__all__ = ["difference_document", "difference_lines", "difference_markdown", "difference_sarif"]
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_EGRESS: Final = re.compile(r"([A-Z]+) (https?://[^/]+)(/.*)\Z", re.DOTALL)
+_WORDS: Final[Mapping[tuple[str, str], str]] = {
+    ("deny", "allow"): "now allowed",
+    ("deny", "ask"): "now allowed after approval",
+    ("ask", "allow"): "no longer needs approval",
+    ("allow", "deny"): "no longer allowed",
+    ("ask", "deny"): "no longer allowed, not even after approval",
+    ("allow", "ask"): "now needs approval",
+    ("absent", "present"): "a new agent",
+    ("present", "absent"): "this agent has no profile any more",
+}
+_LEVEL: Final = {Direction.WIDENS: "error", Direction.CHANGES: "error", Direction.NARROWS: "note"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What is told together: differences of one agent that read alike."""
+
+    alike: Sequence[Difference]
+    text: str
+
+    @property
+    def first(self) -> Difference:
+        return self.alike[0]
+
+    @property
+    def places(self) -> Sequence[str]:
+        """Of the rules that decide in the new file; where nothing does, of those that did in the old one."""
+        return _places([found.new for found in self.alike]) or _places([found.old for found in self.alike])
+
+
+def difference_lines(differences: Sequence[Difference]) -> Iterator[str]:
+    """One block of lines for each agent; bounded, without control characters."""
+    for agent, found in groupby(differences, key=_agent):
+        listed = list(found)
+        yield printable(f"{agent}: {_counted(listed)}")
+        for line in _told(listed):
+            yield printable(f"  {_mark(line.first.direction)} {line.text}{_at(line.places)}")
+
+
+def difference_markdown(differences: Sequence[Difference], *, old: ProfileSet, new: ProfileSet) -> str:
+    """A table for each agent, to be put into a review's comment."""
+    lines = [f"### `{_cell(old.source)}` to `{_cell(new.source)}`: {_counted(differences)}", ""]
+    for agent, found in groupby(differences, key=_agent):
+        lines += [f"**{_cell(agent)}**", "", "| | what | rule |", "|---|---|---|"]
+        for line in _told(list(found)):
+            places = "<br>".join(f"`{_cell(place)}`" for place in line.places)
+            lines.append(f"| {line.first.direction.value} | {_cell(line.text)} | {places} |")
+        lines.append("")
+    return "\n".join(lines) + f"\nPolicy digest before `{old.digest}`, after `{new.digest}`.\n"
+
+
+def difference_sarif(differences: Sequence[Difference], *, new: ProfileSet, uri: str) -> str:
+    """One result for each line of the text, at the rule of the new file that decides; narrower ones are notes."""
+    results = [
+        {
+            "ruleId": f"policy.{line.first.direction.value}.{line.first.plane}",
+            "level": _LEVEL[line.first.direction],
+            "message": {"text": printable(f"{agent}: {line.text}")},
+            "locations": [
+                _location(uri, place) for place in _places(each.new for each in line.alike)[:1] or ("",)
+            ],
+        }
+        for agent, found in groupby(differences, key=_agent)
+        for line in _told(list(found))
+    ]
+    rules = sorted({str(result["ruleId"]) for result in results})
+    driver = {"name": "affiant policy diff", "rules": [{"id": rule} for rule in rules]}
+    run = {"tool": {"driver": driver}, "results": results, "properties": {"policy": new.digest}}
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def difference_document(
+    differences: Sequence[Difference], *, old: ProfileSet, new: ProfileSet
+) -> Mapping[str, object]:
+    """Every difference, with both sides."""
+    return {
+        "old": _file(old),
+        "new": _file(new),
+        "counts": {
+            direction.value: sum(found.direction is direction for found in differences)
+            for direction in Direction
+        },
+        "differences": [_difference(found) for found in differences],
+    }
+
+
+def _file(profiles: ProfileSet) -> Mapping[str, str]:
+    return {"file": profiles.source, "digest": profiles.digest, "source_digest": profiles.source_digest}
+
+
+def _difference(found: Difference) -> Mapping[str, object]:
+    return {
+        "agent": found.agent,
+        "plane": found.plane,
+        "direction": found.direction.value,
+        "request": found.request,
+        "stands_for_others": found.others,
+        "secrets": list(found.secrets),
+        "old": _side(found.old),
+        "new": _side(found.new),
+    }
+
+
+def _side(side: Side) -> Mapping[str, object]:
+    rules = zip(side.rules, side.places, strict=False)
+    return {
+        "says": side.says,
+        "reason": side.reason,
+        "rules": [{"id": rule, "where": place} for rule, place in rules],
+    }
+
+
+# -- told together -----------------------------------------------------------------------------------------------------
+
+
+def _told(differences: Sequence[Difference]) -> Iterator[_Line]:
+    """Requests to one endpoint that differ alike, and for the same methods, are one line; all else stands alone."""
+    paths: dict[tuple[object, ...], list[Difference]] = {}
+    for found in differences:
+        _, endpoint, path = _parts(found)
+        paths.setdefault((endpoint or found, _how(found), path), []).append(found)
+    together: dict[tuple[object, ...], list[list[Difference]]] = {}
+    for (where, how, _), found_at in paths.items():
+        methods = tuple(sorted(_method(found) for found in found_at))
+        together.setdefault((where, how, methods), []).append(found_at)
+    for each in together.values():
+        first = each[0][0]
+        alike = [found for found_at in each for found in found_at]
+        yield _Line(alike, f"{_words(first)}: {_requests(each)}{_with(first.secrets)}")
+
+
+def _parts(found: Difference) -> tuple[str, str, str]:
+    """Method, endpoint and path of a request; empty for all else."""
+    match = _EGRESS.match(found.request) if found.plane == "egress" else None
+    return ("", "", "") if match is None else (match[1], match[2], match[3])
+
+
+def _how(found: Difference) -> tuple[object, ...]:
+    return found.direction, found.old.says, found.new.says, found.secrets
+
+
+def _method(found: Difference) -> str:
+    return "any other method" if found.others else _parts(found)[0]
+
+
+def _words(found: Difference) -> str:
+    if found.plane in ("tls", "address", "secret_setting", "resource"):
+        return f"{found.old.says} becomes {found.new.says}"
+    return _WORDS[found.old.says, found.new.says]
+
+
+def _requests(each: Sequence[Sequence[Difference]]) -> str:
+    first = each[0][0]
+    if first.plane != "egress":
+        return first.request + (" (and every other that no rule names)" if first.others else "")
+    methods = sorted((_method(found) for found in each[0]), key=lambda method: (method[0].islower(), method))
+    shown = "any method" if methods == ["any other method"] else ", ".join(methods)
+    urls = [_parts(found_at[0])[1] + _parts(found_at[0])[2] for found_at in each]
+    more = len(urls) - 1
+    return f"{shown} {min(urls, key=len)}" + (f" and {more} more path{'s' * (more > 1)}" if more else "")
+
+
+def _with(secrets: Sequence[str]) -> str:
+    return f", with {', '.join(secrets)}" if secrets else ""
+
+
+def _counted(differences: Sequence[Difference]) -> str:
+    lines = [line for _, found in groupby(differences, key=_agent) for line in _told(list(found))]
+    wider, narrower, changed = (
+        sum(line.first.direction is direction for line in lines)
+        for direction in (Direction.WIDENS, Direction.NARROWS, Direction.CHANGES)
+    )
+    parts = [f"{wider} wider", f"{narrower} narrower"] + ([f"{changed} changed"] if changed else [])
+    return ", ".join(parts)
+
+
+def _agent(found: Difference) -> str:
+    return found.agent
+
+
+def _mark(direction: Direction) -> str:
+    return {Direction.WIDENS: "+", Direction.NARROWS: "-", Direction.CHANGES: "~"}[direction]
+
+
+def _places(sides: Iterable[Side]) -> Sequence[str]:
+    return list(dict.fromkeys(place for side in sides for place in side.places))
+
+
+def _at(places: Iterable[str]) -> str:
+    shown = ", ".join(places)
+    return f"  [{shown}]" if shown else ""
+
+
+def _cell(text: str) -> str:
+    """``text`` as it may stand in a table's cell: nothing in it is markup."""
+    return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", printable(text).replace("\n", " "))
+
+
+def _location(uri: str, place: str) -> Mapping[str, object]:
+    located: dict[str, object] = {"artifactLocation": {"uri": uri}}
+    numbers = place.rsplit(":", 2)[1:]
+    if len(numbers) == 2:
+        located["region"] = {"startLine": int(numbers[0]), "startColumn": int(numbers[1])}
+    return {"physicalLocation": located}

@@ -1,0 +1,300 @@
+"""What one policy allows and another does not: exact, each difference with a request that shows it.
+
+No solver is needed: two policies that answer alike on :class:`~affiant.policy.atoms.Atoms` answer alike on every
+request. What is no request (how a secret's value is named and placed, at which addresses a host is dialled, how large
+the machine is) is compared member by member; where of two such values neither includes the other, the difference
+*changes*, and whoever refuses wider policies refuses that too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses
+from typing import Final
+
+from affiant.policy.addresses import CIDR
+from affiant.policy.atoms import Atoms
+from affiant.policy.compiled import CompiledPolicy, compile_policy
+from affiant.policy.decide import Decision, Effect
+from affiant.policy.profile import Policy, Scheme, TLSMode
+from affiant.policy.profile_set import Profile, ProfileSet
+from affiant.policy.questions import EgressQuestion, question_text
+
+__all__ = [
+    "Difference",
+    "Direction",
+    "Side",
+    "compare_profile_sets",
+    "compare_profiles",
+    "effective_egress",
+]
+
+_ORDER: Final[Mapping[Effect, int]] = {Effect.DENY: 0, Effect.ASK: 1, Effect.ALLOW: 2}
+
+
+class Direction(StrEnum):
+    """What a difference means for the agent."""
+
+    WIDENS = "widens"
+    NARROWS = "narrows"
+    CHANGES = "changes"
+    """Neither includes the other: whoever refuses what is wider refuses this too."""
+
+    @property
+    def is_wider(self) -> bool:
+        """Whether the agent may do something that it could not do before."""
+        return self is not Direction.NARROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one of the two says: its effect or value, the reason code, and the places of the rules that decided."""
+
+    says: str
+    reason: str = ""
+    rules: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One request, or one setting, about which two policies differ.
+
+    ``request`` is as :func:`~affiant.policy.questions.parse_question` reads it, or the setting's name; ``plane`` is
+    ``agent``, ``tool``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``, ``secret_setting`` or
+    ``resource``. ``others``: the method stands for every method that no rule there names. ``secrets``: what the new
+    policy lets be used in that request.
+    """
+
+    agent: str
+    plane: str
+    direction: Direction
+    request: str
+    old: Side
+    new: Side
+    others: bool = False
+    secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """One of the two policies, which says *ask* where a person must approve."""
+
+    policy: CompiledPolicy
+    profile: Profile | None
+
+    @classmethod
+    def of(cls, profile: Profile | None) -> _Half:
+        """An agent that has no profile may do nothing."""
+        policy = Policy(models=()) if profile is None else profile.compiled.policy
+        return cls(compile_policy(policy, asks=True), profile)
+
+    def side(self, decision: Decision) -> Side:
+        places = (
+            () if self.profile is None else tuple(str(self.profile.places[rule]) for rule in decision.rules)
+        )
+        return Side(decision.effect.value, decision.reason, decision.rules, places)
+
+
+def effective_egress(policy: CompiledPolicy, question: EgressQuestion) -> Decision:
+    """Whether a request goes out, as a proxy asks: first for the connection, then for the request inside.
+
+    Where the connection is passed through, nobody sees what is inside, and its decision is the only one.
+    """
+    host, port, scheme = question.host, question.port, question.scheme.value
+    connection = policy.decide_egress(host=host, port=port, scheme=scheme)
+    if question.method is None or (
+        question.scheme is Scheme.HTTPS and policy.tls_mode(host, port) is TLSMode.PASSTHROUGH
+    ):
+        return connection
+    request = policy.decide_egress(
+        host=host, port=port, scheme=scheme, method=question.method, target=question.target
+    )
+    return min(request, connection, key=lambda decision: _ORDER[decision.effect])
+
+
+def compare_profile_sets(old: ProfileSet, new: ProfileSet) -> tuple[Difference, ...]:
+    """The differences of every agent of two files, by the agents' names."""
+    found: list[Difference] = []
+    for name in sorted({*old.profiles, *new.profiles}):
+        found += compare_profiles(name, old.profiles.get(name), new.profiles.get(name))
+    return tuple(found)
+
+
+def compare_profiles(agent: str, old: Profile | None, new: Profile | None) -> tuple[Difference, ...]:
+    """The differences of two profiles of one agent; None for one that has no profile: it may do nothing."""
+    if old is not None and new is not None and old.digest == new.digest:
+        return ()
+    before, after = _Half.of(old), _Half.of(new)
+    atoms = Atoms(before.policy.policy, after.policy.policy)
+    pair = _Pair(agent, before, after, atoms)
+    planes = (pair.agents, pair.tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
+    settings = (pair.addresses, pair.secret_settings, pair.resources)
+    return tuple(difference for compare in (*planes, *settings) for difference in compare())
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    agent: str
+    old: _Half
+    new: _Half
+    atoms: Atoms
+
+    @property
+    def halves(self) -> tuple[_Half, _Half]:
+        return self.old, self.new
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def agents(self) -> Iterator[Difference]:
+        if (self.old.profile is None) != (self.new.profile is None):
+            before, after = ("absent" if half.profile is None else "present" for half in self.halves)
+            direction = Direction.WIDENS if self.old.profile is None else Direction.NARROWS
+            yield Difference(self.agent, "agent", direction, self.agent, Side(before), Side(after))
+
+    def tools(self) -> Iterator[Difference]:
+        for question in self.atoms.tools():
+            answers = (half.policy.decide_tool(question.name) for half in self.halves)
+            yield from self._decided("tool", question_text(question), *answers)
+
+    def models(self) -> Iterator[Difference]:
+        for question, attested in self.atoms.models():
+            answers = (half.policy.decide_model(question.name, attested=attested) for half in self.halves)
+            text = question_text(question) + (" at an attested upstream" if attested else "")
+            others = self.atoms.stands_for_the_rest(question)
+            yield from self._decided("model", text, *answers, others=others)
+
+    def paths(self) -> Iterator[Difference]:
+        for question in self.atoms.paths():
+            answers = (half.policy.decide_path(question.path, question.mode) for half in self.halves)
+            yield from self._decided("path", question_text(question), *answers)
+
+    def egress(self) -> Iterator[Difference]:
+        for question in self.atoms.requests():
+            answers = (effective_egress(half.policy, question) for half in self.halves)
+            others = self.atoms.stands_for_the_rest(question)
+            for found in self._decided("egress", question_text(question), *answers, others=others):
+                wider = found.direction is Direction.WIDENS
+                yield replace(found, secrets=self._usable(question)) if wider else found
+
+    def _usable(self, question: EgressQuestion) -> tuple[str, ...]:
+        """The secrets that the new policy lets be used in a request."""
+        grants = self.new.policy.secret_grants()
+        answers = {
+            grant.name: self.new.policy.decide_secret(
+                grant.name,
+                host=question.host,
+                port=question.port,
+                scheme=question.scheme.value,
+                surface=grant.surface,
+            )
+            for grant in grants
+        }
+        return tuple(name for name, decision in answers.items() if decision.effect is not Effect.DENY)
+
+    def secrets(self) -> Iterator[Difference]:
+        for question, surface in self.atoms.secrets():
+            answers = (
+                half.policy.decide_secret(
+                    question.name, host=question.host, port=question.port, scheme="https", surface=surface
+                )
+                for half in self.halves
+            )
+            yield from self._decided("secret", f"{question_text(question)} in {surface}", *answers)
+
+    def _decided(
+        self, plane: str, request: str, before: Decision, after: Decision, *, others: bool = False
+    ) -> Iterator[Difference]:
+        step = _ORDER[after.effect] - _ORDER[before.effect]
+        if step:
+            direction = Direction.WIDENS if step > 0 else Direction.NARROWS
+            old, new = self.old.side(before), self.new.side(after)
+            yield Difference(self.agent, plane, direction, request, old, new, others)
+
+    # -- settings ----------------------------------------------------------------------------------------------
+
+    def tls(self) -> Iterator[Difference]:
+        """Endpoints that both allow, seen into by one of them only."""
+        for question in self.atoms.connections():
+            if question.scheme is not Scheme.HTTPS:
+                continue
+            allowed = all(
+                effective_egress(half.policy, question).effect is not Effect.DENY for half in self.halves
+            )
+            before, after = (half.policy.tls_mode(question.host, question.port) for half in self.halves)
+            if allowed and before is not after:
+                direction = Direction.WIDENS if after is TLSMode.PASSTHROUGH else Direction.NARROWS
+                yield self._setting("tls", direction, question_text(question), before.value, after.value)
+
+    def addresses(self) -> Iterator[Difference]:
+        for host in self.atoms.hosts():
+            if any(self._unreachable(half, host) for half in self.halves):
+                continue
+            before, after = (half.policy.addresses_for(host) for half in self.halves)
+            if _addresses_text(before) != _addresses_text(after):
+                direction = _addresses_direction(before, after)
+                yield self._setting(
+                    "address",
+                    direction,
+                    f"addresses of {host}",
+                    _addresses_text(before),
+                    _addresses_text(after),
+                )
+
+    def _unreachable(self, half: _Half, host: str) -> bool:
+        return not any(
+            effective_egress(half.policy, question).effect is not Effect.DENY
+            for question in self.atoms.connections()
+            if question.host == host
+        )
+
+    def secret_settings(self) -> Iterator[Difference]:
+        before, after = ({grant.name: grant for grant in half.policy.secret_grants()} for half in self.halves)
+        for name in sorted(before.keys() & after.keys()):
+            for setting, old, new in (
+                ("reference", before[name].ref, after[name].ref),
+                ("format", before[name].inject.format, after[name].inject.format),
+                ("shape", before[name].shape, after[name].shape),
+            ):
+                if old != new:
+                    yield self._setting(
+                        "secret_setting",
+                        Direction.CHANGES,
+                        f"{setting} of {name}",
+                        old or "default",
+                        new or "default",
+                    )
+
+    def resources(self) -> Iterator[Difference]:
+        for name in ("cpus", "memory", "disk", "pids"):
+            old, new = (getattr(half.policy.resources, name) for half in self.halves)
+            if old != new:
+                direction = Direction.CHANGES
+                if old is not None and new is not None:
+                    direction = Direction.WIDENS if new > old else Direction.NARROWS
+                shown = ("default" if value is None else str(value) for value in (old, new))
+                yield self._setting("resource", direction, name, *shown)
+
+    def _setting(self, plane: str, direction: Direction, name: str, old: str, new: str) -> Difference:
+        return Difference(self.agent, plane, direction, name, Side(old), Side(new))
+
+
+def _addresses_text(addresses: tuple[CIDR, ...] | None) -> str:
+    return "any public address" if addresses is None else ", ".join(map(str, _collapsed(addresses)))
+
+
+def _addresses_direction(old: tuple[CIDR, ...] | None, new: tuple[CIDR, ...] | None) -> Direction:
+    if old is None or new is None:
+        return Direction.CHANGES
+    if _collapsed((*old, *new)) == _collapsed(new):
+        return Direction.WIDENS
+    return Direction.NARROWS if _collapsed((*old, *new)) == _collapsed(old) else Direction.CHANGES
+
+
+def _collapsed(addresses: Iterable[CIDR]) -> list[CIDR]:
+    found = list(addresses)
+    four = collapse_addresses(each for each in found if isinstance(each, IPv4Network))
+    six = collapse_addresses(each for each in found if isinstance(each, IPv6Network))
+    return [*four, *six]

@@ -1,0 +1,123 @@
+"""Random policies out of few names, so that their rules meet, and random requests that meet them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from affiant.policy.profile import (
+    Approval,
+    EgressDenial,
+    EgressRule,
+    Endpoint,
+    ModelRule,
+    PathGrant,
+    PathMode,
+    Policy,
+    Resources,
+    Scheme,
+    SecretGrant,
+    TLSMode,
+    ToolDenial,
+    ToolRule,
+)
+from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
+from affiant.policy.refusals import PolicyConflict
+
+__all__ = ["NAMES", "connections", "egress", "models", "paths", "policies", "secrets", "tools"]
+
+NAMES = ["a", "b", "x", "y"]
+HOSTS = ["b.c", "a.b.c", "x.b.c", "a.x.b.c", "x.x.b.c", "z.c", "y.z.c", "q.y.b.c"]
+PATTERNS = [*HOSTS, "*.b.c", "**.b.c", "*.x.b.c", "**.a.b.c", "**.z.c"]
+TARGETS = ["/", "/a", "/a/", "/a/x", "/a/x/", "/a/b", "/a/b/x", "/b", "/x", "/x/x", "/é", "/ab"]
+TARGET_PATTERNS = ["/", "/**", "/a", "/a/", "/a/**", "/a/b", "/a/b/**", "/x/**", "/%C3%A9", "/%C3%A9/**"]
+PATHS = ["/w", "/w/a", "/w/a/b", "/w/x", "/w2", "/v", "/w/a/b/c", "/other"]
+METHODS = ["GET", "POST", "DELETE", "PROPFIND"]
+PORTS = [443, 80, 8443]
+SURFACES = ["header:authorization", "header:x-key"]
+
+_some_methods = st.none() | st.lists(st.sampled_from(METHODS), min_size=1, max_size=3).map(tuple)
+_some_targets = st.none() | st.lists(st.sampled_from(TARGET_PATTERNS), min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def _allows(draw: st.DrawFn) -> EgressRule:
+    if draw(st.integers(0, 4)) == 0:
+        return EgressRule(draw(st.sampled_from(PATTERNS)), tls=TLSMode.PASSTHROUGH)
+    return EgressRule(
+        draw(st.sampled_from(PATTERNS)),
+        draw(st.sampled_from(PORTS)),
+        draw(st.sampled_from(list(Scheme))),
+        draw(_some_methods),
+        draw(_some_targets),
+    )
+
+
+_denials = st.builds(
+    EgressDenial, st.sampled_from(PATTERNS), st.none() | st.sampled_from(PORTS), _some_methods, _some_targets
+)
+_grants = st.builds(PathGrant, st.sampled_from(PATHS), st.sampled_from(list(PathMode)))
+_tools = st.builds(ToolRule, st.sampled_from(NAMES), st.booleans()) | st.builds(
+    ToolDenial, st.sampled_from(NAMES)
+)
+_endpoints = st.builds(Endpoint, st.sampled_from(HOSTS), st.sampled_from(PORTS))
+_secrets = st.dictionaries(
+    st.sampled_from(["KEY", "TOKEN"]), st.lists(_endpoints, max_size=3, unique=True).map(tuple), max_size=2
+).map(lambda found: tuple(SecretGrant(name, hosts) for name, hosts in found.items()))
+_sizes = st.none() | st.integers(1, 3)
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """A policy that could have been loaded."""
+    egress = tuple(draw(st.lists(_allows() | _denials, max_size=5)))
+    asked = st.lists(st.sampled_from(METHODS), max_size=2, unique=True).map(tuple)
+    parts = {
+        "tools": tuple(draw(st.lists(_tools, max_size=4))),
+        "filesystem": tuple(draw(st.lists(_grants, max_size=4))),
+        "egress": egress,
+        "models": draw(
+            st.none() | st.lists(st.builds(ModelRule, st.sampled_from(NAMES), st.booleans())).map(tuple)
+        ),
+        "approval": Approval(draw(st.booleans()) and draw(st.booleans()), draw(asked)),
+        "resources": Resources(cpus=draw(_sizes)),
+    }
+    try:
+        return Policy(**parts, secrets=draw(_secrets))
+    except PolicyConflict:  # a secret at a host that is only passed through
+        return Policy(**parts)
+
+
+tools = st.builds(ToolQuestion, st.sampled_from([*NAMES, "other", "other_tool"]))
+models = st.builds(ModelQuestion, st.sampled_from([*NAMES, "other", "other-model"]))
+paths = st.builds(
+    PathQuestion,
+    st.sampled_from([*PATHS, "/w/a/q", "/w/a/b/c/d", "/q", "/w22", "/other/x", "/"]),
+    st.sampled_from([PathMode.READ, PathMode.READ_WRITE]),
+)
+_question_hosts = st.sampled_from(
+    [*HOSTS, "n.b.c", "n.n.b.c", "n.x.b.c", "n.a.b.c", "n.n.a.b.c", "n.z.c", "c.d", "z.y.z.c"]
+)
+_question_targets = st.sampled_from(
+    ["%C3%A9".join(target.split("é")) for target in TARGETS]
+    + ["/n", "/a/n", "/a/n/", "/a/b/n/n", "/n/?q=1", "/a?x", "/%C3%A9/n"]
+)
+egress = st.builds(
+    EgressQuestion,
+    _question_hosts,
+    st.sampled_from([*PORTS, 1]),
+    st.sampled_from(list(Scheme)),
+    st.sampled_from([*METHODS, "PUT", "SEARCH"]),
+    _question_targets,
+)
+connections = st.builds(
+    EgressQuestion, _question_hosts, st.sampled_from([*PORTS, 1]), st.sampled_from(list(Scheme))
+)
+secrets = st.tuples(
+    st.builds(
+        SecretQuestion,
+        st.sampled_from(["KEY", "TOKEN", "OTHER"]),
+        st.sampled_from(HOSTS),
+        st.sampled_from(PORTS),
+    ),
+    st.sampled_from(SURFACES),
+)
