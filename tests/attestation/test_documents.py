@@ -238,6 +238,13 @@ def test_a_bundle_of_another_form_is_refused(change: object) -> None:
     assert caught.value.code == "bundle.malformed"
 
 
+@pytest.mark.parametrize("data", [b"[]", b'["typ"]', b'"x"', b"7", b"null", b"true", b"{}"])
+def test_what_is_no_object_of_the_type_is_no_bundle(data: bytes) -> None:
+    with pytest.raises(AffiantError) as caught:
+        parse_bundle(data)
+    assert caught.value.code == "bundle.malformed"
+
+
 # -- trust files -----------------------------------------------------------------------------------------------
 
 

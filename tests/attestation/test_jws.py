@@ -65,6 +65,19 @@ def test_a_jws_has_three_parts_and_the_first_is_the_header(text: str) -> None:
     assert refused(text) == "fmt.jws"
 
 
+@pytest.mark.parametrize("alg", ["none", "HS256", "ES384", "es256"])
+def test_a_header_knows_one_algorithm_though_the_signature_holds(alg: str) -> None:
+    header = canonical({"alg": alg, "kid": KEY.kid, "typ": TYP})
+    signing_input = f"{b64u(header)}.{b64u(b'{}')}"
+    assert refused(f"{signing_input}.{b64u(KEY.sign(signing_input.encode()))}") == "fmt.jws"
+
+
+def test_a_signature_is_over_these_bytes_and_no_others() -> None:
+    head, _, signature = signed(b'{"a":1}').split(".")
+    assert refused(f"{head}.{b64u(b'{}')}.{signature}") == "sig.invalid"
+    assert refused(f"{head}.{b64u(b'{}')}.{b64u(bytes(64))}") == "sig.invalid"
+
+
 @pytest.mark.parametrize("kid", ["", KEY.kid[:-1], KEY.kid + "A", KEY.kid * 2])
 def test_a_header_names_its_key_by_43_characters(kid: str) -> None:
     assert refused(signed(b"{}", kid=kid)) == "fmt.jws"

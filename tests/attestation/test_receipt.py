@@ -154,6 +154,19 @@ def test_no_text_causes_anything_but_a_typed_refusal(text: str) -> None:
     refused(text)
 
 
+def test_a_receipt_ends_in_a_tilde() -> None:
+    for text in (INFERENCE.jws, INFERENCE.sdjwt[:-1], "", "~", f"~{INFERENCE.sdjwt}"):
+        assert refused(text) in ("fmt.receipt", "fmt.jws", "fmt.encoding")
+    assert refused(INFERENCE.jws) == refused(INFERENCE.sdjwt[:-1]) == "fmt.receipt"
+
+
+def test_a_member_that_is_not_there_is_none_at_any_depth() -> None:
+    record = verify_receipt(parse_receipt(INFERENCE.sdjwt), STATEMENT)
+    assert record.member("pol", "dec") == "allow"
+    for path in (("none",), ("pol", "none"), ("pol", "dec", "none"), ("up", "id"), ("seq", "none")):
+        assert record.member(*path) is None
+
+
 def opened(*disclosures: str) -> str:
     return "~".join([INFERENCE.jws, *disclosures, ""])
 
@@ -222,6 +235,17 @@ def test_a_disclosure_under_a_name_that_is_not_hidden_there_is_refused(name: str
     digests = sorted([disclosure_digest(disclosure), "A" * 43])
     text = resigned(use={"_sd": digests})
     assert refused(text + disclosure + "~") == "sd.invalid"
+
+
+def test_two_disclosures_of_one_member_are_refused_though_both_are_committed_to() -> None:
+    """Else whoever shows the receipt chooses what it says."""
+    shown = [made("id", "one"), made("id", "another", salt=bytes(15) + b"1")]
+    digests = sorted([*map(disclosure_digest, shown), "A" * 43])
+    text = resigned(agt={**INFERENCE.payload["agt"], "_sd": digests})
+    for one in shown:
+        record = verify_receipt(parse_receipt(f"{text}{one}~"), STATEMENT)
+        assert record.disclosed.text("agt.id") in ("one", "another")
+    assert refused(f"{text}{shown[0]}~{shown[1]}~") == "sd.invalid"
 
 
 @pytest.mark.parametrize("name", ["_sd", "_sd_alg", "...", "_"])

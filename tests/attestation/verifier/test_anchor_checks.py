@@ -249,6 +249,14 @@ def test_an_anchor_whose_checkpoint_is_missing_is_not_made() -> None:
     assert (found.state, found.tier) == (State.NOT_MADE, Tier.NONE)
 
 
+def test_an_anchor_says_nothing_of_records_that_the_log_does_not_show() -> None:
+    bundle = anchored()
+    for proofs in ({}, {**bundle.proofs, next(iter(bundle.proofs)): "no proof"}):
+        verdict = judged(replace(bundle, proofs=proofs))
+        assert row(verdict, "log.inclusion").state is not State.HELD
+        assert (row(verdict, "time.tsa").state, row(verdict, "time.tsa").tier) == (State.NOT_MADE, Tier.NONE)
+
+
 def test_without_the_library_the_check_is_not_made_and_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['rfc3161_client'] = None\n"

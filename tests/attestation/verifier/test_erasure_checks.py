@@ -148,6 +148,35 @@ def _with_fewer_requests(step: str, members: dict[str, object]) -> dict[str, obj
     return {**members, "cseq": 0} if step == "session-end" else members
 
 
+def linked(link_of: Callable[[Ordered], dict[str, object]], step: str, *, gone: int) -> Verdict:
+    """A session with ``peer`` of one of the gateway's records changed, and a supervisor's record erased by order."""
+
+    def orders(told: Ordered) -> None:
+        told.order("erasure", {"del": [told.item(told.session_records[gone])]})
+
+    story = type("Told", (Ordered,), {"orders": staticmethod(orders)})()
+    story.alter = lambda name, members: (
+        {**members, "peer": {**members["peer"], **link_of(story)}} if name == step else members
+    )
+    story.tell()
+    return judge(without(story.bundle(), story.session_records[gone]))
+
+
+@pytest.mark.parametrize(("step", "gone"), [("refusal", 1), ("close", -1)])
+def test_a_link_to_an_erased_record_is_held_to_what_the_order_says_of_it(step: str, gone: int) -> None:
+    assert row(linked(lambda _: {}, step, gone=gone), "session.peer").state is State.HELD
+    for other in ({"chn": new_id()}, {"seq": 0}, {"seq": 9}, {"rh": link("another")}):
+        found = row(linked(lambda _, other=other: other, step, gone=gone), "session.peer")
+        assert (found.state, found.reason) == (State.REFUSED, "session.peer")
+
+
+def test_a_link_back_to_an_erased_record_is_a_link_that_goes_back() -> None:
+    found = row(
+        linked(lambda told: {"seq": 0, "rh": told.session_records[0].rh}, "refusal", gone=0), "session.peer"
+    )
+    assert (found.state, found.reason) == (State.REFUSED, "session.peer")
+
+
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_two_orders_that_name_two_records_of_one_number_excuse_neither(level: int) -> None:
     """One of them names what was never there; which one, nobody can tell who has not the record."""

@@ -164,12 +164,15 @@ class EarlyRefusal(Story):
 
 
 class OwnLink(Story):
-    """The gateway says that it heard itself."""
+    """The close names a record of the gateway itself, in a chain that is longer than the supervisor's."""
 
-    def by_gateway(self, step: str, kind: str, members, *arguments: object, **more: object):
-        if step == "refusal":
-            self.alter = at("refusal", peer=dict(self.gateway.head.to_json()))
-        return super().by_gateway(step, kind, members, *arguments, **more)
+    def close(self) -> None:
+        for count in range(12):
+            self.by_gateway("epoch", "epoch", {"n": count, "inf": 0}, of_session=False)
+        last = self.of_session()[-1]
+        own = {"chn": last.payload["chn"], "seq": last.payload["seq"], "rh": last.rh}
+        self.alter = at("close", peer=own)
+        super().close()
 
 
 class TwoZeros(Story):
@@ -469,6 +472,8 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ),
     ("session.intents", "session.intent", lambda: Story(alter=at("egress", par=[new_id()])).bytes(), {}),
     ("session.peer", "session.peer", lambda: Story(alter=at("refusal", peer__chn=new_id())).bytes(), {}),
+    ("session.peer", "session.peer", lambda: Story(alter=at("refusal", peer__seq=2)).bytes(), {}),
+    ("session.peer", "session.peer", lambda: Story(alter=at("close", peer__seq=9)).bytes(), {}),
     ("session.peer", "session.peer", lambda: Story(alter=without("refusal", "peer")).bytes(), {}),
     ("session.peer", "session.peer", lambda: Story(alter=without("exec-intent", "peer")).bytes(), {}),
     ("session.peer", "session.peer", lambda: OwnLink().bytes(), {}),
