@@ -18,6 +18,8 @@ from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
+from .test_verify_bundle import CutOff
+
 AUTHORITY = Signer(ec.derive_private_key(21, ec.SECP256R1()))
 
 
@@ -109,6 +111,34 @@ def test_every_content_record_of_a_session_may_be_gone() -> None:
     story = story_with(lambda told: told.order("erasure", {"del": [told.item(r) for r in contents(told)]}))
     verdict = judge(without(story.bundle(), *contents(story)))
     assert [check for check in verdict.checks if check.state is State.REFUSED] == []
+
+
+@pytest.mark.parametrize("beyond", [0, 2])
+def test_the_record_that_a_lost_sessions_close_names_as_its_supervisors_last_may_be_gone(beyond: int) -> None:
+    """The supervisor died after it had signed ``beyond`` records more than were acknowledged."""
+    acknowledged = 6 - beyond
+
+    def orders(told: Ordered) -> None:
+        told.order("erasure", {"del": [told.item(told.session_records[acknowledged - 1])]})
+
+    members = {"orders": staticmethod(orders), "acknowledged": acknowledged}
+    story = type("Told", (Ordered, CutOff), members)().tell()
+    verdict = judge(without(story.bundle(), story.session_records[acknowledged - 1]))
+    assert [check for check in verdict.checks if check.state is State.REFUSED] == []
+    assert row(verdict, "session.close").tier is Tier.WARNING
+
+
+def test_a_lost_sessions_close_that_names_another_record_than_the_erased_one_is_refused() -> None:
+    def orders(told: Ordered) -> None:
+        told.order("erasure", {"del": [told.item(told.session_records[5])]})
+
+    story = type("Told", (Ordered, CutOff), {"orders": staticmethod(orders), "acknowledged": 6})()
+    story.alter = lambda name, said: (
+        {**said, "sup": {**said["sup"], "rh": link("another")}} if name == "close" else said
+    )
+    story.tell()
+    found = row(judge(without(story.bundle(), story.session_records[5])), "session.close")
+    assert (found.state, found.reason) == (State.REFUSED, "session.close")
 
 
 def test_one_more_record_than_was_ordered_is_a_gap() -> None:
