@@ -142,6 +142,16 @@ def test_a_result_that_was_wrong_then_is_refused_now_as_well() -> None:
     assert row(verdict, "peer.ear").reason == "peer.ear_mismatch"
 
 
+def test_a_result_about_a_quote_that_was_good_at_no_time_of_the_bundle_is_held_to_nothing() -> None:
+    """The archived collateral had expired by when the reader says that it was; that of now is fresh."""
+    verdict = judge_now(now=YEAR, at=YEAR, collateral=published(PLATFORM, YEAR))
+    assert gateway(verdict).before.refused is not None
+    assert row(verdict, "tee.appraisal").state is State.HELD
+    found = row(verdict, "peer.ear")
+    assert (found.state, found.reason) == (State.NOT_MADE, None)
+    assert "does not hold at the bundle's own time" in found.detail
+
+
 def test_collateral_that_is_older_than_the_archived_is_no_newer_look() -> None:
     verdict = judge_now(collateral=published(PLATFORM, NOW - timedelta(days=3)))
     assert gateway(verdict).after.refused == "collateral.rollback"
