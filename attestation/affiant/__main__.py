@@ -6,6 +6,7 @@ a command whose extra is not installed says which one to install.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import signal
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,8 @@ from affiant.command_line import Group
 __all__ = ["cli", "main"]
 
 _EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+_CANNOT_WRITE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""A disk that is full or broken, mostly that of standard output: no mistake of ours, and nothing to trace."""
 
 
 class _Entry(NamedTuple):
@@ -122,6 +125,11 @@ class _LazyGroup(Group):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:  # while something was loaded, as later: 128 + the signal's number
             raise click.exceptions.Exit(_EXIT_INTERRUPTED) from error
+        except OSError as error:
+            if error.errno not in _CANNOT_WRITE:
+                raise
+            place = error.filename or "its output"
+            raise click.ClickException(f"{place} cannot be written: {error.strerror}") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -1,9 +1,9 @@
 """What all commands share: how a refusal is shown, and the exit codes.
 
-Exit codes: 0 done; 2 the command line is wrong; 1 refused, with a stable code. ``affiant verify`` has its own
-(0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated). ``affiant run`` passes on the command's
-own; 125: affiant itself refused or failed, 126: the command cannot be run, 127: it was not found, 128 + n: it
-was ended by signal n.
+Exit codes: 0 done; 2 the command line is wrong; 1 refused, with a stable code, or what there is to say cannot be
+written (a full disk). ``affiant verify`` has its own besides (0 affirming, 10 warning, 20 contraindicated, 30 none,
+40 simulated). ``affiant run`` passes on the command's own; 125: affiant itself refused or failed, 126: the command
+cannot be run, 127: it was not found, 128 + n: it was ended by signal n.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ExposedFile", "read_private", "sync_folder", "write_whole"]
+__all__ = ["ExposedFile", "is_stream", "read_private", "refuse_stream", "sync_folder", "write_whole"]
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """File systems without hard links, as on a memory stick."""
@@ -46,6 +46,25 @@ def read_private(path: Path, *, limit: int) -> bytes:
         os.close(descriptor)
 
 
+def is_stream(path: Path) -> bool:
+    """Whether something stands at ``path`` that is neither file nor folder: a device, a pipe, a terminal."""
+    try:
+        kind = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
+def refuse_stream(path: Path) -> None:
+    """Refuse to put a file in place of what is none: as root, ``/dev/null`` would be gone for everybody.
+
+    Raises:
+        FileExistsError: a device, a pipe or a socket stands there, or a link to one.
+    """
+    if is_stream(path):
+        raise FileExistsError(errno.EEXIST, "it is no regular file, and would be replaced by one", str(path))
+
+
 def write_whole(
     path: Path, data: bytes, *, mode: int = 0o644, exact: bool = False, replace: bool = True
 ) -> None:
@@ -57,9 +76,10 @@ def write_whole(
         replace: False: refuse to write over anything, whoever comes first.
 
     Raises:
-        FileExistsError: something stands there, and ``replace`` is False.
+        FileExistsError: something stands there, and ``replace`` is False; or a device, a pipe or a socket.
         OSError: it cannot be written; nothing of it is left.
     """
+    refuse_stream(path)
     draft = path.with_name(
         f".{secrets.token_hex(8)}.new"
     )  # whatever a killed writer left, this is another name

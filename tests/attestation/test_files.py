@@ -39,6 +39,18 @@ def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
         write_whole(tmp_path / "no" / "file", b"")
 
 
+def test_a_pipe_or_a_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    """As root, ``--html /dev/null`` would take the device from every process of the machine."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    for path in (pipe, link):
+        with pytest.raises(FileExistsError, match="no regular file"):
+            write_whole(path, b"file")
+    assert stat.S_ISFIFO(pipe.lstat().st_mode) and link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [link, pipe]
+
+
 def test_drafts_of_killed_writers_are_in_nobodys_way(tmp_path: Path) -> None:
     """In a container every writer may have the same process id."""
     path = tmp_path / "file"

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
@@ -111,6 +116,40 @@ def test_a_period_is_held_against_the_other_bundles(files: Path) -> None:
     alone = json.loads(run_all(files, str(paths[0].parent), "--json").output)
     assert {row["state"] for row in alone["across"]} == {"held"}
     assert alone["counts"] == alone["verdicts"][0]["counts"]
+
+
+def test_a_report_to_what_is_no_file_is_written_there(files: Path) -> None:
+    pipe = files / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        assert run(files, "--html", str(pipe)).exit_code == 40
+        assert read.result(10).startswith("<!doctype html>")
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+
+
+@pytest.mark.parametrize("place", ["session.affiant.json", "trust.json", "request.json", "other"])
+def test_a_report_replaces_nothing_that_is_read(files: Path, place: str) -> None:
+    before = {path: path.read_bytes() for path in files.iterdir()}
+    asked = ["--request", str(files / "request.json"), "--junit", str(files / "other")]
+    result = run(files, *asked, "--html", str(files / "." / place))
+    assert result.exit_code == 2 and "would replace" in " ".join(result.output.split())
+    assert {path: path.read_bytes() for path in files.iterdir()} == before
+
+
+def test_a_full_disk_is_one_line_and_no_verdict(files: Path) -> None:
+    command = [sys.executable, "-m", "affiant", "verify", str(files / "session.affiant.json"), "--at", AT]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*command, "--trust", str(files / "trust.json"), "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: its output cannot be written: No space left on device\n"
 
 
 def test_reports_of_several_are_written(files: Path) -> None:

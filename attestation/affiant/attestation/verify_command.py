@@ -112,9 +112,10 @@ def verify(
     A period bundle (*.affiant.zip) is judged along its log. Whether anything is missing from it is judged over your own
     range, --from and --to (RFC 3339, or seconds since 1970); without one, coverage is not made.
 
-    Reports are written whatever the verdict is, and replace what was there.
+    Reports are written whatever the verdict is, and replace what was there, but nothing that is read.
 
-    Exit codes: 0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage.
+    Exit codes: 0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage, 1 the verdict could not be
+    written.
 
     \b
     Examples:
@@ -145,11 +146,13 @@ def verify(
         progress=period_progress(),
     )
     reports = Reports(html=html, sarif=sarif, junit=junit)
+    found = _found(bundles)
+    reports.keep_apart([*found, trust_path, *filter(None, (request_path, response_path))])
     if len(bundles) == 1 and not bundles[0].is_dir():
         ctx.exit(_verify_one(bundles[0], question, reports, as_json=as_json))
     if (request_path, response_path, session) != (None, None, None):
         raise click.UsageError("--request, --response and --session ask about one bundle: name one file")
-    ctx.exit(_verify_several(_found(bundles), question, reports, as_json=as_json))
+    ctx.exit(_verify_several(found, question, reports, as_json=as_json))
 
 
 def _compared(since: datetime | None, collateral: Path | None) -> Comparison:

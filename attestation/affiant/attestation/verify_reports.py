@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import click
 
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.verdict import Verdict
+from affiant.files import is_stream, write_whole
 
 __all__ = ["Reports"]
 
@@ -22,6 +22,22 @@ class Reports:
     html: Path | None = None
     sarif: Path | None = None
     junit: Path | None = None
+
+    def keep_apart(self, inputs: Iterable[Path]) -> None:
+        """Refuse a report in place of what is read, or of another report: a bundle may be the only copy.
+
+        Raises:
+            click.UsageError: one of them is.
+        """
+        given = [
+            each for each in (self.html, self.sarif, self.junit) if each is not None and not is_stream(each)
+        ]
+        read = {each.resolve() for each in inputs}
+        for place in given:
+            if place.resolve() in read:
+                raise click.UsageError(f"{place} is read: a report would replace it. Name another file.")
+        if len({each.resolve() for each in given}) != len(given):
+            raise click.UsageError("two reports at one place: the second would replace the first")
 
     def write(self, verdict: Verdict, *, bundle: str) -> None:
         """Those of one bundle.
@@ -47,14 +63,14 @@ class Reports:
 
 
 def _write(path: Path | None, render_report: Callable[[], str]) -> None:
-    """A report that was cut off would say less than the verdict."""
+    """A report that was cut off would say less than the verdict; what is no file is written to, never replaced."""
     if path is None:
         return
-    draft = path.with_name(f".{path.name}.new")
+    report = render_report().encode("utf-8")
     try:
-        draft.write_text(render_report(), encoding="utf-8")
-        draft.replace(path)
+        if is_stream(path):
+            path.write_bytes(report)
+        else:
+            write_whole(path, report)
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
         raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from pathlib import Path
 
+from affiant.files import is_stream
 from affiant.sandbox.errors import OutputPlaceRefused
 
 __all__ = ["write_user_file"]
@@ -28,7 +28,7 @@ def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool 
         OutputPlaceRefused: the machine did not let us.
     """
     try:
-        if stream and _is_stream(path):
+        if stream and is_stream(path):
             with open(path, "wb") as file:
                 file.write(data)
         else:
@@ -37,14 +37,6 @@ def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool 
         raise OutputPlaceRefused(
             "the file cannot be written", where=str(path), found=error.strerror
         ) from error
-
-
-def _is_stream(path: Path) -> bool:
-    try:
-        kind = path.stat().st_mode
-    except FileNotFoundError:
-        return False
-    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:

@@ -299,6 +299,13 @@ def test_the_csv_has_every_line_and_runs_no_formula(reconciled, tmp_path: Path) 
     assert not list(tmp_path.glob(".items*"))
 
 
+def test_a_device_is_not_replaced_by_a_csv(reconciled, tmp_path: Path) -> None:
+    (tmp_path / "pipe").symlink_to("/dev/null")
+    result = reconciled("proxy-log", [CALL], "--proxy-format", "ndjson", "--csv", str(tmp_path / "pipe"))
+    assert result.exit_code == 2 and "no regular file" in result.output
+    assert (tmp_path / "pipe").is_symlink()
+
+
 def test_no_input_is_written_over(reconciled, tmp_path: Path) -> None:
     for name in ("record", "link"):
         if name == "link":

@@ -18,7 +18,7 @@ from affiant.attestation.period.errors import WriterMisused
 from affiant.attestation.period.layout import MANIFEST, limit_of
 from affiant.attestation.period.manifest import FileEntry, Manifest, Range
 from affiant.attestation.period.zip_form import LOCAL, Member, end_records
-from affiant.files import sync_folder
+from affiant.files import refuse_stream, sync_folder
 
 __all__ = ["write_archive"]
 
@@ -46,6 +46,7 @@ def write_archive(
         WriterMisused: a file that the layout does not have, or one that is too large.
         OSError: it cannot be written; what stood at ``place`` stands there still.
     """
+    refuse_stream(place)
     names = sorted(_files(folder))
     for name in names:
         limit = limit_of(name)

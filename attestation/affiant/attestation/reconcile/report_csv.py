@@ -18,6 +18,7 @@ from affiant.attestation.reconcile.claims import Claim
 from affiant.attestation.reconcile.errors import SettingsInvalid
 from affiant.attestation.reconcile.report_text import shown_time
 from affiant.attestation.reconcile.results import Result
+from affiant.files import refuse_stream
 
 __all__ = ["COLUMNS", "cell", "write_csv"]
 
@@ -38,6 +39,7 @@ def write_csv(path: Path, results: Iterable[Result], unexplained: Iterable[Claim
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
+        refuse_stream(path)
         with draft.open("x", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
