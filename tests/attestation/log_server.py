@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,13 @@ from pathlib import Path
 
 
 @contextmanager
-def served(folder: Path, answer: Callable[[BaseHTTPRequestHandler], bool] | None = None) -> Iterator[str]:
-    """The folder over HTTP on loopback; ``answer`` may answer first, and says whether it has."""
+def served(
+    folder: Path,
+    answer: Callable[[BaseHTTPRequestHandler], bool] | None = None,
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[str]:
+    """The folder over HTTP(S) on loopback; ``answer`` may answer first, and says whether it has."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -36,10 +42,12 @@ def served(folder: Path, answer: Callable[[BaseHTTPRequestHandler], bool] | None
             """Clients that hang up are what is tested."""
 
     server = Server(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/log"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}/log"
     finally:
         server.shutdown()
         thread.join()

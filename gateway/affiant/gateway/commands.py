@@ -231,6 +231,7 @@ def status(*, home: Path, as_json: bool) -> None:
     click.echo(f"{state['url']}  {'ready' if ready else 'not ready'}")
     click.echo(f"configuration {state['config']}")
     click.echo(f"keyset        {state['keyset']}")
+    click.echo(f"TLS key       {state['spki']}")
     _show_log(sessions["log"])
     if mirror is not None:
         code = "" if mirror["code"] is None else f" [{mirror['code']}]"

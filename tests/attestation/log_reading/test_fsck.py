@@ -111,6 +111,17 @@ def test_files_too_many_warn_and_links_refuse(built: LogBuilder) -> None:
     assert check(built).weight is Weight.CONTRAINDICATED
 
 
+def test_what_a_gateway_keeps_beside_its_log_is_no_warning(built: LogBuilder) -> None:
+    for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm", "vkey", "key.json"):
+        write(built.folder / name, b"kept")
+    key = built.folder / "key.json"
+    key.chmod(0o600)
+    assert check(built).problems == ()
+    key.chmod(0o640)
+    (problem,) = check(built).problems
+    assert (problem.code, problem.path, problem.weight) == ("log.foreign", "key.json", Weight.WARNING)
+
+
 def test_a_flood_of_strange_files_hides_no_contradiction(built: LogBuilder) -> None:
     for number in range(MAX_PROBLEMS + 20):
         write(built.folder / f"0{number}.txt", b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import LogBuilder, chain, write
 
-from affiant.attestation.log_reading.errors import LeafUnknown, LeafWrong, ResourceMissing, TreeWrong
+from affiant.attestation.log_reading.errors import (
+    LeafUnknown,
+    LeafWrong,
+    LogAbsent,
+    ResourceMissing,
+    TreeWrong,
+)
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.tlog.checkpoint import Checkpoint
@@ -40,6 +47,14 @@ class Memory:
 
 def tree_of(builder: LogBuilder, size: int | None = None) -> LogTree:
     return LogTree(FolderLog(builder.folder), builder.checkpoint(size))
+
+
+def test_a_folder_of_logs_names_them(built: LogBuilder) -> None:
+    with pytest.raises(LogAbsent, match=f"There is one in: {re.escape(str(built.folder))}"):
+        read_checkpoint(FolderLog(built.folder.parent))
+    with pytest.raises(LogAbsent) as refused:
+        read_checkpoint(FolderLog(built.folder / "tile"))
+    assert refused.value.hint is None
 
 
 def test_every_leaf_is_read_in_order_and_any_range_of_them(built: LogBuilder) -> None:

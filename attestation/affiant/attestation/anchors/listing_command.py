@@ -37,6 +37,7 @@ from affiant.attestation.log_reading.options import (
     settings_of,
     timeout_option,
     tls_ca_option,
+    tls_spki_option,
     trust_from,
 )
 from affiant.command_line import print_json, printable
@@ -80,6 +81,7 @@ class _Row:
 @key_option
 @policy_option
 @tls_ca_option
+@tls_spki_option
 @timeout_option
 @json_option
 @click.pass_context
@@ -96,6 +98,7 @@ def anchors(
     keys: tuple[str, ...],
     policy: Path | None,
     tls_ca: Path | None,
+    tls_spki: tuple[str, ...],
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -123,7 +126,7 @@ def anchors(
     with refusals(_TYP, as_json=as_json):
         folder, trust = AnchorFolder(anchors_folder(log, out)), trust_from(keys, policy)
         believed = _believed(tsa_roots, trust_path, named_signer(trusted_root, identity, issuer))
-        with opened_log(log, settings_of(tls_ca, timeout)) as source:
+        with opened_log(log, settings_of(tls_ca, timeout, tls_spki)) as source:
             newest = trust.verify_log(read_checkpoint(source)).checkpoint
             for size, kind, judge in _kept(folder, trust, believed, datetime.now(UTC)):
                 try:

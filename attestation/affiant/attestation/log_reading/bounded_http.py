@@ -43,11 +43,14 @@ class HTTPSettings:
 
     Args:
         tls_ca: PEM file of the authorities that TLS certificates are verified by, instead of the public ones.
+        log_spki: TLS keys that the server of the log may have, and no other server: SHA-256 of a SubjectPublicKeyInfo,
+            43 characters each; empty: authorities.
         answer_s: seconds that one answer may take as a whole.
         silence_s: seconds without a byte.
     """
 
     tls_ca: Path | None = None
+    log_spki: tuple[str, ...] = ()
     answer_s: float = 30.0
     silence_s: float = 10.0
 
@@ -84,12 +87,16 @@ def _is_prefix(prefix: str) -> bool:
 
 
 def make_client(
-    settings: HTTPSettings, *, sockets: Mapping[str, str] = MappingProxyType({})
+    settings: HTTPSettings,
+    *,
+    sockets: Mapping[str, str] = MappingProxyType({}),
+    tls: ssl.SSLContext | None = None,
 ) -> httpx.AsyncClient:
     """A client that verifies TLS always, follows nothing and reads no environment.
 
     Args:
         sockets: address without path (``http://name``) -> the Unix socket behind it.
+        tls: what servers are verified by, in place of the authorities of ``settings``.
 
     Raises:
         ExtraMissing: ``httpx`` is not installed.
@@ -102,7 +109,7 @@ def make_client(
             "reading a log over HTTP needs the package 'httpx', which is not installed",
             hint="Install it with: pip install 'affiant[log]'",
         ) from error
-    tls = _tls_context(settings.tls_ca)
+    tls = _tls_context(settings.tls_ca) if tls is None else tls
     return httpx.AsyncClient(
         verify=tls,
         trust_env=False,
@@ -144,7 +151,8 @@ async def bounded_request(
                 "the server's TLS certificate does not hold",
                 where=url,
                 found=refusal.verify_message,
-                hint="A server of your own: give its authority with --tls-ca. Verification cannot be turned off.",
+                hint="A server of your own: give its authority with --tls-ca; a "
+                "gateway: its TLS key with --tls-spki. Verification cannot be turned off.",
             ) from error
         raise LogUnreachable(
             "the server cannot be reached, or ended the connection early",

@@ -24,6 +24,7 @@ from affiant.attestation.log_reading.options import (
     settings_of,
     timeout_option,
     tls_ca_option,
+    tls_spki_option,
     trust_from,
     verified_note,
 )
@@ -43,11 +44,11 @@ def log() -> None:
     \b
     Examples:
       affiant log show https://log.example/affiant
-      affiant log fsck /var/lib/affiant/gateway/log --key "$VKEY"
+      affiant log fsck /var/lib/affiant/gateway/log/ID --key "$VKEY"
       affiant log prove https://log.example/affiant 4711 -o receipt.tlog-proof
       affiant log consistency https://log.example/affiant yesterday.checkpoint --key "$VKEY"
       affiant log monitor https://log.example/affiant --policy witnesses.policy --state /var/lib/monitor
-      affiant log anchor /var/lib/affiant/gateway/log --key "$VKEY" --tsa https://tsa.example --tsa-root tsa.pem
+      affiant log anchor /var/lib/affiant/gateway/log/ID --key "$VKEY" --tsa https://tsa.example --tsa-root tsa.pem
       affiant log publish /var/lib/affiant/gateway/log/ID s3://bucket/prefix --key "$VKEY"
     """
 
@@ -63,6 +64,7 @@ for _command in (monitor, prove, consistency, anchor, anchors, publish):
 @key_option
 @policy_option
 @tls_ca_option
+@tls_spki_option
 @timeout_option
 @json_option
 def show(
@@ -73,6 +75,7 @@ def show(
     keys: tuple[str, ...],
     policy: Path | None,
     tls_ca: Path | None,
+    tls_spki: tuple[str, ...],
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -84,7 +87,7 @@ def show(
 
     \b
     Examples:
-      affiant log show /var/lib/affiant/gateway/log
+      affiant log show /var/lib/affiant/gateway/log/ID
       affiant log show https://log.example/affiant --from 0 --to 100 --json
     """
     from affiant.attestation.log_reading.reader import LogTree, read_checkpoint  # noqa: PLC0415 - help stays cheap
@@ -93,7 +96,7 @@ def show(
 
     with (
         refusals("affiant-log/1", as_json=as_json),
-        opened_log(log, settings_of(tls_ca, timeout)) as source,
+        opened_log(log, settings_of(tls_ca, timeout, tls_spki)) as source,
     ):
         note = read_checkpoint(source)
         signed = verified_note(note, keys, policy)
@@ -114,6 +117,7 @@ def show(
 @key_option
 @policy_option
 @tls_ca_option
+@tls_spki_option
 @timeout_option
 @json_option
 @click.pass_context
@@ -124,21 +128,24 @@ def fsck(
     keys: tuple[str, ...],
     policy: Path | None,
     tls_ca: Path | None,
+    tls_spki: tuple[str, ...],
     timeout: float,
     as_json: bool,
 ) -> None:
     """Compute the whole tree again from its leaves, and hold every tile, bundle and the signed root against it.
 
-    In a folder or a store of objects also: files that no log has, links, and partial tiles of earlier checkpoints.
+    In a folder or a store of objects also: files that no log has, links, and partial tiles of earlier checkpoints. What
+    a gateway keeps in its log's folder belongs there; its key does not in a copy that others can read.
 
     Exit codes: 0 everything is as signed, 10 files that no log has, 20 something does not hold, 30 the log cannot be
     read, 2 usage.
 
     \b
     Examples:
-      affiant log fsck /var/lib/affiant/gateway/log --key "$VKEY"
+      affiant log fsck /var/lib/affiant/gateway/log/ID --key "$VKEY"
       affiant log fsck https://log.example/affiant --policy witnesses.policy --json
       affiant log fsck s3://bucket/prefix --key "$VKEY"
+      affiant log fsck https://127.0.0.1:8443/log --key "$VKEY" --tls-spki "$SPKI"
     """
     from affiant.attestation.log_reading.fsck import check_log  # noqa: PLC0415 - help stays cheap
     from affiant.attestation.log_reading.fsck_text import fsck_document, fsck_lines  # noqa: PLC0415 - as above
@@ -148,7 +155,7 @@ def fsck(
     trust = trust_from(keys, policy)
     with (
         refusals("affiant-log-fsck/1", as_json=as_json),
-        opened_log(log, settings_of(tls_ca, timeout)) as source,
+        opened_log(log, settings_of(tls_ca, timeout, tls_spki)) as source,
     ):
         signed = trust.verify(read_checkpoint(source))
         report = check_log(

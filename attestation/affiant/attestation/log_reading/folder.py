@@ -77,6 +77,21 @@ class FolderLog:
         """
         yield from self._below(self._path, "", 0)
 
+    def logs_below(self) -> tuple[str, ...]:
+        """Folders of this one that hold a checkpoint: a gateway keeps each log in a folder of its own."""
+        try:
+            return tuple(sorted(str(found.parent) for found in self._path.glob(f"*/{CHECKPOINT_PATH}")))
+        except OSError:
+            return ()
+
+    def private(self, name: str) -> bool:
+        """Whether the file ``name`` of the folder itself is one that nobody but its owner can open."""
+        try:
+            mode = (self._path / name).lstat().st_mode
+        except OSError:
+            return False
+        return stat.S_ISREG(mode) and not mode & 0o077
+
     def _below(self, folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, bool]]:
         if depth > _MAX_DEPTH:
             raise PathRefused("a folder is deeper than any of a log", where=prefix[:200])

@@ -75,6 +75,10 @@ def check_log(
     )
 
 
+_GATEWAY_FILES: Final = frozenset({"index.sqlite", "index.sqlite-shm", "index.sqlite-wal", "vkey"})
+_GATEWAY_KEY: Final = "key.json"
+
+
 class _Walk:
     """The leaves so far, as the last hashes of each level."""
 
@@ -117,8 +121,8 @@ class _Walk:
         try:
             resource = parse_path(path)
         except TileMalformed:
-            if _is_anchor(path):
-                return  # `affiant log anchors` judges those
+            if _is_anchor(path) or self._kept_by_a_gateway(path):
+                return  # `affiant log anchors` judges the former
             self._add("log.foreign", path, "no file of a log", Weight.WARNING)
             return
         level = resource.level if isinstance(resource, Tile) else 0
@@ -127,6 +131,13 @@ class _Walk:
             self.ahead += 1
         elif not resource.full and resource.width != there:
             self._earlier(resource, min(there, TILE_WIDTH))
+
+    def _kept_by_a_gateway(self, path: str) -> bool:
+        """What it keeps in its log's folder; in a copy that others can read the key is a file too many."""
+        if path == _GATEWAY_KEY:
+            private: Callable[[str], bool] = getattr(self._source, "private", lambda _: False)
+            return private(path)
+        return path in _GATEWAY_FILES
 
     def _leaf_hashes(self, bundle: EntryBundle) -> bytes | None:
         try:

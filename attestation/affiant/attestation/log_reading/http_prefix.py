@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from affiant.attestation.log_reading.bounded_http import (
     make_client,
 )
 from affiant.attestation.log_reading.errors import LogUnavailable
+from affiant.attestation.log_reading.pinned_tls import pinned_context
 from affiant.attestation.tlog.tiles import CHECKPOINT_PATH, parse_path
 
 if TYPE_CHECKING:
@@ -23,16 +24,23 @@ __all__ = ["HTTPLog", "open_http_log"]
 
 
 @contextmanager
-def open_http_log(prefix: str, settings: HTTPSettings) -> Iterator[HTTPLog]:
+def open_http_log(prefix: str, settings: HTTPSettings, *, spki: Sequence[str] = ()) -> Iterator[HTTPLog]:
     """The log at ``prefix``; its connections are kept until the block ends.
+
+    Args:
+        spki: TLS keys that the server may have, in place of the authorities of ``settings``: see ``pinned_tls``.
 
     Raises:
         LogSettingsInvalid: ``prefix`` is no http or https address, or the authorities cannot be used.
+        LogUnreachable, ServerNotAuthentic: a key is pinned, and the server cannot be reached or has another.
         ExtraMissing: ``httpx`` is not installed.
     """
     check_prefix(prefix)
     with asyncio.Runner() as runner:
-        client = make_client(settings)
+        tls = None
+        if spki:
+            tls = runner.run(pinned_context(prefix, spki, answer_s=settings.answer_s))
+        client = make_client(settings, tls=tls)
         try:
             yield HTTPLog(prefix.rstrip("/"), client, runner, settings.answer_s)
         finally:

@@ -36,6 +36,7 @@ __all__ = [
     "settings_of",
     "timeout_option",
     "tls_ca_option",
+    "tls_spki_option",
     "trust_from",
     "verified_note",
 ]
@@ -46,6 +47,7 @@ EXIT_NONE: Final = 30
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _MAX_POLICY: Final = 1 << 20
 _TOLD_S: Final = 0.5
+_DIGEST: Final = 32
 
 log_argument = click.argument("log")
 key_option = click.option(
@@ -62,6 +64,14 @@ policy_option = click.option(
 )
 tls_ca_option = click.option(
     "--tls-ca", type=_FILE, help="PEM authorities for TLS, instead of the public ones."
+)
+tls_spki_option = click.option(
+    "--tls-spki",
+    multiple=True,
+    metavar="DIGEST",
+    callback=lambda _ctx, _parameter, given: _pins(given),
+    help="SHA-256 of the TLS key of the log's server (43 characters), in place of a certificate: a gateway's, as "
+    "`affiant gateway status` and its keyset name it. Several: any of them.",
 )
 timeout_option = click.option(
     "--timeout",
@@ -109,21 +119,37 @@ def opened_log(log: str, settings: HTTPSettings) -> Iterator[LogSource]:
     from affiant.attestation.log_reading.objects import ObjectLog  # noqa: PLC0415 - as above
 
     if log.startswith("s3://"):
-        if settings.tls_ca is not None:
-            raise LogSettingsInvalid("--tls-ca is for http(s) addresses: a store of objects has the system's")
+        if settings.tls_ca is not None or settings.log_spki:
+            raise LogSettingsInvalid(
+                "--tls-ca and --tls-spki are for http(s) addresses: a store of objects has the system's"
+            )
         yield ObjectLog(open_objects(log, answer_s=settings.answer_s))
     elif "://" in log:
-        with open_http_log(log, settings) as source:
+        with open_http_log(log, settings, spki=settings.log_spki) as source:
             yield source
     else:
         yield FolderLog(Path(log))
 
 
-def settings_of(tls_ca: Path | None, timeout: float) -> HTTPSettings:
+def _pins(given: tuple[str, ...]) -> tuple[str, ...]:
+    from affiant.attestation.encoding import from_b64u  # noqa: PLC0415 - as above
+    from affiant.errors import MalformedError  # noqa: PLC0415 - as above
+
+    for pin in given:
+        try:
+            whole = len(from_b64u(pin)) == _DIGEST
+        except MalformedError:
+            whole = False
+        if not whole:
+            raise click.BadParameter("no digest of a key: 43 characters of base64url are expected")
+    return given
+
+
+def settings_of(tls_ca: Path | None, timeout: float, tls_spki: tuple[str, ...] = ()) -> HTTPSettings:
     """How servers are reached."""
     from affiant.attestation.log_reading.bounded_http import HTTPSettings  # noqa: PLC0415 - as above
 
-    return HTTPSettings(tls_ca=tls_ca, answer_s=timeout, silence_s=min(timeout, 10.0))
+    return HTTPSettings(tls_ca=tls_ca, log_spki=tls_spki, answer_s=timeout, silence_s=min(timeout, 10.0))
 
 
 def trust_from(keys: tuple[str, ...], policy: Path | None) -> LogTrust:

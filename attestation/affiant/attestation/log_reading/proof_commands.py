@@ -17,6 +17,7 @@ from affiant.attestation.log_reading.options import (
     settings_of,
     timeout_option,
     tls_ca_option,
+    tls_spki_option,
     verified_note,
 )
 from affiant.command_line import print_json, printable
@@ -42,6 +43,7 @@ _NOTE_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_
 @key_option
 @policy_option
 @tls_ca_option
+@tls_spki_option
 @timeout_option
 @json_option
 def prove(
@@ -52,6 +54,7 @@ def prove(
     keys: tuple[str, ...],
     policy: Path | None,
     tls_ca: Path | None,
+    tls_spki: tuple[str, ...],
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -65,7 +68,7 @@ def prove(
     \b
     Examples:
       affiant log prove https://log.example/affiant 4711 -o receipt.tlog-proof
-      affiant log prove /var/lib/affiant/gateway/log "$RH" --key "$VKEY" -o receipt.tlog-proof
+      affiant log prove /var/lib/affiant/gateway/log/ID "$RH" --key "$VKEY" -o receipt.tlog-proof
     """
     from affiant.attestation.log_reading.proving import prove_leaf  # noqa: PLC0415 - help stays cheap
     from affiant.attestation.log_reading.reader import LogTree, read_checkpoint  # noqa: PLC0415 - as above
@@ -73,7 +76,7 @@ def prove(
 
     with (
         refusals("affiant-log-prove/1", as_json=as_json),
-        opened_log(log, settings_of(tls_ca, timeout)) as source,
+        opened_log(log, settings_of(tls_ca, timeout, tls_spki)) as source,
     ):
         wanted = _leaf(leaf)
         if output.exists():
@@ -112,6 +115,7 @@ def prove(
 @key_option
 @policy_option
 @tls_ca_option
+@tls_spki_option
 @timeout_option
 @json_option
 def consistency(
@@ -122,6 +126,7 @@ def consistency(
     keys: tuple[str, ...],
     policy: Path | None,
     tls_ca: Path | None,
+    tls_spki: tuple[str, ...],
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -135,7 +140,7 @@ def consistency(
     \b
     Examples:
       affiant log consistency https://log.example/affiant yesterday.checkpoint --key "$VKEY"
-      affiant log consistency /var/lib/affiant/gateway/log old.checkpoint new.checkpoint --policy witnesses.policy
+      affiant log consistency /var/lib/affiant/gateway/log/ID old.checkpoint new.checkpoint --policy witnesses.policy
     """
     from affiant.attestation.log_reading.proving import prove_consistency  # noqa: PLC0415 - help stays cheap
     from affiant.attestation.log_reading.reader import read_checkpoint  # noqa: PLC0415 - as above
@@ -144,7 +149,7 @@ def consistency(
 
     with (
         refusals("affiant-log-consistency/1", as_json=as_json),
-        opened_log(log, settings_of(tls_ca, timeout)) as source,
+        opened_log(log, settings_of(tls_ca, timeout, tls_spki)) as source,
     ):
         notes = (_note_file(old), read_checkpoint(source) if new is None else _note_file(new))
         checked = [verified_note(note, keys, policy) for note in notes]

@@ -6,7 +6,7 @@ checkpoint itself counts, :mod:`~affiant.attestation.log_reading.log_trust` says
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from affiant.attestation.log_reading.errors import LeafUnknown, LeafWrong, LogAbsent, ResourceMissing
@@ -32,6 +32,7 @@ __all__ = ["LogTree", "read_bundle", "read_checkpoint", "read_tile"]
 
 _BUNDLED: Final = 2 + ENTRY_SIZE
 """Bytes of one leaf in a bundle: length and content."""
+_NAMED: Final = 5
 
 
 def read_checkpoint(source: LogSource) -> Note:
@@ -43,7 +44,13 @@ def read_checkpoint(source: LogSource) -> Note:
     """
     content = source.read(CHECKPOINT_PATH, limit=MAX_NOTE_BYTES)
     if content is None:
-        raise LogAbsent("no checkpoint stands there", where=source.name, expected="a log of C2SP tlog-tiles")
+        below: Callable[[], tuple[str, ...]] = getattr(source, "logs_below", tuple)
+        raise LogAbsent(
+            "no checkpoint stands there",
+            where=source.name,
+            expected="a log of C2SP tlog-tiles",
+            hint=f"There is one in: {', '.join(below()[:_NAMED])}" if below() else None,
+        )
     return parse_note(content)
 
 

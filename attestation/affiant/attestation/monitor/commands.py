@@ -27,6 +27,7 @@ from affiant.attestation.log_reading.options import (
     settings_of,
     timeout_option,
     tls_ca_option,
+    tls_spki_option,
     trust_from,
 )
 from affiant.command_line import print_json, show_refusal
@@ -101,6 +102,7 @@ class _Watch:
     "--slack-s", type=click.IntRange(0, 86_400), default=30, show_default=True, help="Clocks may differ so."
 )
 @tls_ca_option
+@tls_spki_option
 @timeout_option
 @json_option
 @click.pass_context
@@ -119,6 +121,7 @@ def monitor(
     wit_max_s: int,
     slack_s: int,
     tls_ca: Path | None,
+    tls_spki: tuple[str, ...],
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -141,7 +144,7 @@ def monitor(
     if once and every is not None:
         raise click.UsageError("--once and --every exclude each other")
     rules = Rules(epoch_s, merge_delay_s, slack_s, wit_max_s)
-    watch = _Watch(log, policy, origin, state, also, rules, settings_of(tls_ca, timeout))
+    watch = _Watch(log, policy, origin, state, also, rules, settings_of(tls_ca, timeout, tls_spki))
     if every is not None:
         ctx.exit(_keep_watching(watch, every, as_json=as_json))
     with refusals(_TYP, as_json=as_json):
