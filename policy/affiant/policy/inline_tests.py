@@ -1,43 +1,91 @@
 """The tests that a profile carries, held against it whenever it is loaded.
 
-Each is ``{allow: REQUEST}`` or ``{deny: REQUEST}``; a request is one of ``tool``, ``model``, ``read``,
-``write``, ``secret`` and ``egress``. A request that only waits for a person's approval counts as allowed. The
-tests are no part of the meaning, and so of no digest.
+Each is ``{allow: REQUEST}``, ``{ask: REQUEST}`` or ``{deny: REQUEST}``; a request is one of ``tool``, ``model``,
+``attested_model``, ``read``, ``write``, ``secret`` and ``egress``. A request that only waits for a person's approval
+counts as allowed; ``ask`` wants exactly that it waits. The tests are no part of the meaning, and so of no digest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from affiant.policy import schema
 from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.questions import answer, parse_question
+from affiant.policy.decide import Decision, Effect
+from affiant.policy.questions import ModelQuestion, Question, answer, parse_question, question_text
 from affiant.policy.refusals import PolicyTestFailed, WrongType, excerpt, located
-from affiant.policy.strict_yaml import Node
+from affiant.policy.strict_yaml import Mark, Node
 
-__all__ = ["check_tests"]
+__all__ = ["PolicyTest", "check_tests", "effect_of", "read_tests"]
 
-_KINDS: Final = ("tool", "model", "read", "write", "egress", "secret")
+_WANTED: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
+_KINDS: Final = ("tool", "model", "attested_model", "read", "write", "egress", "secret")
 
 
-def check_tests(node: Node, compiled: CompiledPolicy) -> None:
-    """Hold each test of the list ``node`` against the policy.
+@dataclass(frozen=True, slots=True)
+class PolicyTest:
+    """One test as it was written; ``attested``: its model is called at an upstream that was verified."""
+
+    wanted: Effect
+    question: Question
+    attested: bool
+    mark: Mark
+
+    @property
+    def request(self) -> str:
+        """The request as reports name it."""
+        return question_text(self.question) + (" at an attested upstream" if self.attested else "")
+
+    def decide(self, policy: CompiledPolicy) -> Decision:
+        """What ``policy`` says."""
+        if self.attested and isinstance(self.question, ModelQuestion):
+            return policy.decide_model(self.question.name, attested=True)
+        return answer(policy, self.question)
+
+    def accepts(self, decision: Decision) -> bool:
+        """Whether ``decision`` is what the test wants."""
+        found = effect_of(decision)
+        return found is self.wanted or (self.wanted is Effect.ALLOW and found is Effect.ASK)
+
+
+def effect_of(decision: Decision) -> Effect:
+    """*Ask* also where nobody can be asked: the rules allow it, and a person would have to approve it."""
+    return Effect.ASK if decision.reason == "approval_no_approver" else decision.effect
+
+
+def check_tests(agent: str, node: Node, compiled: CompiledPolicy) -> None:
+    """Hold each test of the list ``node`` against the policy of ``agent``.
 
     Raises:
         PolicyTestFailed: one does not hold.
     """
+    for test in read_tests(node):
+        decision = test.decide(compiled)
+        if not test.accepts(decision):
+            raise PolicyTestFailed(
+                f"the test of {agent} wants {test.wanted.value} for {excerpt(test.request)}",
+                found=f"{decision.effect.value}, {decision.reason}",
+                where=str(test.mark),
+                hint="'affiant policy test' shows every test that does not hold",
+            )
+
+
+def read_tests(node: Node) -> Iterator[PolicyTest]:
+    """The tests of a list, each with the place of its request.
+
+    Raises:
+        WrongType, UnknownKey, RequestRefused: one is no test.
+    """
     for item in schema.items(node, what="'tests'"):
-        wanted, request = _only(item, ("allow", "deny"), "a test")
+        wanted, request = _only(item, tuple(_WANTED), "a test")
         kind, value = _only(request, _KINDS, "a test's request")
         text = schema.text(value, what=f"'{kind}'")
+        attested = kind == "attested_model"
         with located(value.mark):
-            decision = answer(compiled, parse_question(text if kind == "egress" else f"{kind}:{text}"))
-            allowed = decision.allowed or decision.reason == "approval_no_approver"
-            if allowed != (wanted == "allow"):
-                raise PolicyTestFailed(
-                    f"the test wants {wanted} for {kind} {excerpt(text)}",
-                    found=f"{decision.effect.value}, {decision.reason}",
-                )
+            question = parse_question(text if kind == "egress" else f"{'model' if attested else kind}:{text}")
+        yield PolicyTest(_WANTED[wanted], question, attested, value.mark)
 
 
 def _only(node: Node, known: tuple[str, ...], what: str) -> tuple[str, Node]:

@@ -14,14 +14,14 @@ affiant.policy.refusals.UnknownKey: profiles.yaml:1:23: unknown key 'tool' in a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from affiant.attestation.encoding import sha256_name
 from affiant.policy import schema
-from affiant.policy.compiled import compile_policy
+from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.floor import FLOOR_SECTIONS, Floor, read_floor
 from affiant.policy.inline_tests import check_tests
 from affiant.policy.names import check_agent_name
@@ -51,7 +51,7 @@ from affiant.policy.sections import (
 )
 from affiant.policy.strict_yaml import MAX_BYTES, MapNode, Mark, Node, ScalarNode, compose
 
-__all__ = ["floor_file", "load_profiles"]
+__all__ = ["HoldTests", "floor_file", "load_profiles"]
 
 _TOP: Final = ("version", "floor", "agent_configs")
 _SECTIONS: Final = (
@@ -68,14 +68,25 @@ _LATER: Final = ("limits", "weight", "priority")
 _FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _NO_FLOOR: Final = Floor(Policy(), None, {})
 
+HoldTests = Callable[[str, Node, CompiledPolicy], None]
+"""What is done with the node of an agent's ``tests``; whatever it raises refuses the file."""
 
-def load_profiles(data: bytes, *, source: str = "profiles.yaml", floor: bytes | None = None) -> ProfileSet:
+
+def load_profiles(
+    data: bytes,
+    *,
+    source: str = "profiles.yaml",
+    floor: bytes | None = None,
+    hold_tests: HoldTests = check_tests,
+) -> ProfileSet:
     """The profiles of a file.
 
     Args:
         data: the file's bytes, at most 1 MiB of UTF-8.
         source: the name that places in refusals begin with.
         floor: the bytes of the file that ``floor:`` names (:func:`floor_file`), in which only denials stand.
+        hold_tests: called once for each profile that has tests. Another than the default is for whoever reports all
+            that do not hold; what it returns is to be looked at, not enforced.
 
     Raises:
         MalformedError, ConfigurationError: each with a code ``policy.*`` and ``where``.
@@ -88,7 +99,7 @@ def load_profiles(data: bytes, *, source: str = "profiles.yaml", floor: bytes | 
     if floor is not None:
         place = named or "floor.yaml"
         denials = read_floor(_top(floor, place, ("version", *FLOOR_SECTIONS), "a floor"), source=place)
-    profiles = {name: _profile(name, mark, node, denials) for name, mark, node in _agents(top)}
+    profiles = {name: _profile(name, mark, node, denials, hold_tests) for name, mark, node in _agents(top)}
     return ProfileSet(
         profiles=MappingProxyType(profiles),
         digest=set_digest({name: profile.digest for name, profile in profiles.items()}),
@@ -139,7 +150,7 @@ def _agents(top: Mapping[str, Node]) -> Iterator[tuple[str, Mark, Node]]:
             yield member.key.text, member.key.mark, member.value
 
 
-def _profile(name: str, mark: Mark, node: Node, floor: Floor) -> Profile:
+def _profile(name: str, mark: Mark, node: Node, floor: Floor, hold_tests: HoldTests) -> Profile:
     if isinstance(node, ScalarNode) and node.empty:
         node = MapNode((), node.mark)
     sections = Sections(schema.keys(node, _SECTIONS, what="a profile", later=_LATER))
@@ -150,7 +161,7 @@ def _profile(name: str, mark: Mark, node: Node, floor: Floor) -> Profile:
                 "the profile's normal form is too large", expected=f"at most {MAX_BYTES} bytes"
             )
     if "tests" in sections.found:
-        check_tests(sections.found["tests"], compiled)
+        hold_tests(name, sections.found["tests"], compiled)
     places = rule_places(compiled.policy, {**floor.places, **sections.places})
     return Profile(name, compiled, mark, MappingProxyType(places))
 

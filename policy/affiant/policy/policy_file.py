@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from affiant.policy.load import floor_file, load_profiles
+from affiant.policy.inline_tests import check_tests
+from affiant.policy.load import HoldTests, floor_file, load_profiles
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.refusals import PolicyFileRefused, excerpt
 from affiant.policy.strict_yaml import MAX_BYTES
 
-__all__ = ["PolicyFile", "policy_owners", "read_policy_file", "read_profiles"]
+__all__ = ["PolicyFile", "policy_owners", "read_bounded", "read_policy_file", "read_profiles"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,17 @@ def policy_owners(user: int, environ: Mapping[str, str]) -> frozenset[int]:
     return frozenset({0, user} | ({int(caller)} if caller.isascii() and caller.isdecimal() else set()))
 
 
-def read_profiles(path: Path) -> ProfileSet:
+def read_profiles(path: Path, *, hold_tests: HoldTests = check_tests) -> ProfileSet:
     """The profiles of anybody's file, to be looked at.
+
+    Args:
+        hold_tests: as :func:`~affiant.policy.load.load_profiles`.
 
     Raises:
         PolicyFileRefused: a file is missing, unreadable or no regular file.
         MalformedError, ConfigurationError: as :func:`~affiant.policy.load.load_profiles`.
     """
-    return read_policy_file(path, owners=None).profiles
+    return _policy_file(path, None, hold_tests).profiles
 
 
 def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile:
@@ -59,10 +63,23 @@ def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile
         PolicyFileRefused: a file is missing, unreadable, no regular file, somebody else's, or writable by all.
         MalformedError, ConfigurationError: as :func:`~affiant.policy.load.load_profiles`.
     """
+    return _policy_file(path, owners, check_tests)
+
+
+def read_bounded(path: Path) -> bytes:
+    """The bytes of anybody's file that is read as YAML; one byte more than its limit where there are too many.
+
+    Raises:
+        PolicyFileRefused: as :func:`read_profiles`.
+    """
+    return _read(path, None)
+
+
+def _policy_file(path: Path, owners: frozenset[int] | None, hold_tests: HoldTests) -> PolicyFile:
     data = _read(path, owners)
     floor = floor_file(data, source=path.name)
     floor_data = None if floor is None else _read(path.parent / floor, owners)
-    return PolicyFile(data, load_profiles(data, source=path.name, floor=floor_data))
+    return PolicyFile(data, load_profiles(data, source=path.name, floor=floor_data, hold_tests=hold_tests))
 
 
 def _read(path: Path, owners: frozenset[int] | None) -> bytes:
