@@ -262,7 +262,7 @@ def _check(tell: Telling, place: Place, verdict: dict[str, object]) -> None:
     own = _warned(verdict, "wit.quorum", "witness: self")
     tell.fact("in the log (L2), and witnessed (L3) by the gateway's own witness: a warning", own, "verifier")
     held = [check["code"] for check in verdict["checks"] if check["state"] == "held"]
-    tell.note(f"{len(held)} checks held; not made: {', '.join(verdict['not_made'])}")
+    tell.note(f"{len(held)} checks held; not made: {', '.join(verdict['not_made']) or 'none'}")
     data = bytearray(place.bundle.read_bytes())
     position = data.index(b'"sdjwt"') + 600
     data[position] = ord("A") if data[position] != ord("A") else ord("B")

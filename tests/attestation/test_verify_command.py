@@ -283,3 +283,22 @@ def test_collateral_without_now_is_a_usage_error(files: Path) -> None:
     result = run(files, "--collateral", str(files))
     assert result.exit_code == 2
     assert "--now" in result.output
+
+
+def test_off_is_what_the_trust_file_switched_off_asked_or_not(files: Path) -> None:
+    document = json.loads(run(files, "--json").output)
+    assert document["requirements_off"] == [] and "body.request" in document["not_asked"]
+    assert "requirements off none" in run(files).output
+    trust = json.loads((files / "trust.json").read_bytes())
+    wanted = [row["code"] for row in document["checks"] if row["code"] not in ("time.tsa", "chain.end")]
+    (files / "trust.json").write_text(json.dumps({**trust, "require": wanted}))
+    assert json.loads(run(files, "--json").output)["requirements_off"] == ["chain.end", "time.tsa"]
+    assert "requirements off chain.end, time.tsa" in run(files).output
+
+
+def test_a_bundle_with_its_openings_still_sealed_is_named(files: Path) -> None:
+    sealed = {"bundle": json.loads((files / "session.affiant.json").read_bytes()), "openings": []}
+    (files / "sealed.json").write_text(json.dumps(sealed))
+    result = run(files, bundle="sealed.json")
+    assert result.exit_code == 20
+    assert "affiant gateway bundle SESSION --openings KEYFILE" in " ".join(result.output.split())

@@ -86,7 +86,7 @@ def parse_bundle(data: bytes) -> Bundle:
     value = parse_strict(data, limit=MAX_BUNDLE)
     members = {"typ", "receipts", "anchors", *_MAPS}
     if not isinstance(value, dict) or value.get("typ") != BUNDLE_TYPE:
-        raise BundleMalformed("not a bundle", expected=f'"typ": "{BUNDLE_TYPE}"')
+        raise BundleMalformed("not a bundle", expected=f'"typ": "{BUNDLE_TYPE}"', hint=_what_else(value))
     if set(value) != members:
         raise BundleMalformed("missing or foreign members", found=sorted(set(value) ^ members)[:8])
     try:
@@ -100,6 +100,13 @@ def parse_bundle(data: bytes) -> Bundle:
         anchors=anchors,
         **{name: _objects(value[name], name) for name in _MAPS},
     )
+
+
+def _what_else(value: object) -> str | None:
+    """A mistake that is made with what `affiant gateway bundle` prints without a key."""
+    if isinstance(value, dict) and set(value) == {"bundle", "openings"}:
+        return "Its openings are sealed beside it: `affiant gateway bundle SESSION --openings KEYFILE` opens them"
+    return None
 
 
 def _hash_of(sdjwt: str) -> str:

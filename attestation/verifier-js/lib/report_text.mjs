@@ -23,7 +23,7 @@ export function printable(text) {
 
 /** The facts that stand first in every verdict (trust rules, 14): name and value. */
 export function headOf(verdict) {
-  const off = verdict.checks.filter((row) => !row.required && row.state !== "not asked").map((row) => row.code);
+  const off = verdict.checks.filter((row) => !row.required).map((row) => row.code);
   return [
     ["bundle", verdict.bundle],
     ["judged at", verdict.at],

@@ -39,9 +39,9 @@ export async function verifyBundle(data, trust, { at, build, table, request, res
   for (const [code, level, check] of BODIES) {
     const asked = subject === null || given[code] !== undefined;
     const row = asked ? await run(subject, code, level, required, check) : null;
-    rows.push(row ?? notAsked(code, level, "no body was given", false));
+    rows.push(row ?? notAsked(code, level, "no body was given", required(code)));
   }
-  rows.push(notAsked("chain.coverage", null, "a single bundle: what else there was is not asked", true));
+  rows.push(notAsked("chain.coverage", null, "a single bundle: what else there was is not asked", required("chain.coverage")));
   return makeVerdict({
     bundle: await sha256Name(data),
     at: showInstant(at),

@@ -205,7 +205,7 @@ function tallyCases(run) {
   for (const [code, level] of CASE_CHECKS) add(code, level, false);
   const given = { "body.request": run.whole.request, "body.response": run.whole.response };
   for (const [code, level] of BODIES) {
-    if (given[code] === null) run.rows.set(code, notAsked(code, level, "no body was given", false));
+    if (given[code] === null) run.rows.set(code, notAsked(code, level, "no body was given", run.required(code)));
     else add(code, level, true);
   }
 }

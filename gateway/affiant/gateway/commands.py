@@ -268,6 +268,8 @@ def _show_log(log: dict[str, Any]) -> None:
 def bundle(*, home: Path, session: str, openings: tuple[Path, ...]) -> None:
     """Print the bundle of one SESSION, open or closed, with its sealed openings, as JSON.
 
+    That is what `affiant session recover --from` takes, and no bundle for `affiant verify`.
+
     With a tenant's key (openings.key of whoever started the session) it is a bundle for `affiant verify`, with the
     disclosures that the key opens; what it does not open is counted on standard error.
 

@@ -132,7 +132,7 @@ def _not_proven(verdict: Verdict) -> Iterator[str]:
 
 
 def _facts(verdict: Verdict) -> Iterator[str]:
-    optional = (each for each in verdict.checks if not each.required and each.state is not State.NOT_ASKED)
+    optional = (each for each in verdict.checks if not each.required)
     off = ", ".join(check.code for check in optional) or "none"
     rows = (
         ("Bundle", verdict.bundle),
@@ -178,11 +178,12 @@ def _exceptions(verdict: Verdict) -> Iterator[str]:
     if not those:
         yield "<p>None.</p>"
         return
-    yield "<table><tr><th>Check</th><th>Tier</th><th>Receipt</th><th>What was found</th></tr>"
+    yield "<table><thead><tr><th>Check</th><th>Tier</th><th>Receipt</th><th>What was found</th></tr></thead>"
     for check, where in those[:MAX_EXCEPTIONS]:
         _, look = _MARKS[check.state] if check.state is State.REFUSED else ("", "warn")
         yield (
-            f'<tr><td><code>{hostile(check.code)}</code></td><td><span class="tag {look}">{check.tier}</span></td>'
+            f'<tr><td class="code"><code>{hostile(check.code)}</code></td>'
+            f'<td><span class="tag {look}">{check.tier}</span></td>'
             f"<td><code>{hostile(where or '')}</code></td><td>{hostile(check.detail)}</td></tr>"
         )
     yield "</table>"
@@ -195,7 +196,7 @@ def _people(people: People) -> Iterator[str]:
         '<p class="dim">As authentic records and keysets say it. Texts in typewriter face come from the bundle; '
         "whether an approval's or an order's own signature was judged, the checks say.</p>"
     )
-    yield "<table><tr><th>Did</th><th>Who</th><th>How often</th></tr>"
+    yield "<table><thead><tr><th>Did</th><th>Who</th><th>How often</th></tr></thead>"
     for did, unit, those, more in people.lists():
         if not those:
             yield f'<tr><td>{did}</td><td class="dim">nobody</td><td></td></tr>'
@@ -222,7 +223,7 @@ def _levels(verdict: Verdict) -> Iterator[str]:
 
 def checks_table(checks: Sequence[Check]) -> Iterator[str]:
     """One row for each check."""
-    yield "<table><tr><th>Check</th><th>Result</th><th>Tier</th><th>What was found</th></tr>"
+    yield "<table><thead><tr><th>Check</th><th>Result</th><th>Tier</th><th>What was found</th></tr></thead>"
     for check in checks:
         mark, look = _MARKS[check.state]
         reason = "" if check.reason is None else f" <code>[{hostile(check.reason)}]</code>"
@@ -232,7 +233,7 @@ def checks_table(checks: Sequence[Check]) -> Iterator[str]:
         tier = "" if check.tier is None else str(check.tier)
         required = "" if check.required else ' <span class="dim">(not required)</span>'
         yield (
-            f"<tr><td><code>{hostile(check.code)}</code>{required}</td>"
+            f'<tr><td class="code"><code>{hostile(check.code)}</code>{required}</td>'
             f'<td><span class="tag {look}">{mark}</span></td><td>{tier}</td>'
             f"<td>{hostile(check.detail)}{reason}{where}</td></tr>"
         )

@@ -42,7 +42,7 @@ code,.mono{font-family:ui-monospace,"DejaVu Sans Mono",Consolas,monospace;font-s
 .facts{margin:.2em 0 0;padding:0;list-style:none;font-size:.87rem}
 .facts li{overflow-wrap:anywhere}.lane-session td:first-child{border-left:4px solid var(--sim)}
 .lane-gateway td:first-child{border-left:4px solid var(--good)}
-tr.deny td{background:var(--badbg)}
+td.code{white-space:nowrap}tr.deny td{background:var(--badbg)}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:4px 18px;margin:0}
 dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
 @media print{body{max-width:none;padding:0;font-size:10.5pt}h2,h3{break-after:avoid}

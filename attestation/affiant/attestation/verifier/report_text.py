@@ -61,9 +61,7 @@ def _codes(checks: Sequence[Check], state: State) -> str:
 
 def head_lines(verdict: Verdict) -> Iterator[str]:
     """What stands first in every verdict: which bundle, judged when, by whom and for whom; what was left out."""
-    off = ", ".join(
-        check.code for check in verdict.checks if not check.required and check.state is not State.NOT_ASKED
-    )
+    off = ", ".join(check.code for check in verdict.checks if not check.required)
     rows = (
         ("bundle", verdict.bundle),
         ("judged at", verdict.at),

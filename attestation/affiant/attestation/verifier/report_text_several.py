@@ -41,7 +41,7 @@ def _lines(verdict: CombinedVerdict) -> Iterator[str]:
 def head_of_several(verdict: CombinedVerdict) -> tuple[tuple[str, str], ...]:
     """The facts that stand first: name and value."""
     rows = [check for each in verdict.judged for check in each.verdict.checks] + list(verdict.across)
-    off = {check.code for check in rows if not check.required and check.state is not State.NOT_ASKED}
+    off = {check.code for check in rows if not check.required}
     not_made = {check.code for check in rows if check.state is State.NOT_MADE}
     not_asked = {check.code for check in rows if check.state is State.NOT_ASKED}
     return (

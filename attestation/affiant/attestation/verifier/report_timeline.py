@@ -52,7 +52,7 @@ def timeline_table(moments: Sequence[Moment], *, untold: int = 0) -> Iterator[st
         '<p class="dim">By the signers\' own clocks. The gateway saw requests; the supervisor stood beside the agent. '
         "Texts in typewriter face come from the records and may have been chosen by the agent.</p>"
     )
-    yield "<table><tr><th>Time (UTC)</th><th>Who</th><th>What</th><th>Decision</th></tr>"
+    yield "<table><thead><tr><th>Time (UTC)</th><th>Who</th><th>What</th><th>Decision</th></tr></thead>"
     yield from map(_moment, moments[:MAX_MOMENTS])
     yield "</table>"
     if untold:

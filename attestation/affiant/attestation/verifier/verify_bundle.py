@@ -235,7 +235,12 @@ def _judged(
     checks += [run_body(row, case, trust) for row in BODIES]
     checks.append(
         Check(
-            "chain.coverage", None, State.NOT_ASKED, None, "a single bundle: what else there was is not asked"
+            "chain.coverage",
+            None,
+            State.NOT_ASKED,
+            None,
+            "a single bundle: what else there was is not asked",
+            required=_required("chain.coverage", trust),
         )
     )
     return Verdict(
@@ -286,7 +291,8 @@ def run_body(row: Row, case: Case | None, trust: TrustFile) -> Check:
     """The same, of a body that the reader may hold."""
     given = case is not None and (case.request if row.code == "body.request" else case.response) is not None
     if case is not None and not given:
-        return Check(row.code, row.level, State.NOT_ASKED, None, "no body was given", required=False)
+        required = _required(row.code, trust)
+        return Check(row.code, row.level, State.NOT_ASKED, None, "no body was given", required=required)
     return run_row(row, case, trust)
 
 

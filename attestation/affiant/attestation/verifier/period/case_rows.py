@@ -134,10 +134,10 @@ def make_case_rows(run: Run) -> None:
         run.checks["peer.bound"] = Many(found).row("peer.bound", trust)
     for row in BODIES:
         given = run.asked.request if row.code == "body.request" else run.asked.response
+        required = run.requires(row.code)
         if given is None:
             run.checks[row.code] = Check(
-                row.code, row.level, State.NOT_ASKED, None, "no body was given", required=False
+                row.code, row.level, State.NOT_ASKED, None, "no body was given", required=required
             )
         else:
-            required = run.requires(row.code)
             run.checks[row.code] = run.cases.tally(row).to_check(required=required, nothing=nothing)
