@@ -16,7 +16,7 @@ from vectors.making.period import Files, manifest, members, period_files, zipped
 from vectors.making.scripts import boot, session
 from vectors.making.story import Story
 from vectors.making.trust import WITNESSED
-from vectors.making.witnesses import EARLY, LATE, cosigned, stated, witnessed_boot
+from vectors.making.witnesses import EARLY, LATE, cosigned, stated, witnessed_boot, witnessed_session
 
 __all__ = ["PERIOD_CASES", "PeriodCase"]
 
@@ -100,6 +100,13 @@ def _of_another_signer(files: Files) -> None:
     """The same checkpoint, signed by a key that the archive's maker has."""
     text = files["log/checkpoint"].decode().partition("\n\n")[0] + "\n"
     files["log/checkpoint"] = tree.note(text, ORIGIN, ed25519_key("another log")).encode()
+
+
+def _another_root(note: str) -> str:
+    """Another root over as many leaves, signed by the log all the same."""
+    size = int(note.split("\n")[1])
+    text = tree.checkpoint(ORIGIN, size, hashlib.sha256(b"another tree").digest())
+    return tree.note(text, ORIGIN, ed25519_key("log"))
 
 
 def _flip(name: str, at: int) -> Callable[[Files], object]:
@@ -282,6 +289,13 @@ PERIOD_CASES: tuple[PeriodCase, ...] = (
         trust=WITNESSED,
     ),
     PeriodCase(
+        "valid/tail-withheld",
+        "The receipt of the close is not here, whose leaf is: withheld, and the session is not known to be over.",
+        _built(lambda files: _lines(files, lambda lines: lines[:-1])),
+        not_made=_NO_TIME,
+        warnings=("chain.contiguous", "session.close", *_HELD),
+    ),
+    PeriodCase(
         "valid/disclosures-withheld",
         "No disclosure is there: content and identity stay hidden.",
         _built(_without("disclosures/")),
@@ -342,6 +356,13 @@ PERIOD_CASES: tuple[PeriodCase, ...] = (
         "A leaf of the log is another.",
         _built(_flip("log/tile/entries/", 40)),
         {"log.inclusion": "log.leaf"},
+    ),
+    PeriodCase(
+        "content/checkpoint-of-another-tree",
+        "An epoch names a checkpoint that the log has signed: of fewer leaves, and no beginning of this tree.",
+        _built(script=witnessed_session, faults={"epoch-note": _another_root}),
+        {"log.consistency": "log.split_view"},
+        trust="trust-log-pinned.json",
     ),
     PeriodCase(
         "content/checkpoint-of-another-key",
