@@ -9,6 +9,7 @@ cannot be run, 127: it was not found, 128 + n: it was ended by signal n.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,7 +25,10 @@ EXIT_REFUSED: Final = 1
 
 
 class RefusalShown(click.ClickException):
-    """An :class:`~affiant.errors.AffiantError` on its way to the terminal: one line, its code in brackets."""
+    """An :class:`~affiant.errors.AffiantError` on its way to the terminal: one line, its code in brackets.
+
+    Where the refusal knows the line of the document, that follows, with a caret under the place.
+    """
 
     exit_code = EXIT_REFUSED
 
@@ -33,9 +37,11 @@ class RefusalShown(click.ClickException):
         self.error = error
 
     def show(self, file: Any = None) -> None:
-        click.echo(
-            f"affiant: refused: {printable(str(self.error))} [{self.error.code}]", file=file or sys.stderr
-        )
+        stream = file or sys.stderr
+        click.echo(f"affiant: refused: {printable(str(self.error))} [{self.error.code}]", file=stream)
+        if self.error.excerpt is not None:
+            for line in self.error.excerpt.lines(width=shutil.get_terminal_size().columns):
+                click.echo(line, file=stream)
 
 
 class Group(click.Group):

@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from affiant.line_excerpt import LineExcerpt
+
 __all__ = [
     "AffiantError",
     "ConfigurationError",
@@ -43,6 +45,9 @@ class AffiantError(Exception):
         found: what was there instead. Never a secret, and never more than a short excerpt of hostile input.
         hint: what the reader can do about it.
         where: the place in a document (``profiles.yaml:4:7``) or the member (``req.dig``).
+
+    ``excerpt`` is the line at that place for a person's terminal, given by whoever read the document and knows what of
+    it may be shown; it is no part of the text or of :meth:`to_json`.
     """
 
     code: ClassVar[str] = "error"
@@ -64,6 +69,7 @@ class AffiantError(Exception):
         self.found = found
         self.hint = hint
         self.where = where
+        self.excerpt: LineExcerpt | None = None
 
     def __str__(self) -> str:
         parts = [self.message if self.where is None else f"{self.where}: {self.message}"]

@@ -49,7 +49,7 @@ def read_floor(found: Mapping[str, Node], *, source: str) -> Floor:
         approval=_approval(found.get("requires_human_approval")),
     )
     if policy == Policy():
-        raise FloorRefused("the floor denies nothing", where=source)
+        raise FloorRefused("the floor denies nothing", where=f"{source}:1:1")
     digest = "sha384:" + hashlib.sha384(_DOMAIN + normal_form(policy)).hexdigest()
     return Floor(policy, digest, sections.places)
 

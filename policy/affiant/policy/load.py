@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from affiant.attestation.encoding import sha256_name
+from affiant.errors import AffiantError
 from affiant.policy import schema
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.floor import FLOOR_SECTIONS, Floor, read_floor
@@ -49,9 +51,21 @@ from affiant.policy.sections import (
     read_secrets,
     read_tools,
 )
-from affiant.policy.strict_yaml import MAX_BYTES, MapNode, Mark, Node, ScalarNode, compose
+from affiant.policy.shown_lines import ShownDocument, show_line
+from affiant.policy.strict_yaml import MAX_BYTES, MapNode, Mark, Member, Node, ScalarNode, compose
 
-__all__ = ["HoldTests", "floor_file", "load_profiles"]
+__all__ = [
+    "NO_FLOOR",
+    "HoldTests",
+    "agent_members",
+    "floor_file",
+    "load_floor",
+    "load_profiles",
+    "read_agent",
+    "read_profile",
+    "read_sections",
+    "read_top",
+]
 
 _TOP: Final = ("version", "floor", "agent_configs")
 _SECTIONS: Final = (
@@ -66,7 +80,7 @@ _SECTIONS: Final = (
 )
 _LATER: Final = ("limits", "weight", "priority")
 _FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
-_NO_FLOOR: Final = Floor(Policy(), None, {})
+NO_FLOOR: Final = Floor(Policy(), None, {})
 
 HoldTests = Callable[[str, Node, CompiledPolicy], None]
 """What is done with the node of an agent's ``tests``; whatever it raises refuses the file."""
@@ -89,17 +103,23 @@ def load_profiles(
             that do not hold; what it returns is to be looked at, not enforced.
 
     Raises:
-        MalformedError, ConfigurationError: each with a code ``policy.*`` and ``where``.
+        MalformedError, ConfigurationError: each with a code ``policy.*``, ``where`` and the line there.
     """
-    top = _top(data, source, _TOP, "a profile file")
-    named = _floor_name(top, source)
-    if named is not None and floor is None:
-        raise FloorRefused(f"the file names the floor {named!r}, which was not given", where=source)
-    denials = _NO_FLOOR
+    with _shown(data, source):
+        top = read_top(data, source=source)
+        named = _floor_name(top, source)
+        if named is not None and floor is None:
+            raise FloorRefused(
+                f"the file names the floor {named!r}, which was not given", where=str(top["floor"].mark)
+            )
+    denials = NO_FLOOR
     if floor is not None:
-        place = named or "floor.yaml"
-        denials = read_floor(_top(floor, place, ("version", *FLOOR_SECTIONS), "a floor"), source=place)
-    profiles = {name: _profile(name, mark, node, denials, hold_tests) for name, mark, node in _agents(top)}
+        denials = load_floor(floor, source=named or "floor.yaml")
+    with _shown(data, source):
+        profiles = {
+            name: read_profile(name, mark, node, denials, hold_tests)
+            for name, mark, node in map(read_agent, agent_members(top))
+        }
     return ProfileSet(
         profiles=MappingProxyType(profiles),
         digest=set_digest({name: profile.digest for name, profile in profiles.items()}),
@@ -114,7 +134,34 @@ def floor_file(data: bytes, *, source: str = "profiles.yaml") -> str | None:
     Raises:
         MalformedError: the document is not YAML as we read it, or the name is not that of a file beside it.
     """
-    return _floor_name(_top(data, source, _TOP, "a profile file"), source)
+    with _shown(data, source):
+        return _floor_name(read_top(data, source=source), source)
+
+
+def load_floor(data: bytes, *, source: str) -> Floor:
+    """The denials of the floor's file.
+
+    Raises:
+        MalformedError, ConfigurationError: as :func:`load_profiles`.
+    """
+    with _shown(data, source):
+        top = _top(data, source, ("version", *FLOOR_SECTIONS), "a floor")
+        return read_floor(top, source=source)
+
+
+def read_top(data: bytes, *, source: str) -> Mapping[str, Node]:
+    """What stands at the top of a profile file, by key."""
+    return _top(data, source, _TOP, "a profile file")
+
+
+@contextmanager
+def _shown(data: bytes, source: str) -> Iterator[None]:
+    """Give every refusal inside the line of the document at its place."""
+    try:
+        yield
+    except AffiantError as error:
+        show_line(error, {source: ShownDocument(data)})
+        raise
 
 
 def _top(data: bytes, source: str, known: Iterable[str], what: str) -> Mapping[str, Node]:
@@ -138,22 +185,35 @@ def _floor_name(top: Mapping[str, Node], source: str) -> str | None:
     return name
 
 
-def _agents(top: Mapping[str, Node]) -> Iterator[tuple[str, Mark, Node]]:
+def agent_members(top: Mapping[str, Node]) -> tuple[Member, ...]:
+    """The agents of a profile file, with their profiles, unread."""
     node = top.get("agent_configs")
     if node is None or (isinstance(node, ScalarNode) and node.empty):
-        return
+        return ()
     if not isinstance(node, MapNode):
         raise WrongType("wrong type", expected="a mapping of agents to profiles", where=str(node.mark))
-    for member in node.members:
-        with located(member.key.mark):
-            check_agent_name(member.key.text)
-            yield member.key.text, member.key.mark, member.value
+    return node.members
 
 
-def _profile(name: str, mark: Mark, node: Node, floor: Floor, hold_tests: HoldTests) -> Profile:
+def read_agent(member: Member) -> tuple[str, Mark, Node]:
+    """An agent's name, its place, and its profile, unread."""
+    with located(member.key.mark):
+        check_agent_name(member.key.text)
+    return member.key.text, member.key.mark, member.value
+
+
+def read_sections(node: Node) -> Mapping[str, Node]:
+    """The sections of a profile, by name."""
     if isinstance(node, ScalarNode) and node.empty:
         node = MapNode((), node.mark)
-    sections = Sections(schema.keys(node, _SECTIONS, what="a profile", later=_LATER))
+    return schema.keys(node, _SECTIONS, what="a profile", later=_LATER)
+
+
+def read_profile(
+    name: str, mark: Mark, node: Node, floor: Floor, hold_tests: HoldTests = check_tests
+) -> Profile:
+    """One agent's profile, with the floor's denials, held against its own tests."""
+    sections = Sections(read_sections(node))
     with located(mark):
         compiled = compile_policy(_with_floor(_policy(sections), floor))
         if len(compiled.normal_form) > MAX_BYTES:

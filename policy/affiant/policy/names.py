@@ -24,6 +24,7 @@ __all__ = [
     "check_secret_name",
     "check_shape",
     "check_tool_name",
+    "looks_like_a_value",
 ]
 
 _AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
@@ -109,6 +110,11 @@ _LOOKS_LIKE_A_VALUE: Final = re.compile(
 """Long mixtures of cases and digits, and the beginnings of well-known tokens: pasted in a name's place."""
 
 
+def looks_like_a_value(text: str) -> bool:
+    """Whether ``text`` reads like a secret rather than like any name; what does is repeated nowhere."""
+    return _LOOKS_LIKE_A_VALUE.match(text) is not None
+
+
 def check_agent_name(text: str) -> None:
     """Refuse what is not the name of an agent.
 
@@ -147,7 +153,7 @@ def check_secret_name(text: str) -> None:
     Raises:
         NameRefused: no name, a name that the supervisor uses itself, or something that looks like a value.
     """
-    if _SECRET.match(text) is None or _LOOKS_LIKE_A_VALUE.match(text) is not None:
+    if _SECRET.match(text) is None or looks_like_a_value(text):
         raise NameRefused(
             "not the name of a secret",
             expected="a name such as DEPLOY_KEY, never a value",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from affiant.policy.names import looks_like_a_value
 from affiant.policy.refusals import (
     EmptyList,
     MissingKey,
@@ -23,6 +24,8 @@ from affiant.policy.strict_yaml import ListNode, MapNode, Node, ScalarNode
 
 __all__ = ["boolean", "items", "keys", "one_of", "required", "size", "text", "texts", "whole_number"]
 
+_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{0,64}\Z")
+"""What a key could have been; in anything else a value may have been pasted."""
 _NUMBER: Final = re.compile(r"(?:0|[1-9][0-9]{0,14})\Z")
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,8})(KiB|MiB|GiB|TiB)\Z")
 _UNITS: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -53,8 +56,9 @@ def keys(node: Node, known: Collection[str], *, what: str, later: Collection[str
                 hint="Take it out: to keep it would promise what does not happen",
             )
         if name not in known:
+            shown = excerpt(name) if _KEY.match(name) and not looks_like_a_value(name) else "(not shown)"
             raise UnknownKey(
-                f"unknown key {excerpt(name)} in {what}",
+                f"unknown key {shown} in {what}",
                 where=str(member.key.mark),
                 hint=did_you_mean(name, known),
             )

@@ -55,7 +55,13 @@ def compose(data: bytes, *, source: str) -> Node | None:
     """
     try:
         node = strict_yaml.compose(data, source=source, dialect=_PROFILE)
+    except DocumentTooLarge as error:
+        if error.where == source:  # of the file as a whole
+            error.where = f"{source}:1:1"
+        raise
     except PolicySyntaxRefused as error:
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            error.where = f"{source}:{_place(data, error.__cause__.start)}"
         if _several_keys_on_one_line(error.__cause__, data):
             raise LineBreaksMissing(
                 "several keys on one line", where=error.where, hint=_LINE_BREAKS_HINT
@@ -64,6 +70,12 @@ def compose(data: bytes, *, source: str) -> Node | None:
     if node is None and b"agent_configs:" in data:
         raise LineBreaksMissing("everything is in a comment", hint=_LINE_BREAKS_HINT, where=f"{source}:1:1")
     return node
+
+
+def _place(data: bytes, start: int) -> str:
+    """Line and column of the first byte that is not UTF-8; what stands before it is."""
+    before = data[:start].decode("utf-8")
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
 def _several_keys_on_one_line(cause: BaseException | None, data: bytes) -> bool:

@@ -1,0 +1,46 @@
+"""Every key of the format, by the mapping it stands in.
+
+What a reader knows stands in that reader; here it stands once more, for whatever speaks about a file without reading
+it: the schema for editors, and the line that a refusal shows. A test holds both equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["EVERY_KEY", "KEYS", "VALUES_NOT_SHOWN"]
+
+KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "a profile file": ("version", "floor", "agent_configs"),
+    "a floor": ("version", "tools", "filesystem_access", "network_egress", "requires_human_approval"),
+    "a profile": (
+        "tools",
+        "filesystem_access",
+        "network_egress",
+        "secrets_access",
+        "requires_human_approval",
+        "models",
+        "resources",
+        "tests",
+    ),
+    "a tool": ("name", "approval", "deny"),
+    "a path": ("path", "mode"),
+    "an egress rule": ("host", "port", "scheme", "methods", "paths", "tls", "address"),
+    "an egress denial": ("deny", "port", "methods", "paths"),
+    "a secret": ("name", "ref", "hosts", "inject", "shape"),
+    "'inject'": ("header", "format"),
+    "a model": ("name", "upstream"),
+    "'requires_human_approval'": ("tools", "egress"),
+    "'resources'": ("cpus", "memory", "disk", "pids"),
+    "a test": ("allow", "ask", "deny"),
+    "a test's request": ("tool", "model", "attested_model", "read", "write", "egress", "secret"),
+}
+"""The mapping's name in refusals -> the keys that may stand in it."""
+
+EVERY_KEY: Final = frozenset(key for keys in KEYS.values() for key in keys)
+
+VALUES_NOT_SHOWN: Final = frozenset(
+    {"secrets_access", "secret", *KEYS["a secret"], *KEYS["'inject'"]} - {"name"}
+)
+"""Keys under which somebody may have pasted a secret."""

@@ -1,0 +1,45 @@
+"""The table of keys is what the reader knows, mapping by mapping."""
+
+from __future__ import annotations
+
+import pytest
+
+from affiant.errors import AffiantError
+from affiant.policy.format_keys import EVERY_KEY, KEYS
+from affiant.policy.load import load_profiles
+
+DOCUMENTS = {
+    "a profile file": "{q: 1}",
+    "a floor": "{q: 1}",
+    "a profile": "{q: 1}",
+    "a tool": "{tools: [{q: 1}]}",
+    "a path": "{filesystem_access: [{q: 1}]}",
+    "an egress rule": "{network_egress: [{q: 1}]}",
+    "an egress denial": "{network_egress: [{deny: a.b, q: 1}]}",
+    "a secret": "{secrets_access: [{q: 1}]}",
+    "'inject'": "{secrets_access: [{name: A, inject: {q: 1}}]}",
+    "a model": "{models: [{q: 1}]}",
+    "'requires_human_approval'": "{requires_human_approval: {q: 1}}",
+    "'resources'": "{resources: {q: 1}}",
+    "a test": "{tests: [{q: 1}]}",
+    "a test's request": "{tests: [{allow: {q: 1}}]}",
+}
+
+
+def test_every_mapping_of_the_format_is_asked() -> None:
+    assert DOCUMENTS.keys() == KEYS.keys()
+    assert "secrets_access" in EVERY_KEY
+
+
+@pytest.mark.parametrize("mapping", KEYS)
+def test_the_reader_knows_these_keys_and_no_others(mapping: str) -> None:
+    text, floor = DOCUMENTS[mapping], None
+    if mapping == "a floor":
+        text, floor = "{}", text.encode()
+    elif mapping != "a profile file":
+        text = f"agent_configs: {{dev: {text}}}"
+    with pytest.raises(AffiantError) as caught:
+        load_profiles(text.encode(), floor=floor)
+    assert caught.value.code == "policy.unknown_key"
+    assert caught.value.message == f"unknown key 'q' in {mapping}"
+    assert caught.value.hint == "Known: " + ", ".join(sorted(KEYS[mapping]))
