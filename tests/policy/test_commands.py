@@ -31,6 +31,7 @@ def test_lint_speaks_json(seed_path: Path) -> None:
     assert found["ok"] is True
     assert found["agents"] == ["code_implementer", "deployment_agent", "log_analyzer"]
     assert {warning["code"] for warning in found["warnings"]} == {
+        "approval_missing",
         "approval_no_approver",
         "host_unrestricted",
         "rw_hooks",

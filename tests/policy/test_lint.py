@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from affiant.policy.lint import WARNINGS, lint_profile
+from affiant.policy.lint import lint_profile, lint_profiles
+from affiant.policy.lint_codes import ADVICE, WARNINGS
+from affiant.policy.load import load_profiles
 from affiant.policy.profile_set import Profile
 
 Make = Callable[..., Profile]
@@ -32,7 +34,56 @@ CASES = [
     ("requires_human_approval: true", {"approval_no_approver"}),
     ("tools: [{name: a, approval: true}]", {"approval_no_approver"}),
     ("requires_human_approval: {egress: [POST]}", {"approval_no_approver"}),
+    ("network_egress: [{host: '**.windows.net', methods: [GET]}]", {"host_shared", "host_wildcard"}),
+    ("network_egress: [{host: api.github.com, methods: [POST], paths: [/gists]}]", {"host_shared"}),
+    ("network_egress: [{host: api.github.com, methods: [POST], paths: [/repos/**]}]", set()),
+    (
+        "tools: [git_push], secrets_access: [{name: A, hosts: [a.b.com]}]",
+        {"approval_missing", "secret_unreachable_host"},
+    ),
+    ("tools: [sendMail, write_file], network_egress: [{host: a.b.com, paths: [/a]}]", {"approval_missing"}),
+    ("tools: [sendMail, {deny: sendMail}], network_egress: [{host: a.b.com, paths: [/a]}]", set()),
+    (
+        "tools: [{name: send, approval: true}], network_egress: [{host: a.b.com, paths: [/a]}]",
+        {"approval_no_approver"},
+    ),
+    (
+        "tools: [run_tests, kubectl_get, settings, running], network_egress: [{host: a.b.com, paths: [/a]}]",
+        set(),
+    ),
+    ("tools: [write_file]", set()),
+    (
+        "filesystem_access: 'read:/w', network_egress: [{host: api.github.com, methods: [GET]}]",
+        {"outsiders_can_steer"},
+    ),
+    ("network_egress: [{host: api.github.com, methods: [GET]}]", set()),
+    (
+        "network_egress: [{host: '*.b.com', methods: [GET]}, {host: c.d.com, paths: [/a]}], secrets_access: [A]",
+        {"host_wildcard", "outsiders_can_steer"},
+    ),
+    (
+        "filesystem_access: 'read:/w', network_egress: ['allowed:x.com'], requires_human_approval: true",
+        {"approval_no_approver", "host_unrestricted"},
+    ),
+    ("filesystem_access: 'read:/w', network_egress: [{host: a.b.com, paths: [/a]}]", set()),
     ("", set()),
+]
+
+AMONG = [
+    (
+        "a: {secrets_access: [{name: K, hosts: [x.b.com]}]}, b: {secrets_access: [{name: K, hosts: [y.b.com]}]}",
+        {"secret_shared"},
+    ),
+    (
+        "a: {secrets_access: [{name: K, hosts: [x.c]}]}, b: {tools: [t], secrets_access: [{name: K, hosts: [x.c]}]}",
+        set(),
+    ),
+    (
+        "a: {secrets_access: [{name: K, ref: 'local:A'}]}, b: {secrets_access: [{name: K, hosts: [y.c]}]}",
+        set(),
+    ),
+    ("a: {tools: [t, u]}, b: {tools: [u, t, t]}", {"profile_twin"}),
+    ("a: {tools: [t]}, b: {tools: [u]}", set()),
 ]
 
 
@@ -43,13 +94,29 @@ def test_a_warning_is_given_where_it_is_due(profile_of: Make, sections: str, cod
     assert all(warning.where.startswith("profiles.yaml:1:") for warning in found)
 
 
+@pytest.mark.parametrize(("agents", "codes"), AMONG)
+def test_what_is_seen_only_beside_other_profiles_is_warned_of_in_each(agents: str, codes: set[str]) -> None:
+    found = lint_profiles(load_profiles(f"agent_configs: {{{agents}}}".encode()))
+    own = {"secret_shared", "profile_twin"}
+    assert {warning.code for warning in found} & own == codes
+    for code in codes:
+        assert [warning.agent for warning in found if warning.code == code] == ["a", "b"]
+
+
 def test_every_warning_is_tested_and_documented() -> None:
     page = (Path(__file__).parents[2] / "policy" / "FORMAT.md").read_text()
-    assert set().union(*(codes for _, codes in CASES)) == set(WARNINGS)
-    assert [code for code in WARNINGS if f"`{code}`" not in page] == []
+    assert set().union(*(codes for _, codes in (*CASES, *AMONG))) == set(WARNINGS)
+    rows = [f"| `{code}` | {WARNINGS[code]} | {ADVICE[code]} |" for code in WARNINGS]
+    assert "\n".join(rows) in page
+
+
+def test_a_hook_is_named_where_it_is_the_path_itself(profile_of: Make) -> None:
+    (found,) = lint_profile(profile_of("filesystem_access: 'read-write:/w/.git/hooks/x'"))
+    assert (found.code, found.subject) == ("rw_hooks", "/w/.git/hooks/x")
 
 
 def test_carve_outs_silence_the_hooks_they_cover(profile_of: Make) -> None:
     hooks = [".git", ".github", ".gitlab-ci.yml", ".envrc", ".vscode", ".husky"]
+    hooks += [".circleci", "Jenkinsfile", ".pre-commit-config.yaml", ".devcontainer"]
     masked = ", ".join(f"{{path: /w/{hook}, mode: none}}" for hook in hooks)
     assert lint_profile(profile_of(f"filesystem_access: ['read-write:/w', {masked}]")) == ()

@@ -13,10 +13,9 @@ from typing import Any
 import click
 
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
-from affiant.errors import AffiantError
 from affiant.policy.decide import Decision
 from affiant.policy.diff_command import diff
-from affiant.policy.lint import Finding, lint_profiles
+from affiant.policy.lint_command import lint
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
 from affiant.policy.questions import answer, parse_question
@@ -43,41 +42,7 @@ def policy() -> None:
 
 
 policy.add_command(diff)
-
-
-@policy.command()
-@_FILE
-@click.option("--strict", is_flag=True, help="Exit with 1 where there is a warning.")
-@_JSON
-def lint(file: Path, *, strict: bool, as_json: bool) -> None:
-    """Check that FILE loads, and warn about what it allows.
-
-    \b
-    Examples:
-      affiant policy lint profiles.yaml
-      affiant policy lint profiles.yaml --strict --json
-    """
-    try:
-        profiles = read_profiles(file)
-    except AffiantError as error:
-        if as_json:
-            print_json({"ok": False, "refused": error.to_json(), "warnings": []})
-            raise click.exceptions.Exit(EXIT_REFUSED) from error
-        raise
-    warnings = lint_profiles(profiles)
-    if as_json:
-        names = sorted(profiles.profiles)
-        print_json({"ok": True, "agents": names, "warnings": [_warning(found) for found in warnings]})
-    else:
-        for found in warnings:
-            click.echo(printable(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]"))
-        click.echo(f"{len(profiles.profiles)} profiles, {len(warnings)} warnings")
-    if strict and warnings:
-        raise click.exceptions.Exit(EXIT_REFUSED)
-
-
-def _warning(found: Finding) -> Mapping[str, str]:
-    return {"code": found.code, "agent": found.agent, "text": found.text, "where": found.where}
+policy.add_command(lint)
 
 
 @policy.command()

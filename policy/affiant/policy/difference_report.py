@@ -6,7 +6,6 @@ out of the JSON document.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from typing import Final
 from affiant.command_line import printable
 from affiant.policy.differences import Difference, Direction, Side
 from affiant.policy.profile_set import ProfileSet
+from affiant.policy.report_forms import sarif_location, sarif_log, table_cell
 
 __all__ = ["difference_document", "difference_lines", "difference_markdown", "difference_sarif"]
 
-_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _EGRESS: Final = re.compile(r"([A-Z]+) (https?://[^/]+)(/.*)\Z", re.DOTALL)
 _WORDS: Final[Mapping[tuple[str, str], str]] = {
     ("deny", "allow"): "now allowed",
@@ -62,12 +61,12 @@ def difference_lines(differences: Sequence[Difference]) -> Iterator[str]:
 
 def difference_markdown(differences: Sequence[Difference], *, old: ProfileSet, new: ProfileSet) -> str:
     """A table for each agent, to be put into a review's comment."""
-    lines = [f"### `{_cell(old.source)}` to `{_cell(new.source)}`: {_counted(differences)}", ""]
+    lines = [f"### `{table_cell(old.source)}` to `{table_cell(new.source)}`: {_counted(differences)}", ""]
     for agent, found in groupby(differences, key=_agent):
-        lines += [f"**{_cell(agent)}**", "", "| | what | rule |", "|---|---|---|"]
+        lines += [f"**{table_cell(agent)}**", "", "| | what | rule |", "|---|---|---|"]
         for line in _told(list(found)):
-            places = "<br>".join(f"`{_cell(place)}`" for place in line.places)
-            lines.append(f"| {line.first.direction.value} | {_cell(line.text)} | {places} |")
+            places = "<br>".join(f"`{table_cell(place)}`" for place in line.places)
+            lines.append(f"| {line.first.direction.value} | {table_cell(line.text)} | {places} |")
         lines.append("")
     return "\n".join(lines) + f"\nPolicy digest before `{old.digest}`, after `{new.digest}`.\n"
 
@@ -80,16 +79,19 @@ def difference_sarif(differences: Sequence[Difference], *, new: ProfileSet, uri:
             "level": _LEVEL[line.first.direction],
             "message": {"text": printable(f"{agent}: {line.text}")},
             "locations": [
-                _location(uri, place) for place in _places(each.new for each in line.alike)[:1] or ("",)
+                sarif_location(uri, place) for place in _places(each.new for each in line.alike)[:1] or ("",)
             ],
         }
         for agent, found in groupby(differences, key=_agent)
         for line in _told(list(found))
     ]
     rules = sorted({str(result["ruleId"]) for result in results})
-    driver = {"name": "affiant policy diff", "rules": [{"id": rule} for rule in rules]}
-    run = {"tool": {"driver": driver}, "results": results, "properties": {"policy": new.digest}}
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+    return sarif_log(
+        tool="affiant policy diff",
+        rules=[{"id": rule} for rule in rules],
+        results=results,
+        properties={"policy": new.digest},
+    )
 
 
 def difference_document(
@@ -212,16 +214,3 @@ def _places(sides: Iterable[Side]) -> Sequence[str]:
 def _at(places: Iterable[str]) -> str:
     shown = ", ".join(places)
     return f"  [{shown}]" if shown else ""
-
-
-def _cell(text: str) -> str:
-    """``text`` as it may stand in a table's cell: nothing in it is markup."""
-    return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", printable(text).replace("\n", " "))
-
-
-def _location(uri: str, place: str) -> Mapping[str, object]:
-    located: dict[str, object] = {"artifactLocation": {"uri": uri}}
-    numbers = place.rsplit(":", 2)[1:]
-    if len(numbers) == 2:
-        located["region"] = {"startLine": int(numbers[0]), "startColumn": int(numbers[1])}
-    return {"physicalLocation": located}

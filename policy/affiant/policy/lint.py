@@ -1,15 +1,27 @@
 """Warnings about profiles that load: what they allow that a reviewer may not have meant.
 
-Every warning has a stable code. None of them changes a decision.
+Every warning has a stable code, and says what to do. None of them changes a decision, and a list of hosts or words is
+never complete: no warning does not mean no danger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.policy.hosts import is_wildcard, suffix_of
+from affiant.policy.hosts import covering_patterns, is_wildcard, suffix_of
+from affiant.policy.lint_codes import WARNINGS
+from affiant.policy.lint_lists import (
+    CHANGING,
+    HOOKS,
+    PUBLIC_HOSTS,
+    READING,
+    SHARED_HOSTS,
+    STORING_REQUESTS,
+    SYSTEM,
+)
 from affiant.policy.paths import covers
 from affiant.policy.profile import (
     Approval,
@@ -23,46 +35,9 @@ from affiant.policy.profile import (
 )
 from affiant.policy.profile_set import Profile, ProfileSet
 
-__all__ = ["WARNINGS", "Finding", "lint_profile", "lint_profiles"]
+__all__ = ["Finding", "lint_profile", "lint_profiles"]
 
-WARNINGS: Final[Mapping[str, str]] = {
-    "secret_no_sink": "the profile has no https host at which this secret may be used",
-    "secret_unreachable_host": "no rule of the profile reaches a host to which this secret is bound",
-    "secret_storable_sink": "what a host stores, an agent can read back: prefer the Authorization header",
-    "host_unrestricted": "the agent may do anything that this host's API allows; methods and paths narrow it",
-    "host_shared": "everybody can store data at this host: to reach it is to reach anyone",
-    "host_wildcard": "every name under a wildcard can carry data out",
-    "tls_passthrough": "requests inside the connection are not seen, and its host is not checked",
-    "scheme_http": "plain HTTP can be read and changed on its way",
-    "rw_hooks": "what the agent writes there, somebody else's tools may run",
-    "rw_system_path": "programs of the image live there",
-    "approval_no_approver": "nobody can approve in this version: what needs approval is denied",
-    "denial_without_allow": "no rule allows what this rule denies",
-}
-"""Every warning code and what it says."""
-
-_SHARED_HOSTS: Final = (
-    *("amazonaws.com", "storage.googleapis.com", "blob.core.windows.net", "digitaloceanspaces.com"),
-    *(
-        "r2.cloudflarestorage.com",
-        "gist.github.com",
-        "gist.githubusercontent.com",
-        "raw.githubusercontent.com",
-    ),
-    *("pastebin.com", "transfer.sh", "webhook.site", "ngrok.io", "ngrok-free.app", "firebaseio.com"),
-)
-"""Object stores, pastes and tunnels: hosts at which an account is anybody's."""
-
-_HOOKS: Final = (
-    ".git/hooks",
-    ".git/config",
-    ".github/workflows",
-    ".gitlab-ci.yml",
-    ".envrc",
-    ".vscode",
-    ".husky",
-)
-_SYSTEM: Final = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/opt", "/root", "/sbin", "/usr")
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +57,15 @@ class Finding:
 
 def lint_profiles(profiles: ProfileSet) -> tuple[Finding, ...]:
     """The warnings about every profile of a file, in the order of the file."""
-    return tuple(warning for profile in profiles.profiles.values() for warning in lint_profile(profile))
+    listed = tuple(profiles.profiles.values())
+    return tuple(
+        warning
+        for profile in listed
+        for warning in (
+            *lint_profile(profile),
+            *_among(profile, [other for other in listed if other is not profile]),
+        )
+    )
 
 
 def lint_profile(profile: Profile) -> tuple[Finding, ...]:
@@ -98,9 +81,17 @@ def _warn(profile: Profile, code: str, subject: str, rule: str | None = None) ->
 
 def _tools(profile: Profile) -> Iterator[Finding]:
     allowed = {rule.name for rule in profile.tools if isinstance(rule, ToolRule)}
+    reaches_out = bool(profile.secrets or _allows(profile))
     for position, rule in enumerate(profile.tools):
         if rule.name not in allowed:
             yield _warn(profile, "denial_without_allow", f"tool {rule.name}", f"tools/{position}")
+        if reaches_out and _changes_things(rule.name) and profile.compiled.decide_tool(rule.name).allowed:
+            yield _warn(profile, "approval_missing", f"tool {rule.name}", f"tools/{position}")
+
+
+def _changes_things(name: str) -> bool:
+    words = {word.lower() for word in _WORDS.findall(name)}
+    return not words.isdisjoint(CHANGING) and words.isdisjoint(READING)
 
 
 def _paths(profile: Profile) -> Iterator[Finding]:
@@ -108,9 +99,12 @@ def _paths(profile: Profile) -> Iterator[Finding]:
         if grant.mode is not PathMode.READ_WRITE:
             continue
         rule = f"filesystem/{position}"
-        if any(covers(system, grant.path) for system in _SYSTEM):
+        if any(covers(system, grant.path) for system in SYSTEM):
             yield _warn(profile, "rw_system_path", grant.path, rule)
-        hooks = [hook for hook in _HOOKS if _writable(profile, f"{grant.path}/{hook}")]
+        if any(f"{hook}/" in f"{grant.path}/" for hook in (f"/{name}" for name in HOOKS)):
+            yield _warn(profile, "rw_hooks", grant.path, rule)
+            continue
+        hooks = [hook for hook in HOOKS if _writable(profile, f"{grant.path}/{hook}")]
         if hooks:
             yield _warn(profile, "rw_hooks", f"{grant.path} with {', '.join(hooks)}", rule)
 
@@ -119,20 +113,45 @@ def _writable(profile: Profile, path: str) -> bool:
     return profile.compiled.decide_path(path, PathMode.READ_WRITE).allowed
 
 
+def _allows(profile: Profile) -> list[tuple[str, EgressRule]]:
+    """The hosts that the profile allows, with their rules' ids."""
+    return [
+        (f"egress/{position}", rule)
+        for position, rule in enumerate(profile.egress)
+        if isinstance(rule, EgressRule)
+    ]
+
+
 def _egress(profile: Profile) -> Iterator[Finding]:
-    for position, rule in enumerate(profile.egress):
-        if not isinstance(rule, EgressRule):
-            continue
-        host = suffix_of(rule.host)
+    for position, rule in _allows(profile):
         found = {
             "host_unrestricted": rule.methods is None and rule.paths is None and rule.tls is TLSMode.INSPECT,
-            "host_shared": any(host == shared or host.endswith("." + shared) for shared in _SHARED_HOSTS),
+            "host_shared": _is_one_of(rule, SHARED_HOSTS) or _stores(profile, rule),
             "host_wildcard": is_wildcard(rule.host),
             "tls_passthrough": rule.tls is TLSMode.PASSTHROUGH,
             "scheme_http": rule.scheme is Scheme.HTTP,
         }
         for code in (code for code, holds in found.items() if holds):
-            yield _warn(profile, code, f"{rule.host}:{rule.port}", f"egress/{position}")
+            yield _warn(profile, code, f"{rule.host}:{rule.port}", position)
+
+
+def _is_one_of(rule: EgressRule, hosts: tuple[str, ...]) -> bool:
+    """Whether the rule covers one of ``hosts`` or a name below one."""
+    own = suffix_of(rule.host)
+    return any(
+        own == host or own.endswith(f".{host}") or rule.host in covering_patterns(host) for host in hosts
+    )
+
+
+def _stores(profile: Profile, rule: EgressRule) -> bool:
+    """Whether a request that stores what anybody then reads is allowed by the rule's host."""
+    return any(
+        rule.host in covering_patterns(host)
+        and profile.compiled.decide_egress(
+            host=host, port=rule.port, scheme=rule.scheme, method="POST", target=target
+        ).allowed
+        for host, target in STORING_REQUESTS
+    )
 
 
 def _secrets(profile: Profile) -> Iterator[Finding]:
@@ -162,3 +181,40 @@ def _whole(profile: Profile) -> Iterator[Finding]:
     asking = any(isinstance(rule, ToolRule) and rule.approval for rule in profile.tools)
     if asking or profile.approval != Approval():
         yield _warn(profile, "approval_no_approver", "requires_human_approval")
+    yield from _steered(profile)
+
+
+def _steered(profile: Profile) -> Iterator[Finding]:
+    """Private data, words of strangers, and a way out, all in one agent."""
+    private = [grant.path for grant in profile.filesystem if grant.mode is not PathMode.NONE]
+    private += [grant.name for grant in profile.secrets if grant.hosts]
+    if not private or profile.approval.everything:
+        return
+    for position, rule in _allows(profile):
+        outside = is_wildcard(rule.host) or rule.scheme is Scheme.HTTP
+        if outside or _is_one_of(rule, (*SHARED_HOSTS, *PUBLIC_HOSTS)):
+            subject = f"{rule.host}:{rule.port} beside {private[0]}"
+            more = f" and {len(private) - 1} more" if len(private) > 1 else ""
+            yield _warn(profile, "outsiders_can_steer", subject + more, position)
+
+
+def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:
+    """What is only seen beside the other profiles of the file."""
+    for position, grant in enumerate(profile.secrets):
+        differing = [
+            other.name
+            for other in others
+            for theirs in other.secrets
+            if theirs.name == grant.name and theirs.ref == grant.ref and set(theirs.hosts) != set(grant.hosts)
+        ]
+        if differing:
+            yield _warn(
+                profile, "secret_shared", f"{grant.name}, also of {_listed(differing)}", f"secrets/{position}"
+            )
+    twins = [other.name for other in others if other.digest == profile.digest]
+    if twins:
+        yield _warn(profile, "profile_twin", f"the same as {_listed(twins)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -12,13 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from affiant.errors import AffiantError
+from affiant.policy.every_refusal import every_refusal
 from affiant.policy.inline_tests import check_tests
 from affiant.policy.load import HoldTests, floor_file, load_profiles
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.refusals import PolicyFileRefused, excerpt
 from affiant.policy.strict_yaml import MAX_BYTES
 
-__all__ = ["PolicyFile", "policy_owners", "read_bounded", "read_policy_file", "read_profiles"]
+__all__ = [
+    "PolicyFile",
+    "policy_owners",
+    "read_bounded",
+    "read_policy_file",
+    "read_profiles",
+    "read_refusals",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,21 @@ def policy_owners(user: int, environ: Mapping[str, str]) -> frozenset[int]:
     """
     caller = environ.get("SUDO_UID", "") if user == 0 else ""
     return frozenset({0, user} | ({int(caller)} if caller.isascii() and caller.isdecimal() else set()))
+
+
+def read_refusals(path: Path) -> tuple[AffiantError, ...]:
+    """Every refusal of anybody's file that can be told apart (:mod:`~affiant.policy.every_refusal`); none if it loads.
+
+    Raises:
+        PolicyFileRefused: as :func:`read_profiles`.
+    """
+    data = _read(path, None)
+    try:
+        floor = floor_file(data, source=path.name)
+    except AffiantError:  # among those to be told
+        floor = None
+    floor_data = None if floor is None else _read(path.parent / floor, None)
+    return every_refusal(data, source=path.name, floor=floor_data)
 
 
 def read_profiles(path: Path, *, hold_tests: HoldTests = check_tests) -> ProfileSet:

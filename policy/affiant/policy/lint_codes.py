@@ -1,0 +1,48 @@
+"""The stable codes of warnings: what each says, and what to do about it. FORMAT.md lists them word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["ADVICE", "WARNINGS"]
+
+WARNINGS: Final[Mapping[str, str]] = {
+    "secret_no_sink": "the profile has no https host at which this secret may be used",
+    "secret_unreachable_host": "no rule of the profile reaches a host to which this secret is bound",
+    "secret_storable_sink": "what a host stores, an agent can read back: prefer the Authorization header",
+    "secret_shared": "another profile sends a secret of this name to other hosts",
+    "host_unrestricted": "the agent may do anything that this host's API allows; methods and paths narrow it",
+    "host_shared": "everybody can store data at this host: to reach it is to reach anyone",
+    "host_wildcard": "every name under a wildcard can carry data out",
+    "tls_passthrough": "requests inside the connection are not seen, and its host is not checked",
+    "scheme_http": "plain HTTP can be read and changed on its way",
+    "rw_hooks": "what the agent writes there, somebody else's tools may run",
+    "rw_system_path": "programs of the image live there",
+    "approval_missing": "by its name this tool changes or sends something, and nobody is asked first",
+    "approval_no_approver": "nobody can approve in this version: what needs approval is denied",
+    "denial_without_allow": "no rule allows what this rule denies",
+    "outsiders_can_steer": "whoever writes there can tell the agent to send out what it may read",
+    "profile_twin": "nothing distinguishes this profile from another: a receipt of one fits the other",
+}
+"""Every warning code and what it says."""
+
+ADVICE: Final[Mapping[str, str]] = {
+    "secret_no_sink": "Allow the https host that needs the secret, or take the secret out.",
+    "secret_unreachable_host": "Allow that host and port, or take it out of the secret's 'hosts'.",
+    "secret_storable_sink": "Leave 'inject' out if the host takes an Authorization header.",
+    "secret_shared": "Give two secrets two names, or bind both to the same hosts with 'hosts'.",
+    "host_unrestricted": "Name the 'methods' and 'paths' that the agent needs.",
+    "host_shared": "Name the bucket's or account's own host and 'paths', and only GET where nothing is stored.",
+    "host_wildcard": "Name each host in full.",
+    "tls_passthrough": "Leave 'tls' out, unless the client pins its certificate.",
+    "scheme_http": "Use https; if the host has none, allow GET of named paths only, and trust nothing it says.",
+    "rw_hooks": "Add {path: ..., mode: none} for each, or have a person read the changes before anything runs.",
+    "rw_system_path": "Give the agent a folder of its own, such as /workspace.",
+    "approval_missing": "Demand approval (today that denies it), or take out the tool, or the secrets and hosts.",
+    "approval_no_approver": "Count on a denial, or drop the demand where the action may happen unasked.",
+    "denial_without_allow": "Check its spelling; if it stands for the future, leave it.",
+    "outsiders_can_steer": "Split the agent: one that reads outside, and another that holds the files and secrets.",
+    "profile_twin": "Use one profile for both agents, or give each only what it needs.",
+}
+"""Every warning code and what to do about it."""
