@@ -30,6 +30,7 @@ def test_status_says_where_the_gateway_is(running: Running, session: SessionClie
     assert session.id in {entry["session"] for entry in value["sessions"]}
     text = affiant("gateway", "status", "--home", str(running.home))
     assert running.gateway.url in text.stdout and session.id in text.stdout
+    assert f"TLS key       {value['spki']}" in text.stdout
 
 
 def test_a_bundle_is_the_one_that_the_session_gets(

@@ -146,6 +146,7 @@ def test_a_killed_server_is_told_and_the_next_discloses_it(
         SessionClient.start(running.gateway, platform)
         running.kill()
         assert running.child.returncode == 128 + signal.SIGKILL
+        assert b"was ended by signal 9" in running.child.stderr.read()
     with serving_gateway(tmp_path, platform_home) as running:
         assert running.stop() == 0
     kinds = [record["kind"] for record in records_of(entries_of(tmp_path / "gateway")[-1])]

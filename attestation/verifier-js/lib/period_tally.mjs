@@ -27,5 +27,5 @@ function worstTier(rows) {
 /** The first places that refused rows name, or their cases; and those that held rows name. */
 function placesIn(rows) {
   const where = rows.flatMap(({ row, name }) => (row.state === "refused" && row.where.length === 0 ? [name] : row.where));
-  return where.slice(0, MAX_WHERE);
+  return [...new Set(where)].slice(0, MAX_WHERE); // several cases may name one order
 }

@@ -145,3 +145,7 @@ def export(
         click.echo(f"disclosures: of the receipts that hide something {told(done.opened)}")
     kind = "cosigned by witnesses" if done.witnessed else "signed by the log alone"
     click.echo(f"checkpoint of {done.size} leaves, {kind}")
+    if not done.witnessed:
+        click.echo(
+            "under witnesses: export again once an epoch names a cosigned checkpoint after the range, or end it earlier"
+        )

@@ -363,6 +363,11 @@ def _stay(server: subprocess.Popen[bytes], platform: PlatformClient, collateral:
         code = server.wait()
     ended.set()
     renewing.join(_STOP_GRACE_S)
+    if code < 0:
+        sys.stderr.write(
+            f"affiant gateway: the server was ended by signal {-code}. Its sessions are lost; its records stand, "
+            "and the next start discloses the gap\n"
+        )
     return code if code >= 0 else 128 - code
 
 

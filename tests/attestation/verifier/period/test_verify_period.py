@@ -344,6 +344,7 @@ def test_an_order_counts_only_where_the_archive_shows_that_it_is_logged(tmp_path
     )
     assert refusals(whole) == {}
     assert row(whole, "erasure.authority").tier is Tier.WARNING
+    assert len(row(whole, "erasure.authority").where) == 1  # once, in however many cases it counts
     found = refusals(without_log)
     assert found["erasure.authority"] == "chain.gap"
     assert found["session.order"] == "session.order"  # nothing excuses what is missing
