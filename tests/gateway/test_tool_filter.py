@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from affiant.gateway.errors import ToolNotAllowed, UpstreamAnswerRefused
 from affiant.gateway.tool_filter import MAX_HELD, Passed, StreamFilter, ToolCall, judge_answer
 
-allowed = {"read_file", "run_tests"}.__contains__
+
+def allowed(name: str, _arguments: str | None = None) -> bool:
+    return name in {"read_file", "run_tests"}
 
 
 def event(delta: dict, *, finish: str | None = None, index: int = 0) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import strategies as st
 
 from affiant.policy.profile import (
@@ -23,7 +25,18 @@ from affiant.policy.profile import (
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.refusals import PolicyConflict
 
-__all__ = ["NAMES", "connections", "egress", "models", "paths", "policies", "secrets", "tools"]
+__all__ = [
+    "NAMES",
+    "calls",
+    "connections",
+    "egress",
+    "models",
+    "paths",
+    "policies",
+    "secrets",
+    "tool_rules",
+    "tools",
+]
 
 NAMES = ["a", "b", "x", "y"]
 HOSTS = ["b.c", "a.b.c", "x.b.c", "a.x.b.c", "x.x.b.c", "z.c", "y.z.c", "q.y.b.c"]
@@ -121,3 +134,55 @@ secrets = st.tuples(
     ),
     st.sampled_from(SURFACES),
 )
+
+_values = st.sampled_from(["a", "b", "/w", "/w/a", "'1'", "1", "2", "5", "true"])
+_constraints = st.one_of(
+    st.lists(_values, min_size=1, max_size=3).map(lambda values: f"{{one_of: [{', '.join(values)}]}}"),
+    st.tuples(st.integers(0, 3), st.integers(3, 6)).map(
+        lambda bounds: f"{{min: {bounds[0]}, max: {bounds[1]}}}"
+    ),
+    st.sampled_from([1, 4, 7]).map(lambda most: f"{{max_len: {most}}}"),
+    st.sampled_from(["/w", "/w/a", "/w/s", "/v"]).map(lambda path: f"{{under: {path}}}"),
+    st.sampled_from(["{argv: [[a], [a, b]]}", "{argv: [[b]]}", "any", "{host: '*.b.com'}"]),
+    st.tuples(
+        st.sampled_from(["{one_of: [a]}", "{one_of: [b, 1]}", "{max_len: 1}", "{under: /w}"]),
+        st.integers(1, 2),
+    ).map(lambda each: f"{{each: {each[0]}, max_items: {each[1]}}}"),
+)
+
+
+@st.composite
+def tool_rules(draw: st.DrawFn) -> str:
+    """``tools`` with one or two rules for ``x``, whose arguments are ``p`` and ``q``."""
+    rules = []
+    for _ in range(draw(st.integers(1, 2))):
+        names = draw(st.lists(st.sampled_from(["p", "q"]), unique=True, max_size=2))
+        args = ", ".join(f"{name}: {draw(_constraints)}" for name in names)
+        approval = draw(st.booleans())
+        rules.append(f"{{name: x, approval: {str(approval).lower()}, args: {{{args}}}}}")
+    return f"tools: [{', '.join(rules)}]"
+
+
+_json = st.sampled_from(
+    [
+        *(
+            "a",
+            "b",
+            "x",
+            "1",
+            "",
+            "/w",
+            "/w/a",
+            "/w/a/z",
+            "/w/zzzzzz",
+            "/w/s/t",
+            "/v/q",
+            "a.b.com",
+            "xxxx",
+            "xxxxxxxx",
+        )
+    ]
+    + [0, 1, 2, 3, 5, 6, 7, -1, True, False, None, 0.5]  # type: ignore[list-item]
+    + [[], ["a"], ["a", "b"], ["b"], ["b", "a"], ["b", 1], ["/w/a", "a"], ["a", "a", "a"], {}]  # type: ignore[list-item]
+)
+calls = st.dictionaries(st.sampled_from(["p", "q", "r"]), _json, max_size=2).map(json.dumps)

@@ -64,7 +64,7 @@ from affiant.gateway.http_request import (
 )
 from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.openai_upstream import read_whole
-from affiant.gateway.policy_gate import decide_model, judge_of, tools_verdict
+from affiant.gateway.policy_gate import decide_model, judge_of, may_offer, tools_verdict
 from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.receipts import for_agent
 from affiant.gateway.recorder import Recorded, Recorder
@@ -235,7 +235,7 @@ class _Exchange:
         policy = session.admitted.policy
         rules = decide_model(policy, request.model, self._account)
         verdict = tools_verdict(policy, request.tools, rules)
-        forwarded = without_tools(body, judge_of(policy)) if verdict.decision == "redact" else body
+        forwarded = without_tools(body, may_offer(policy)) if verdict.decision == "redact" else body
         self._account.request, self._account.verdict = request, verdict
         self._account.forwarded = sha256_name(forwarded)
         return request, forwarded
@@ -322,7 +322,10 @@ class _Exchange:
         if calls:
             assert self._account.session is not None
             policy = self._account.session.admitted.policy
-            made = [self._account.tool(call, policy.decide_tool(call.name).rules) for call in calls]
+            made = [
+                self._account.tool(call, policy.decide_call(call.name, call.arguments).rules)
+                for call in calls
+            ]
             await asyncio.gather(*(recorded.durable for recorded in made))
 
     def _judge(self) -> Judge | None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from affiant.gateway.account import Account, Verdict
 from affiant.gateway.errors import ModelNotAllowed, UpstreamNotAttested
 from affiant.gateway.tool_filter import Judge
 from affiant.policy.compiled import CompiledPolicy
 
-__all__ = ["decide_model", "judge_of", "tools_verdict"]
+__all__ = ["decide_model", "judge_of", "may_offer", "tools_verdict"]
 
 
 def judge_of(policy: CompiledPolicy) -> Judge:
-    """Whether a tool of a name may be called."""
+    """Whether a tool of a name may be called with its arguments."""
+    return lambda name, arguments: policy.decide_call(name, arguments).allowed
+
+
+def may_offer(policy: CompiledPolicy) -> Callable[[str], bool]:
+    """Whether a tool of a name may be offered: it may then be called with some arguments."""
     return lambda name: policy.decide_tool(name).allowed
 
 

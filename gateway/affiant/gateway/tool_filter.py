@@ -30,15 +30,17 @@ _MAX_INDEX: Final = 1 << 31
 _TEXT: Final = {"function": "arguments", "custom": "input"}
 """Form of a call -> the member that holds what it is called with."""
 
-Judge = Callable[[str], bool]
+Judge = Callable[[str, str | None], bool]
+"""Whether a tool of a name may be called with a text of arguments; None where they are text of a form of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that is let through: its name and ``sha256:`` of its arguments' text."""
+    """One call that is let through: its name, ``sha256:`` of its arguments' text, and that text where it is JSON."""
 
     name: str
     arguments_digest: str
+    arguments: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +250,14 @@ def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[Too
     for _, call in sorted(calls.items()):
         # clients join the pieces of a name or keep one of them: every reading must be allowed
         readings = {"".join(call.names), *(name for name in call.names if name), *call.others}
-        if call.nameless or not all(map(allowed, readings)):
-            raise ToolNotAllowed("the model called a tool that the profile does not allow")
+        text = "".join(call.arguments)
+        arguments = None if "custom" in call.forms else text
+        if call.nameless or not all(allowed(reading, arguments) for reading in readings):
+            raise ToolNotAllowed(
+                "the model called a tool, or with arguments, that the profile does not allow"
+            )
         if call.others - {"".join(call.names)}:
             raise UpstreamAnswerRefused("a tool call with two names", where="name")
-        digest = hashlib.sha256("".join(call.arguments).encode("utf-8", "surrogatepass")).hexdigest()
-        passed.append(ToolCall("".join(call.names), f"sha256:{digest}"))
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        passed.append(ToolCall("".join(call.names), f"sha256:{digest}", arguments))
     return tuple(passed)

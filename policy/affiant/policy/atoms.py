@@ -15,9 +15,11 @@ from itertools import chain, count, product
 from typing import Final
 from urllib.parse import quote
 
+from affiant.policy.argument_atoms import calls_of
+from affiant.policy.arguments import Each, Host
 from affiant.policy.hosts import covering_patterns, is_canonical_host, is_wildcard, suffix_of
 from affiant.policy.paths import above
-from affiant.policy.profile import EgressDenial, EgressRule, PathMode, Policy, Scheme
+from affiant.policy.profile import EgressDenial, EgressRule, PathMode, Policy, Scheme, ToolRule
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.refusals import TargetRefused
 from affiant.policy.targets import METHODS, PathPattern, canonical_target, decoded_path, path_pattern
@@ -65,11 +67,12 @@ class Atoms:
         for policy in policies:
             for rule in policy.egress:
                 self._rules.setdefault(rule.host, []).append(rule)
+        self._patterns = {*self._rules, *self._argument_hosts()}
         self._asked = {method for policy in policies for method in policy.approval.methods}
         self._tool = _fresh("other_tool", self._tools)
         self._model = _fresh("other-model", self._models)
         self._path = "/" + _fresh("other", {path.split("/")[1] for path in self._paths})
-        self._label = _fresh_label(self._rules)
+        self._label = _fresh_label(self._patterns)
         self._sites: dict[str, _Site] = {}
 
     # -- all of them -------------------------------------------------------------------------------------------
@@ -77,6 +80,14 @@ class Atoms:
     def tools(self) -> Iterator[ToolQuestion]:
         """Each name that a rule lists, and one that none does."""
         yield from (ToolQuestion(name) for name in (*sorted(self._tools), self._tool))
+
+    def calls(self, name: str) -> Iterator[ToolQuestion] | None:
+        """Each call of a tool whose arguments some rule names; None where they cannot be listed."""
+        rules = [[rule.arguments for rule in _rules_for(policy, name)] for policy in self._policies]
+        if all(arguments is None for policy in rules for arguments in policy):
+            return iter(())
+        found = calls_of(rules, paths=sorted(self._paths), hosts=self.hosts())
+        return None if found is None else (ToolQuestion(name, arguments) for arguments in found)
 
     def models(self) -> Iterator[tuple[ModelQuestion, bool]]:
         """Each name, and whether its upstream is attested."""
@@ -117,7 +128,7 @@ class Atoms:
     def hosts(self) -> Sequence[str]:
         """Hosts by the patterns that cover them: no two that match the same ones."""
         found = {
-            host for pattern in self._rules for host in self._hosts_of(pattern) if is_canonical_host(host)
+            host for pattern in self._patterns for host in self._hosts_of(pattern) if is_canonical_host(host)
         }
         return sorted(found)
 
@@ -129,6 +140,15 @@ class Atoms:
         yield child
         if pattern.startswith("**"):
             yield f"{self._label}.{child}"
+
+    def _argument_hosts(self) -> Iterator[str]:
+        for policy in self._policies:
+            for rule in policy.tools:
+                for argument in (isinstance(rule, ToolRule) and rule.arguments) or ():
+                    constraint = argument.constraint
+                    inner = constraint.item if isinstance(constraint, Each) else constraint
+                    if isinstance(inner, Host):
+                        yield inner.pattern
 
     def stands_for_the_rest(self, question: EgressQuestion | ModelQuestion) -> bool:
         """Whether its method, or its model, is the one that stands for all that no rule there names."""
@@ -166,9 +186,9 @@ class Atoms:
         return EgressQuestion(host, question.port, question.scheme, method, target)
 
     def _host(self, host: str) -> str | None:
-        if host in self._rules:
+        if host in self._patterns:
             return host
-        covering = [pattern for pattern in covering_patterns(host) if pattern in self._rules]
+        covering = [pattern for pattern in covering_patterns(host) if pattern in self._patterns]
         if not covering:
             return None
         nearest = covering[0]
@@ -183,6 +203,10 @@ class Atoms:
             rules = [rule for pattern in covering_patterns(host) for rule in self._rules.get(pattern, ())]
             self._sites[host] = _site(host, rules, self._asked)
         return self._sites[host]
+
+
+def _rules_for(policy: Policy, name: str) -> list[ToolRule]:
+    return [rule for rule in policy.tools if isinstance(rule, ToolRule) and rule.name == name]
 
 
 def _site(host: str, rules: Sequence[_Rule], asked: Iterable[str]) -> _Site:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from affiant.policy.addresses import CIDR, parse_cidr
+from affiant.policy.arguments import Host, Under, parse_arguments
 from affiant.policy.decide import (
     Decision,
     Effect,
@@ -30,6 +31,7 @@ from affiant.policy.egress import EgressPlane
 from affiant.policy.normal_form import arranged, arranged_form, policy_digest
 from affiant.policy.normal_form_reader import read_normal_form
 from affiant.policy.profile import EgressRule, PathGrant, PathMode, Policy, Resources, SecretGrant, TLSMode
+from affiant.policy.refusals import ArgumentsRefused
 
 __all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]
 
@@ -71,8 +73,34 @@ class CompiledPolicy:
         return decision if self.asks else without_approver(decision)
 
     def decide_tool(self, name: str) -> Decision:
-        """Whether the tool of exactly this name may be called."""
+        """Whether the tool of exactly this name may be called with some arguments (:meth:`decide_call`)."""
         return self._settled(self._tools.decide(name))
+
+    def decide_call(self, name: str, arguments: str | None) -> Decision:
+        """Whether the tool of exactly this name may be called with these arguments.
+
+        The paths and hosts among them, as far as a rule says which they are, must pass those planes too.
+
+        Args:
+            name: the tool.
+            arguments: the JSON text of one object, as the agent will read it, empty for none; None: text of another
+                form, which only a rule without ``args`` allows.
+        """
+        by_name = self._tools.decide(name)
+        if by_name.effect is Effect.DENY:
+            return by_name
+        values: Mapping[str, object] | None = None
+        if arguments is not None:
+            try:
+                values = parse_arguments(arguments)
+            except ArgumentsRefused:
+                return Decision(Effect.DENY, "tool_arguments_malformed", nearest=by_name.rules[0])
+        return self._settled(self._tools.decide_call(name, values, self._place))
+
+    def _place(self, constraint: Under | Host, value: str) -> Decision:
+        if isinstance(constraint, Under):
+            return self._paths.decide(value, PathMode.READ_WRITE if constraint.write else PathMode.READ)
+        return self._egress.decide(value, 443, "https", None, None)
 
     def decide_model(self, name: str, *, attested: bool = False) -> Decision:
         """Whether this model may be called.

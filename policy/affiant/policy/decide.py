@@ -8,12 +8,13 @@ network, and every reason has a stable code (:data:`REASONS`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
+from affiant.policy.arguments import Argument, Host, Under, missed, places_in
 from affiant.policy.paths import above, canonical_path, covers
 from affiant.policy.profile import ModelRule, PathGrant, PathMode, ToolDenial, ToolRule
 from affiant.policy.refusals import PathRefused
@@ -27,6 +28,10 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "approval_no_approver": "a person must approve it, and the profile names no approver",
         "tool_not_listed": "the profile does not list this tool",
         "tool_denied": "a rule denies this tool",
+        "tool_argument_not_listed": "the rule for this tool does not list one of the arguments",
+        "tool_argument_missing": "the rule for this tool demands an argument that is not there",
+        "tool_argument_refused": "an argument has a value that the rule for this tool does not allow",
+        "tool_arguments_malformed": "the arguments are not one JSON object that every reader reads alike",
         "model_not_listed": "the profile does not list this model",
         "model_upstream_unattested": "the profile wants this model at an attested upstream only",
         "path_not_listed": "no rule covers this path",
@@ -100,28 +105,85 @@ def granted(rules: tuple[str, ...], *, ask: bool) -> Decision:
 
 
 class ToolPlane:
-    """Tools by exact name; every decision is made when the profile is compiled."""
+    """Tools by exact name, and each by its arguments; every decision about a name is made when it is compiled."""
 
-    __slots__ = ("_decisions",)
+    __slots__ = ("_ask", "_decisions", "_rules")
 
     _NOT_LISTED: Final = Decision(Effect.DENY, "tool_not_listed")
 
     def __init__(self, rules: tuple[ToolRule | ToolDenial, ...], *, ask: bool) -> None:
-        allows: dict[str, list[str]] = {}
+        self._ask = ask
+        self._rules: dict[str, list[_Allowed]] = {}
         denials: dict[str, list[str]] = {}
-        asking = set()
         for position, rule in enumerate(rules):
-            listed = denials if isinstance(rule, ToolDenial) else allows
-            listed.setdefault(rule.name, []).append(f"tools/{position}")
-            if ask or (isinstance(rule, ToolRule) and rule.approval):
-                asking.add(rule.name)
-        self._decisions = {name: granted(tuple(ids), ask=name in asking) for name, ids in allows.items()}
+            if isinstance(rule, ToolDenial):
+                denials.setdefault(rule.name, []).append(f"tools/{position}")
+            else:
+                self._rules.setdefault(rule.name, []).append(_allowed(f"tools/{position}", rule))
+        self._decisions = {name: self._granted(found) for name, found in self._rules.items()}
         for name, ids in denials.items():
             self._decisions[name] = Decision(Effect.DENY, "tool_denied", tuple(ids))
 
+    def _granted(self, found: Sequence[_Allowed]) -> Decision:
+        return granted(
+            tuple(rule.id for rule in found), ask=self._ask or any(rule.approval for rule in found)
+        )
+
     def decide(self, name: str) -> Decision:
-        """Whether the tool of exactly this name may be called."""
+        """Whether the tool of exactly this name may be called with some arguments."""
         return self._decisions.get(name, self._NOT_LISTED)
+
+    def decide_call(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None,
+        place: Callable[[Under | Host, str], Decision],
+    ) -> Decision:
+        """Whether it may be called with these.
+
+        Args:
+            arguments: None for text that is no JSON.
+            place: what the plane of files, or that of egress, says of a path or host among them.
+        """
+        by_name = self.decide(name)
+        if by_name.effect is Effect.DENY:
+            return by_name
+        fitting, nearest = [], None
+        for rule in self._rules[name]:
+            reason = _misfit(rule, arguments, place)
+            if reason is None:
+                fitting.append(rule)
+            elif nearest is None:
+                nearest = Decision(Effect.DENY, reason, nearest=rule.id)
+        return self._granted(fitting) if nearest is None or fitting else nearest
+
+
+class _Allowed(NamedTuple):
+    """A rule that allows a tool; ``arguments`` by name, None for any."""
+
+    id: str
+    approval: bool
+    arguments: Mapping[str, Argument] | None
+
+
+def _allowed(rule_id: str, rule: ToolRule) -> _Allowed:
+    known = None if rule.arguments is None else {argument.name: argument for argument in rule.arguments}
+    return _Allowed(rule_id, rule.approval, known)
+
+
+def _misfit(
+    rule: _Allowed, arguments: Mapping[str, object] | None, place: Callable[[Under | Host, str], Decision]
+) -> str | None:
+    """Why a call does not fit ``rule``, as a reason code; None if it does."""
+    if rule.arguments is None:
+        return None
+    if arguments is None:
+        return "tool_arguments_malformed"
+    reason = missed(rule.arguments, arguments)
+    if reason is None:
+        judged = (place(constraint, value) for constraint, value in places_in(rule.arguments, arguments))
+        reason = next((decision.reason for decision in judged if decision.effect is Effect.DENY), None)
+    return reason
 
 
 class ModelPlane:

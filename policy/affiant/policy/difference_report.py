@@ -143,6 +143,8 @@ def _told(differences: Sequence[Difference]) -> Iterator[_Line]:
     paths: dict[tuple[object, ...], list[Difference]] = {}
     for found in differences:
         _, endpoint, path = _parts(found)
+        if found.plane == "call":
+            endpoint = found.request.partition(" ")[0]
         paths.setdefault((endpoint or found, _how(found), path), []).append(found)
     together: dict[tuple[object, ...], list[list[Difference]]] = {}
     for (where, how, _), found_at in paths.items():
@@ -169,6 +171,8 @@ def _method(found: Difference) -> str:
 
 
 def _words(found: Difference) -> str:
+    if found.plane == "call" and found.direction is Direction.CHANGES:
+        return found.new.says
     if found.plane in ("tls", "address", "secret_setting", "resource"):
         return f"{found.old.says} becomes {found.new.says}"
     return _WORDS[found.old.says, found.new.says]
@@ -176,6 +180,9 @@ def _words(found: Difference) -> str:
 
 def _requests(each: Sequence[Sequence[Difference]]) -> str:
     first = each[0][0]
+    if first.plane == "call":
+        more = sum(map(len, each)) - 1
+        return first.request + (f" and {more} more call{'s' * (more > 1)} like it" if more else "")
     if first.plane != "egress":
         return first.request + (" (and every other that no rule names)" if first.others else "")
     methods = sorted((_method(found) for found in each[0]), key=lambda method: (method[0].islower(), method))

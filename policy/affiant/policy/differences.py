@@ -63,9 +63,9 @@ class Difference:
     """One request, or one setting, about which two policies differ.
 
     ``request`` is as :func:`~affiant.policy.questions.parse_question` reads it, or the setting's name; ``plane`` is
-    ``agent``, ``tool``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``, ``secret_setting`` or
-    ``resource``. ``others``: the method stands for every method that no rule there names. ``secrets``: what the new
-    policy lets be used in that request.
+    ``agent``, ``tool``, ``call``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``,
+    ``secret_setting`` or ``resource``. ``others``: the method stands for every method that no rule there names.
+    ``secrets``: what the new policy lets be used in that request.
     """
 
     agent: str
@@ -155,9 +155,21 @@ class _Pair:
             yield Difference(self.agent, "agent", direction, self.agent, Side(before), Side(after))
 
     def tools(self) -> Iterator[Difference]:
+        """By name; and where both allow a name, by what it is called with."""
         for question in self.atoms.tools():
-            answers = (half.policy.decide_tool(question.name) for half in self.halves)
-            yield from self._decided("tool", question_text(question), *answers)
+            before, after = (half.policy.decide_tool(question.name) for half in self.halves)
+            yield from self._decided("tool", question_text(question), before, after)
+            if Effect.DENY not in (before.effect, after.effect):
+                yield from self._calls(question.name)
+
+    def _calls(self, name: str) -> Iterator[Difference]:
+        calls = self.atoms.calls(name)
+        if calls is None:
+            said = "too many to compare"
+            yield self._setting("call", Direction.CHANGES, f"arguments of tool:{name}", said, said)
+        for call in calls or ():
+            answers = (half.policy.decide_call(call.name, call.arguments or "") for half in self.halves)
+            yield from self._decided("call", question_text(call), *answers)
 
     def models(self) -> Iterator[Difference]:
         for question, attested in self.atoms.models():

@@ -1,8 +1,9 @@
 """The tests that a profile carries, held against it whenever it is loaded.
 
 Each is ``{allow: REQUEST}``, ``{ask: REQUEST}`` or ``{deny: REQUEST}``; a request is one of ``tool``, ``model``,
-``attested_model``, ``read``, ``write``, ``secret`` and ``egress``. A request that only waits for a person's approval
-counts as allowed; ``ask`` wants exactly that it waits. The tests are no part of the meaning, and so of no digest.
+``attested_model``, ``read``, ``write``, ``secret`` and ``egress``; beside ``tool`` may stand ``args``. A request that
+only waits for a person's approval counts as allowed; ``ask`` wants exactly that it waits. The tests are no part of the
+meaning, and so of no digest.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.policy import schema
+from affiant.policy.argument_reading import json_text
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Decision, Effect
 from affiant.policy.questions import ModelQuestion, Question, answer, parse_question, question_text
 from affiant.policy.refusals import PolicyTestFailed, WrongType, excerpt, located
-from affiant.policy.strict_yaml import Mark, Node
+from affiant.policy.strict_yaml import MapNode, Mark, Node
 
 __all__ = ["PolicyTest", "check_tests", "effect_of", "read_tests"]
 
@@ -80,16 +82,28 @@ def read_tests(node: Node) -> Iterator[PolicyTest]:
     """
     for item in schema.items(node, what="'tests'"):
         wanted, request = _only(item, tuple(_WANTED), "a test")
-        kind, value = _only(request, _KINDS, "a test's request")
-        text = schema.text(value, what=f"'{kind}'")
-        attested = kind == "attested_model"
+        text, kind, value = _request(request)
         with located(value.mark):
-            question = parse_question(text if kind == "egress" else f"{'model' if attested else kind}:{text}")
-        yield PolicyTest(_WANTED[wanted], question, attested, value.mark)
+            question = parse_question(text)
+        yield PolicyTest(_WANTED[wanted], question, kind == "attested_model", value.mark)
+
+
+def _request(node: Node) -> tuple[str, str, Node]:
+    """The request's text, its kind, and the node to whose place a refusal points."""
+    found = schema.keys(node, (*_KINDS, "args"), what="a test's request")
+    if "args" in found and "tool" in found and len(found) == 2:
+        name = schema.text(found["tool"], what="'tool'")
+        if not isinstance(found["args"], MapNode):
+            raise WrongType("wrong type", expected="a mapping for 'args'", where=str(found["args"].mark))
+        return f"tool:{name} {json_text(found['args'])}", "tool", found["tool"]
+    kind, value = _only(node, _KINDS, "a test's request")
+    text = schema.text(value, what=f"'{kind}'")
+    word = "model" if kind == "attested_model" else kind
+    return (text if kind == "egress" else f"{word}:{text}"), kind, value
 
 
 def _only(node: Node, known: tuple[str, ...], what: str) -> tuple[str, Node]:
-    found = schema.keys(node, known, what=what, later=("args",))
+    found = schema.keys(node, known, what=what)
     if len(found) != 1:
         raise WrongType(f"{what} has exactly one key", expected=" or ".join(known), where=str(node.mark))
     return next(iter(found.items()))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -258,7 +259,7 @@ def _with_approval(
     result: list[ToolRule | ToolDenial] = []
     for rule in tools:
         if isinstance(rule, ToolRule) and rule.name in asked:
-            result.append(ToolRule(rule.name, approval=True))
+            result.append(replace(rule, approval=True))
             sections.note(result[-1], sections.places[rule])
         else:
             result.append(rule)

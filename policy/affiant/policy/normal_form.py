@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from affiant.attestation.canonical import canonical
+from affiant.policy.argument_reading import argument_members, arranged_argument
 from affiant.policy.profile import (
     Approval,
     EgressDenial,
@@ -85,7 +86,7 @@ def set_digest(digests: Mapping[str, str]) -> str:
 def arranged(policy: Policy) -> Policy:
     """``policy`` with every list in the order of the normal form and without repetitions."""
     return Policy(
-        tools=_arranged(policy.tools),
+        tools=_arranged([_arranged_tool(rule) for rule in policy.tools]),
         filesystem=_arranged(policy.filesystem),
         egress=_arranged([_arranged_egress(rule) for rule in policy.egress]),
         secrets=_arranged([_arranged_secret(rule) for rule in policy.secrets]),
@@ -99,6 +100,8 @@ def arranged(policy: Policy) -> Policy:
 def arranged_rule(rule: Rule) -> Rule:
     """``rule`` with its own lists in order: as it stands in the normal form."""
     match rule:
+        case ToolRule():
+            return _arranged_tool(rule)
         case EgressRule() | EgressDenial():
             return _arranged_egress(rule)
         case SecretGrant():
@@ -111,6 +114,13 @@ def _arranged(rules: Sequence[_R]) -> tuple[_R, ...]:
     if len(rules) <= 1:
         return tuple(rules)
     return tuple(sorted(set(rules), key=lambda rule: canonical(_members(rule))))
+
+
+def _arranged_tool(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
+    if isinstance(rule, ToolDenial) or rule.arguments is None:
+        return rule
+    arguments = sorted(map(arranged_argument, rule.arguments), key=lambda argument: argument.name)
+    return ToolRule(rule.name, rule.approval, tuple(arguments))
 
 
 def _arranged_egress(rule: EgressRule | EgressDenial) -> EgressRule | EgressDenial:
@@ -133,7 +143,8 @@ def _texts(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
 def _members(rule: Rule) -> _JSON:
     match rule:
         case ToolRule():
-            return {"approval": rule.approval, "effect": "allow", "name": rule.name}
+            arguments = {} if rule.arguments is None else {"args": argument_members(rule.arguments)}
+            return {"approval": rule.approval, **arguments, "effect": "allow", "name": rule.name}
         case ToolDenial():
             return {"effect": "deny", "name": rule.name}
         case PathGrant():

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from affiant.attestation.canonical import parse_object
 from affiant.errors import AffiantError
+from affiant.policy.argument_reading import read_argument_members
 from affiant.policy.normal_form import SEMANTICS, normal_form
 from affiant.policy.profile import (
     Approval,
@@ -90,8 +91,11 @@ def _read_resources(resources: _Object) -> Resources:
 
 def _read_tool(rule: _Object) -> ToolRule | ToolDenial:
     effect, name = rule.text("effect"), rule.text("name")
-    read = ToolRule(name, rule.boolean("approval")) if effect == "allow" else ToolDenial(name)
-    return rule.done(read)
+    if effect != "allow":
+        return rule.done(ToolDenial(name))
+    approval = rule.boolean("approval")
+    arguments = read_argument_members(rule.members("args")) if rule.has("args") else None
+    return rule.done(ToolRule(name, approval, arguments))
 
 
 def _read_path(rule: _Object) -> PathGrant:
@@ -184,6 +188,12 @@ class _Object:
         if value not in {member.value for member in kind}:
             raise NormalFormRefused(f"member {name!r} has an unknown value", where=self._where)
         return kind(value)
+
+    def has(self, name: str) -> bool:
+        return name in self._left
+
+    def members(self, name: str) -> dict[str, object]:
+        return self._take(name, dict)
 
     def object(self, name: str) -> _Object:
         return _Object(self._take(name, dict), f"{self._where}/{name}")

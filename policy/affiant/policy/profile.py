@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from affiant.policy.addresses import parse_cidr
+from affiant.policy.arguments import Argument
 from affiant.policy.hosts import covering_patterns, host_pattern, is_wildcard
 from affiant.policy.names import (
     check_format,
@@ -53,6 +54,7 @@ _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
 
 _MAX_ENTRIES: Final = 1024
 """In each list; a profile that needs more is not one that a person reviewed."""
+_MAX_TOOL_ARGUMENTS: Final = 64
 _MAX_SECRET_HOSTS: Final = 64
 """Without ``hosts`` a secret goes to every https host of the profile: to very many, nobody meant it."""
 
@@ -88,13 +90,21 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolRule:
-    """A tool that may be called, with any arguments."""
+    """A tool that may be called; ``arguments`` are all that it may be called with, None: any."""
 
     name: str
     approval: bool = False
+    arguments: tuple[Argument, ...] | None = None
 
     def __post_init__(self) -> None:
         check_tool_name(self.name)
+        if self.arguments is not None:
+            if len(self.arguments) > _MAX_TOOL_ARGUMENTS:
+                raise ValueRefused(
+                    "too many arguments of one tool", expected=f"at most {_MAX_TOOL_ARGUMENTS}"
+                )
+            if len({argument.name for argument in self.arguments}) != len(self.arguments):
+                raise PolicyConflict("one argument of a tool stands twice", found=self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Requests as people write them: in inline tests and on the command line.
 
 =============================  =====================================================
-``tool:run_tests``             may this tool be called?
+``tool:run_tests``             may this tool be called, with some arguments?
+``tool:apply {"n": 1}``        may it be called with these?
 ``model:small-model``          may this model be called?
 ``read:/workspace/a``          may this path be read?
 ``write:/workspace/a``         may it be written?
@@ -45,9 +46,10 @@ _PORT: Final = re.compile(r"(.*):([1-9][0-9]{0,4})\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ToolQuestion:
-    """May this tool be called?"""
+    """May this tool be called? ``arguments`` is their JSON text; None: with some that it allows."""
 
     name: str
+    arguments: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,8 @@ def parse_question(text: str) -> Question:
 def question_text(question: Question) -> str:
     """``question`` as :func:`parse_question` reads it."""
     match question:
-        case ToolQuestion(name):
-            return f"tool:{name}"
+        case ToolQuestion(name, arguments):
+            return f"tool:{name}" + ("" if arguments is None else f" {arguments}")
         case ModelQuestion(name):
             return f"model:{name}"
         case PathQuestion(path, mode):
@@ -160,8 +162,13 @@ def _secret(text: str) -> Question:
     return SecretQuestion(name, *_host_and_port(endpoint, 443))
 
 
+def _tool(text: str) -> Question:
+    name, space, arguments = text.partition(" ")
+    return ToolQuestion(name, arguments) if space and arguments.startswith("{") else ToolQuestion(text)
+
+
 _FORMS: Final[Mapping[str, Callable[[str], Question]]] = {
-    "tool": ToolQuestion,
+    "tool": _tool,
     "model": ModelQuestion,
     "read": lambda path: PathQuestion(path, PathMode.READ),
     "write": lambda path: PathQuestion(path, PathMode.READ_WRITE),
@@ -173,8 +180,8 @@ _FORMS: Final[Mapping[str, Callable[[str], Question]]] = {
 def answer(policy: CompiledPolicy, question: Question) -> Decision:
     """What ``policy`` decides."""
     match question:
-        case ToolQuestion(name):
-            return policy.decide_tool(name)
+        case ToolQuestion(name, arguments):
+            return policy.decide_tool(name) if arguments is None else policy.decide_call(name, arguments)
         case ModelQuestion(name):
             return policy.decide_model(name)
         case PathQuestion(path, mode):

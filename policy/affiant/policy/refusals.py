@@ -16,7 +16,7 @@
     +-- ValueRefused
     +-- NameRefused, PathRefused, HostRefused, TargetRefused, AddressRefused
     +-- NormalFormRefused
-    +-- RequestRefused
+    +-- RequestRefused, ArgumentsRefused
 
 A refusal at load refuses the whole file: there is no such thing as the part of a policy that could be read.
 """
@@ -31,6 +31,7 @@ from affiant.errors import AffiantError, ConfigurationError, MalformedError
 
 __all__ = [
     "AddressRefused",
+    "ArgumentsRefused",
     "CharacterRefused",
     "DocumentTooLarge",
     "DuplicateKey",
@@ -160,6 +161,12 @@ class NormalFormRefused(MalformedError):
     """Bytes are not the normal form of a profile."""
 
     code = "policy.normal_form"
+
+
+class ArgumentsRefused(MalformedError):
+    """The arguments of a tool call are not JSON that every reader reads alike."""
+
+    code = "policy.arguments"
 
 
 class RequestRefused(MalformedError):

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from affiant.policy import schema
 from affiant.policy.addresses import parse_cidr
+from affiant.policy.argument_reading import read_arguments
 from affiant.policy.hosts import host_pattern, is_wildcard
 from affiant.policy.profile import (
     Approval,
@@ -54,7 +55,7 @@ _R = TypeVar("_R", bound=ToolRule | ToolDenial | EgressRule | EgressDenial)
 
 
 def read_tools(node: Node, *, floor: bool = False) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
-    """``tools``: a list of names, ``{name, approval}`` and ``{deny}``."""
+    """``tools``: a list of names, ``{name, approval, args}`` and ``{deny}``."""
     for item in schema.items(node, what="'tools'"):
         with located(item.mark):
             yield _denials_only(_tool(item), floor=floor), item.mark
@@ -63,14 +64,14 @@ def read_tools(node: Node, *, floor: bool = False) -> Iterator[tuple[ToolRule | 
 def _tool(item: Node) -> ToolRule | ToolDenial:
     if isinstance(item, ScalarNode):
         return ToolRule(schema.text(item, what="a tool"))
-    known, later = ("name", "approval", "deny"), ("server", "schema", "args", "rate")
+    known, later = ("name", "approval", "args", "deny"), ("server", "schema", "rate")
     found = schema.keys(item, known, what="a tool", later=later)
     if "deny" in found:
         _alone(found, "deny", item)
         return ToolDenial(schema.text(found["deny"], what="'deny'"))
     name = schema.text(schema.required(found, "name", item, what="a tool"), what="'name'")
     approval = "approval" in found and schema.boolean(found["approval"], what="'approval'")
-    return ToolRule(name, approval)
+    return ToolRule(name, approval, read_arguments(found["args"]) if "args" in found else None)
 
 
 def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGrant, Mark]]:

@@ -1,0 +1,143 @@
+"""The finite set of arguments on which the rules for one tool can differ: the part of :mod:`.atoms` for calls.
+
+A rule looks at each argument alone, so it is enough to combine, for every argument that some rule names, one value for
+each set of constraints that a value can satisfy. Where the combinations are too many, or the sets of another kind than
+is listed here (hosts of bounded length, lists that three rules judge), there is no answer: whoever compares then says
+that it could not, and never that there is no difference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from math import prod
+from typing import Final
+
+from affiant.attestation.canonical import MAX_INTEGER
+from affiant.policy.arguments import (
+    AnyValue,
+    Argument,
+    Argv,
+    Constraint,
+    Each,
+    Host,
+    Number,
+    OneOf,
+    Text,
+    Under,
+)
+from affiant.policy.paths import covers
+
+__all__ = ["MAX_CALLS", "calls_of"]
+
+MAX_CALLS: Final = 20_000
+_MAX_LISTS: Final = 2
+_MAX_SEGMENT: Final = 4096
+_ABSENT: Final = object()
+_OTHER: Final = "other"
+_TYPES: Final[Sequence[object]] = (None, True, False, 0.5, {}, [], "")
+"""One value of each type; integers have boundaries of their own."""
+
+
+def calls_of(
+    rules: Sequence[Sequence[Sequence[Argument] | None]], *, paths: Sequence[str], hosts: Sequence[str]
+) -> Iterator[str] | None:
+    """Arguments as JSON texts; None where they cannot be listed, or are more than :data:`MAX_CALLS`.
+
+    Args:
+        rules: for each policy, of every rule for the tool; None: of one that takes any.
+        paths, hosts: that the planes of files and hosts can tell apart.
+    """
+    named: dict[str, list[Constraint]] = {}
+    lists: Counter[tuple[int, str]] = Counter()
+    for number, policy in enumerate(rules):
+        for argument in (argument for arguments in policy for argument in arguments or ()):
+            named.setdefault(argument.name, []).append(argument.constraint)
+            lists[number, argument.name] += isinstance(argument.constraint, Each)
+    if max(lists.values(), default=0) > _MAX_LISTS:
+        return None
+    values: dict[str, Sequence[object]] = {}
+    for name, constraints in named.items():
+        found = _values(constraints, paths, hosts, together=max(lists[0, name], lists[1, name]))
+        if found is None:
+            return None
+        values[name] = found
+    names = (_OTHER, *(f"{_OTHER}_{number}" for number in range(len(named))))
+    values[next(name for name in names if name not in named)] = [_ABSENT, 0]
+    return None if prod(map(len, values.values())) > MAX_CALLS else _combined(values)
+
+
+def _combined(values: Mapping[str, Sequence[object]]) -> Iterator[str]:
+    for chosen in product(*values.values()):
+        call = {name: value for name, value in zip(values, chosen, strict=True) if value is not _ABSENT}
+        yield json.dumps(call, ensure_ascii=False, sort_keys=True)
+
+
+def _values(
+    constraints: Sequence[Constraint], paths: Sequence[str], hosts: Sequence[str], *, together: int
+) -> list[object] | None:
+    """One value for each set of ``constraints`` that some value satisfies, and one that is absent.
+
+    Args:
+        together: rules of one policy that judge lists: of so many values one list must be able to hold.
+    """
+    if all(isinstance(each, AnyValue) for each in constraints):
+        return [_ABSENT, 0]
+    singles = [each for each in constraints if not isinstance(each, (AnyValue, Argv, Each))]
+    items = [each.item for each in constraints if isinstance(each, Each)]
+    if _is_beyond(singles) or _is_beyond(items):
+        return None
+    found: list[object] = [*_TYPES, ["other token"], *_singles(singles, paths, hosts)]
+    found += [list(tokens) for each in constraints if isinstance(each, Argv) for tokens in each.lists]
+    if items:
+        sizes = {
+            size for each in constraints if isinstance(each, Each) for size in (1, each.most, each.most + 1)
+        }
+        values = [*_singles(items, paths, hosts), None, True, 0.5]
+        found += [[value] * size for value in values for size in sorted(sizes)]
+        if together > 1:
+            found += [list(pair) for pair in combinations(values, 2)]
+    distinct = {json.dumps(value, sort_keys=True): value for value in found}
+    return [_ABSENT, *distinct.values()]
+
+
+def _is_beyond(constraints: Sequence[Constraint]) -> bool:
+    """Whether a host's length matters: which hosts of each length there are is not listed here."""
+    return any(isinstance(each, Host) for each in constraints) and any(
+        isinstance(each, Text) for each in constraints
+    )
+
+
+def _singles(constraints: Sequence[Constraint], paths: Sequence[str], hosts: Sequence[str]) -> list[object]:
+    numbers: set[int] = {0, 1}
+    texts: set[str] = {"x"}
+    bounds = [each.most for each in constraints if isinstance(each, Text)]
+    for each in constraints:
+        match each:
+            case OneOf(values):
+                numbers.update(value for value in values if type(value) is int)
+                texts.update(value for value in values if isinstance(value, str))
+            case Number(least, most):
+                for bound in (least, most):
+                    if bound is not None:
+                        numbers.update((bound - 1, bound, bound + 1))
+            case Text(most):
+                texts.update(("x" * most, "x" * (most + 1)))
+            case Under(path, _):
+                for place in (path, *(place for place in paths if covers(path, place))):
+                    texts.update((place, f"{place}/x", *_of_lengths(f"{place}/", bounds)))
+            case Host():
+                texts.update(hosts)
+            case _:
+                pass
+    return [*sorted(number for number in numbers if abs(number) <= MAX_INTEGER), *sorted(texts)]
+
+
+def _of_lengths(begin: str, bounds: Sequence[int]) -> Iterator[str]:
+    """What begins so and is as long as each bound allows, and one longer; none where it is longer anyhow."""
+    for bound in bounds:
+        for length in (bound, bound + 1):
+            if length > len(begin) and length - len(begin) <= _MAX_SEGMENT:
+                yield begin + "x" * (length - len(begin))

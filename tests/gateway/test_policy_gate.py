@@ -1,0 +1,104 @@
+"""A profile's word on the calls that a model makes: the name, and what it is called with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from affiant.gateway.errors import ToolNotAllowed
+from affiant.gateway.policy_gate import judge_of, may_offer
+from affiant.gateway.tool_filter import StreamFilter, judge_answer
+from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.load import load_profiles
+
+APPLY = "{name: apply, args: {namespace: {one_of: [staging]}}}"
+POLICY = f"agent_configs: {{dev: {{tools: [read_file, {APPLY}, {{deny: rm}}]}}}}".encode()
+
+
+@pytest.fixture(scope="module")
+def policy() -> CompiledPolicy:
+    return load_profiles(POLICY).profile("dev").compiled
+
+
+def answer(name: str, arguments: str, *, form: str = "function") -> bytes:
+    text = {"function": "arguments", "custom": "input"}[form]
+    call = {"id": "c", "type": form, form: {"name": name, text: arguments}}
+    return json.dumps({"choices": [{"index": 0, "message": {"tool_calls": [call]}}]}).encode()
+
+
+def event(**function: str) -> bytes:
+    delta = {"tool_calls": [{"index": 0, "function": function}]}
+    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+
+
+FINISHED = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}\n\n'
+
+
+def test_a_call_with_allowed_arguments_goes_on_and_is_told_with_them(policy: CompiledPolicy) -> None:
+    (call,) = judge_answer(answer("apply", '{"namespace": "staging"}'), judge_of(policy))
+    assert policy.decide_call(call.name, call.arguments).rules == ("tools/0",)
+    assert "staging" not in repr(call)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"namespace": "prod"}',
+        '{"namespace": "staging", "namespace": "prod"}',
+        '{"namespace": "staging", "force": true}',
+        '{"namespace": ["staging"]}',
+        "{}",
+        "",
+        "staging",
+        '{"namespace": "staging"',
+        '{"namespace": "staging", "pad": "' + "x" * 70_000 + '"}',
+    ],
+)
+def test_any_other_arguments_stop_the_answer(policy: CompiledPolicy, arguments: str) -> None:
+    with pytest.raises(ToolNotAllowed):
+        judge_answer(answer("apply", arguments), judge_of(policy))
+
+
+def test_arguments_are_judged_as_a_stream_joins_them(policy: CompiledPolicy) -> None:
+    pieces = [
+        event(name="apply", arguments='{"name'),
+        event(arguments='space": "pr'),
+        event(arguments='od"}'),
+    ]
+    judge = StreamFilter(judge_of(policy))
+    assert [judge.feed(piece).events for piece in pieces] == [(), (), ()]
+    with pytest.raises(ToolNotAllowed):
+        judge.feed(FINISHED)
+
+
+def test_two_texts_that_are_each_allowed_are_no_call_together(policy: CompiledPolicy) -> None:
+    good = '{"namespace": "staging"}'
+    judge = StreamFilter(judge_of(policy))
+    judge.feed(event(name="apply", arguments=good))
+    judge.feed(event(arguments=good))
+    with pytest.raises(ToolNotAllowed):
+        judge.feed(FINISHED)
+
+
+def test_a_call_in_free_text_is_allowed_only_without_constraints(policy: CompiledPolicy) -> None:
+    assert judge_answer(answer("read_file", "any text", form="custom"), judge_of(policy))
+    with pytest.raises(ToolNotAllowed):
+        judge_answer(answer("apply", '{"namespace": "staging"}', form="custom"), judge_of(policy))
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"a": 1, "a": 2}', '{"a": NaN}', "[1]", '{"a": 12345678901234567890}']
+)
+def test_arguments_with_two_readings_are_refused_whatever_the_rule(
+    policy: CompiledPolicy, arguments: str
+) -> None:
+    with pytest.raises(ToolNotAllowed):
+        judge_answer(answer("read_file", arguments), judge_of(policy))
+
+
+def test_a_tool_with_constraints_may_be_offered(policy: CompiledPolicy) -> None:
+    assert [name for name in ("read_file", "apply", "rm", "other") if may_offer(policy)(name)] == [
+        "read_file",
+        "apply",
+    ]
