@@ -121,8 +121,8 @@ def test_without_witnesses_it_is_not_known_and_every_report_says_so() -> None:
     verdict = judge(Story().bytes())
     assert verdict.unwitnessed is None
     assert verdict.to_json()["unwitnessed"] is None
-    assert "not known: no witnesses" in render(verdict)
-    assert "not known: no witnesses" in render_html(verdict)
+    assert "not known: time.bracket does not hold" in render(verdict)
+    assert "not known: time.bracket does not hold" in render_html(verdict)
 
 
 def test_the_operators_own_witness_is_named_as_such_wherever_time_rests_on_it() -> None:

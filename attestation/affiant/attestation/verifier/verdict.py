@@ -281,7 +281,7 @@ class Verdict:
         if self.unwitnessed is not None:
             own = "" if self.witnesses == BY_WITNESSES else f"; by {self.witnesses} alone"
             return f"{self.unwitnessed}{own}"
-        return "not known: no witnesses"
+        return "not known: time.bracket does not hold"
 
     def exceptions(self) -> Iterator[Exceptional]:
         """Everything that was refused, or held with a warning or less, with each receipt that it names."""

@@ -69,7 +69,7 @@ def test_it_says_of_a_session_what_a_single_bundle_says(story: Story, archive: P
     assert many.population == one.population
     assert many.people == one.people
     assert len(many.people.started) == 1 and len(many.people.signed) == 2
-    assert many.stretch == one.stretch == "not known: no witnesses"
+    assert many.stretch == one.stretch == "not known: time.bracket does not hold"
     assert many.evidence_class == one.evidence_class == "simulated"
     assert (many.level, many.exit_code) == (one.level, one.exit_code)
     assert many.to_json()["typ"] == "affiant-verdict/1"
