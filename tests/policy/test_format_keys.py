@@ -13,6 +13,8 @@ DOCUMENTS = {
     "a floor": "{q: 1}",
     "a profile": "{q: 1}",
     "a tool": "{tools: [{q: 1}]}",
+    "an argument": "{tools: [{name: x, args: {a: {q: 1}}}]}",
+    "'each'": "{tools: [{name: x, args: {a: {each: {q: 1}}}}]}",
     "a path": "{filesystem_access: [{q: 1}]}",
     "an egress rule": "{network_egress: [{q: 1}]}",
     "an egress denial": "{network_egress: [{deny: a.b, q: 1}]}",

@@ -24,7 +24,12 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "resources",
         "tests",
     ),
-    "a tool": ("name", "approval", "deny"),
+    "a tool": ("name", "approval", "args", "deny"),
+    "an argument": (
+        *("one_of", "const", "min", "max", "max_len", "under", "write", "host"),
+        *("each", "max_items", "argv", "optional"),
+    ),
+    "'each'": ("one_of", "const", "min", "max", "max_len", "under", "write", "host"),
     "a path": ("path", "mode"),
     "an egress rule": ("host", "port", "scheme", "methods", "paths", "tls", "address"),
     "an egress denial": ("deny", "port", "methods", "paths"),
@@ -34,7 +39,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "'requires_human_approval'": ("tools", "egress"),
     "'resources'": ("cpus", "memory", "disk", "pids"),
     "a test": ("allow", "ask", "deny"),
-    "a test's request": ("tool", "model", "attested_model", "read", "write", "egress", "secret"),
+    "a test's request": ("tool", "args", "model", "attested_model", "read", "write", "egress", "secret"),
 }
 """The mapping's name in refusals -> the keys that may stand in it."""
 
