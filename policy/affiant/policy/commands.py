@@ -19,6 +19,7 @@ from affiant.policy.lint_command import lint
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
 from affiant.policy.questions import answer, parse_question
+from affiant.policy.try_command import try_profiles
 
 __all__ = ["policy"]
 
@@ -38,11 +39,13 @@ def policy() -> None:
       affiant policy explain profiles.yaml deployment_agent 'GET https://api.example.com/v1'
       affiant policy show profiles.yaml log_analyzer
       affiant policy diff before.yaml after.yaml --fail-on widen
+      affiant policy test profiles.yaml --coverage --mutation
     """
 
 
 policy.add_command(diff)
 policy.add_command(lint)
+policy.add_command(try_profiles)
 
 
 @policy.command()

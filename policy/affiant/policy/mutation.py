@@ -1,0 +1,230 @@
+"""Whether the tests of a profile notice a slip in it: each mutant is tried by every test that holds.
+
+A mutant that no test notices is compared with the profile, exactly: if the two answer every request alike it is
+equivalent, and no test could tell; else the comparison knows a request on which they differ, which is the test that is
+missing. One that differs in nothing a test can ask for, such as whether a connection is inspected, is told apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from affiant.errors import MalformedError
+from affiant.policy.compiled import CompiledPolicy, compile_policy
+from affiant.policy.coverage import rules_of
+from affiant.policy.decide import Effect
+from affiant.policy.differences import Difference, compare_profiles
+from affiant.policy.external_tests import read_external_tests
+from affiant.policy.hosts import suffix_of
+from affiant.policy.inline_tests import PolicyTest, effect_of
+from affiant.policy.mutants import Mutant, mutants_of, mutated
+from affiant.policy.normal_form import Rule
+from affiant.policy.paths import covers
+from affiant.policy.profile import (
+    EgressDenial,
+    EgressRule,
+    ModelRule,
+    PathGrant,
+    PathMode,
+    Policy,
+    SecretGrant,
+    ToolDenial,
+    ToolRule,
+)
+from affiant.policy.profile_set import Profile
+from affiant.policy.questions import (
+    EgressQuestion,
+    PathQuestion,
+    ToolQuestion,
+    parse_question,
+    question_text,
+)
+from affiant.policy.refusals import RequestRefused
+from affiant.policy.strict_yaml import Mark
+from affiant.policy.trial import TriedProfile
+
+__all__ = ["Fate", "JudgedMutant", "judge_mutant", "planned_mutants"]
+
+_ATTESTED: Final = " at an attested upstream"
+
+
+class Fate(StrEnum):
+    """What became of a mutant."""
+
+    NOTICED = "noticed"
+    UNNOTICED = "unnoticed"
+    EQUIVALENT = "equivalent"
+    """It answers every request as the profile does: it does not count."""
+    UNASKABLE = "unaskable"
+    """It differs in nothing that a test can ask for: it does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedMutant:
+    """One mutant of one profile.
+
+    ``missing``: the test that would notice it, where none does; empty where a tool can be called in so many ways that
+    the comparison does not know one: then the mutant counts as unnoticed all the same.
+    """
+
+    agent: str
+    rule: str | None
+    where: str
+    change: str
+    fate: Fate
+    missing: str = ""
+
+
+def planned_mutants(tried: TriedProfile) -> tuple[Mutant, ...]:
+    """The mutants of a profile, some of which may turn out to be what no profile may say."""
+    return tuple(mutants_of(tried.policy, [trial.test.question for trial in tried.trials]))
+
+
+def judge_mutant(tried: TriedProfile, mutant: Mutant) -> JudgedMutant | None:
+    """The fate of one mutant; None where no profile may say so."""
+    whole = tried.policy.policy
+    policy = mutated(whole, mutant)
+    if policy is None:
+        return None
+    changed = () if mutant.rule is None else (rules_of(whole)[mutant.rule], *mutant.put)
+    before, after = (compile_policy(_nearby(each, changed), asks=True) for each in (whole, policy))
+    agent, where = tried.profile.name, tried.place(mutant.rule)
+    tests = (trial.test for trial in tried.trials if trial.holds)
+    if any(_notices(test, before, after) for test in tests):
+        return JudgedMutant(agent, mutant.rule, where, mutant.change, Fate.NOTICED)
+    differences = compare_profiles(agent, _profile(before), _profile(after))
+    missing = next(_missing_tests(differences, before, after), "")
+    uncompared = any(found.plane == "call" for found in differences)
+    fate = Fate.UNNOTICED if missing or uncompared else Fate.UNASKABLE
+    if not differences:
+        fate = Fate.EQUIVALENT
+    return JudgedMutant(agent, mutant.rule, where, mutant.change, fate, missing)
+
+
+def _notices(test: PolicyTest, before: CompiledPolicy, after: CompiledPolicy) -> bool:
+    return test.accepts(test.decide(before)) and not test.accepts(test.decide(after))
+
+
+# -- what a change can reach -------------------------------------------------------------------------------------------
+
+
+def _nearby(policy: Policy, changed: Sequence[Rule]) -> Policy:
+    """``policy`` without what a change of these rules cannot reach; all of it where no rule is changed.
+
+    Every rule stays that can match a request that a changed one matches, so the difference that the change makes is
+    the same, and a policy of a thousand rules is not compared a thousand times.
+    """
+    match changed:
+        case [ToolRule() | ToolDenial(), *_]:
+            names = {rule.name for rule in changed if isinstance(rule, (ToolRule, ToolDenial))}
+            tools = tuple(rule for rule in policy.tools if rule.name in names)
+            if not _constrained(tools):
+                return Policy(tools=tools, approval=policy.approval)
+            return Policy(
+                tools=tools, filesystem=policy.filesystem, egress=policy.egress, approval=policy.approval
+            )
+        case [PathGrant(path=path), *_]:
+            meets = (rule for rule in policy.filesystem if covers(path, rule.path) or covers(rule.path, path))
+            tools = _constrained(policy.tools)
+            return Policy(
+                tools=tools,
+                filesystem=tuple(meets),
+                egress=policy.egress if tools else (),
+                approval=policy.approval,
+            )
+        case [ModelRule(name=name), *_]:
+            return Policy(models=tuple(rule for rule in policy.models or () if rule.name == name))
+        case [EgressRule() | EgressDenial() | SecretGrant(), *_]:
+            egress = tuple(rule for rule in policy.egress if _meets(rule.host, _hosts(changed)))
+            tools = _constrained(policy.tools)
+            return Policy(
+                tools=tools,
+                filesystem=policy.filesystem if tools else (),
+                egress=egress,
+                secrets=policy.secrets,
+                approval=policy.approval,
+            )
+        case _:
+            return policy
+
+
+def _constrained(rules: Sequence[ToolRule | ToolDenial]) -> tuple[ToolRule | ToolDenial, ...]:
+    """The rules for tools whose arguments are judged: paths and hosts among them must pass those planes too."""
+    names = {rule.name for rule in rules if isinstance(rule, ToolRule) and rule.arguments is not None}
+    return tuple(rule for rule in rules if rule.name in names)
+
+
+def _hosts(rules: Sequence[Rule]) -> set[str]:
+    """The hosts of the rules, and of the secrets' endpoints, without wildcards."""
+    named = {suffix_of(rule.host) for rule in rules if isinstance(rule, (EgressRule, EgressDenial))}
+    bound = {host for rule in rules if isinstance(rule, SecretGrant) for host, _ in rule.hosts}
+    return named | bound
+
+
+def _meets(pattern: str, hosts: set[str]) -> bool:
+    """Whether some name could lie under both: one is the end of the other."""
+    suffix = suffix_of(pattern)
+    return any(suffix == host or suffix.endswith(f".{host}") or host.endswith(f".{suffix}") for host in hosts)
+
+
+def _profile(policy: CompiledPolicy) -> Profile:
+    """``policy`` as the comparison takes it: nobody looks at its places."""
+    nowhere = Mark("mutant", 1, 1)
+    return Profile("mutant", policy, nowhere, dict.fromkeys(rules_of(policy.policy), nowhere))
+
+
+# -- the test that is missing ------------------------------------------------------------------------------------------
+
+
+def _missing_tests(
+    differences: Sequence[Difference], before: CompiledPolicy, after: CompiledPolicy
+) -> Iterator[str]:
+    """Tests that hold before and not after, as they would be written; what no test can ask for gives none."""
+    for found in differences:
+        test = _test_of(found, before)
+        if test is not None and _notices(test, before, after):
+            written = _written(test)
+            if any(_notices(again, before, after) for again in _read(written)):
+                yield written
+
+
+def _read(written: str) -> Sequence[PolicyTest]:
+    """The test again, from its text; none where a profile cannot say it, as a number with a fraction."""
+    try:
+        data = f"tests: {{mutant: [{written}]}}".encode()
+        return read_external_tests(data, source="missing", agents=("mutant",))["mutant"]
+    except MalformedError:
+        return ()
+
+
+def _test_of(found: Difference, before: CompiledPolicy) -> PolicyTest | None:
+    if found.plane not in ("tool", "call", "model", "path", "egress", "secret"):
+        return None
+    attested = found.plane == "model" and found.request.endswith(_ATTESTED)
+    text = found.request.removesuffix(_ATTESTED) if attested else found.request
+    try:
+        question = parse_question(text.partition(" in ")[0] if found.plane == "secret" else text)
+    except RequestRefused:
+        return None
+    asked = PolicyTest(Effect.ALLOW, question, attested, Mark("missing", 1, 1))
+    return PolicyTest(effect_of(asked.decide(before)), question, attested, asked.mark)
+
+
+def _written(test: PolicyTest) -> str:
+    """``test`` as it would stand in a list of tests."""
+    text = question_text(test.question)
+    match test.question:
+        case ToolQuestion(name, str(arguments)):
+            return f"{{{test.wanted.value}: {{tool: {json.dumps(name)}, args: {arguments}}}}}"
+        case EgressQuestion():
+            kind = "egress"
+        case PathQuestion(path, mode):
+            kind, text = "read" if mode is PathMode.READ else "write", path
+        case _:
+            kind, _, text = text.partition(":")
+    kind = "attested_model" if test.attested else kind
+    return f"{{{test.wanted.value}: {{{kind}: {json.dumps(text, ensure_ascii=False)}}}}}"

@@ -1,0 +1,251 @@
+"""Outcomes of tests, coverage and mutation as people and CI read them: text, JSON, JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+from affiant.command_line import printable
+from affiant.policy.coverage import RuleCoverage
+from affiant.policy.inline_tests import effect_of
+from affiant.policy.mutation import Fate, JudgedMutant
+from affiant.policy.trial import Trial, TriedProfile
+
+__all__ = ["Measure", "TrialReport"]
+
+_MAX_SHOWN: Final = 50
+"""Lines of one kind in the text; the JSON document has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How much of what should be is; ``least``: the percentage below which the run fails, if one was asked for."""
+
+    name: str
+    found: int
+    total: int
+    least: int | None
+
+    @property
+    def percent(self) -> int:
+        """Rounded down: 100 says that nothing is missing."""
+        return 100 if not self.total else self.found * 100 // self.total
+
+    @property
+    def missed(self) -> bool:
+        """Whether it is below what was asked for."""
+        return self.least is not None and self.percent < self.least
+
+    @property
+    def text(self) -> str:
+        """Both numbers and the percentage."""
+        wanted = f", less than the {self.least} % that were asked for" if self.missed else ""
+        return f"{self.found} of {self.total} ({self.percent} %){wanted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialReport:
+    """Everything about one file.
+
+    Args:
+        source: the file's name. digest: of all its profiles.
+        coverage, mutants: None where they were not asked for.
+        not_tried: mutants beyond the bound: they count as unnoticed.
+        least: the percentage that both must reach.
+    """
+
+    source: str
+    digest: str
+    tried: tuple[TriedProfile, ...]
+    coverage: tuple[RuleCoverage, ...] | None = None
+    mutants: tuple[JudgedMutant, ...] | None = None
+    not_tried: int = 0
+    least: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Of all tests."""
+        return sum(len(each.trials) for each in self.tried)
+
+    @property
+    def failed(self) -> Sequence[tuple[TriedProfile, Trial]]:
+        """The tests that do not hold, each with its profile."""
+        return [(each, trial) for each in self.tried for trial in each.trials if not trial.holds]
+
+    @property
+    def measures(self) -> Sequence[Measure]:
+        """What was asked to be measured."""
+        found = []
+        if self.coverage is not None:
+            covered = sum(rule.covered for rule in self.coverage)
+            found.append(Measure("coverage", covered, len(self.coverage), self.least))
+        if self.mutants is not None:
+            noticed, unnoticed = self._fates(Fate.NOTICED), self._fates(Fate.UNNOTICED)
+            total = noticed + unnoticed + self.not_tried
+            found.append(Measure("mutation", noticed, total, self.least))
+        return found
+
+    @property
+    def ok(self) -> bool:
+        """Whether every test holds and nothing that was asked for is missed; a file without tests is not ok."""
+        return bool(self.count) and not self.failed and not any(measure.missed for measure in self.measures)
+
+    def _fates(self, fate: Fate) -> int:
+        return sum(mutant.fate is fate for mutant in self.mutants or ())
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def lines(self) -> Iterator[str]:
+        """For a terminal."""
+        for line in self._lines():
+            yield printable(line)
+
+    def _lines(self) -> Iterator[str]:
+        for tried, trial in self.failed:
+            agent, test = tried.profile.name, trial.test
+            yield f"{test.mark}: failed: {agent}: wants {test.wanted.value} for {test.request}"
+            yield f"  {_decided(tried, trial)}"
+        yield (
+            f"{self.count} tests, {len(self.failed)} failed" if self.count else "no tests: nothing was tried"
+        )
+        for measure in self.measures:
+            yield f"{measure.name}: {measure.text}"
+            yield from _bounded(self._uncovered() if measure.name == "coverage" else self._unnoticed())
+
+    def _uncovered(self) -> Iterator[str]:
+        for rule in self.coverage or ():
+            if not rule.covered:
+                yield f"{rule.where}: {rule.agent}: {rule.rule}: {', and '.join(rule.missing)}"
+
+    def _unnoticed(self) -> Iterator[str]:
+        for fate in (Fate.EQUIVALENT, Fate.UNASKABLE):
+            if self._fates(fate):
+                yield f"not counted, because {_UNCOUNTED[fate]}: {self._fates(fate)}"
+        if self.not_tried:
+            yield f"{self.not_tried} more were not tried (--max-mutants), and count as unnoticed"
+        for mutant in self.mutants or ():
+            if mutant.fate is Fate.UNNOTICED:
+                changed = f"{mutant.rule} {mutant.change}" if mutant.rule else mutant.change
+                missing = mutant.missing or "some other"
+                yield f"{mutant.where}: {mutant.agent}: {changed}: no test notices; {missing} would"
+
+    # -- JSON --------------------------------------------------------------------------------------------------
+
+    def document(self) -> Mapping[str, object]:
+        """Everything, for programs."""
+        return {
+            "ok": self.ok,
+            "file": self.source,
+            "policy_digest": self.digest,
+            "tests": [_test(tried, trial) for tried in self.tried for trial in tried.trials],
+            "failed": len(self.failed),
+            "coverage": None if self.coverage is None else [_rule(rule) for rule in self.coverage],
+            "mutants": None if self.mutants is None else [_mutant(mutant) for mutant in self.mutants],
+            "mutants_not_tried": self.not_tried,
+            "measures": {
+                each.name: {
+                    "found": each.found,
+                    "total": each.total,
+                    "percent": each.percent,
+                    "missed": each.missed,
+                }
+                for each in self.measures
+            },
+        }
+
+    # -- JUnit -------------------------------------------------------------------------------------------------
+
+    def junit(self) -> str:
+        """One suite for each agent and one for what was measured; a file without tests is a failure."""
+        suites = [self._suite(tried) for tried in self.tried]
+        wanted = [(each.name, each.text if each.missed else None) for each in self.measures]
+        wanted += [] if self.count else [("tests", "no tests: nothing was tried")]
+        suites.append(("measures", [_case(self.source, name, text) for name, text in wanted]))
+        listed = [line for name, cases in suites if cases for line in _suite_lines(name, cases)]
+        return "\n".join(
+            ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *listed, "</testsuites>", ""]
+        )
+
+    def _suite(self, tried: TriedProfile) -> tuple[str, list[str]]:
+        cases = []
+        for trial in tried.trials:
+            name = f"{trial.test.wanted.value} {trial.test.request}"
+            failure = None if trial.holds else f"{trial.test.mark}: {_decided(tried, trial)}"
+            cases.append(_case(f"{trial.test.mark.source}.{tried.profile.name}", name, failure))
+        return tried.profile.name, cases
+
+
+_UNCOUNTED: Final = {
+    Fate.EQUIVALENT: "every request is answered as the profile does",
+    Fate.UNASKABLE: "no test can ask for what differs",
+}
+
+
+def _bounded(lines: Iterator[str]) -> Iterator[str]:
+    listed = list(lines)
+    for line in listed[:_MAX_SHOWN]:
+        yield f"  {line}"
+    if len(listed) > _MAX_SHOWN:
+        yield f"  and {len(listed) - _MAX_SHOWN} more; --json lists all"
+
+
+def _decided(tried: TriedProfile, trial: Trial) -> str:
+    decision = trial.decision
+    rules = "".join(f"; rule {rule} at {tried.place(rule)}" for rule in decision.rules)
+    if decision.nearest is not None:
+        rules += f"; nearest {decision.nearest} at {tried.place(decision.nearest)}"
+    return f"{decision.effect.value}, because {decision.text} [{decision.reason}]{rules}"
+
+
+def _test(tried: TriedProfile, trial: Trial) -> Mapping[str, object]:
+    decision = trial.decision
+    nearest = decision.nearest
+    return {
+        "agent": tried.profile.name,
+        "where": str(trial.test.mark),
+        "wants": trial.test.wanted.value,
+        "request": trial.test.request,
+        "holds": trial.holds,
+        "effect": effect_of(decision).value,
+        "reason": decision.reason,
+        "rules": [{"id": rule, "where": tried.place(rule)} for rule in decision.rules],
+        "nearest": None if nearest is None else {"id": nearest, "where": tried.place(nearest)},
+    }
+
+
+def _rule(rule: RuleCoverage) -> Mapping[str, object]:
+    return {
+        "agent": rule.agent,
+        "rule": rule.rule,
+        "where": rule.where,
+        "covered": rule.covered,
+        "missing": list(rule.missing),
+    }
+
+
+def _mutant(mutant: JudgedMutant) -> Mapping[str, object]:
+    return {
+        "agent": mutant.agent,
+        "rule": mutant.rule,
+        "where": mutant.where,
+        "change": mutant.change,
+        "fate": mutant.fate.value,
+        "missing_test": mutant.missing or None,
+    }
+
+
+def _case(group: str, name: str, failure: str | None) -> str:
+    case = f"classname={quoteattr(printable(group))} name={quoteattr(printable(name))}"
+    if failure is None:
+        return f"    <testcase {case}/>"
+    text = printable(failure)
+    return f"    <testcase {case}><failure message={quoteattr(text)}>{escape(text)}</failure></testcase>"
+
+
+def _suite_lines(name: str, cases: Sequence[str]) -> Iterator[str]:
+    failures = sum("<failure" in case for case in cases)
+    yield f'  <testsuite name={quoteattr(name)} tests="{len(cases)}" failures="{failures}" errors="0" skipped="0">'
+    yield from cases
+    yield "  </testsuite>"
