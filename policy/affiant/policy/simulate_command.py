@@ -1,0 +1,168 @@
+"""``affiant policy simulate``: what a new version of a profile file would have decided about what was asked before.
+
+Exit codes: 0 replayed; 1 a file or a line of the log is refused, or ``--fail-on`` found what it names; 2 the command
+line is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import click
+
+from affiant.command_line import EXIT_REFUSED, print_json, printable
+from affiant.policy.decision_log import MAX_LINE, RecordedDecision, read_decision_log
+from affiant.policy.policy_file import read_profiles
+from affiant.policy.profile_set import ProfileSet
+from affiant.policy.simulation import AgentCount, ChangeGroup, Simulation, simulate
+
+__all__ = ["simulate_policy"]
+
+_FILE = click.Path(path_type=Path)
+_EVERY: Final = 50_000
+_MAX_SHOWN: Final = 20
+"""Groups of one agent in the text; the JSON document has all that are kept."""
+
+
+@click.command("simulate")
+@click.argument("new", type=_FILE)
+@click.option(
+    "--log", type=click.File("rb"), required=True, help="Recorded decisions, one on each line; - is stdin."
+)
+@click.option("--old", type=_FILE, help="Compare with what this file decides, not with what was recorded.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["widen", "any"]),
+    help="Exit with 1 if a decision becomes wider, or if any changes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def simulate_policy(
+    new: Path, *, log: BinaryIO, old: Path | None, fail_on: str | None, as_json: bool
+) -> None:
+    """Decide again what a log records, by NEW's profiles, and say what changes.
+
+    The log is JSON Lines: {"agent", "request", "decision", "reason"} and what FORMAT.md lists; a line that is anything
+    else refuses the log. Only requests that were made are replayed: 'affiant policy diff' compares all that could be.
+
+    \b
+    Examples:
+      affiant policy simulate --log decisions.jsonl after.yaml
+      affiant policy simulate --log decisions.jsonl after.yaml --old before.yaml --fail-on widen
+      zcat decisions.jsonl.gz | affiant policy simulate --log - after.yaml --json
+    """
+    profiles = read_profiles(new)
+    before = None if old is None else read_profiles(old)
+    recorded = read_decision_log(_lines(log), source=Path(str(getattr(log, "name", "-"))).name)
+    found = simulate(_with_progress(recorded), profiles, old=before)
+    if as_json:
+        print_json(_document(found, profiles, before))
+    else:
+        for line in _text(found, compared=before is not None):
+            click.echo(printable(line))
+    if (fail_on is not None and found.wider) or (fail_on == "any" and found.narrower):
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _lines(log: BinaryIO) -> Iterator[bytes]:
+    """Each line; of one that is too long, one byte more than may be."""
+    while line := log.readline(MAX_LINE + 2):
+        yield line
+
+
+def _with_progress(recorded: Iterable[RecordedDecision]) -> Iterator[RecordedDecision]:
+    shown = sys.stderr.isatty()
+    for each in recorded:
+        if shown and each.line % _EVERY == 0:
+            click.echo(f"\r{each.line} decisions", err=True, nl=False)
+        yield each
+    if shown:
+        click.echo("\r\033[K", err=True, nl=False)
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _text(found: Simulation, *, compared: bool) -> Iterator[str]:
+    groups = sorted(
+        found.groups.values(), key=lambda group: (group.agent, -group.count, group.kind, group.name)
+    )
+    for agent, listed in groupby(groups, key=lambda group: group.agent):
+        yield f"{agent}: {_counted(found.agents.get(agent) or AgentCount())}"
+        changes = list(listed)
+        for group in changes[:_MAX_SHOWN]:
+            yield from _group_lines(group)
+        if len(changes) > _MAX_SHOWN:
+            yield f"  and {len(changes) - _MAX_SHOWN} more groups; --json lists all"
+    if found.ungrouped:
+        yield f"{found.ungrouped} more changes are counted, and not listed"
+    if compared:
+        yield from _against_old(found)
+    changed = found.wider + found.narrower
+    yield f"{found.decisions} decisions, {changed} change: {found.wider} wider, {found.narrower} narrower"
+
+
+def _counted(count: AgentCount) -> str:
+    changed = count.wider + count.narrower
+    return f"{changed} of {count.decisions} decisions change: {count.wider} wider, {count.narrower} narrower"
+
+
+def _group_lines(group: ChangeGroup) -> Iterator[str]:
+    mark = "+" if group.is_wider else "-"
+    yield f"  {mark} {group.kind} {group.name}: {group.before.value} becomes {group.after.value}: {group.count}"
+    for sample in group.samples:
+        rules = ", ".join(f"{rule} at {place}" for rule, place in sample.rules)
+        yield f"      line {sample.line}: {sample.request}  [{sample.reason}]{' ' + rules if rules else ''}"
+
+
+def _against_old(found: Simulation) -> Iterator[str]:
+    if found.not_reproduced:
+        yield f"{found.not_reproduced} recorded decisions are not what the old file decides"
+    if found.other_policy:
+        yield f"{found.other_policy} lines name another policy than the old file's"
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def _document(found: Simulation, new: ProfileSet, old: ProfileSet | None) -> Mapping[str, object]:
+    return {
+        "new": {"file": new.source, "digest": new.digest},
+        "old": None if old is None else {"file": old.source, "digest": old.digest},
+        "decisions": found.decisions,
+        "wider": found.wider,
+        "narrower": found.narrower,
+        "not_reproduced": None if old is None else found.not_reproduced,
+        "other_policy": None if old is None else found.other_policy,
+        "agents": {
+            name: {"decisions": each.decisions, "wider": each.wider, "narrower": each.narrower}
+            for name, each in found.agents.items()
+        },
+        "changes": [_group(group) for group in found.groups.values()],
+        "changes_not_listed": found.ungrouped,
+    }
+
+
+def _group(group: ChangeGroup) -> Mapping[str, object]:
+    return {
+        "agent": group.agent,
+        "kind": group.kind,
+        "name": group.name,
+        "before": group.before.value,
+        "after": group.after.value,
+        "wider": group.is_wider,
+        "count": group.count,
+        "samples": [
+            {
+                "line": sample.line,
+                "request": sample.request,
+                "reason_before": sample.reason_before,
+                "reason": sample.reason,
+                "rules": [{"id": rule, "where": place} for rule, place in sample.rules],
+            }
+            for sample in group.samples
+        ],
+    }
