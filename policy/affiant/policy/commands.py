@@ -19,6 +19,7 @@ from affiant.policy.lint_command import lint
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
 from affiant.policy.questions import answer, parse_question
+from affiant.policy.schema_command import schema
 from affiant.policy.simulate_command import simulate_policy
 from affiant.policy.try_command import try_profiles
 
@@ -40,6 +41,7 @@ def policy() -> None:
       affiant policy explain profiles.yaml deployment_agent 'GET https://api.example.com/v1'
       affiant policy show profiles.yaml log_analyzer
       affiant policy diff before.yaml after.yaml --fail-on widen
+      affiant policy schema > profile.schema.json
       affiant policy test profiles.yaml --coverage --mutation
       affiant policy simulate --log decisions.jsonl after.yaml --fail-on widen
     """
@@ -47,6 +49,7 @@ def policy() -> None:
 
 policy.add_command(diff)
 policy.add_command(lint)
+policy.add_command(schema)
 policy.add_command(simulate_policy)
 policy.add_command(try_profiles)
 

@@ -7,13 +7,14 @@ repeated in a refusal: where somebody pasted a value, it is the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from affiant.policy.refusals import EmptyList, NameRefused, ValueRefused, did_you_mean, excerpt
 from affiant.policy.targets import METHODS
 
 __all__ = [
+    "SPELLINGS",
     "check_agent_name",
     "check_format",
     "check_header",
@@ -39,6 +40,17 @@ _REFERENCE: Final = re.compile(
 _HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9_.-]{0,32}\Z")
+
+SPELLINGS: Final[Mapping[str, re.Pattern[str]]] = {
+    "agent": _AGENT,
+    "tool": _TOOL,
+    "model": _MODEL,
+    "secret": _SECRET,
+    "reference": _REFERENCE,
+    "format": _FORMAT,
+    "shape": _SHAPE,
+}
+"""The patterns that names have at least; the functions below refuse more."""
 
 _RESERVED_VARIABLES: Final = frozenset(
     {

@@ -22,12 +22,12 @@ from affiant.policy.refusals import (
 )
 from affiant.policy.strict_yaml import ListNode, MapNode, Node, ScalarNode
 
-__all__ = ["boolean", "items", "keys", "one_of", "required", "size", "text", "texts", "whole_number"]
+__all__ = ["SIZE", "boolean", "items", "keys", "one_of", "required", "size", "text", "texts", "whole_number"]
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{0,64}\Z")
 """What a key could have been; in anything else a value may have been pasted."""
 _NUMBER: Final = re.compile(r"(?:0|[1-9][0-9]{0,14})\Z")
-_SIZE: Final = re.compile(r"([1-9][0-9]{0,8})(KiB|MiB|GiB|TiB)\Z")
+SIZE: Final = re.compile(r"([1-9][0-9]{0,8})(KiB|MiB|GiB|TiB)\Z")
 _UNITS: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _KINDS: Final = {ScalarNode: "a value", ListNode: "a list", MapNode: "a mapping"}
 
@@ -140,7 +140,7 @@ def size(node: Node, *, what: str) -> int:
     Raises:
         WrongType: anything else.
     """
-    match = _SIZE.match(node.text) if isinstance(node, ScalarNode) else None
+    match = SIZE.match(node.text) if isinstance(node, ScalarNode) else None
     if match is None:
         raise _wrong(node, f"a size such as 512MiB or 2GiB for {what}", show=True)
     return int(match.group(1)) * _UNITS[match.group(2)]
