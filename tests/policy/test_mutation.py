@@ -117,3 +117,13 @@ def test_the_missing_test_of_a_call_has_its_arguments():
 def test_a_change_of_a_path_is_noticed_by_a_call_that_names_it():
     sections = "tools: [{name: a, args: {p: {under: /w}}}], filesystem_access: ['read:/w', 'none:/w/s']"
     assert fates(sections, 'tool:a {"p": "/w/s/x"}')["filesystem/0 dropped"].fate is Fate.NOTICED
+
+
+def test_a_rule_that_is_left_out_contradicts_no_secret():
+    sections = (
+        "network_egress: [{host: z.c.com}, {host: '**.c.com', tls: passthrough}, {host: '*.b.c.com'}],"
+        "secrets_access: [{name: KEY, hosts: [a.b.c.com]}]"
+    )
+    found = fates(sections, "secret:KEY@a.b.c.com")
+    assert found["secrets/0 dropped"].fate is Fate.NOTICED
+    assert {each.fate for each in found.values()} == {Fate.NOTICED, Fate.UNNOTICED, Fate.UNASKABLE}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -139,13 +139,13 @@ def _nearby(policy: Policy, changed: Sequence[Rule]) -> Policy:
         case [ModelRule(name=name), *_]:
             return Policy(models=tuple(rule for rule in policy.models or () if rule.name == name))
         case [EgressRule() | EgressDenial() | SecretGrant(), *_]:
-            egress = tuple(rule for rule in policy.egress if _meets(rule.host, _hosts(changed)))
+            hosts = _hosts(changed)
             tools = _constrained(policy.tools)
             return Policy(
                 tools=tools,
                 filesystem=policy.filesystem if tools else (),
-                egress=egress,
-                secrets=policy.secrets,
+                egress=tuple(rule for rule in policy.egress if _meets(rule.host, hosts)),
+                secrets=tuple(_bound_near(grant, hosts) for grant in policy.secrets),
                 approval=policy.approval,
             )
         case _:
@@ -163,6 +163,11 @@ def _hosts(rules: Sequence[Rule]) -> set[str]:
     named = {suffix_of(rule.host) for rule in rules if isinstance(rule, (EgressRule, EgressDenial))}
     bound = {host for rule in rules if isinstance(rule, SecretGrant) for host, _ in rule.hosts}
     return named | bound
+
+
+def _bound_near(grant: SecretGrant, hosts: set[str]) -> SecretGrant:
+    """``grant`` without the endpoints of which rules may be left out: what is left of them could contradict it."""
+    return replace(grant, hosts=tuple(each for each in grant.hosts if _meets(each.host, hosts)))
 
 
 def _meets(pattern: str, hosts: set[str]) -> bool:
