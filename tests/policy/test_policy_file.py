@@ -83,7 +83,10 @@ def test_a_file_beyond_the_limit_is_refused_and_not_cut(tmp_path: Path) -> None:
 def test_the_floor_is_read_from_beside_the_file_under_the_same_rules(tmp_path: Path) -> None:
     file, floor = tmp_path / "p.yaml", tmp_path / "floor.yaml"
     file.write_text("floor: floor.yaml\n" + TEXT)
-    assert refused(file).code == "policy.file"
+    error = refused(file)
+    assert (error.code, error.where) == ("policy.file", "p.yaml:1:8")
+    assert error.excerpt is not None
+    assert error.excerpt.text == "floor: floor.yaml"
     floor.write_text("tools: [{deny: a}]\n")
     assert read_profiles(file).profile("dev").compiled.decide_tool("a").reason == "tool_denied"
     floor.chmod(0o666)

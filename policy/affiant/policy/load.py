@@ -59,6 +59,7 @@ __all__ = [
     "NO_FLOOR",
     "HoldTests",
     "agent_members",
+    "at_floor_key",
     "floor_file",
     "load_floor",
     "load_profiles",
@@ -137,6 +138,17 @@ def floor_file(data: bytes, *, source: str = "profiles.yaml") -> str | None:
     """
     with _shown(data, source):
         return _floor_name(read_top(data, source=source), source)
+
+
+@contextmanager
+def at_floor_key(data: bytes, *, source: str) -> Iterator[None]:
+    """Give every refusal inside, of reading the floor's file, the place where the profile file names it."""
+    try:
+        yield
+    except AffiantError as error:
+        error.where = str(read_top(data, source=source)["floor"].mark)
+        show_line(error, {source: ShownDocument(data)})
+        raise
 
 
 def load_floor(data: bytes, *, source: str) -> Floor:

@@ -15,7 +15,7 @@ from pathlib import Path
 from affiant.errors import AffiantError
 from affiant.policy.every_refusal import every_refusal
 from affiant.policy.inline_tests import check_tests
-from affiant.policy.load import HoldTests, floor_file, load_profiles
+from affiant.policy.load import HoldTests, at_floor_key, floor_file, load_profiles
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.refusals import PolicyFileRefused, excerpt
 from affiant.policy.strict_yaml import MAX_BYTES
@@ -59,7 +59,7 @@ def read_refusals(path: Path) -> tuple[AffiantError, ...]:
         floor = floor_file(data, source=path.name)
     except AffiantError:  # among those to be told
         floor = None
-    floor_data = None if floor is None else _read(path.parent / floor, None)
+    floor_data = None if floor is None else _read_floor(path, data, floor, None)
     return every_refusal(data, source=path.name, floor=floor_data)
 
 
@@ -102,8 +102,14 @@ def read_bounded(path: Path) -> bytes:
 def _policy_file(path: Path, owners: frozenset[int] | None, hold_tests: HoldTests) -> PolicyFile:
     data = _read(path, owners)
     floor = floor_file(data, source=path.name)
-    floor_data = None if floor is None else _read(path.parent / floor, owners)
+    floor_data = None if floor is None else _read_floor(path, data, floor, owners)
     return PolicyFile(data, load_profiles(data, source=path.name, floor=floor_data, hold_tests=hold_tests))
+
+
+def _read_floor(path: Path, data: bytes, floor: str, owners: frozenset[int] | None) -> bytes:
+    """The floor's bytes; a refusal has the place where ``data``, the file at ``path``, names it."""
+    with at_floor_key(data, source=path.name):
+        return _read(path.parent / floor, owners)
 
 
 def _read(path: Path, owners: frozenset[int] | None) -> bytes:
