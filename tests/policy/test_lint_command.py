@@ -23,6 +23,8 @@ PLACES = [
     "secrets_access: '{}'",
     "secrets_access: [{{name: '{}'}}]",
     "secrets_access: [{{'{}': A}}]",
+    "secrets_access: [{{name: A, inject: {{header: X-Key, '{}': A}}}}]",
+    "secrets_access: [{{name: A, inject: {{header: '{}', format: 'k {{}}'}}}}]",
     "secrets_access: [{{name: A, value: '{}'}}]",
     "secrets_access: [{{name: A, ref: '{}'}}]",
     "secrets_access: [{{name: A, hosts: '{}'}}]",
@@ -187,3 +189,13 @@ def test_two_answers_at_once_and_a_report_nowhere_are_wrong_command_lines(lint, 
     file.write_text(WARNED)
     for options in (["--json", "--markdown"], ["--sarif", str(tmp_path / "none" / "x")]):
         assert CliRunner().invoke(cli, ["policy", "lint", str(file), *options]).exit_code == 2
+
+
+def test_a_secret_that_reads_like_a_key_is_not_shown_among_secrets(lint) -> None:
+    for options in ((), ("--json",)):
+        done, sarif = lint("agent_configs:\n  dev:\n    secrets_access:\n      - {hunter2: A}\n", *options)
+        assert "hunter2" not in done.stdout + done.stderr + sarif
+    assert (
+        "unknown key 'nam' in a secret"
+        in lint("agent_configs: {dev: {secrets_access: [{nam: A}]}}")[0].stderr
+    )

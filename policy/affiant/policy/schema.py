@@ -56,14 +56,19 @@ def keys(node: Node, known: Collection[str], *, what: str, later: Collection[str
                 hint="Take it out: to keep it would promise what does not happen",
             )
         if name not in known:
-            shown = excerpt(name) if _KEY.match(name) and not looks_like_a_value(name) else "(not shown)"
+            hint = did_you_mean(name, known)
             raise UnknownKey(
-                f"unknown key {shown} in {what}",
-                where=str(member.key.mark),
-                hint=did_you_mean(name, known),
+                f"unknown key {_shown_key(name, what, hint)} in {what}", where=str(member.key.mark), hint=hint
             )
         found[name] = member.value
     return found
+
+
+def _shown_key(name: str, what: str, hint: str) -> str:
+    """The key as a refusal may show it; where secrets are named, only one that is nearly a key of the format."""
+    is_key = _KEY.match(name) is not None and not looks_like_a_value(name)
+    near = hint.startswith("Did you mean")
+    return excerpt(name) if is_key and (near or what not in ("a secret", "'inject'")) else "(not shown)"
 
 
 def required(found: Mapping[str, Node], name: str, node: Node, *, what: str) -> Node:
