@@ -1,0 +1,133 @@
+"""An authority as one JSON document that leaves nothing out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from affiant.policy.argument_reading import argument_members
+from affiant.policy.authority import Authority, FileAuthority, SecretAuthority
+from affiant.policy.authority_words import BOUNDS, unrestricted_words
+from affiant.policy.decide import Effect
+from affiant.policy.profile_set import ProfileSet
+from affiant.policy.questions import PathQuestion, SecretQuestion, ToolQuestion, question_text
+from affiant.policy.reachable import Reach
+from affiant.policy.request_groups import Requests
+from affiant.policy.tool_authority import ToolAuthority
+
+__all__ = ["authority_document"]
+
+
+def authority_document(authorities: Iterable[Authority], *, profiles: ProfileSet) -> Mapping[str, object]:
+    """Every entry, with the ids and places of its rules and one request of its kind, as ``explain`` reads it."""
+    return {
+        "file": profiles.source,
+        "digest": profiles.digest,
+        "source_digest": profiles.source_digest,
+        "agents": [_agent(authority) for authority in authorities],
+    }
+
+
+def _agent(authority: Authority) -> Mapping[str, object]:
+    approval = authority.profile.approval
+    return {
+        "agent": authority.agent,
+        "where": str(authority.profile.mark),
+        "policy_digest": authority.profile.digest,
+        "floor": authority.compiled.policy.floor,
+        "approval": {"everything": approval.everything, "methods": list(approval.methods)},
+        "tools": [_tool(authority, tool) for tool in authority.tools],
+        "denied_tools": [_tool(authority, tool) for tool in authority.denied_tools],
+        "any_model": authority.models is None,
+        "models": [
+            {
+                "name": model.name,
+                "attested_only": model.attested,
+                "rules": _rules(authority, model.rules),
+                "sample": f"model:{model.name}",
+            }
+            for model in authority.models or ()
+        ],
+        "files": [_file(authority, entry) for entry in authority.files],
+        "hosts": [_host(authority, reach) for reach in authority.hosts],
+        "secrets": [_secret(authority, secret) for secret in authority.secrets],
+        "bounds": {name: getattr(authority.compiled.resources, name) for name in BOUNDS},
+    }
+
+
+def _rules(authority: Authority, rules: Iterable[str]) -> Sequence[Mapping[str, str]]:
+    return [{"id": rule, "where": authority.where(rule)} for rule in rules]
+
+
+def _tool(authority: Authority, tool: ToolAuthority) -> Mapping[str, object]:
+    denied = tool.effect is Effect.DENY
+    return {
+        "name": tool.name,
+        "arguments": None if tool.arguments is None else argument_members(tool.arguments),
+        "effect": tool.effect.value,
+        "rules": _rules(authority, tool.rules),
+        "sample": None if denied else question_text(ToolQuestion(tool.name, tool.sample)),
+    }
+
+
+def _file(authority: Authority, entry: FileAuthority) -> Mapping[str, object]:
+    return {
+        "path": entry.path,
+        "mode": entry.mode.value,
+        "except": [
+            {"path": carved.path, "rules": _rules(authority, carved.rules)} for carved in entry.except_paths
+        ],
+        "rules": _rules(authority, entry.rules),
+        "sample": question_text(PathQuestion(entry.path, entry.mode)),
+    }
+
+
+def _host(authority: Authority, reach: Reach) -> Mapping[str, object]:
+    return {
+        "host": reach.names.pattern,
+        "labels": reach.names.labels.value,
+        "other_than": list(reach.names.other_than),
+        "port": reach.port,
+        "scheme": reach.scheme.value,
+        "tls": None if reach.tls is None else reach.tls.value,
+        "addresses": list(reach.addresses) or None,
+        "unrestricted": reach.unrestricted,
+        "text": unrestricted_words(reach),
+        "requests": [_group(authority, reach, group) for group in reach.requests],
+        "denials": _rules(authority, reach.denials),
+    }
+
+
+def _group(authority: Authority, reach: Reach, group: Requests) -> Mapping[str, object]:
+    return {
+        "methods": None if group.methods is None else list(group.methods),
+        "paths": None if group.paths is None else list(group.paths),
+        "except": [{"path": each.path, "rules": _rules(authority, each.rules)} for each in group.exceptions],
+        "effect": group.effect.value,
+        "rules": _rules(authority, group.rules),
+        "sample": question_text(reach.sample(group)),
+    }
+
+
+def _secret(authority: Authority, secret: SecretAuthority) -> Mapping[str, object]:
+    grant = secret.grant
+    return {
+        "name": grant.name,
+        "ref": grant.ref,
+        "place": grant.surface,
+        "format": grant.inject.format,
+        "shape": grant.shape,
+        "rules": _rules(authority, (secret.rule,)),
+        "sinks": [
+            {
+                "host": sink.host,
+                "port": sink.port,
+                "effect": sink.effect.value,
+                "rules": _rules(authority, sink.rules),
+                "sample": question_text(SecretQuestion(grant.name, sink.host, sink.port)),
+            }
+            for sink in secret.sinks
+        ],
+        "unusable": [
+            {"host": vain.host, "port": vain.port, "reason": vain.decision.reason} for vain in secret.unusable
+        ],
+    }

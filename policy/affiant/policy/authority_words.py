@@ -1,0 +1,119 @@
+"""What the text and the table of an authority share: entries in the words of a reviewer.
+
+The JSON document leaves nothing out; the words shorten long lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from affiant.policy.authority import Authority
+from affiant.policy.decide import Effect
+from affiant.policy.profile import Injection, TLSMode
+from affiant.policy.reachable import HostNames, Labels, Reach
+from affiant.policy.request_groups import Requests
+from affiant.policy.targets import METHODS
+
+__all__ = [
+    "ANYTHING",
+    "BOUNDS",
+    "NOBODY_APPROVES",
+    "approved",
+    "bound_words",
+    "endpoint_words",
+    "names_words",
+    "path_words",
+    "place_words",
+    "requests_words",
+    "some",
+    "unrestricted_words",
+]
+
+ANYTHING: Final = "may do anything that this host's API allows"
+NOBODY_APPROVES: Final = (
+    "after approval: a person must approve it first; nobody can be named as approver in this version, "
+    "so it is denied"
+)
+BOUNDS: Final = ("cpus", "memory", "disk", "pids")
+_SHOWN: Final = 8
+
+
+def some(names: Sequence[str]) -> str:
+    """Up to eight of ``names``, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def approved(effect: Effect) -> str:
+    """What is said after an entry that a person must approve."""
+    return ", after approval" if effect is Effect.ASK else ""
+
+
+def path_words(path: str) -> str:
+    """``path``, in quotes if it holds a space and could be read as more than a path; no path holds a quote."""
+    return f"'{path}'" if " " in path else path
+
+
+def names_words(names: HostNames) -> str:
+    """Which hosts a pattern means, where that is not the pattern alone."""
+    others = f"other than {some(names.other_than)}" if names.other_than else ""
+    labels = "two labels or more before it" if names.labels is Labels.TWO_OR_MORE else ""
+    return "; ".join(filter(None, (labels, others)))
+
+
+def endpoint_words(reach: Reach) -> str:
+    """TLS and addresses of an endpoint."""
+    match reach.tls:
+        case None:
+            seen = "plain HTTP, which can be read and changed on its way"
+        case TLSMode.INSPECT:
+            seen = "TLS inspected"
+        case TLSMode.PASSTHROUGH:
+            seen = "TLS passed through: requests are not seen, the host is not checked"
+        case _:
+            assert_never(reach.tls)
+    return f"{seen}; at {some(reach.addresses) if reach.addresses else 'any public address'}"
+
+
+def requests_words(group: Requests) -> str:
+    """Methods and paths of a group of requests."""
+    paths = "any path" if group.paths is None else some(group.paths)
+    but = f" but {some([each.path for each in group.exceptions])}" if group.exceptions else ""
+    return f"{_methods(group.methods)} {paths}{but}{approved(group.effect)}"
+
+
+def _methods(methods: tuple[str, ...] | None) -> str:
+    if methods is None:
+        return "any method,"
+    left = sorted(METHODS.difference(methods))
+    if len(left) < len(methods):
+        return f"any method but {', '.join(left)},"
+    return ", ".join(methods)
+
+
+def unrestricted_words(reach: Reach) -> str:
+    """What a host means whose methods and paths no rule narrows; empty for others."""
+    if not reach.unrestricted:
+        return ""
+    return ANYTHING + (", except what a rule denies" if reach.denials else "")
+
+
+def place_words(inject: Injection) -> str:
+    """The one place of a request in which a secret's placeholder stands for it."""
+    if inject.format is None:
+        return f"header {inject.header}, as the whole credential (Bearer, Basic or token)"
+    return f"header {inject.header}, as {inject.format!r}"
+
+
+def bound_words(authority: Authority, name: str) -> str:
+    """One bound of the sandbox: a count, or a size in the largest unit that says it exactly."""
+    value: int | None = getattr(authority.compiled.resources, name)
+    if value is None:
+        return "default"
+    if name not in ("memory", "disk"):
+        return str(value)
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value % size == 0:
+            return f"{value // size} {unit}"
+    return f"{value} bytes"
