@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
+from affiant.policy.can_command import can
 from affiant.policy.decide import Decision
 from affiant.policy.diff_command import diff
 from affiant.policy.lint_command import lint
@@ -22,6 +23,7 @@ from affiant.policy.questions import answer, parse_question
 from affiant.policy.schema_command import schema
 from affiant.policy.simulate_command import simulate_policy
 from affiant.policy.try_command import try_profiles
+from affiant.policy.who_can_command import who_can_command
 
 __all__ = ["policy"]
 
@@ -44,6 +46,8 @@ def policy() -> None:
       affiant policy schema > profile.schema.json
       affiant policy test profiles.yaml --coverage --mutation
       affiant policy simulate --log decisions.jsonl after.yaml --fail-on widen
+      affiant policy can profiles.yaml deployment_agent
+      affiant policy who-can profiles.yaml tool:kubectl_apply
     """
 
 
@@ -52,6 +56,8 @@ policy.add_command(lint)
 policy.add_command(schema)
 policy.add_command(simulate_policy)
 policy.add_command(try_profiles)
+policy.add_command(can)
+policy.add_command(who_can_command)
 
 
 @policy.command()
