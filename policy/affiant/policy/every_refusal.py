@@ -23,6 +23,7 @@ from affiant.policy.load import (
     read_sections,
     read_top,
 )
+from affiant.policy.refusals import located
 from affiant.policy.sections import (
     read_approval,
     read_egress,
@@ -33,7 +34,7 @@ from affiant.policy.sections import (
     read_tools,
 )
 from affiant.policy.shown_lines import ShownDocument, show_line
-from affiant.policy.strict_yaml import ListNode, MapNode, Member, Node
+from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Member, Node
 
 __all__ = ["MOST_REFUSALS", "every_refusal"]
 
@@ -116,7 +117,7 @@ def _of_section(profile: Node) -> Iterator[AffiantError]:
     for name, node in sections.items():
         if name in _READERS:
             for part in _entries_alone(node):
-                yield from _refused(partial(_READERS[name], part))
+                yield from _refused(partial(_READERS[name], part), where=node.mark)
 
 
 def _entries_alone(node: Node) -> Iterator[Node]:
@@ -128,9 +129,13 @@ def _entries_alone(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _refused(read: Callable[[], object]) -> Iterator[AffiantError]:
+def _refused(read: Callable[[], object], *, where: Mark | None = None) -> Iterator[AffiantError]:
     try:
-        read()
+        if where is None:
+            read()
+        else:
+            with located(where):
+                read()
     except AffiantError as error:
         yield error
 

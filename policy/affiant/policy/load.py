@@ -245,7 +245,8 @@ def _policy(sections: Sections) -> Policy:
     egress = sections.rules("network_egress", read_egress)
     approval, tools_to_approve = Approval(), frozenset[str]()
     if "requires_human_approval" in found:
-        approval, tools_to_approve = read_approval(found["requires_human_approval"])
+        with located(found["requires_human_approval"].mark):
+            approval, tools_to_approve = read_approval(found["requires_human_approval"])
     return Policy(
         tools=_with_approval(sections.rules("tools", read_tools), tools_to_approve, sections),
         filesystem=sections.rules("filesystem_access", read_filesystem),
@@ -253,8 +254,15 @@ def _policy(sections: Sections) -> Policy:
         secrets=sections.rules("secrets_access", partial(read_secrets, sinks=https_endpoints(egress))),
         models=sections.rules("models", read_models) if "models" in found else None,
         approval=approval,
-        resources=read_resources(found["resources"]) if "resources" in found else Resources(),
+        resources=_resources(found.get("resources")),
     )
+
+
+def _resources(node: Node | None) -> Resources:
+    if node is None:
+        return Resources()
+    with located(node.mark):
+        return read_resources(node)
 
 
 def _with_approval(
