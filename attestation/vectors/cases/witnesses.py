@@ -87,6 +87,15 @@ def _unnamed(note: str) -> str:
     return _and(line(text, "d", LATE["a"]), only="a")(note)
 
 
+_ROLLBACK = Case(
+    "log/rollback",
+    "An epoch at the second leaf names a checkpoint of 500 leaves: the log was set back since, or is another.",
+    _made({"members:epoch": put(cps=500)}),
+    _BASE,
+    refused={"log.consistency": "log.split_view", **_OUTSIDE},
+    trust=WITNESSED,
+)
+
 CASES: tuple[Case, ...] = (
     Case(
         _BASE,
@@ -218,10 +227,17 @@ CASES: tuple[Case, ...] = (
             ),
             (
                 "epoch-of-another-size",
-                "The epoch says that the checkpoint which it names has two leaves; it has one.",
-                _made({"members:epoch": put(cps=2)}),
+                "The epoch says that the checkpoint which it names has no leaves; it has one.",
+                _made({"members:epoch": put(cps=0)}),
                 _OUTSIDE,
                 (),
+            ),
+            (
+                "future-time",
+                "The last checkpoint was cosigned ten hours after the instant judged at: as of then nobody had seen it.",
+                _made({"note": cosigned(_later(36_000, LATE))}),
+                {},
+                ("wit.quorum",),
             ),
             (
                 "boot-dated-before",
@@ -267,4 +283,5 @@ CASES: tuple[Case, ...] = (
             ),
         )
     ),
+    _ROLLBACK,
 )

@@ -50,10 +50,23 @@ export function checkConsistency(subject) {
     if (known && !sameBytes(known.root, root)) throw splitView("two roots over the same number of leaves", origin);
     roots.set(`${size} ${origin}`, { origin, root });
   }
+  for (const record of subject.records) {
+    const refusal = aheadOf(record.member("cps"), subject.logPlaces.get(record.rh).index, record.jti);
+    if (refusal !== null) throw refusal;
+  }
   if (roots.size > new Set([...roots.values()].map((each) => each.origin)).size) {
     throw new NotMade("checkpoints of several sizes, and no proof that they are of one tree");
   }
   return held("one checkpoint for each log");
+}
+
+/**
+ * Why a record that names a checkpoint of `size` leaves, its own at `index` among them, is refused: its signer had seen
+ * that many before it signed, so the log was set back since, or is another. Null where it is not.
+ */
+export function aheadOf(size, index, jti) {
+  if (size === undefined || BigInt(size) <= BigInt(index)) return null;
+  return splitView("a record names a checkpoint of more leaves than stand before it", jti);
 }
 
 /** The log that a gateway's keyset names, if the reader accepts it. */

@@ -8,6 +8,7 @@ import { BODIES, CHECKS } from "./check_order.mjs";
 import { made, notAsked, requirementsOf } from "./check_rows.mjs";
 import { sha256Name } from "./cryptography.mjs";
 import { openPeriod } from "./period_archive.mjs";
+import { aheadOf } from "./log_checks.mjs";
 import { bracketsOf, witnessedAmong } from "./period_brackets.mjs";
 import { CASE_CHECKS, MAX_ORDERS, judgeCases } from "./period_cases.mjs";
 import { judgeChains, judgeIds, judgeOwners, nameOfLeaf } from "./period_chains.mjs";
@@ -93,6 +94,7 @@ async function pass(run) {
     findSessions(whole);
     const leaves = run.view === null ? [] : await leavesOf(period, run.view, whole.table);
     run.beside = run.view === null ? [] : placed(whole.records, leaves, exceptions);
+    judgeNamedSizes(run.beside, exceptions);
     run.chains = judgeChains(whole, run.beside, exceptions).filter(({ links }) => links.some(({ prev }) => prev !== null));
     judgeIds(whole.records, exceptions);
     judgeOwners(whole.records, exceptions);
@@ -109,6 +111,14 @@ async function pass(run) {
     run.logRefusal = error;
     run.view = null;
     return null;
+  }
+}
+
+/** `log.consistency` of what records name, each at its own leaf. */
+function judgeNamedSizes(beside, exceptions) {
+  for (const { leaf, record } of beside) {
+    const refusal = record === null ? null : aheadOf(record.member("cps"), leaf.index, record.jti);
+    if (refusal !== null) exceptions.add("log.consistency", refusal);
   }
 }
 

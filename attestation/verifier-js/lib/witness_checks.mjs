@@ -162,6 +162,9 @@ export async function witnessed(subject, note, noteText, log) {
     for (const entry of subject.trust.witnesses.filter((each) => countsAt(each, subject.at))) {
       const seen = await cosignedBy(note, entry.policy, log.key);
       if (seen === null) continue;
+      if (seen.notAfter !== null && seen.notAfter > BigInt(subject.at) + BigInt(subject.trust.clockToleranceS)) {
+        throw new NotMade("a checkpoint is cosigned by a quorum only after the instant judged at");
+      }
       subject.witnessed.set(name, seen);
       return seen;
     }

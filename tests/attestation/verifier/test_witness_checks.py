@@ -39,9 +39,13 @@ def policy(quorum: int = 2) -> str:
     return "\n".join([*rows, f"group all {quorum} {' '.join(KEYS)}", "quorum all", ""])
 
 
+SEEN = NOW + timedelta(minutes=20)
+"""After the last cosignature of the story."""
+
+
 def judged(data: bytes, *, witnesses: object = None, **more: object) -> Verdict:
     entries = [{"value": policy()}] if witnesses is None else witnesses
-    return judge(data, changes={"witnesses": entries}, **more)
+    return judge(data, changes={"witnesses": entries}, **{"at": SEEN, **more})
 
 
 @dataclass

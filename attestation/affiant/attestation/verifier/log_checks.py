@@ -18,7 +18,14 @@ from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, 
 from affiant.attestation.verifier.verdict import Finding, Tier
 from affiant.errors import AffiantError
 
-__all__ = ["LogUnbound", "SplitView", "accepted_log", "check_consistency", "check_inclusion"]
+__all__ = [
+    "LogUnbound",
+    "SplitView",
+    "accepted_log",
+    "check_consistency",
+    "check_inclusion",
+    "demand_behind",
+]
 
 
 class LogNotAccepted(NotAccepted):
@@ -69,7 +76,7 @@ def check_inclusion(case: Case) -> Finding:
 
 
 def check_consistency(case: Case) -> Finding:
-    """``log.consistency``: no two checkpoints here say something different of the same log."""
+    """``log.consistency``: no two checkpoints here say something different of the same log, nor does a record."""
     case.need("log.inclusion")
     roots: dict[tuple[str, int], bytes] = {}
     for checkpoint in case.checkpoints.values():
@@ -79,9 +86,29 @@ def check_consistency(case: Case) -> Finding:
                 found=f"{checkpoint.size} leaves",
                 where=checkpoint.origin,
             )
+    for record in case.records:
+        demand_behind(record.member("cps"), case.places[record.rh][1], jti=record.jti)
     if len(roots) > len({origin for origin, _ in roots}):
         raise NotMade("checkpoints of several sizes, and no proof that they are of one tree")
     return Finding("one checkpoint for each log")
+
+
+def demand_behind(size: object, index: int, *, jti: str) -> None:
+    """Return unless a record names a checkpoint of ``size`` leaves, of which its own, at ``index``, would be one.
+
+    Its signer had seen that many leaves before it signed: a log that has the record among them is another, or was set
+    back since.
+
+    Raises:
+        SplitView: so.
+    """
+    if isinstance(size, int) and size > index:
+        raise SplitView(
+            "a record names a checkpoint of more leaves than stand before it: the log was set back, or is another",
+            expected=f"at most {index} leaves",
+            found=f"{size} leaves",
+            where=jti,
+        )
 
 
 def accepted_log(case: Case, party: Party) -> LogIdentity:

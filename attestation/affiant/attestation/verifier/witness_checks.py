@@ -194,7 +194,11 @@ def _proof_notes(case: Case) -> Sequence[tuple[Note, LogIdentity]]:
 
 
 def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
-    """The note under one of the policies that count at the instant judged at; each is asked once."""
+    """The note under one of the policies that count at the instant judged at; each is asked once.
+
+    Raises:
+        NotMade: no quorum, or one that had cosigned only later than that: whoever looks ahead has seen nothing.
+    """
     name = (note.to_bytes(), log.key.vkey())
     if (known := case.witnessed.get(name)) is not None:
         return known
@@ -203,9 +207,14 @@ def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
         if not entry.counts_at(case.at):
             continue
         try:
-            case.witnessed[name] = verify_quorum(note, policy, logs=[log.key])
-            return case.witnessed[name]
+            seen = verify_quorum(note, policy, logs=[log.key])
         except QuorumMissed as error:
             missed = error
+            continue
+        if seen.not_after is not None and seen.not_after > case.at.timestamp() + case.trust.clock_tolerance_s:
+            late = f"a checkpoint is cosigned by a quorum from {shown(seen.not_after)} on, after the instant judged at"
+            raise NotMade(late)
+        case.witnessed[name] = seen
+        return seen
     found = "" if missed is None else f": found {missed.found}"
     raise NotMade(f"a checkpoint is not cosigned by the quorum that the trust file names{found}")

@@ -433,7 +433,7 @@ def watched(tmp_path: Path, story: Watched) -> tuple[Verdict, Verdict]:
     (early,) = story.kept.values()
     path = build(tmp_path, story, witnesses=late, checkpoints={1: early})
     accepted = trust(witnesses=[{"value": watched_by()}])
-    return one, verify_period(path, accepted, at=NOW, build="test")
+    return one, verify_period(path, accepted, at=LATER, build="test")
 
 
 def test_the_longest_unwitnessed_stretch_is_that_of_a_single_bundle(tmp_path: Path) -> None:
@@ -444,6 +444,21 @@ def test_the_longest_unwitnessed_stretch_is_that_of_a_single_bundle(tmp_path: Pa
     assert many.to_json()["unwitnessed"]["longest_s"] == 60
     assert "60 s, from 2026-11-21T12:00:01Z" in render(many)
     assert "60 s, from 2026-11-21T12:00:01Z" in render_html(many)
+
+
+def test_a_record_that_names_a_checkpoint_of_which_it_would_be_a_leaf_is_of_another_log(
+    tmp_path: Path,
+) -> None:
+    one, many = watched(tmp_path, Watched(size_said=500))
+    for verdict in (one, many):
+        found = row(verdict, "log.consistency")
+        assert (found.state, found.reason, len(found.where)) == (State.REFUSED, "log.split_view", 1)
+
+
+def test_a_quorum_that_cosigned_after_the_instant_judged_at_has_seen_nothing_yet(tmp_path: Path) -> None:
+    later = {name: time + 86_400 * 400 for name, time in Watched().late.items()}
+    for verdict in watched(tmp_path, Watched(late=later)):
+        assert row(verdict, "wit.quorum").state is State.NOT_MADE
 
 
 def test_a_checkpoint_of_the_newest_size_that_nobody_cosigned_bounds_nothing(tmp_path: Path) -> None:
@@ -469,7 +484,7 @@ def test_a_forged_cosignature_on_an_older_checkpoint_is_refused_as_what_it_is(tm
     forged = forged[:-1] + bytes([forged[-1] ^ 1])
     spoiled = "\n".join((text, "", *others, f"\u2014 {name} {base64.b64encode(forged).decode()}", ""))
     path = build(tmp_path, story, witnesses=late, checkpoints={1: spoiled.encode()})
-    verdict = verify_period(path, trust(witnesses=[{"value": watched_by()}]), at=NOW, build="test")
+    verdict = verify_period(path, trust(witnesses=[{"value": watched_by()}]), at=LATER, build="test")
     assert refusals(verdict) == {"time.bracket": "note.signature"}
 
 

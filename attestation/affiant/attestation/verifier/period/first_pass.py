@@ -23,6 +23,7 @@ from affiant.attestation.verifier.chain_rules import (
     StartsWithBoot,
     Unbroken,
 )
+from affiant.attestation.verifier.log_checks import SplitView, demand_behind
 from affiant.attestation.verifier.people import People
 from affiant.attestation.verifier.people_met import Met, PeopleMet, signer_facts
 from affiant.attestation.verifier.period.brackets import Brackets
@@ -84,6 +85,7 @@ class FirstPass:
     Args:
         judged: session id -> the key of its supervisor. brackets: None without witnesses. traced: None: nobody
             holds other bundles against this one. times: None: what was then is not asked.
+        split: takes what contradicts the log.
     """
 
     signers: Signers
@@ -94,6 +96,7 @@ class FirstPass:
     judged: dict[str, str]
     at: datetime
     tolerance: int
+    split: Exceptions = field(default_factory=Exceptions)
     traced: TracedRecords | None = None
     stamps: Sequence[Stamps] = ()
     times: OwnTimes | None = None
@@ -221,6 +224,10 @@ class FirstPass:
         floor = None if self.brackets is None else self._bracket(seen, link, leaf, self.brackets)
         for stamps in self.stamps:
             stamps.take(link, leaf.index, floor)
+        try:
+            demand_behind(seen.cps, leaf.index, jti=seen.jti)
+        except SplitView as error:
+            self.split.add(error)
 
     def _bracket(self, seen: Seen, link: Link, leaf: Leaf, brackets: Brackets) -> int | None:
         gateway = self.signers.by_kid[seen.kid].role == "gateway"

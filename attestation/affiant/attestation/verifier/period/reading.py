@@ -89,6 +89,7 @@ def begin_pass(run: Run, *, own_times: bool = False) -> None:
         judged=judged,
         at=run.asked.at,
         tolerance=run.asked.trust.clock_tolerance_s,
+        split=run.split,
         traced=run.traced,
         stamps=stamps,
         times=OwnTimes(brackets, stamps) if own_times else None,
