@@ -234,7 +234,7 @@ CASES: tuple[Case, ...] = (
             ),
             (
                 "future-time",
-                "The last checkpoint was cosigned ten hours after the instant judged at: as of then nobody had seen it.",
+                "The last checkpoint was cosigned ten hours after the instant judged at: nobody had seen it then.",
                 _made({"note": cosigned(_later(36_000, LATE))}),
                 {},
                 ("wit.quorum",),
