@@ -6,6 +6,9 @@ import { placeOf } from "./erasure_checks.mjs";
 import { Refusal } from "./refusals.mjs";
 import { held } from "./verdict.mjs";
 
+/** Gaps whose records are named. */
+const SHOWN = 5;
+
 /** `chain.ids`: no two records have one id. */
 export function checkIds(subject) {
   subject.need("sig.receipts");
@@ -84,9 +87,33 @@ export function checkEpochs(subject) {
 /** `chain.gaps`: what a crash left unaccounted is disclosed, and each disclosure is a warning. */
 export function checkGaps(subject) {
   subject.need("sig.receipts");
-  const gaps = subject.records.filter((record) => record.kind === "gap").map((record) => record.jti);
+  const gaps = subject.records.filter((record) => record.kind === "gap");
   if (gaps.length === 0) return held("no gap disclosed");
-  return held(`${gaps.length} gaps disclosed after a crash`, { tier: "warning", where: gaps });
+  const text = gapsText(gaps, lastNumbers(subject.records));
+  return held(text, { tier: "warning", where: gaps.map((record) => record.jti) });
+}
+
+/** The last number of each chain among `links`: records, or leaves of the log. */
+export function lastNumbers(links) {
+  const last = new Map();
+  for (const { chn, seq } of links) if (!last.has(chn) || last.get(chn) < seq) last.set(chn, seq);
+  return last;
+}
+
+/** How many gaps are disclosed, and which records were signed before a crash and are nowhere here. */
+export function gapsText(gaps, last) {
+  const text = gaps.length === 1 ? "1 gap disclosed after a crash" : `${gaps.length} gaps disclosed after a crash`;
+  const nowhere = [];
+  for (const gap of gaps) {
+    const { chn, seq } = gap.member("lst");
+    if (!last.has(chn) || BigInt(seq) <= BigInt(last.get(chn))) continue;
+    const first = BigInt(last.get(chn)) + 1n;
+    nowhere.push(first === BigInt(seq) ? `${seq} of chain ${chn}` : `${first} to ${seq} of chain ${chn}`);
+  }
+  if (nowhere.length === 0) return text;
+  const shown = nowhere.slice(0, SHOWN).join(", ");
+  const more = nowhere.length > SHOWN ? ` and ${nowhere.length - SHOWN} more` : "";
+  return `${text}; records ${shown}${more} were signed before it and are not here: sessions may have been lost in them`;
 }
 
 function* eachChain(subject) {

@@ -2,6 +2,7 @@
 
 import { checkSigstore, checkTokens } from "./anchor_checks.mjs";
 import { Case } from "./case.mjs";
+import { gapsText, lastNumbers } from "./chain_checks.mjs";
 import { acceptedLog } from "./log_checks.mjs";
 import { MAX_WHERE } from "./period_exceptions.mjs";
 import { coverageOf } from "./period_coverage.mjs";
@@ -80,9 +81,10 @@ function ended({ chains }) {
 function gaps({ whole, passed }) {
   whole.need("sig.receipts");
   if (!passed) throw new NotMade("the receipts could not be read");
-  const where = whole.records.filter(({ kind }) => kind === "gap").map(({ jti }) => jti);
-  if (where.length === 0) return held("no gap disclosed");
-  return held(`${where.length} gaps disclosed after a crash`, { tier: "warning", where: where.slice(0, MAX_WHERE) });
+  const found = whole.records.filter(({ kind }) => kind === "gap");
+  if (found.length === 0) return held("no gap disclosed");
+  const where = found.slice(0, MAX_WHERE).map(({ jti }) => jti);
+  return held(gapsText(found, lastNumbers(whole.records)), { tier: "warning", where });
 }
 
 function included(run) {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.verifier.case import Case, by_chain
@@ -27,7 +28,11 @@ __all__ = [
     "check_gaps",
     "check_ids",
     "check_time",
+    "gaps_text",
 ]
+
+_SHOWN: Final = 5
+"""Gaps whose records are named."""
 
 
 class RecordRepeated(ChainBroken):
@@ -149,7 +154,33 @@ def check_ids(case: Case) -> Finding:
 def check_gaps(case: Case) -> Finding:
     """``chain.gaps``: what a crash left unaccounted is disclosed, and each disclosure is a warning."""
     case.need("sig.receipts")
-    gaps = [record.jti for record in case.records if record.kind == "gap"]
-    if gaps:
-        return Finding(f"{len(gaps)} gaps disclosed after a crash", Tier.WARNING, tuple(gaps))
-    return Finding("no gap disclosed")
+    gaps = [record for record in case.records if record.kind == "gap"]
+    if not gaps:
+        return Finding("no gap disclosed")
+    last: dict[str, int] = {}
+    for record in case.records:
+        last[record.chn] = max(record.seq, last.get(record.chn, 0))
+    lost = [(str(record.member("lst", "chn")), record.member("lst", "seq")) for record in gaps]
+    return Finding(gaps_text(lost, last), Tier.WARNING, tuple(record.jti for record in gaps))
+
+
+def gaps_text(lost: Sequence[tuple[str, object]], last: Mapping[str, int]) -> str:
+    """How many gaps are disclosed, and which records were signed before a crash and are nowhere here.
+
+    Args:
+        lost: chain and number of the last record that each gap knows of. last: chain -> the last number that is here.
+    """
+    text = "1 gap disclosed after a crash" if len(lost) == 1 else f"{len(lost)} gaps disclosed after a crash"
+    nowhere = [
+        f"{last[chn] + 1} to {seq} of chain {chn}" if seq > last[chn] + 1 else f"{seq} of chain {chn}"
+        for chn, seq in lost
+        if isinstance(seq, int) and chn in last and seq > last[chn]
+    ]
+    if not nowhere:
+        return text
+    shown = ", ".join(nowhere[:_SHOWN]) + (
+        "" if len(nowhere) <= _SHOWN else f" and {len(nowhere) - _SHOWN} more"
+    )
+    return (
+        f"{text}; records {shown} were signed before it and are not here: sessions may have been lost in them"
+    )

@@ -113,6 +113,11 @@ class Unbroken:
         self._seq: int | None = None
         self._rh = ""
 
+    @property
+    def last(self) -> int | None:
+        """The number of the link that was taken last; None before the first."""
+        return self._seq
+
     def take(self, link: Link, *, may_skip: bool) -> int:
         """How many records were left out before ``link``: none, unless they may be.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from log_builder import LogBuilder, cosigner
 from period_builder import build, rezipped, sorted_records
-from story import NOW, REQUEST, RESPONSE, Story, leaf_of, trust
+from story import NOW, REQUEST, RESPONSE, Story, leaf_of, link, trust
 from tests.attestation.verifier.test_erasure_checks import AUTHORITY, story_with
 from tests.attestation.verifier.test_witness_checks import KEYS, NAMES, START, Watched
 from tests.attestation.verifier.test_witness_checks import judged as watched_alone
@@ -444,6 +444,20 @@ def test_the_longest_unwitnessed_stretch_is_that_of_a_single_bundle(tmp_path: Pa
     assert many.to_json()["unwitnessed"]["longest_s"] == 60
     assert "60 s, from 2026-11-21T12:00:01Z" in render(many)
     assert "60 s, from 2026-11-21T12:00:01Z" in render_html(many)
+
+
+def test_records_that_were_signed_before_a_crash_and_have_no_leaf_are_told(tmp_path: Path) -> None:
+    class Crashed(Story):
+        def close(self) -> None:
+            super().close()
+            head = self.gateway.head
+            lost = {"chn": head.chn, "seq": head.seq + 4, "rh": link("lost")}
+            self.by_gateway("gap", "gap", {"lst": lost, "src": "untrusted-store"}, of_session=False)
+
+    story = Crashed().tell()
+    detail = row(judged(build(tmp_path, story)), "chain.gaps").detail
+    last = story.gateway.head.seq
+    assert f"records {last + 1} to {last + 3} of chain {story.gateway.head.chn}" in detail
 
 
 def test_a_record_that_names_a_checkpoint_of_which_it_would_be_a_leaf_is_of_another_log(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from affiant.attestation.encoding import b64u
+from affiant.attestation.verifier.chain_checks import gaps_text
 from affiant.attestation.verifier.period.run import Many, Run
 from affiant.attestation.verifier.refusals import NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
@@ -69,7 +71,8 @@ def _ended(run: Run) -> str:
 
 def _gaps(run: Run) -> Finding:
     run.need("sig.receipts")
-    gaps = run.passed.gap_ids
-    if gaps:
-        return Finding(f"{len(gaps)} gaps disclosed after a crash", Tier.WARNING, tuple(gaps[:100]))
-    return Finding("no gap disclosed")
+    first = run.passed
+    if not first.gap_ids:
+        return Finding("no gap disclosed")
+    last = {b64u(chn): chain.unbroken.last or 0 for chn, chain in first.chains.items()}
+    return Finding(gaps_text(first.lost, last), Tier.WARNING, tuple(first.gap_ids[:100]))

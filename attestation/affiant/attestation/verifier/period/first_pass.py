@@ -111,6 +111,8 @@ class FirstPass:
     boots: dict[str, tuple[str, str]] = field(default_factory=dict)
     gaps: list[tuple[str, str]] = field(default_factory=list)
     gap_ids: list[str] = field(default_factory=list)
+    lost: list[tuple[str, int | None]] = field(default_factory=list)
+    """Chain and number of the last record that each gap knows of."""
     orders: list[tuple[str, str]] = field(default_factory=list)
     """Erasures and holds, in the order of the log."""
     chains: dict[bytes, _Chain] = field(default_factory=dict)
@@ -304,6 +306,7 @@ class FirstPass:
             self.boots[seen.kid] = (seen.rh, text)
         elif kind == "gap":
             self.gap_ids.append(seen.jti)
+            self.lost.append((seen.lost, seen.lost_seq))
             if len(self.gaps) < _MAX_GAPS:
                 self.gaps.append((seen.rh, text))
         elif kind in ("erasure", "hold"):

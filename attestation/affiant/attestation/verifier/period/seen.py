@@ -26,7 +26,8 @@ class Seen(NamedTuple):
         leaf: the 66 bytes that the log must hold of it. kid: who signed.
         named: of a boot the keyset digest, of an epoch the count.
         ses, key, evd: of ``agt``; empty without. cp, cps: the checkpoint that an epoch names.
-        lost: the chain that a gap record names. close: why a session was closed. people: of whom it tells.
+        lost, lost_seq: the chain and the number that a gap record names. close: why a session was closed.
+        people: of whom it tells.
     """
 
     leaf: bytes
@@ -42,6 +43,7 @@ class Seen(NamedTuple):
     lost: str
     close: str = ""
     people: tuple[Met, ...] = ()
+    lost_seq: int | None = None
 
     @property
     def rh(self) -> str:
@@ -94,13 +96,13 @@ def _seen(record: VerifiedReceipt) -> Seen:
     payload = record.payload
     agent = payload.get("agt")
     ses, key, evd = (agent["ses"], agent["key"], agent["evd"]) if isinstance(agent, dict) else ("", "", "")
-    named, cp, cps, lost, close = None, "", None, "", ""
+    named, cp, cps, lost, last, close = None, "", None, "", None, ""
     if record.kind == "boot":
         named = payload.get("ks")
     elif record.kind == "epoch":
         named, cp, cps = payload.get("n"), str(payload.get("cp") or ""), record.member("cps")
     elif record.kind == "gap":
-        lost = str(record.member("lst", "chn"))
+        lost, last = str(record.member("lst", "chn")), record.member("lst", "seq")
     elif record.kind == "session-close":
         close = str(record.member("why") or "")
     return Seen(
@@ -117,4 +119,5 @@ def _seen(record: VerifiedReceipt) -> Seen:
         lost,
         close,
         tuple(met_in(record)),
+        last if isinstance(last, int) else None,
     )
