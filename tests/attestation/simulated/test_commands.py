@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from affiant.__main__ import cli
 from affiant.attestation import release
+from affiant.attestation.keys import Signer, public_jwk
 from affiant.attestation.simulated import commands
 from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import parse_reference_values
@@ -40,6 +41,18 @@ def test_trust_is_written_before_any_platform_runs(tmp_path: Path, manifest: rel
     assert trusted.raw == result.stdout.encode()
     assert all(root in result.stdout for root in values.roots)
     assert {image.mrtd for image in values.images["gateway"]} == {manifest.mrtd}
+
+
+def test_trust_accepts_an_erasure_authority_by_its_public_key(tmp_path: Path) -> None:
+    key = public_jwk(Signer.generate().public_key)
+    (tmp_path / "officer.jwk").write_text(json.dumps(key))
+    result = run("trust", "--home", tmp_path / "home", "--erasure-authority", tmp_path / "officer.jwk")
+    accepted = parse_trust_file(result.stdout.encode()).erasure_authorities
+    assert accepted is not None
+    assert [public_jwk(found) for _, found in accepted] == [key]
+    (tmp_path / "officer.jwk").write_text('{"kty": "EC", "d": "private"}')
+    refused = run("trust", "--home", tmp_path / "home", "--erasure-authority", tmp_path / "officer.jwk")
+    assert (refused.exit_code, refused.stdout) == (1, "")
 
 
 def test_trust_is_the_same_before_during_and_after(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from typing import BinaryIO
 
 import click
 
+from affiant.attestation.canonical import parse_strict
 from affiant.attestation.encoding import sha256_name
+from affiant.attestation.keys import public_key_of
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.faults.commands import evidence, scenarios
 from affiant.attestation.simulated.serving import ServeSettings, serve_platform, simulated_reference
@@ -122,8 +124,21 @@ def serve(
     metavar="FILE",
     help="Ask for these witnesses' cosignatures, not the gateway's own: a C2SP tlog-policy file.",
 )
+@click.option(
+    "--erasure-authority",
+    "authorities",
+    type=click.File("rb"),
+    multiple=True,
+    metavar="FILE",
+    help="Accept what this authority ordered to be erased or held: its public key (JWK), from `affiant erase keygen`.",
+)
 def trust(
-    home: Path, *, gateway_configs: tuple[str, ...], profiles: tuple[str, ...], witnesses: BinaryIO | None
+    home: Path,
+    *,
+    gateway_configs: tuple[str, ...],
+    profiles: tuple[str, ...],
+    witnesses: BinaryIO | None,
+    authorities: tuple[BinaryIO, ...],
 ) -> None:
     """Print a trust file that accepts this SIMULATED platform and this build.
 
@@ -136,6 +151,7 @@ def trust(
       affiant platform trust > trust.json
       affiant platform trust --gateway-config sha256:... --profile-digest sha384:... > trust.json
       affiant platform trust --witnesses witnesses.policy > trust.json
+      affiant platform trust --erasure-authority officer.jwk --gateway-config sha256:... > trust.json
     """
     from affiant.attestation.tlog.quorum import MAX_POLICY_BYTES  # noqa: PLC0415 - serve does not need it
     from affiant.attestation.trust_file import (  # noqa: PLC0415
@@ -156,6 +172,9 @@ def trust(
         profiles=profiles,
         witnesses=policy,
         own_witness=own_witness(home, random_bytes=os.urandom).policy,
+        erasure_authorities=[
+            public_key_of(parse_strict(file.read(4097), limit=4096)) for file in authorities
+        ],
     )
     parse_trust_file(made)
     click.echo(made.decode("utf-8"), nl=False)
