@@ -119,7 +119,7 @@ TOOLS_CALLED = Sabotage(
     (
         Patch(
             "gateway/affiant/gateway/tool_filter.py",
-            "if call.nameless or not all(map(allowed, readings)):",
+            "if call.nameless or not all(allowed(reading, arguments) for reading in readings):",
             "if False:",
         ),
     ),

@@ -18,7 +18,12 @@ from affiant.gateway.relay import Relay
 from affiant.gateway.tool_filter import judge_answer, judge_error
 
 ALLOWED = {"read_file", "get_weather"}
-allowed = ALLOWED.__contains__
+
+
+def allowed(name: str, _arguments: str | None = None) -> bool:
+    return name in ALLOWED
+
+
 DONE = b"data: [DONE]\n\n"
 CALL = (
     '{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"x","type":"function",'

@@ -119,6 +119,9 @@ def test_nothing_turns_the_checks_of_tls_off() -> None:
     """Where collateral and evidence are fetched and judged; it is authenticated by itself all the same."""
     files = [file for folder in attestation_folders for file in Path(folder).rglob("*.py")]
     assert len(files) > 100
+    # A log under a key that the reader names: the certificate's key is compared before a byte is sent (its own tests).
+    (pinned,) = [file for file in files if file.name == "pinned_tls.py"]
+    files.remove(pinned)
     for file in files:
         text = file.read_text()
         for off in (
