@@ -119,9 +119,10 @@ TOOLS_CALLED = Sabotage(
     (
         Patch(
             "gateway/affiant/gateway/tool_filter.py",
-            "if call.nameless or not all(allowed(reading, arguments) for reading in readings):",
+            "if call.nameless or rules is None or None in found.values():",
             "if False:",
         ),
+        Patch("gateway/affiant/gateway/tool_filter.py", "rules = found[name]", "rules = found[name] or ()"),
     ),
     ("the model's call of it was stopped, whole and streaming",),
 )

@@ -19,9 +19,11 @@ from affiant.gateway.tool_filter import judge_answer, judge_error
 
 ALLOWED = {"read_file", "get_weather"}
 
+RULES = ("tools/0",)
 
-def allowed(name: str, _arguments: str | None = None) -> bool:
-    return name in ALLOWED
+
+def allowed(name: str, _arguments: str | None = None) -> tuple[str, ...] | None:
+    return RULES if name in ALLOWED else None
 
 
 DONE = b"data: [DONE]\n\n"

@@ -37,7 +37,7 @@ FINISHED = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool
 
 def test_a_call_with_allowed_arguments_goes_on_and_is_told_with_them(policy: CompiledPolicy) -> None:
     (call,) = judge_answer(answer("apply", '{"namespace": "staging"}'), judge_of(policy))
-    assert policy.decide_call(call.name, call.arguments).rules == ("tools/0",)
+    assert call.rules == policy.decide_call("apply", '{"namespace": "staging"}').rules == ("tools/0",)
     assert "staging" not in repr(call)
 
 

@@ -37,7 +37,7 @@ def run(relay: Relay, chunks: list[bytes]) -> tuple[bytes, bytes]:
 def test_bytes_and_hashes_do_not_depend_on_the_chunking(cuts: list[int], judged: bool) -> None:
     data = b"".join(EVENTS)
     places = sorted({cut % len(data) for cut in cuts} | {0, len(data)})
-    relay = Relay((lambda name, arguments: False) if judged else None)
+    relay = Relay((lambda name, arguments: None) if judged else None)
     sent, terminal = run(relay, [data[a:b] for a, b in zip(places, places[1:], strict=False)])
     assert sent + terminal == data
     assert terminal == b"data: [DONE]\n\n"
@@ -73,7 +73,7 @@ def test_the_terminal_event_may_end_with_carriage_returns() -> None:
 
 
 def test_the_terminal_event_does_not_let_a_held_call_slip_by() -> None:
-    relay = Relay(lambda name, arguments: False)
+    relay = Relay(lambda name, arguments: None)
     relay.feed(
         b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"x"}}]}}]}\n\n'
     )

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from affiant.gateway.errors import ToolNotAllowed, UpstreamAnswerRefused
 from affiant.gateway.tool_filter import MAX_HELD, Passed, StreamFilter, ToolCall, judge_answer
 
+RULES = ("tools/0",)
 
-def allowed(name: str, _arguments: str | None = None) -> bool:
-    return name in {"read_file", "run_tests"}
+
+def allowed(name: str, _arguments: str | None = None) -> tuple[str, ...] | None:
+    return RULES if name in {"read_file", "run_tests"} else None
 
 
 def event(delta: dict, *, finish: str | None = None, index: int = 0) -> bytes:
@@ -53,7 +55,7 @@ def test_an_allowed_call_is_held_until_complete_and_told_with_its_arguments() ->
     events = [event(call("read_file", "")), event(call(None, '{"a"')), event(call(None, ":1}"))]
     assert [judge.feed(one) for one in events] == [Passed()] * 3
     last = event({}, finish="tool_calls")
-    assert judge.feed(last) == Passed((*events, last), (ToolCall("read_file", digest('{"a":1}')),))
+    assert judge.feed(last) == Passed((*events, last), (ToolCall("read_file", digest('{"a":1}'), RULES),))
 
 
 def test_calls_of_several_indexes_are_all_judged() -> None:
@@ -158,7 +160,7 @@ def answer(message: dict) -> bytes:
 
 def test_a_whole_answer_is_judged_too() -> None:
     good = {"tool_calls": [{"type": "function", "function": {"name": "read_file", "arguments": "{}"}}]}
-    assert judge_answer(answer(good), allowed) == (ToolCall("read_file", digest("{}")),)
+    assert judge_answer(answer(good), allowed) == (ToolCall("read_file", digest("{}"), RULES),)
     assert judge_answer(answer({"content": "hi"}), allowed) == ()
     for bad in (
         {"tool_calls": [{"type": "function", "function": {"name": "rm", "arguments": "{}"}}]},

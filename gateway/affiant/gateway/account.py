@@ -168,7 +168,7 @@ class Account:
             "pol": {"rules": _bounded(self.verdict.rules)},
         }
 
-    def tool(self, call: ToolCall, rules: tuple[str, ...]) -> Recorded:
+    def tool(self, call: ToolCall) -> Recorded:
         """Sign that one tool call is let through, before it is."""
         assert self.session is not None
         return self.recorder.session_record(
@@ -182,7 +182,7 @@ class Account:
             {
                 **self._trace(),
                 "act": {"name": call.name, "arg": call.arguments_digest},
-                "pol": {"rules": _bounded(rules)},
+                "pol": {"rules": _bounded(call.rules)},
             },
             number=None,
         )

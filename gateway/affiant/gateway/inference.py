@@ -320,12 +320,7 @@ class _Exchange:
     async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
         """One durable record for each call, before any of them goes on."""
         if calls:
-            assert self._account.session is not None
-            policy = self._account.session.admitted.policy
-            made = [
-                self._account.tool(call, policy.decide_call(call.name, call.arguments).rules)
-                for call in calls
-            ]
+            made = [self._account.tool(call) for call in calls]
             await asyncio.gather(*(recorded.durable for recorded in made))
 
     def _judge(self) -> Judge | None:

@@ -13,8 +13,13 @@ __all__ = ["decide_model", "judge_of", "may_offer", "tools_verdict"]
 
 
 def judge_of(policy: CompiledPolicy) -> Judge:
-    """Whether a tool of a name may be called with its arguments."""
-    return lambda name, arguments: policy.decide_call(name, arguments).allowed
+    """By which rules a tool of a name may be called with its arguments."""
+
+    def judge(name: str, arguments: str | None) -> tuple[str, ...] | None:
+        decision = policy.decide_call(name, arguments)
+        return decision.rules if decision.allowed else None
+
+    return judge
 
 
 def may_offer(policy: CompiledPolicy) -> Callable[[str], bool]:

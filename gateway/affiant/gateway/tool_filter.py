@@ -30,17 +30,18 @@ _MAX_INDEX: Final = 1 << 31
 _TEXT: Final = {"function": "arguments", "custom": "input"}
 """Form of a call -> the member that holds what it is called with."""
 
-Judge = Callable[[str, str | None], bool]
-"""Whether a tool of a name may be called with a text of arguments; None where they are text of a form of their own."""
+Judge = Callable[[str, str | None], tuple[str, ...] | None]
+"""The rules by which a tool of a name may be called with a text of arguments, None where it may not; the arguments are
+None where they are text of a form of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that is let through: its name, ``sha256:`` of its arguments' text, and that text where it is JSON."""
+    """One call that is let through: its name, ``sha256:`` of its arguments' text, and the rules that allow it."""
 
     name: str
     arguments_digest: str
-    arguments: str | None = field(default=None, repr=False, compare=False)
+    rules: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,15 +250,17 @@ def _judged(calls: Mapping[tuple[int, int], _Call], allowed: Judge) -> tuple[Too
     passed = []
     for _, call in sorted(calls.items()):
         # clients join the pieces of a name or keep one of them: every reading must be allowed
-        readings = {"".join(call.names), *(name for name in call.names if name), *call.others}
-        text = "".join(call.arguments)
+        name, text = "".join(call.names), "".join(call.arguments)
+        readings = {name, *(part for part in call.names if part), *call.others}
         arguments = None if "custom" in call.forms else text
-        if call.nameless or not all(allowed(reading, arguments) for reading in readings):
+        found = {reading: allowed(reading, arguments) for reading in readings}
+        rules = found[name]
+        if call.nameless or rules is None or None in found.values():
             raise ToolNotAllowed(
                 "the model called a tool, or with arguments, that the profile does not allow"
             )
-        if call.others - {"".join(call.names)}:
+        if call.others - {name}:
             raise UpstreamAnswerRefused("a tool call with two names", where="name")
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        passed.append(ToolCall("".join(call.names), f"sha256:{digest}", arguments))
+        passed.append(ToolCall(name, f"sha256:{digest}", rules))
     return tuple(passed)
