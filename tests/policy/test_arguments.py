@@ -119,6 +119,15 @@ def test_paths_and_hosts_must_pass_their_own_planes_too(profile_of: Make) -> Non
     assert reason(profile, {"files": ["/w/a", "/w/out/s"]}, "all") == "path_carved_out"
 
 
+def test_a_host_that_needs_approval_is_none_that_a_tool_may_be_given(profile_of: Make) -> None:
+    profile = profile_of(
+        "tools: [{name: send, args: {to: {host: '*.b.com'}}}], requires_human_approval: {egress: [POST]},"
+        " network_egress: ['allowed:a.b.com', {host: p.b.com, tls: passthrough}]"
+    )
+    assert reason(profile, {"to": "a.b.com"}, "send") == "allowed"
+    assert reason(profile, {"to": "p.b.com"}, "send") == "approval_no_approver"
+
+
 def test_several_rules_for_one_tool_are_alternatives(profile_of: Make) -> None:
     profile = profile_of(
         "tools: [{name: x, args: {a: {const: 1}, b: {const: 1}}}, {name: x, args: {a: {const: 2}, b: {const: 2}}}]"

@@ -100,7 +100,7 @@ class CompiledPolicy:
     def _place(self, constraint: Under | Host, value: str) -> Decision:
         if isinstance(constraint, Under):
             return self._paths.decide(value, PathMode.READ_WRITE if constraint.write else PathMode.READ)
-        return self._egress.decide(value, 443, "https", None, None)
+        return self._settled(self._egress.decide(value, 443, "https", None, None))
 
     def decide_model(self, name: str, *, attested: bool = False) -> Decision:
         """Whether this model may be called.
