@@ -109,9 +109,11 @@ class Atoms:
 
     def connections(self) -> Iterator[EgressQuestion]:
         """Each endpoint that a rule allows, before anything is known of a request."""
-        for host in self.hosts():
-            for port, scheme in self._site(host).endpoints:
-                yield EgressQuestion(host, port, scheme)
+        return (connection for host in self.hosts() for connection in self.connections_to(host))
+
+    def connections_to(self, host: str) -> Iterator[EgressQuestion]:
+        """The same of one of :meth:`hosts`."""
+        return (EgressQuestion(host, port, scheme) for port, scheme in self._site(host).endpoints)
 
     def secrets(self) -> Iterator[tuple[SecretQuestion, str]]:
         """Each secret at each endpoint that either policy binds it to, and the surface."""

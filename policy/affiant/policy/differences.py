@@ -258,8 +258,7 @@ class _Pair:
     def _unreachable(self, half: _Half, host: str) -> bool:
         return not any(
             effective_egress(half.policy, question).effect is not Effect.DENY
-            for question in self.atoms.connections()
-            if question.host == host
+            for question in self.atoms.connections_to(host)
         )
 
     def secret_settings(self) -> Iterator[Difference]:
