@@ -90,6 +90,22 @@ def test_names_in_a_table_are_no_markup(diff):
     assert "tool:\\_\\_x\\_\\_" in output
 
 
+def test_a_table_mentions_nobody_and_links_nowhere(diff):
+    old = "agent_configs: {dev: {tools: [{name: x, args: {a: {one_of: [a]}}}]}}"
+    new = old.replace("[a]", "[a, '@org/team https://evil.example #1']")
+    (row,) = [line for line in diff(old, new, "--markdown").output.splitlines() if "widens" in line]
+    assert "@<!-- -->org/team https:<!-- -->//evil.example #<!-- -->1" in row
+
+
+def test_places_are_written_as_they_are_and_not_as_code_with_backslashes(diff, tmp_path):
+    old, new = tmp_path / "o_ld.yaml", tmp_path / "n_ew.yaml"
+    old.write_text(OLD)
+    new.write_text(WIDER)
+    shown = CliRunner().invoke(cli, ["policy", "diff", str(old), str(new), "--markdown"]).output
+    assert shown.startswith("### o\\_ld.yaml to n\\_ew.yaml: ")
+    assert "| n\\_ew.yaml:3:28 |" in shown
+
+
 def test_one_agent_alone_and_one_that_is_new_or_gone(diff):
     more = OLD + "  reader: {tools: [read], models: []}\n"
     assert "deployer" not in diff(OLD, more, "--agent", "reader").output

@@ -40,11 +40,11 @@ _Cell = Callable[[Authority], _Lines]
 
 def authority_markdown(authorities: Sequence[Authority], *, profiles: ProfileSet) -> str:
     """Tables to be put into a review's comment; nothing in a name is markup."""
-    lines = [f"### Authority of {_text(profiles.source)}", ""]
+    lines = [f"### Authority of {markdown_text(profiles.source)}", ""]
     for first in range(0, len(authorities), _COLUMNS):
         lines += _tables(authorities[first : first + _COLUMNS])
     if any(authority.asks for authority in authorities):
-        lines += [_text(f"{NOBODY_APPROVES}."), ""]
+        lines += [markdown_text(f"{NOBODY_APPROVES}."), ""]
     return "\n".join([*lines, f"Policy digest `{profiles.digest}`.", ""])
 
 
@@ -70,11 +70,7 @@ def _table(title: str, authorities: Sequence[Authority], rows: Sequence[tuple[st
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join("<br>".join(map(_text, cell.split("\n"))) for cell in cells) + " |"
-
-
-def _text(text: str) -> str:
-    return markdown_text(text)
+    return "| " + " | ".join("<br>".join(map(markdown_text, cell.split("\n"))) for cell in cells) + " |"
 
 
 def _at(authority: Authority, rules: Sequence[str]) -> _Lines:

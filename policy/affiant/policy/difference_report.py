@@ -14,8 +14,9 @@ from typing import Final
 
 from affiant.command_line import printable
 from affiant.policy.differences import Difference, Direction, Side
+from affiant.policy.markup import markdown_text
 from affiant.policy.profile_set import ProfileSet
-from affiant.policy.report_forms import sarif_location, sarif_log, table_cell
+from affiant.policy.report_forms import sarif_location, sarif_log
 
 __all__ = ["difference_document", "difference_lines", "difference_markdown", "difference_sarif"]
 
@@ -61,12 +62,12 @@ def difference_lines(differences: Sequence[Difference]) -> Iterator[str]:
 
 def difference_markdown(differences: Sequence[Difference], *, old: ProfileSet, new: ProfileSet) -> str:
     """A table for each agent, to be put into a review's comment."""
-    lines = [f"### `{table_cell(old.source)}` to `{table_cell(new.source)}`: {_counted(differences)}", ""]
+    lines = [f"### {markdown_text(old.source)} to {markdown_text(new.source)}: {_counted(differences)}", ""]
     for agent, found in groupby(differences, key=_agent):
-        lines += [f"**{table_cell(agent)}**", "", "| | what | rule |", "|---|---|---|"]
+        lines += [f"**{markdown_text(agent)}**", "", "| | what | rule |", "|---|---|---|"]
         for line in _told(list(found)):
-            places = "<br>".join(f"`{table_cell(place)}`" for place in line.places)
-            lines.append(f"| {line.first.direction.value} | {table_cell(line.text)} | {places} |")
+            places = "<br>".join(map(markdown_text, line.places))
+            lines.append(f"| {line.first.direction.value} | {markdown_text(line.text)} | {places} |")
         lines.append("")
     return "\n".join(lines) + f"\nPolicy digest before `{old.digest}`, after `{new.digest}`.\n"
 

@@ -12,7 +12,8 @@ from affiant.command_line import printable
 from affiant.errors import AffiantError
 from affiant.policy.lint import Finding
 from affiant.policy.lint_codes import ADVICE, WARNINGS
-from affiant.policy.report_forms import sarif_location, sarif_log, table_cell
+from affiant.policy.markup import markdown_text
+from affiant.policy.report_forms import sarif_location, sarif_log
 
 __all__ = ["lint_document", "lint_markdown", "lint_sarif"]
 
@@ -40,17 +41,17 @@ def _warning(found: Finding) -> Mapping[str, str]:
 def lint_markdown(name: str, refusals: Sequence[AffiantError], warnings: Sequence[Finding]) -> str:
     """A table, to be put into a review's comment."""
     if refusals:
-        lines = [f"### {table_cell(name)} is refused", "", "| place | why | code |", "|---|---|---|"]
+        lines = [f"### {markdown_text(name)} is refused", "", "| place | why | code |", "|---|---|---|"]
         for refusal in refusals:
             place, text = refusal.where or name, str(refusal).removeprefix(f"{refusal.where}: ")
-            lines.append(f"| {table_cell(place)} | {table_cell(text)} | `{refusal.code}` |")
+            lines.append(f"| {markdown_text(place)} | {markdown_text(text)} | `{refusal.code}` |")
         return "\n".join(lines) + "\n"
-    lines = [f"### {table_cell(name)}: {len(warnings)} warnings"]
+    lines = [f"### {markdown_text(name)}: {len(warnings)} warnings"]
     if warnings:
         lines += ["", "| place | agent | warning | what to do | code |", "|---|---|---|---|---|"]
     for found in warnings:
-        cells = [table_cell(text) for text in (found.agent, found.text, ADVICE[found.code])]
-        lines.append(f"| {table_cell(found.where)} | {' | '.join(cells)} | `{found.code}` |")
+        cells = [markdown_text(text) for text in (found.agent, found.text, ADVICE[found.code])]
+        lines.append(f"| {markdown_text(found.where)} | {' | '.join(cells)} | `{found.code}` |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,22 +1,14 @@
-"""What reports about policies share: a cell of a Markdown table, a place in SARIF 2.1.0, a log of SARIF 2.1.0."""
+"""What reports about policies share: a place in SARIF 2.1.0, a log of SARIF 2.1.0."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from affiant.command_line import printable
-
-__all__ = ["sarif_location", "sarif_log", "table_cell"]
+__all__ = ["sarif_location", "sarif_log"]
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-
-
-def table_cell(text: str) -> str:
-    """``text`` as it may stand in a table's cell: nothing in it is markup."""
-    return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", printable(text).replace("\n", " "))
 
 
 def sarif_location(uri: str, place: str) -> Mapping[str, object]:
