@@ -6,20 +6,17 @@ a command whose extra is not installed says which one to install.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import signal
 from typing import Any, Final, NamedTuple
 
 import click
 
-from affiant.command_line import Group
+from affiant.command_line import DISK_TROUBLE, Group
 
 __all__ = ["cli", "main"]
 
 _EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
-_CANNOT_WRITE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""A disk that is full or broken, mostly that of standard output: no mistake of ours, and nothing to trace."""
 
 
 class _Entry(NamedTuple):
@@ -126,7 +123,7 @@ class _LazyGroup(Group):
         except KeyboardInterrupt as error:  # while something was loaded, as later: 128 + the signal's number
             raise click.exceptions.Exit(_EXIT_INTERRUPTED) from error
         except OSError as error:
-            if error.errno not in _CANNOT_WRITE:
+            if error.errno not in DISK_TROUBLE:
                 raise
             place = error.filename or "its output"
             raise click.ClickException(f"{place} cannot be written: {error.strerror}") from error

@@ -8,6 +8,7 @@ cannot be run, 127: it was not found, 128 + n: it was ended by signal n.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import sys
@@ -18,10 +19,22 @@ import click
 
 from affiant.errors import AffiantError
 
-__all__ = ["EXIT_REFUSED", "EXIT_USAGE", "Group", "RefusalShown", "print_json", "printable", "show_refusal"]
+__all__ = [
+    "DISK_TROUBLE",
+    "EXIT_REFUSED",
+    "EXIT_USAGE",
+    "Group",
+    "RefusalShown",
+    "print_json",
+    "printable",
+    "show_refusal",
+]
 
 EXIT_USAGE: Final = 2
 EXIT_REFUSED: Final = 1
+
+DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""A disk that is full or broken, mostly that of standard output: no mistake of ours, and nothing to trace."""
 
 
 class RefusalShown(click.ClickException):

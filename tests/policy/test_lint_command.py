@@ -191,6 +191,29 @@ def test_two_answers_at_once_and_a_report_nowhere_are_wrong_command_lines(lint, 
         assert CliRunner().invoke(cli, ["policy", "lint", str(file), *options]).exit_code == 2
 
 
+def test_a_report_never_replaces_the_file_that_is_read(tmp_path: Path) -> None:
+    file, other = tmp_path / "q.yaml", tmp_path / "other.yaml"
+    file.write_text(WARNED)
+    other.symlink_to(file)
+    read = [["lint", "q.yaml", "--sarif"], ["diff", "q.yaml", "none.yaml", "--sarif"]]
+    read += [["diff", "none.yaml", "q.yaml", "--sarif"], ["test", "q.yaml", "--junit"]]
+    read += [["test", "none.yaml", "q.yaml", "--junit"]]
+    for command, *names, option in read:
+        paths = [str(tmp_path / name) for name in names]
+        done = CliRunner().invoke(cli, ["policy", command, *paths, option, str(other)])
+        assert (done.exit_code, "is read" in done.stderr) == (2, True)
+    assert file.read_text() == WARNED
+
+
+def test_a_report_is_written_to_a_device_and_a_full_one_is_no_wrong_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "q.yaml"
+    file.write_text(WARNED)
+    for device, code in (("/dev/null", 0), ("/dev/full", 1)):
+        for command in (["lint", str(file), "--sarif"], ["diff", str(file), str(file), "--sarif"]):
+            assert CliRunner().invoke(cli, ["policy", *command, device]).exit_code == code
+        assert Path(device).is_char_device()
+
+
 def test_a_secret_that_reads_like_a_key_is_not_shown_among_secrets(lint) -> None:
     for options in ((), ("--json",)):
         done, sarif = lint("agent_configs:\n  dev:\n    secrets_access:\n      - {hunter2: A}\n", *options)

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.verdict import Verdict
-from affiant.files import is_stream, write_whole
+from affiant.report_files import keep_apart, write_report
 
 __all__ = ["Reports"]
 
@@ -29,21 +27,13 @@ class Reports:
         Raises:
             click.UsageError: one of them is.
         """
-        given = [
-            each for each in (self.html, self.sarif, self.junit) if each is not None and not is_stream(each)
-        ]
-        read = {each.resolve() for each in inputs}
-        for place in given:
-            if place.resolve() in read:
-                raise click.UsageError(f"{place} is read: a report would replace it. Name another file.")
-        if len({each.resolve() for each in given}) != len(given):
-            raise click.UsageError("two reports at one place: the second would replace the first")
+        keep_apart((self.html, self.sarif, self.junit), inputs=inputs)
 
     def write(self, verdict: Verdict, *, bundle: str) -> None:
         """Those of one bundle.
 
         Raises:
-            click.UsageError: one cannot be written.
+            click.ClickException: one cannot be written.
         """
         from affiant.attestation.verifier.report_html import render_html  # noqa: PLC0415 - only if asked
         from affiant.attestation.verifier.report_machine import render_junit, render_sarif  # noqa: PLC0415 - as above
@@ -63,14 +53,5 @@ class Reports:
 
 
 def _write(path: Path | None, render_report: Callable[[], str]) -> None:
-    """A report that was cut off would say less than the verdict; what is no file is written to, never replaced."""
-    if path is None:
-        return
-    report = render_report().encode("utf-8")
-    try:
-        if is_stream(path):
-            path.write_bytes(report)
-        else:
-            write_whole(path, report)
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
+    if path is not None:
+        write_report(path, render_report())

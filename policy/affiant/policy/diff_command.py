@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from affiant.command_line import EXIT_REFUSED, print_json
-from affiant.files import write_whole
 from affiant.policy.difference_report import (
     difference_document,
     difference_lines,
@@ -21,6 +20,7 @@ from affiant.policy.difference_report import (
 from affiant.policy.differences import Difference, compare_profile_sets, compare_profiles
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import ProfileSet
+from affiant.report_files import keep_apart, write_report
 
 __all__ = ["diff"]
 
@@ -64,10 +64,11 @@ def diff(
     """
     if as_json and markdown:
         raise click.UsageError("--json and --markdown are two answers: choose one")
+    keep_apart([sarif], inputs=[old, new])
     before, after = read_profiles(old), read_profiles(new)
     found = _compared(before, after, agent)
     if sarif is not None:
-        _write(sarif, difference_sarif(found, new=after, uri=new.as_posix()))
+        write_report(sarif, difference_sarif(found, new=after, uri=new.as_posix()))
     if as_json:
         print_json(difference_document(found, old=before, new=after))
     elif markdown:
@@ -89,10 +90,3 @@ def _compared(old: ProfileSet, new: ProfileSet, agent: str | None) -> Sequence[D
     if agent not in old.profiles:
         new.profile(agent)  # in neither: refused
     return compare_profiles(agent, old.profiles.get(agent), new.profiles.get(agent))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -12,10 +12,10 @@ import click
 
 from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
 from affiant.errors import AffiantError
-from affiant.files import write_whole
 from affiant.policy.lint import Finding, lint_profiles
 from affiant.policy.lint_report import lint_document, lint_markdown, lint_sarif
 from affiant.policy.policy_file import read_profiles, read_refusals
+from affiant.report_files import keep_apart, write_report
 
 __all__ = ["lint"]
 
@@ -45,6 +45,7 @@ def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path
     """
     if as_json and markdown:
         raise click.UsageError("--json and --markdown are two answers: choose one")
+    keep_apart([sarif], inputs=[file])
     refusals: Sequence[AffiantError] = ()
     warnings: Sequence[Finding] = ()
     agents: Sequence[str] = ()
@@ -54,7 +55,7 @@ def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path
     except AffiantError as error:
         refusals = _every_refusal(file, error)
     if sarif is not None:
-        _write(sarif, lint_sarif(file, refusals, warnings))
+        write_report(sarif, lint_sarif(file, refusals, warnings))
     if as_json:
         print_json(lint_document(refusals, warnings, agents=agents))
     elif markdown:
@@ -81,10 +82,3 @@ def _tell(refusals: Sequence[AffiantError], warnings: Sequence[Finding], agents:
     for found in warnings:
         click.echo(printable(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]"))
     click.echo(f"{len(agents)} profiles, {len(warnings)} warnings")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -16,7 +16,6 @@ import click
 
 from affiant.command_line import EXIT_REFUSED, print_json
 from affiant.errors import AffiantError
-from affiant.files import write_whole
 from affiant.policy.coverage import coverage_of
 from affiant.policy.external_tests import read_external_tests
 from affiant.policy.inline_tests import PolicyTest, read_tests
@@ -25,6 +24,7 @@ from affiant.policy.policy_file import read_bounded, read_profiles
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.trial import TriedProfile, try_tests
 from affiant.policy.trial_report import TrialReport
+from affiant.report_files import keep_apart, write_report
 
 __all__ = ["try_profiles"]
 
@@ -82,6 +82,7 @@ def try_profiles(
     """
     if fail_under is not None and not (coverage or mutation):
         raise click.UsageError("--fail-under is about --coverage or --mutation: ask for one")
+    keep_apart([junit], inputs=[file, *tests])
     try:
         profiles, found = _read(file, tests)
     except AffiantError as error:
@@ -136,10 +137,7 @@ def _with_progress(judged: Iterable[_T], total: int) -> Sequence[_T]:
 
 def _show(report: TrialReport, junit: Path | None, *, as_json: bool) -> None:
     if junit is not None:
-        try:
-            write_whole(junit, report.junit().encode())
-        except OSError as error:
-            raise click.UsageError(f"{junit} cannot be written: {error.strerror}") from error
+        write_report(junit, report.junit())
     if as_json:
         print_json(report.document())
         return
