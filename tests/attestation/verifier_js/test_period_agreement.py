@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from period_builder import build, rezipped, sorted_records
-from story import NOW, REQUEST, RESPONSE, Story, trust_bytes
+from story import NOW, REQUEST, RESPONSE, Story, link, trust_bytes
 
 from affiant.attestation.keys import public_jwk
 from affiant.attestation.receipt import Issued
@@ -260,6 +260,33 @@ def test_both_judge_alike_what_only_a_period_can_be(
         assert not disagreements(python_says_of_period(question, tmp_path), dict(verdict)), number
         assert "verifier.fault" not in {row["reason"] for row in verdict["checks"]}
         assert verdict["tier"] in ("none", "contraindicated")
+
+
+def test_both_tell_alike_which_records_were_signed_before_a_crash_and_never_logged(
+    judge_all: Ask, tmp_path: Path
+) -> None:
+    def question(beyond: int, withheld: int) -> Question:
+        class Crashed(Story):
+            def close(self) -> None:
+                super().close()
+                head = self.gateway.head
+                lost = {"chn": head.chn, "seq": head.seq + 1 + beyond, "rh": link("lost")}
+                self.by_gateway("gap", "gap", {"lst": lost, "src": "untrusted-store"}, of_session=False)
+
+        story = Crashed().tell()
+        withhold = [at for at, each in enumerate(sorted_records(story)) if each.payload["kind"] == "end"]
+        path = build(tmp_path / f"{beyond} {withheld}", story, withhold=withhold[:withheld])
+        trust = trust_bytes(log=[{"value": story.log_signer.verifier.vkey()}])
+        return Question(path.read_bytes(), trust, LATER, since=BEFORE, period=True)
+
+    questions = [question(beyond, withheld) for beyond in (0, 1, 3) for withheld in (0, 2)]
+    for asked, theirs in zip(questions, judge_all(questions), strict=True):
+        ours = python_says_of_period(asked, tmp_path)
+        told = [
+            [row["detail"] for row in verdict["checks"] if row["code"] == "chain.gaps"]
+            for verdict in (ours, theirs)
+        ]
+        assert told[0] == told[1] and told[0][0].startswith("1 gap disclosed")
 
 
 def test_any_flipped_byte_never_raises_tier_or_level(judge_all: Ask, tmp_path: Path) -> None:

@@ -446,18 +446,25 @@ def test_the_longest_unwitnessed_stretch_is_that_of_a_single_bundle(tmp_path: Pa
     assert "60 s, from 2026-11-21T12:00:01Z" in render_html(many)
 
 
-def test_records_that_were_signed_before_a_crash_and_have_no_leaf_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("beyond", "told"), [(0, ""), (1, "records {0}"), (3, "records {0} to {1}")])
+def test_records_that_were_signed_before_a_crash_and_have_no_leaf_are_told(
+    tmp_path: Path, beyond: int, told: str
+) -> None:
     class Crashed(Story):
         def close(self) -> None:
             super().close()
             head = self.gateway.head
-            lost = {"chn": head.chn, "seq": head.seq + 4, "rh": link("lost")}
+            lost = {"chn": head.chn, "seq": head.seq + 1 + beyond, "rh": link("lost")}
             self.by_gateway("gap", "gap", {"lst": lost, "src": "untrusted-store"}, of_session=False)
 
     story = Crashed().tell()
-    detail = row(judged(build(tmp_path, story)), "chain.gaps").detail
     last = story.gateway.head.seq
-    assert f"records {last + 1} to {last + 3} of chain {story.gateway.head.chn}" in detail
+    detail = row(judged(build(tmp_path, story)), "chain.gaps").detail
+    shown = "1 gap disclosed after a crash"
+    if told:
+        named = f"{told.format(last + 1, last + beyond)} of chain {story.gateway.head.chn}"
+        shown += f"; {named} were signed before it and never logged: sessions may have been lost in them"
+    assert detail == shown
 
 
 def test_a_record_that_names_a_checkpoint_of_which_it_would_be_a_leaf_is_of_another_log(

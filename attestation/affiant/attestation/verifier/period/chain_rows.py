@@ -75,4 +75,7 @@ def _gaps(run: Run) -> Finding:
     if not first.gap_ids:
         return Finding("no gap disclosed")
     last = {b64u(chn): chain.unbroken.last or 0 for chn, chain in first.chains.items()}
-    return Finding(gaps_text(first.lost, last), Tier.WARNING, tuple(first.gap_ids[:100]))
+    unlogged = [
+        (chn, last[chn] + 1, seq) for chn, seq in first.lost if seq is not None and seq > last.get(chn, seq)
+    ]
+    return Finding(gaps_text(len(first.gap_ids), unlogged), Tier.WARNING, tuple(first.gap_ids[:100]))
