@@ -12,12 +12,13 @@ import pytest
 from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 from log_builder import LogBuilder
 from log_server import served
 
 from affiant.attestation.encoding import b64u
+from affiant.attestation.log_reading import pinned_tls
 from affiant.attestation.log_reading.bounded_http import HTTPSettings
 from affiant.attestation.log_reading.commands import log
 from affiant.attestation.log_reading.errors import LogSettingsInvalid, LogUnreachable, ServerNotAuthentic
@@ -110,3 +111,32 @@ def test_the_commands_take_the_pin(gateway: tuple[str, str], built: LogBuilder) 
     assert done.exit_code == 0 and "everything is as signed" in done.output
     wrong = CliRunner().invoke(log, [*asked[:-1], "not-a-digest"])
     assert wrong.exit_code == 2 and "43 characters" in wrong.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("06032b6570", "06032b6577"), ("a003020102", "a003020104"), ("06032b6570", "07032b6570")]
+)
+def test_a_certificate_that_cannot_be_read_is_refused(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    """A key of an unknown kind, a version that there is not, no certificate at all."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "affiant gateway")])
+    begin = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, begin, begin + timedelta(days=1))
+        .sign(key, None)
+        .public_bytes(serialization.Encoding.DER)
+    )
+    shown = certificate.replace(bytes.fromhex(old), bytes.fromhex(new))
+    assert shown != certificate
+
+    async def certificate_of(*_: object) -> bytes:
+        return shown
+
+    monkeypatch.setattr(pinned_tls, "_certificate", certificate_of)
+    with (
+        pytest.raises(ServerNotAuthentic, match="cannot be read"),
+        open_http_log("https://127.0.0.1:1", QUICK, spki=("A" * 43,)),
+    ):
+        pass

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from affiant.attestation.encoding import b64u
@@ -74,7 +75,7 @@ async def _certificate(prefix: str, answer_s: float) -> bytes:
 def _key_digest(certificate: bytes, prefix: str) -> str:
     try:
         key = x509.load_der_x509_certificate(certificate).public_key()
-    except ValueError as error:  # as an unsupported algorithm
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise ServerNotAuthentic("a certificate that cannot be read", where=prefix) from error
     info = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return b64u(hashlib.sha256(info).digest())
