@@ -8,8 +8,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from story import NOW, PLATFORM, REQUEST, Story, new_id, reference_bytes, trust
+from story import NOW, PLATFORM, REQUEST, Story, leaf_of, new_id, reference_bytes, trust
 
+from affiant.attestation.bundle_anchors import Anchors, StampedCheckpoint
+from affiant.attestation.encoding import sha256_name
 from affiant.attestation.simulated.faults.bench import Bench
 from affiant.attestation.simulated.faults.levels import reaching
 from affiant.attestation.simulated.pki import CertificateRole
@@ -17,6 +19,9 @@ from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteLayout
 from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.quote import TDQuote
+from affiant.attestation.tlog.checkpoint import Checkpoint
+from affiant.attestation.tlog.note import signed
+from affiant.attestation.tlog.tree import MemoryNodes, range_hash
 from affiant.attestation.verifier.changed import Changed, QuoteChanged
 from affiant.attestation.verifier.judged_now import examine_now
 from affiant.attestation.verifier.refusals import NotMade
@@ -24,6 +29,7 @@ from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import State, Verdict
 
+from .test_anchor_checks import asking, tokens_over
 from .test_reports import HOSTILE, read
 from .test_verify_bundle import row
 from .test_witness_checks import Watched, policy
@@ -213,6 +219,47 @@ def test_witnesses_who_are_accepted_no_more_still_say_when_it_was() -> None:
     assert rows(verdict)["wit.quorum"][:2] == ("held", "not made")
     (ended,) = changed(verdict).ended
     assert ended.list == "witnesses" and ended.value.startswith("sha256:")
+
+
+def test_they_say_so_also_where_they_cosigned_long_after_the_last_record() -> None:
+    late = Watched(late={"a": 3600, "b": 3600, "c": 3600})
+    entry = {"value": policy(), "until": f"{NOW + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}"}
+    verdict = judge_now(late.bytes(), collateral=published(PLATFORM, LATER), witnesses=[entry])
+    assert (changed(verdict).then, changed(verdict).by) == ("2026-11-21T13:00:00Z", "witnesses")
+    assert rows(verdict)["wit.quorum"][:2] == ("held", "not made")
+
+
+def test_an_anchor_before_the_cosignatures_does_not_take_them_away() -> None:
+    """The token is over the same tree, which was cosigned later: its time is the bundle's own."""
+    story = Watched(
+        gateway_not_after=timedelta(days=400),
+        late=dict.fromkeys("abc", int(timedelta(hours=6).total_seconds())),
+    )
+    plain = story.bundle()
+    leaves = [leaf_of(each.jws).leaf_hash for each in (*story.gateway_records, *story.session_records)]
+    root = range_hash(MemoryNodes(leaves), 0, len(leaves))
+    note = signed(Checkpoint(story.config.origin, len(leaves), root).to_text(), story.log_signer)
+    raw = note.to_bytes()
+    tokens = tokens_over(note.text, at=NOW + timedelta(hours=1))
+    anchors = Anchors((StampedCheckpoint(sha256_name(raw), (), tokens),))
+    stamped = replace(plain, checkpoints={**plain.checkpoints, sha256_name(raw): raw}, anchors=anchors)
+    verdict = judge_now(
+        stamped.to_bytes(),
+        collateral=published(PLATFORM, LATER),
+        **asking(witnesses=[{"value": policy()}]),
+    )
+    assert changed(verdict).by == "timestamp authority"
+    assert row(verdict, "wit.quorum").state is State.HELD
+    assert "wit.quorum" not in rows(verdict)
+
+
+def test_the_time_that_is_asked_is_before_any_quorum_of_later() -> None:
+    asked = NOW + timedelta(minutes=10)
+    late = Watched(late={"a": 3600, "b": 3600, "c": 3600})
+    verdict = judge_now(
+        late.bytes(), at=asked, collateral=published(PLATFORM, LATER), witnesses=[{"value": policy()}]
+    )
+    assert rows(verdict)["wit.quorum"][:2] == ("not made", "held")
 
 
 def test_without_witnesses_it_is_the_signers_word_and_said_to_be() -> None:

@@ -129,6 +129,8 @@ class Case:
     only_session: str | None
     newer: Newer | None = None
     """What is held against the archived collateral; None: it is judged as archived."""
+    seen: datetime | None = None
+    """Until when cosignatures count, for whoever looks back from later than :attr:`at`; None: until :attr:`at`."""
     records: list[VerifiedReceipt] = field(default_factory=list)
     parties: list[Party] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)

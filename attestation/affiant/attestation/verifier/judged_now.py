@@ -57,8 +57,11 @@ def examine_now(
     judge = partial(
         examine_bundle, data, trust, build=build, request=request, response=response, session=session
     )
-    then_at, by = (at, "asked") if at is not None else _own_time(lambda when: judge(at=when), now)
-    then = judge(at=then_at)
+    if at is not None:
+        then_at, by, seen = at, "asked", None
+    else:
+        (then_at, by), seen = _own_time(lambda when: judge(at=when, seen=now), now), now
+    then = judge(at=then_at, seen=seen)
     if then.case is None:
         return judge(at=now)
     parties = then.case.parties

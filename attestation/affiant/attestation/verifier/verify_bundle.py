@@ -161,6 +161,7 @@ def examine_bundle(
     response: bytes | None = None,
     session: str | None = None,
     newer: Newer | None = None,
+    seen: datetime | None = None,
 ) -> Examined:
     """Check one bundle.
 
@@ -172,6 +173,7 @@ def examine_bundle(
         request, response: bodies to hold against the receipts; None: not asked.
         session: judge this session alone.
         newer: what the archived collateral is held against (:mod:`.judged_now`); None: nothing.
+        seen: until when cosignatures count; None: until ``at``.
 
     Returns:
         The verdict, also for a bundle that cannot be read: the refusal is its first check.
@@ -181,7 +183,7 @@ def examine_bundle(
         bundle = parse_bundle(data)
     except AffiantError as error:
         return _examined(None, error, trust, at=at, build=build, name=name)
-    case = Case(bundle, trust, at, request, response, session, newer)
+    case = Case(bundle, trust, at, request, response, session, newer, seen)
     return _examined(case, None, trust, at=at, build=build, name=name)
 
 

@@ -197,7 +197,8 @@ def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
     """The note under one of the policies that count at the instant judged at; each is asked once.
 
     Raises:
-        NotMade: no quorum, or one that had cosigned only later than that: whoever looks ahead has seen nothing.
+        NotMade: no quorum, or one that had cosigned only later than that: whoever looks ahead has seen nothing. Who
+            looks back from a later instant (:attr:`.case.Case.seen`) has.
     """
     name = (note.to_bytes(), log.key.vkey())
     if (known := case.witnessed.get(name)) is not None:
@@ -211,7 +212,8 @@ def witnessed(case: Case, note: Note, log: LogIdentity) -> Witnessed:
         except QuorumMissed as error:
             missed = error
             continue
-        if seen.not_after is not None and seen.not_after > case.at.timestamp() + case.trust.clock_tolerance_s:
+        last = (case.seen or case.at).timestamp() + case.trust.clock_tolerance_s
+        if seen.not_after is not None and seen.not_after > last:
             late = f"a checkpoint is cosigned by a quorum from {shown(seen.not_after)} on, after the instant judged at"
             raise NotMade(late)
         case.witnessed[name] = seen

@@ -338,10 +338,12 @@ def test_what_was_good_then_and_is_revoked_is_not_better_for_being_dated_back(ar
 WITNESSES = "log {log}\nwitness w1 {one}\nquorum w1\n"
 
 
-def watched(tmp_path: Path, **entry: str) -> tuple[Path, list[dict[str, str]], datetime]:
+def watched(
+    tmp_path: Path, after: timedelta = timedelta(minutes=1), **entry: str
+) -> tuple[Path, list[dict[str, str]], datetime]:
     """An archive that is cosigned, the entry of its witness, and when it was."""
     story = Story().tell()
-    at = NOW + timedelta(minutes=1)
+    at = NOW + after
     witness = cosigner(1, int(at.timestamp()))
     text = WITNESSES.format(log=story.log_signer.verifier.vkey(), one=witness.verifier.vkey())
     return build(tmp_path, story, witnesses=[witness]), [{"value": text, **entry}], at
@@ -361,6 +363,21 @@ def test_witnesses_who_are_accepted_no_more_still_say_when_it_was(tmp_path: Path
     assert (changed(verdict).then, changed(verdict).by) == (f"{at:%Y-%m-%dT%H:%M:%SZ}", "witnesses")
     assert rows(verdict)["wit.quorum"][:2] == ("held", "not made")
     assert [each.list for each in changed(verdict).ended] == ["witnesses"]
+
+
+def test_they_say_so_also_where_they_cosigned_long_after_the_last_record(tmp_path: Path) -> None:
+    until = f"{NOW + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}"
+    path, entries, at = watched(tmp_path, timedelta(hours=6), until=until)
+    verdict = judged_now(path, collateral=published(PLATFORM, LATER), witnesses=entries)
+    assert (changed(verdict).then, changed(verdict).by) == (f"{at:%Y-%m-%dT%H:%M:%SZ}", "witnesses")
+    assert rows(verdict)["wit.quorum"][:2] == ("held", "not made")
+
+
+def test_the_time_that_is_asked_is_before_any_quorum_of_later(tmp_path: Path) -> None:
+    path, entries, at = watched(tmp_path, timedelta(hours=6))
+    asked = at - timedelta(hours=5)
+    verdict = judged_now(path, at=asked, collateral=published(PLATFORM, LATER), witnesses=entries)
+    assert rows(verdict)["wit.quorum"][:2] == ("not made", "held")
 
 
 def test_without_witnesses_it_is_the_signers_word_and_said_to_be(story: Story, archive: Path) -> None:

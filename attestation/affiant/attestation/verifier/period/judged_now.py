@@ -125,7 +125,7 @@ class _Comparing:
             return _look(run, hands, self.at)
         bounded, found = _presumed(run), None
         if (end := _end_of(bounded)) is None:
-            found = _look(run, hands, instant_of(run.passed.latest, run.asked.at))
+            found = _look(run, hands, instant_of(run.passed.latest, run.asked.at), seen=run.asked.at)
             bounded = _presumed(found)
             end = _end_of(bounded)
         if end is None:
@@ -134,7 +134,7 @@ class _Comparing:
             return found
         seconds, by = end
         self.by = witnesses_of(bounded) if by == BY_WITNESSES else by
-        return _look(run, hands, instant_of(seconds, run.asked.at))
+        return _look(run, hands, instant_of(seconds, run.asked.at), seen=run.asked.at)
 
     def changed(self, verdict: Verdict) -> Changed:
         """What became of it until ``verdict``, that of now."""
@@ -165,9 +165,9 @@ class _Comparing:
         return then.asked.at, instant_of(times.earliest, then.asked.at)
 
 
-def _look(run: Run, hands: Crew, at: datetime) -> Run:
+def _look(run: Run, hands: Crew, at: datetime, *, seen: datetime | None = None) -> Run:
     """The same archive at another instant: all but cases and the archive's own form."""
-    asked = replace(run.asked, at=at, timeline=False, held_against=False)
+    asked = replace(run.asked, at=at, timeline=False, held_against=False, seen=seen)
     with NothingKept() as nothing:
         then = Run(asked, run.bundle, nothing)
         then.made("fmt.keysets", lambda: read_keysets(then))

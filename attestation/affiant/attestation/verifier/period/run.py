@@ -65,6 +65,8 @@ class Asked:
     timeline: bool
     held_against: bool
     progress: Progress
+    seen: datetime | None = None
+    """Until when cosignatures count, as of :attr:`.case.Case.seen`; None: until ``at``."""
 
 
 @dataclass(slots=True)
@@ -171,7 +173,7 @@ class Run:
 
     def whole(self) -> Case:
         """A case of the whole archive, for the rules that ask a trust file about a log."""
-        case = Case(Bundle(()), self.asked.trust, self.asked.at, None, None, None)
+        case = Case(Bundle(()), self.asked.trust, self.asked.at, None, None, None, seen=self.asked.seen)
         case.established = self.held
         return case
 
