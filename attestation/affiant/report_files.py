@@ -26,7 +26,7 @@ def keep_apart(reports: Iterable[Path | None], *, inputs: Iterable[Path]) -> Non
     read = {each.resolve() for each in inputs}
     for place in given:
         if place.resolve() in read:
-            raise click.UsageError(f"{_shown(place)} is read: a report would replace it. Name another file.")
+            raise click.UsageError(f"{_shown(place)} is read, and would be replaced. Name another file.")
     if len({each.resolve() for each in given}) != len(given):
         raise click.UsageError("two reports at one place: the second would replace the first")
 

@@ -283,6 +283,8 @@ def test_the_command_names_old_boots_whose_order_the_gateway_takes(
         first = a_session(inside, platform)
     with in_process(platform, store, authorities=[authority.public_key]) as inside:
         arguments = ("retention", "--basis", "plan 4", "--store", store, "--key", key, "-o", output)
+        replacing = erase_command(*arguments[:-1], key, "--days", 30)
+        assert replacing.exit_code == 2 and read_key_file(key).public_key == authority.public_key
         young = erase_command(*arguments, "--days", 30)
         assert young.exit_code == 0 and "nothing to prune" in young.output and not output.exists()
         aged(monkeypatch, 31)

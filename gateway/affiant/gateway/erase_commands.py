@@ -16,6 +16,7 @@ from affiant.attestation.erasure.requests import MAX_ORDERS, Request
 from affiant.attestation.simulated.commands import default_home
 from affiant.command_line import print_json
 from affiant.files import write_whole
+from affiant.report_files import keep_apart
 
 if TYPE_CHECKING:
     from affiant.gateway.retention import OldBoot
@@ -82,6 +83,7 @@ def retention(
             f"'affiant erase retention' needs the package {error.name!r}. "
             "Install it with: pip install 'affiant[gateway]'"
         ) from error
+    keep_apart([output], inputs=[key])
     signer = read_key_file(key)
     opened = open_store(store or home.absolute() / "gateway")
     now = datetime.now(UTC)

@@ -84,6 +84,25 @@ def test_a_hold_and_its_end(tmp_path: Path, key: Path, story: Story) -> None:
     assert "end the hold" in run("hold", "show", tmp_path / "e.json").output
 
 
+@pytest.mark.parametrize("read", ["officer.key", "s.affiant.json"])
+@pytest.mark.parametrize("command", ["erase make", "hold make", "hold release"])
+def test_no_request_takes_the_place_of_the_key_or_the_bundle(
+    tmp_path: Path, key: Path, story: Story, command: str, read: str
+) -> None:
+    before = (tmp_path / read).read_bytes()
+    more = {
+        "erase make": ("--session", story.session, "--level", 1),
+        "hold make": ("--target", story.session),
+        "hold release": ("--target", story.session, "--hold", "A" * 43),
+    }[command]
+    (tmp_path / "link").symlink_to(read)
+    for output in (tmp_path / read, tmp_path / "link"):
+        given = (tmp_path / "s.affiant.json", *more, "--basis", "x", "--key", key, "-o", output)
+        refused = run(*command.split(), *given)
+        assert refused.exit_code == 2 and "is read" in refused.output
+    assert (tmp_path / read).read_bytes() == before
+
+
 def test_many_records_are_several_orders_that_records_can_carry() -> None:
     item = {"chn": "A" * 22, "seq": 0, "rh": "B" * 42 + "A", "lvl": 2, "basis": "b" * 256}
     items = [{**item, "seq": n, "agt": {"ses": "A" * 22, "seq": n}} for n in range(100)]

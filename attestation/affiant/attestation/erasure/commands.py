@@ -20,6 +20,7 @@ from affiant.attestation.keys import public_jwk
 from affiant.attestation.simulated.commands import default_home
 from affiant.command_line import Group, print_json, printable
 from affiant.files import write_whole
+from affiant.report_files import keep_apart
 
 __all__ = ["erase", "hold"]
 
@@ -143,6 +144,7 @@ def make(*, bundle: Path, session: str, level: int, basis: str, key: Path, outpu
     Example:
       affiant erase make s.affiant.json --session ID --level 1 --basis "Art. 17" --key officer.key -o r.json
     """
+    keep_apart([output], inputs=[bundle, key])
     found = _read_bundle(bundle)
     items = session_items(found, session, level=level, basis=basis)
     _write(output, erasure_request(read_key_file(key), items, origin=origin_of(found), made=_now()))
@@ -162,6 +164,7 @@ def make_hold(*, bundle: Path, target: str, basis: str, key: Path, output: Path)
     Example:
       affiant hold make s.affiant.json --target ID --basis "case 12/26" --key officer.key -o hold.json
     """
+    keep_apart([output], inputs=[bundle, key])
     origin = origin_of(_read_bundle(bundle))
     _write(output, hold_request(read_key_file(key), target, basis, origin=origin, made=_now()))
 
@@ -188,6 +191,7 @@ def release(*, bundle: Path, target: str, ends: str, basis: str, key: Path, outp
     Example:
       affiant hold release s.affiant.json --target ID --hold RH --basis settled --key officer.key -o end.json
     """
+    keep_apart([output], inputs=[bundle, key])
     origin = origin_of(_read_bundle(bundle))
     made = hold_request(read_key_file(key), target, basis, origin=origin, made=_now(), ends=ends)
     _write(output, made)
