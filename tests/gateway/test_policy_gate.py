@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from affiant.gateway.chat import Offered, parse_chat, without_tools
 from affiant.gateway.errors import ToolNotAllowed
 from affiant.gateway.policy_gate import judge_of, may_offer
 from affiant.gateway.tool_filter import StreamFilter, judge_answer
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.load import load_profiles
+from affiant.policy.tool_origin import Origin, tool_digest
 
 APPLY = "{name: apply, args: {namespace: {one_of: [staging]}}}"
 POLICY = f"agent_configs: {{dev: {{tools: [read_file, {APPLY}, {{deny: rm}}]}}}}".encode()
@@ -98,7 +100,53 @@ def test_arguments_with_two_readings_are_refused_whatever_the_rule(
 
 
 def test_a_tool_with_constraints_may_be_offered(policy: CompiledPolicy) -> None:
-    assert [name for name in ("read_file", "apply", "rm", "other") if may_offer(policy)(name)] == [
+    assert [name for name in ("read_file", "apply", "rm", "other") if may_offer(policy)(Offered(name))] == [
         "read_file",
         "apply",
     ]
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "number", "minimum": 0.5}}}
+PIN = tool_digest("pinned", "Does.", SCHEMA)
+
+
+def offered(description: str | None, schema: object = SCHEMA, name: str = "pinned") -> dict[str, object]:
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+def asked(*tools: dict[str, object]) -> bytes:
+    return json.dumps({"model": "m", "messages": [], "tools": tools}).encode()
+
+
+@pytest.fixture(scope="module")
+def pinned() -> CompiledPolicy:
+    rules = f"{{name: pinned, schema: '{PIN}'}}, {{name: served, server: k8s}}"
+    return load_profiles(f"agent_configs: {{dev: {{tools: [{rules}]}}}}".encode()).profile("dev").compiled
+
+
+def test_a_pinned_tool_is_offered_word_by_word_or_not_at_all(pinned: CompiledPolicy) -> None:
+    changed = [
+        offered("Does more."),
+        offered(None),
+        offered("Does.", {"type": "object"}),
+        offered("Does.", None),
+        offered("Does.", {**SCHEMA, "big": 2**60}),
+    ]
+    body = asked(*changed, offered("Does."))
+    kept = json.loads(without_tools(body, may_offer(pinned)))["tools"]
+    assert kept == [offered("Does.")]
+
+
+def test_a_pinned_tool_is_called_only_as_it_was_offered(pinned: CompiledPolicy) -> None:
+    good, bad = (parse_chat(asked(offered(text))).tools for text in ("Does.", "Does more."))
+    assert judge_of(pinned, good)("pinned", "{}") == ("tools/0",)
+    assert judge_of(pinned, bad)("pinned", "{}") is None
+    assert judge_of(pinned, (*bad, *good))("pinned", "{}") == ("tools/0",)  # the bad one was taken out
+    assert judge_of(pinned)("pinned", "{}") is None
+
+
+def test_what_an_agent_offers_by_itself_is_no_servers_tool(pinned: CompiledPolicy) -> None:
+    tools = parse_chat(asked(offered("", name="served"))).tools
+    assert not may_offer(pinned)(tools[0])
+    assert judge_of(pinned, tools)("served", "{}") is None
+    assert judge_of(pinned, tools, lambda _: Origin("k8s"))("served", "{}") == ("tools/1",)

@@ -24,6 +24,7 @@ from affiant.policy.profile import (
 )
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.refusals import PolicyConflict
+from affiant.policy.tool_origin import Origin
 
 __all__ = [
     "NAMES",
@@ -69,8 +70,19 @@ _denials = st.builds(
     EgressDenial, st.sampled_from(PATTERNS), st.none() | st.sampled_from(PORTS), _some_methods, _some_targets
 )
 _grants = st.builds(PathGrant, st.sampled_from(PATHS), st.sampled_from(list(PathMode)))
-_tools = st.builds(ToolRule, st.sampled_from(NAMES), st.booleans()) | st.builds(
-    ToolDenial, st.sampled_from(NAMES)
+SERVERS = ["k8s", "docs"]
+PINS = ["sha256:" + digit * 64 for digit in "ab"]
+_tools = (
+    st.builds(ToolRule, st.sampled_from(NAMES), st.booleans())
+    | st.builds(
+        ToolRule,
+        st.sampled_from(NAMES[:2]),
+        st.booleans(),
+        st.none(),
+        st.none() | st.sampled_from(SERVERS),
+        st.none() | st.sampled_from(PINS),
+    )
+    | st.builds(ToolDenial, st.sampled_from(NAMES))
 )
 _endpoints = st.builds(Endpoint, st.sampled_from(HOSTS), st.sampled_from(PORTS))
 _secrets = st.dictionaries(
@@ -100,7 +112,12 @@ def policies(draw: st.DrawFn) -> Policy:
         return Policy(**parts)
 
 
-tools = st.builds(ToolQuestion, st.sampled_from([*NAMES, "other", "other_tool"]))
+_origins = st.builds(
+    Origin,
+    st.sampled_from([*SERVERS, "other-server", "elsewhere", None]),
+    st.sampled_from([*PINS, "sha256:" + "0" * 64, "sha256:" + "c" * 64, None]),
+)
+tools = st.builds(ToolQuestion, st.sampled_from([*NAMES, "other", "other_tool"]), st.none(), _origins)
 models = st.builds(ModelQuestion, st.sampled_from([*NAMES, "other", "other-model"]))
 paths = st.builds(
     PathQuestion,

@@ -15,6 +15,7 @@ from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import answer, parse_question
 from affiant.policy.strict_yaml import Mark
 from affiant.policy.tool_authority import ToolAuthority
+from affiant.policy.tool_origin import ANY
 from affiant.policy.who_can import may
 
 from . import policies as some
@@ -48,7 +49,12 @@ def authority(policy: Policy) -> Authority:
 @given(policy=some.policies(), question=some.tools)
 def test_a_tool_is_listed_as_it_is_decided(policy, question):
     decided = answer(compile_policy(policy, asks=True), question)
-    found = [tool for tool in authority(policy).tools if tool.name == question.name]
+    found = [
+        tool
+        for tool in authority(policy).tools
+        if tool.name == question.name
+        and all(wanted in (ANY, asked) for wanted, asked in zip(tool.origin, question.origin, strict=True))
+    ]
     assert _effect(found) is decided.effect
     assert [rule for tool in found for rule in tool.rules] == list(decided.rules if found else ())
 

@@ -31,6 +31,8 @@ CASES = [
     ("filesystem_access: 'read-write:/usr/local/data'", {"rw_hooks", "rw_system_path"}),
     ("tools: [{deny: a}]", {"denial_without_allow"}),
     ("tools: [a, {deny: a}]", set()),
+    ("tools: [{name: a, server: k8s}]", {"tool_unpinned"}),
+    (f"tools: [{{name: a, server: k8s, schema: 'sha256:{'0' * 64}'}}]", set()),
     ("requires_human_approval: true", {"approval_no_approver"}),
     ("tools: [{name: a, approval: true}]", {"approval_no_approver"}),
     ("requires_human_approval: {egress: [POST]}", {"approval_no_approver"}),

@@ -134,8 +134,6 @@ def test_an_unknown_key_is_refused_with_a_suggestion(sections: str, near: str) -
         ("weight: 2", "weight"),
         ("priority: batch", "priority"),
         ("tools: [{name: x, rate: 10/min}]", "rate"),
-        ("tools: [{name: x, server: k8s}]", "server"),
-        ("tools: [{name: x, schema: 'sha256:ab'}]", "schema"),
         ("network_egress: [{host: a.b.com, limits: {requests: 60/min}}]", "limits"),
         ("secrets_access: [{name: A, max_uses: 2}]", "max_uses"),
         ("secrets_access: [{name: A, inject: {query: token}}]", "query"),

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
 from affiant.gateway.errors import RequestMalformed
 from affiant.gateway.one_reading import folded, inexact
+from affiant.policy.refusals import ToolDefinitionRefused
+from affiant.policy.tool_origin import tool_digest
 
-__all__ = ["ChatRequest", "parse_chat", "parse_json", "tool_name", "without_tools"]
+__all__ = ["ChatRequest", "Offered", "parse_chat", "parse_json", "without_tools"]
 
 _PARAMETERS: Final = (
     "frequency_penalty",
@@ -54,14 +56,35 @@ _FORMS: Final = ("function", "custom")
 _MODEL: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
 
 
+class Offered(NamedTuple):
+    """A tool that a request offers to the model. ``name`` is None where it has none of its own."""
+
+    name: str | None
+    body: Mapping[str, object] = {}
+    """What holds its name."""
+
+    @property
+    def schema(self) -> str | None:
+        """The digest of its definition (:func:`~affiant.policy.tool_origin.tool_digest`); None where it has none."""
+        described, parameters = self.body.get("description"), self.body.get("parameters")
+        if self.name is None or not isinstance(described, (str, type(None))):
+            return None
+        try:
+            return (
+                tool_digest(self.name, described or "", parameters) if isinstance(parameters, dict) else None
+            )
+        except ToolDefinitionRefused:
+            return None
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """What is decided about; the bytes themselves go on untouched."""
 
     model: str
     stream: bool
-    tools: tuple[str | None, ...]
-    """Names of ``tools`` and ``functions`` in order; None: a tool that has no name of its own."""
+    tools: tuple[Offered, ...]
+    """``tools`` and ``functions`` in order."""
     parameters: Mapping[str, str]
 
 
@@ -87,7 +110,7 @@ def parse_chat(body: bytes) -> ChatRequest:
     return ChatRequest(
         model=model,
         stream=bool(stream),
-        tools=(*map(tool_name, _array(value, "tools")), *map(_function_name, _array(value, "functions"))),
+        tools=(*map(_tool, _array(value, "tools")), *map(_function, _array(value, "functions"))),
         parameters={name: _spelled(value[name]) for name in _PARAMETERS if value.get(name) is not None},
     )
 
@@ -160,25 +183,28 @@ def _spelled(value: object) -> str:
     return shown or "?"
 
 
-def tool_name(entry: object) -> str | None:
-    """The name of an entry of ``tools`` or ``tool_calls``; None where it names no function of the caller's."""
+_NAMELESS: Final = Offered(None)
+
+
+def _tool(entry: object) -> Offered:
+    """An entry of ``tools`` or ``tool_choice``; without a name where it names no function of the caller's."""
     if not isinstance(entry, dict):
-        return None
+        return _NAMELESS
     kind = entry.get("type", "function")
     if kind not in _FORMS:
-        return None
-    name = _function_name(entry.get(kind))
+        return _NAMELESS
+    found = _function(entry.get(kind))
     others = [form for form in _FORMS if form != kind and entry.get(form) is not None]
-    return None if others or entry.get("name", name) not in (None, name) else name
+    return _NAMELESS if others or entry.get("name", found.name) not in (None, found.name) else found
 
 
-def _function_name(entry: object) -> str | None:
+def _function(entry: object) -> Offered:
     name = entry.get("name") if isinstance(entry, dict) else None
-    return name if isinstance(name, str) else None
+    return Offered(name, entry) if isinstance(name, str) and isinstance(entry, dict) else _NAMELESS
 
 
-def without_tools(body: bytes, allowed: Callable[[str], bool]) -> bytes:
-    """``body`` with only the tools whose names are ``allowed``; every other member keeps its bytes.
+def without_tools(body: bytes, allowed: Callable[[Offered], bool]) -> bytes:
+    """``body`` with only the tools that are ``allowed``; every other member keeps its bytes.
 
     What would then point at nothing goes too: ``tool_choice``, ``parallel_tool_calls``, ``function_call``.
 
@@ -192,21 +218,26 @@ def without_tools(body: bytes, allowed: Callable[[str], bool]) -> bytes:
         raise RequestMalformed("the body is not JSON") from error
 
 
-def _without(members: dict[str, msgspec.Raw], allowed: Callable[[str], bool]) -> Mapping[str, msgspec.Raw]:
-    for name, name_of in (("tools", tool_name), ("functions", _function_name)):
+def _without(
+    members: dict[str, msgspec.Raw], allowed: Callable[[Offered], bool]
+) -> Mapping[str, msgspec.Raw]:
+    names: set[str | None] = set()
+    for name, read in (("tools", _tool), ("functions", _function)):
         if name in members and bytes(members[name]) != b"null":
             entries = msgspec.json.decode(members[name], type=list[msgspec.Raw])
-            kept = [entry for entry in entries if _is_allowed(name_of(parse_json(bytes(entry))), allowed)]
+            offered = [(entry, read(parse_json(bytes(entry)))) for entry in entries]
+            kept = [(entry, tool) for entry, tool in offered if tool.name is not None and allowed(tool)]
+            names |= {tool.name for _, tool in kept}
             if kept:
-                members[name] = msgspec.Raw(b"[" + b",".join(map(bytes, kept)) + b"]")
+                members[name] = msgspec.Raw(b"[" + b",".join(bytes(entry) for entry, _ in kept) + b"]")
             else:
                 del members[name]
     if "tools" not in members:
         members.pop("tool_choice", None)
         members.pop("parallel_tool_calls", None)
-    elif "tool_choice" in members and not _choice_stands(members["tool_choice"], allowed):
+    elif "tool_choice" in members and not _choice_stands(members["tool_choice"], names):
         del members["tool_choice"]
-    if "functions" not in members or not _choice_stands(members.get("function_call"), allowed):
+    if "functions" not in members or not _choice_stands(members.get("function_call"), names):
         members.pop("function_call", None)
     return members
 
@@ -216,14 +247,9 @@ def _assembled(members: Mapping[str, msgspec.Raw]) -> bytes:
     return b"{" + b",".join(pairs) + b"}"
 
 
-def _is_allowed(name: str | None, allowed: Callable[[str], bool]) -> bool:
-    return name is not None and allowed(name)
-
-
-def _choice_stands(raw: msgspec.Raw | None, allowed: Callable[[str], bool]) -> bool:
-    """Whether a choice names nothing (``auto``), or one tool that stays."""
+def _choice_stands(raw: msgspec.Raw | None, names: Collection[str | None]) -> bool:
+    """Whether a choice names nothing (``auto``), or one of the tools that stay."""
     choice = None if raw is None else parse_json(bytes(raw))
     if not isinstance(choice, dict):
         return True
-    named = tool_name(choice) if "type" in choice else _function_name(choice)
-    return _is_allowed(named, allowed)
+    return (_tool(choice) if "type" in choice else _function(choice)).name in names

@@ -325,8 +325,9 @@ class _Exchange:
 
     def _judge(self) -> Judge | None:
         assert self._account.session is not None
+        assert self._account.request is not None
         policy = self._account.session.admitted.policy
-        return judge_of(policy) if policy.restricts_tools else None
+        return judge_of(policy, self._account.request.tools) if policy.restricts_tools else None
 
     # -- how it ends otherwise -----------------------------------------------------------------------------
 

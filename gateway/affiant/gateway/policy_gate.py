@@ -1,30 +1,70 @@
-"""What a session's policy says of a request: its model, the tools it offers, the tools that an answer calls."""
+"""What a session's policy says of a request: its model, the tools it offers, the tools that are called.
+
+One function judges every call of a tool, whether a model makes it in an answer or an agent at the tool gate
+(:func:`decide_call`), and one whether a tool may be shown to a model or an agent at all (:func:`may_offer`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from affiant.gateway.account import Account, Verdict
+from affiant.gateway.chat import Offered
 from affiant.gateway.errors import ModelNotAllowed, UpstreamNotAttested
 from affiant.gateway.tool_filter import Judge
 from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.decide import Decision
+from affiant.policy.tool_origin import Origin
 
-__all__ = ["decide_model", "judge_of", "may_offer", "tools_verdict"]
+__all__ = ["OriginOf", "decide_call", "decide_model", "judge_of", "may_offer", "own_origin", "tools_verdict"]
+
+_UNKNOWN: Final = Origin()
+
+OriginOf = Callable[[Offered], Origin]
+"""Where a tool that a chat completion offers comes from, as far as is known."""
 
 
-def judge_of(policy: CompiledPolicy) -> Judge:
-    """By which rules a tool of a name may be called with its arguments."""
+def own_origin(offered: Offered) -> Origin:
+    """The agent's own word for a tool: no server's."""
+    return Origin(None, offered.schema)
+
+
+def decide_call(policy: CompiledPolicy, name: str, arguments: str | None, origin: Origin) -> Decision:
+    """Whether a tool of a name and origin may be called with a text of arguments.
+
+    The one place in which the gateway decides that. What needs approval is denied here by the policy itself
+    (``approval_no_approver``); whoever can ask a person does so between that decision and the denial.
+    """
+    return policy.decide_call(name, arguments, origin)
+
+
+def judge_of(
+    policy: CompiledPolicy, offered: Sequence[Offered] = (), origin_of: OriginOf = own_origin
+) -> Judge:
+    """By which rules a tool of a name may be called with its arguments.
+
+    Args:
+        offered: what the request offered; a call means each of them that has its name and may be called.
+        origin_of: where they come from.
+    """
+    origins: dict[str | None, list[Origin]] = {}
+    for tool in offered:
+        if may_offer(policy, origin_of)(tool):
+            origins.setdefault(tool.name, []).append(origin_of(tool))
 
     def judge(name: str, arguments: str | None) -> tuple[str, ...] | None:
-        decision = policy.decide_call(name, arguments)
-        return decision.rules if decision.allowed else None
+        found = [decide_call(policy, name, arguments, origin) for origin in origins.get(name, [_UNKNOWN])]
+        if not all(decision.allowed for decision in found):
+            return None
+        return tuple(dict.fromkeys(rule for decision in found for rule in decision.rules))
 
     return judge
 
 
-def may_offer(policy: CompiledPolicy) -> Callable[[str], bool]:
-    """Whether a tool of a name may be offered: it may then be called with some arguments."""
-    return lambda name: policy.decide_tool(name).allowed
+def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Callable[[Offered], bool]:
+    """Whether a tool may be offered: it may then be called with some arguments."""
+    return lambda tool: policy.decide_tool(tool.name or "", origin_of(tool)).allowed
 
 
 def decide_model(policy: CompiledPolicy, model: str, account: Account) -> tuple[str, ...]:
@@ -43,16 +83,20 @@ def decide_model(policy: CompiledPolicy, model: str, account: Account) -> tuple[
     raise ModelNotAllowed(decision.text, found=model[:64])
 
 
-def tools_verdict(policy: CompiledPolicy, tools: Sequence[str | None], rules: tuple[str, ...]) -> Verdict:
+def tools_verdict(
+    policy: CompiledPolicy,
+    tools: Sequence[Offered],
+    rules: tuple[str, ...],
+    origin_of: OriginOf = own_origin,
+) -> Verdict:
     """Whether the offered tools stand (``allow``) or some must go (``redact``).
 
     Args:
-        tools: their names; None: one without a name of its own.
         rules: those that fired before.
     """
     if not policy.restricts_tools:
         return Verdict("allow", rules)
-    decisions = [policy.decide_tool(name or "") for name in tools]
+    decisions = [policy.decide_tool(tool.name or "", origin_of(tool)) for tool in tools]
     fired = sorted({rule for decision in decisions if decision.allowed for rule in decision.rules})
     redacted = not all(decision.allowed for decision in decisions)
     return Verdict("redact" if redacted else "allow", (*rules, *fired))

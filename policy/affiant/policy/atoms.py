@@ -23,6 +23,7 @@ from affiant.policy.profile import EgressDenial, EgressRule, PathMode, Policy, S
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.refusals import TargetRefused
 from affiant.policy.targets import METHODS, PathPattern, canonical_target, decoded_path, path_pattern
+from affiant.policy.tool_origin import ANY, ANYWHERE, Origin
 
 __all__ = ["Atoms"]
 
@@ -70,6 +71,10 @@ class Atoms:
         self._patterns = {*self._rules, *self._argument_hosts()}
         self._asked = {method for policy in policies for method in policy.approval.methods}
         self._tool = _fresh("other_tool", self._tools)
+        rules = [rule for policy in policies for rule in policy.tools if isinstance(rule, ToolRule)]
+        self._server = _fresh("other-server", {rule.server for rule in rules if rule.server is not None})
+        pins = {rule.schema for rule in rules}
+        self._schema = next(pin for pin in map("sha256:{:064x}".format, count()) if pin not in pins)
         self._model = _fresh("other-model", self._models)
         self._path = "/" + _fresh("other", {path.split("/")[1] for path in self._paths})
         self._label = _fresh_label(self._patterns)
@@ -78,16 +83,28 @@ class Atoms:
     # -- all of them -------------------------------------------------------------------------------------------
 
     def tools(self) -> Iterator[ToolQuestion]:
-        """Each name that a rule lists, and one that none does."""
-        yield from (ToolQuestion(name) for name in (*sorted(self._tools), self._tool))
+        """Each name that a rule lists, from wherever the rules can tell, and one that none does."""
+        for name in (*sorted(self._tools), self._tool):
+            for origin in product(*self._origins(name)):
+                yield ToolQuestion(name, None, Origin(*origin))
 
-    def calls(self, name: str) -> Iterator[ToolQuestion] | None:
+    def _origins(self, name: str) -> tuple[Sequence[str], Sequence[str]]:
+        """The servers and definitions that rules name for a tool, each with one for all others; any, if none does."""
+        rules = [rule for policy in self._policies for rule in _rules_for(policy, name)]
+        servers = {rule.server for rule in rules if rule.server is not None}
+        schemas = {rule.schema for rule in rules if rule.schema is not None}
+        return (
+            (*sorted(servers), self._server) if servers else (ANY,),
+            (*sorted(schemas), self._schema) if schemas else (ANY,),
+        )
+
+    def calls(self, name: str, origin: Origin = ANYWHERE) -> Iterator[ToolQuestion] | None:
         """Each call of a tool whose arguments some rule names; None where they cannot be listed."""
         rules = [[rule.arguments for rule in _rules_for(policy, name)] for policy in self._policies]
         if all(arguments is None for policy in rules for arguments in policy):
             return iter(())
         found = calls_of(rules, paths=sorted(self._paths), hosts=self.hosts())
-        return None if found is None else (ToolQuestion(name, arguments) for arguments in found)
+        return None if found is None else (ToolQuestion(name, arguments, origin) for arguments in found)
 
     def models(self) -> Iterator[tuple[ModelQuestion, bool]]:
         """Each name, and whether its upstream is attested."""
@@ -162,7 +179,11 @@ class Atoms:
 
     def tool(self, question: ToolQuestion) -> ToolQuestion:
         """The one that stands for ``question``; so are those below."""
-        return question if question.name in self._tools else ToolQuestion(self._tool)
+        if question.name not in self._tools:
+            return ToolQuestion(self._tool)
+        pairs = zip(question.origin, self._origins(question.name), strict=True)
+        origin = Origin(*(found if found in known else known[-1] for found, known in pairs))
+        return ToolQuestion(question.name, None, origin)
 
     def model(self, question: ModelQuestion) -> ModelQuestion:
         """As :meth:`tool`."""

@@ -9,10 +9,11 @@ from affiant.policy.authority import Authority, FileAuthority, SecretAuthority
 from affiant.policy.authority_words import BOUNDS, unrestricted_words
 from affiant.policy.decide import Effect
 from affiant.policy.profile_set import ProfileSet
-from affiant.policy.questions import PathQuestion, SecretQuestion, ToolQuestion, question_text
+from affiant.policy.questions import PathQuestion, SecretQuestion, question_text
 from affiant.policy.reachable import Reach
 from affiant.policy.request_groups import Requests
 from affiant.policy.tool_authority import ToolAuthority
+from affiant.policy.tool_origin import ANY
 
 __all__ = ["authority_document"]
 
@@ -62,10 +63,12 @@ def _tool(authority: Authority, tool: ToolAuthority) -> Mapping[str, object]:
     denied = tool.effect is Effect.DENY
     return {
         "name": tool.name,
+        "server": None if tool.origin.server == ANY else tool.origin.server,
+        "schema": None if tool.origin.schema == ANY else tool.origin.schema,
         "arguments": None if tool.arguments is None else argument_members(tool.arguments),
         "effect": tool.effect.value,
         "rules": _rules(authority, tool.rules),
-        "sample": None if denied else question_text(ToolQuestion(tool.name, tool.sample)),
+        "sample": None if denied else question_text(tool.question),
     }
 
 

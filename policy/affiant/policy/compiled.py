@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from affiant.policy.addresses import CIDR, parse_cidr
 from affiant.policy.arguments import Host, Under, parse_arguments
@@ -32,8 +33,11 @@ from affiant.policy.normal_form import arranged, arranged_form, policy_digest
 from affiant.policy.normal_form_reader import read_normal_form
 from affiant.policy.profile import EgressRule, PathGrant, PathMode, Policy, Resources, SecretGrant, TLSMode
 from affiant.policy.refusals import ArgumentsRefused
+from affiant.policy.tool_origin import Origin
 
 __all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]
+
+_UNKNOWN: Final = Origin()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -67,16 +71,20 @@ class CompiledPolicy:
     @property
     def restricts_tools(self) -> bool:
         """Whether some tool would be denied: under default deny always, also where none is listed."""
-        return self._tools.decide("").effect is Effect.DENY
+        return self._tools.decide("", Origin()).effect is Effect.DENY
 
     def _settled(self, decision: Decision) -> Decision:
         return decision if self.asks else without_approver(decision)
 
-    def decide_tool(self, name: str) -> Decision:
-        """Whether the tool of exactly this name may be called with some arguments (:meth:`decide_call`)."""
-        return self._settled(self._tools.decide(name))
+    def tool_servers(self, name: str) -> frozenset[str]:
+        """The servers that rules name for the tool of this name: which is meant where several serve one."""
+        return self._tools.servers(name)
 
-    def decide_call(self, name: str, arguments: str | None) -> Decision:
+    def decide_tool(self, name: str, origin: Origin = _UNKNOWN) -> Decision:
+        """Whether the tool of exactly this name may be called with some arguments (:meth:`decide_call`)."""
+        return self._settled(self._tools.decide(name, origin))
+
+    def decide_call(self, name: str, arguments: str | None, origin: Origin = _UNKNOWN) -> Decision:
         """Whether the tool of exactly this name may be called with these arguments.
 
         The paths and hosts among them, as far as a rule says which they are, must pass those planes too.
@@ -85,8 +93,9 @@ class CompiledPolicy:
             name: the tool.
             arguments: the JSON text of one object, as the agent will read it, empty for none; None: text of another
                 form, which only a rule without ``args`` allows.
+            origin: who serves the tool, and as what; where that is not known, no rule that names it allows it.
         """
-        by_name = self._tools.decide(name)
+        by_name = self._tools.decide(name, origin)
         if by_name.effect is Effect.DENY:
             return by_name
         values: Mapping[str, object] | None = None
@@ -95,7 +104,7 @@ class CompiledPolicy:
                 values = parse_arguments(arguments)
             except ArgumentsRefused:
                 return Decision(Effect.DENY, "tool_arguments_malformed", nearest=by_name.rules[0])
-        return self._settled(self._tools.decide_call(name, values, self._place))
+        return self._settled(self._tools.decide_call(name, origin, values, self._place))
 
     def _place(self, constraint: Under | Host, value: str) -> Decision:
         if isinstance(constraint, Under):

@@ -18,6 +18,7 @@ from affiant.policy.arguments import Argument, Host, Under, missed, places_in
 from affiant.policy.paths import above, canonical_path, covers
 from affiant.policy.profile import ModelRule, PathGrant, PathMode, ToolDenial, ToolRule
 from affiant.policy.refusals import PathRefused
+from affiant.policy.tool_origin import ANY, Origin
 
 __all__ = ["REASONS", "Decision", "Effect", "ModelPlane", "PathPlane", "ToolPlane", "without_approver"]
 
@@ -28,6 +29,8 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "approval_no_approver": "a person must approve it, and the profile names no approver",
         "tool_not_listed": "the profile does not list this tool",
         "tool_denied": "a rule denies this tool",
+        "tool_other_server": "the rule for this tool names another server than the one that serves it",
+        "tool_schema_changed": "the tool's name, description and arguments are not those that were agreed to",
         "tool_argument_not_listed": "the rule for this tool does not list one of the arguments",
         "tool_argument_missing": "the rule for this tool demands an argument that is not there",
         "tool_argument_refused": "an argument has a value that the rule for this tool does not allow",
@@ -105,7 +108,10 @@ def granted(rules: tuple[str, ...], *, ask: bool) -> Decision:
 
 
 class ToolPlane:
-    """Tools by exact name, and each by its arguments; every decision about a name is made when it is compiled."""
+    """Tools by exact name, by where they come from, and each by its arguments.
+
+    Every decision about a name is made when it is compiled, except where a rule names a server or a definition.
+    """
 
     __slots__ = ("_ask", "_decisions", "_rules")
 
@@ -120,7 +126,11 @@ class ToolPlane:
                 denials.setdefault(rule.name, []).append(f"tools/{position}")
             else:
                 self._rules.setdefault(rule.name, []).append(_allowed(f"tools/{position}", rule))
-        self._decisions = {name: self._granted(found) for name, found in self._rules.items()}
+        self._decisions = {
+            name: self._granted(found)
+            for name, found in self._rules.items()
+            if all(rule.server is None and rule.schema is None for rule in found)
+        }
         for name, ids in denials.items():
             self._decisions[name] = Decision(Effect.DENY, "tool_denied", tuple(ids))
 
@@ -129,13 +139,25 @@ class ToolPlane:
             tuple(rule.id for rule in found), ask=self._ask or any(rule.approval for rule in found)
         )
 
-    def decide(self, name: str) -> Decision:
-        """Whether the tool of exactly this name may be called with some arguments."""
-        return self._decisions.get(name, self._NOT_LISTED)
+    def decide(self, name: str, origin: Origin) -> Decision:
+        """Whether the tool of exactly this name, from there, may be called with some arguments."""
+        known = self._decisions.get(name)
+        if known is not None:
+            return known
+        rules = self._rules.get(name)
+        if rules is None:
+            return self._NOT_LISTED
+        fitting = [rule for rule in rules if rule.misplaced(origin) is None]
+        return self._granted(fitting) if fitting else _elsewhere(rules, origin)
+
+    def servers(self, name: str) -> frozenset[str]:
+        """The servers that rules name for the tool of this name."""
+        return frozenset(rule.server for rule in self._rules.get(name, ()) if rule.server is not None)
 
     def decide_call(
         self,
         name: str,
+        origin: Origin,
         arguments: Mapping[str, object] | None,
         place: Callable[[Under | Host, str], Decision],
     ) -> Decision:
@@ -145,11 +167,13 @@ class ToolPlane:
             arguments: None for text that is no JSON.
             place: what the plane of files, or that of egress, says of a path or host among them.
         """
-        by_name = self.decide(name)
+        by_name = self.decide(name, origin)
         if by_name.effect is Effect.DENY:
             return by_name
         fitting, nearest = [], None
         for rule in self._rules[name]:
+            if rule.misplaced(origin) is not None:
+                continue
             reason = _misfit(rule, arguments, place)
             if reason is None:
                 fitting.append(rule)
@@ -164,11 +188,28 @@ class _Allowed(NamedTuple):
     id: str
     approval: bool
     arguments: Mapping[str, Argument] | None
+    server: str | None
+    schema: str | None
+
+    def misplaced(self, origin: Origin) -> str | None:
+        """Why a tool from ``origin`` is not the one that is meant, as a reason code; None if it is."""
+        if self.server is not None and origin.server not in (self.server, ANY):
+            return "tool_other_server"
+        if self.schema is not None and origin.schema not in (self.schema, ANY):
+            return "tool_schema_changed"
+        return None
 
 
 def _allowed(rule_id: str, rule: ToolRule) -> _Allowed:
     known = None if rule.arguments is None else {argument.name: argument for argument in rule.arguments}
-    return _Allowed(rule_id, rule.approval, known)
+    return _Allowed(rule_id, rule.approval, known, rule.server, rule.schema)
+
+
+def _elsewhere(rules: Sequence[_Allowed], origin: Origin) -> Decision:
+    """The denial of a tool that each of ``rules`` wants from elsewhere; a changed one is told before another's."""
+    reasons = {rule.misplaced(origin): rule.id for rule in reversed(rules)}
+    reason = "tool_schema_changed" if "tool_schema_changed" in reasons else "tool_other_server"
+    return Decision(Effect.DENY, reason, nearest=reasons[reason])
 
 
 def _misfit(

@@ -20,7 +20,7 @@ from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decide import Decision, Effect
 from affiant.policy.profile import Policy, Scheme, TLSMode
 from affiant.policy.profile_set import Profile, ProfileSet
-from affiant.policy.questions import EgressQuestion, question_text
+from affiant.policy.questions import EgressQuestion, ToolQuestion, question_text
 
 __all__ = [
     "Difference",
@@ -155,20 +155,23 @@ class _Pair:
             yield Difference(self.agent, "agent", direction, self.agent, Side(before), Side(after))
 
     def tools(self) -> Iterator[Difference]:
-        """By name; and where both allow a name, by what it is called with."""
+        """By name and origin; and where both allow that, by what it is called with."""
         for question in self.atoms.tools():
-            before, after = (half.policy.decide_tool(question.name) for half in self.halves)
+            answers = (half.policy.decide_tool(question.name, question.origin) for half in self.halves)
+            before, after = answers
             yield from self._decided("tool", question_text(question), before, after)
             if Effect.DENY not in (before.effect, after.effect):
-                yield from self._calls(question.name)
+                yield from self._calls(question)
 
-    def _calls(self, name: str) -> Iterator[Difference]:
-        calls = self.atoms.calls(name)
+    def _calls(self, tool: ToolQuestion) -> Iterator[Difference]:
+        calls = self.atoms.calls(tool.name, tool.origin)
         if calls is None:
             said = "too many to compare"
-            yield self._setting("call", Direction.CHANGES, f"arguments of tool:{name}", said, said)
+            yield self._setting("call", Direction.CHANGES, f"arguments of {question_text(tool)}", said, said)
         for call in calls or ():
-            answers = (half.policy.decide_call(call.name, call.arguments or "") for half in self.halves)
+            answers = (
+                half.policy.decide_call(call.name, call.arguments or "", call.origin) for half in self.halves
+            )
             yield from self._decided("call", question_text(call), *answers)
 
     def models(self) -> Iterator[Difference]:

@@ -150,6 +150,8 @@ _ARGUMENT: Final[Mapping[str, Schema]] = {
 }
 _TOOL: Final[Mapping[str, Schema]] = {
     "name": _told(_name("tool"), "The tool's exact name."),
+    "server": _told(_string("[a-z0-9][a-z0-9-]{0,62}"), "The only server that may serve it."),
+    "schema": _told(_string("sha256:[0-9a-f]{64}"), "The digest of the only definition that it may have."),
     "approval": _told({"type": "boolean"}, "Whether a person must approve each call."),
     "args": {
         "description": "All that it may be called with; absent: anything.",

@@ -24,7 +24,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "resources",
         "tests",
     ),
-    "a tool": ("name", "approval", "args", "deny"),
+    "a tool": ("name", "server", "schema", "approval", "args", "deny"),
     "an argument": (
         *("one_of", "const", "min", "max", "max_len", "under", "write", "host"),
         *("each", "max_items", "argv", "optional"),

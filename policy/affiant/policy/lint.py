@@ -34,6 +34,7 @@ from affiant.policy.profile import (
     ToolRule,
 )
 from affiant.policy.profile_set import Profile, ProfileSet
+from affiant.policy.tool_origin import ANYWHERE
 
 __all__ = ["Finding", "lint_profile", "lint_profiles"]
 
@@ -85,7 +86,10 @@ def _tools(profile: Profile) -> Iterator[Finding]:
     for position, rule in enumerate(profile.tools):
         if rule.name not in allowed:
             yield _warn(profile, "denial_without_allow", f"tool {rule.name}", f"tools/{position}")
-        if reaches_out and _changes_things(rule.name) and profile.compiled.decide_tool(rule.name).allowed:
+        if isinstance(rule, ToolRule) and rule.server is not None and rule.schema is None:
+            yield _warn(profile, "tool_unpinned", f"tool {rule.name}", f"tools/{position}")
+        allows = profile.compiled.decide_tool(rule.name, ANYWHERE).allowed
+        if reaches_out and _changes_things(rule.name) and allows:
             yield _warn(profile, "approval_missing", f"tool {rule.name}", f"tools/{position}")
 
 

@@ -1,9 +1,9 @@
 """Policies that are wrong in one place each: what a slip of a reviewed profile's author would make of it.
 
-Each rule is dropped. Each allow is also loosened: any arguments, any value of one, any method, any path, any port; an
-exact path becomes its subtree too, an exact host every name beside it; read becomes read-write; approval is no longer
-needed; a model need not be attested; a secret goes to every https host of the profile. What no profile may say is no
-mutant.
+Each rule is dropped. Each allow is also loosened: any arguments, any value of one, any server or definition, any
+method, any path, any port; an exact path becomes its subtree too, an exact host every name beside it; read becomes
+read-write; approval is no longer needed; a model need not be attested; a secret goes to every https host of the
+profile. What no profile may say is no mutant.
 """
 
 from __future__ import annotations
@@ -135,6 +135,10 @@ def _loosened_tool(rule: ToolRule) -> Iterator[_Change]:
         yield "without approval", partial(_with, rule, approval=False)
     if rule.arguments is not None:
         yield "any arguments", partial(_with, rule, arguments=None)
+    if rule.server is not None:
+        yield "at any server", partial(_with, rule, server=None)
+    if rule.schema is not None:
+        yield "with any definition", partial(_with, rule, schema=None)
     for position, argument in enumerate(rule.arguments or ()):
         if not isinstance(argument.constraint, AnyValue):
             others = (rule.arguments or ())[:position], (rule.arguments or ())[position + 1 :]

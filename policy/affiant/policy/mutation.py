@@ -42,6 +42,7 @@ from affiant.policy.questions import (
     ToolQuestion,
     parse_question,
     question_text,
+    tool_text,
 )
 from affiant.policy.refusals import RequestRefused
 from affiant.policy.strict_yaml import Mark
@@ -223,8 +224,9 @@ def _written(test: PolicyTest) -> str:
     """``test`` as it would stand in a list of tests."""
     text = question_text(test.question)
     match test.question:
-        case ToolQuestion(name, str(arguments)):
-            return f"{{{test.wanted.value}: {{tool: {json.dumps(name)}, args: {arguments}}}}}"
+        case ToolQuestion(name, str(arguments), origin):
+            tool = json.dumps(tool_text(name, origin))
+            return f"{{{test.wanted.value}: {{tool: {tool}, args: {arguments}}}}}"
         case EgressQuestion():
             kind = "egress"
         case PathQuestion(path, mode):

@@ -22,7 +22,9 @@ __all__ = [
     "check_model_name",
     "check_port",
     "check_reference",
+    "check_schema_pin",
     "check_secret_name",
+    "check_server",
     "check_shape",
     "check_tool_name",
     "looks_like_a_value",
@@ -30,6 +32,8 @@ __all__ = [
 
 _AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _TOOL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
+_SERVER: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
+_PIN: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
 _SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 _REFERENCE: Final = re.compile(
@@ -143,6 +147,30 @@ def check_tool_name(text: str) -> None:
         NameRefused: not 1 to 128 letters, digits, ``_``, ``.``, ``-``.
     """
     _check(text, _TOOL, "a tool")
+
+
+def check_server(text: str) -> None:
+    """Refuse what is not the id of a server of tools.
+
+    Raises:
+        NameRefused: not 1 to 63 lower-case letters, digits and ``-``.
+    """
+    _check(text, _SERVER, "a server of tools")
+
+
+def check_schema_pin(text: str) -> None:
+    """Refuse what is not the digest of a tool's definition.
+
+    Raises:
+        ValueRefused: not ``sha256:`` and 64 hexadecimal digits.
+    """
+    if _PIN.match(text) is None:
+        raise ValueRefused(
+            "not the digest of a tool's definition",
+            expected="sha256: and 64 hexadecimal digits",
+            found=excerpt(text),
+            hint="'affiant gateway tools' prints it",
+        )
 
 
 def check_model_name(text: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from affiant.attestation.canonical import canonical
@@ -120,7 +121,7 @@ def _arranged_tool(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
     if isinstance(rule, ToolDenial) or rule.arguments is None:
         return rule
     arguments = sorted(map(arranged_argument, rule.arguments), key=lambda argument: argument.name)
-    return ToolRule(rule.name, rule.approval, tuple(arguments))
+    return replace(rule, arguments=tuple(arguments))
 
 
 def _arranged_egress(rule: EgressRule | EgressDenial) -> EgressRule | EgressDenial:
@@ -144,7 +145,9 @@ def _members(rule: Rule) -> _JSON:
     match rule:
         case ToolRule():
             arguments = {} if rule.arguments is None else {"args": argument_members(rule.arguments)}
-            return {"approval": rule.approval, **arguments, "effect": "allow", "name": rule.name}
+            pins = {"schema": rule.schema, "server": rule.server}
+            written = {name: pin for name, pin in pins.items() if pin is not None}
+            return {"approval": rule.approval, **arguments, "effect": "allow", "name": rule.name, **written}
         case ToolDenial():
             return {"effect": "deny", "name": rule.name}
         case PathGrant():

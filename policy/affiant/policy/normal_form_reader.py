@@ -95,7 +95,8 @@ def _read_tool(rule: _Object) -> ToolRule | ToolDenial:
         return rule.done(ToolDenial(name))
     approval = rule.boolean("approval")
     arguments = read_argument_members(rule.members("args")) if rule.has("args") else None
-    return rule.done(ToolRule(name, approval, arguments))
+    server, schema = (rule.text(pin) if rule.has(pin) else None for pin in ("server", "schema"))
+    return rule.done(ToolRule(name, approval, arguments, server, schema))
 
 
 def _read_path(rule: _Object) -> PathGrant:

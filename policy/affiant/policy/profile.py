@@ -24,7 +24,9 @@ from affiant.policy.names import (
     check_model_name,
     check_port,
     check_reference,
+    check_schema_pin,
     check_secret_name,
+    check_server,
     check_shape,
     check_tool_name,
 )
@@ -90,14 +92,24 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolRule:
-    """A tool that may be called; ``arguments`` are all that it may be called with, None: any."""
+    """A tool that may be called; ``arguments`` are all that it may be called with, None: any.
+
+    ``server`` is the only one that may serve it, ``schema`` the only definition that it may have
+    (:func:`~affiant.policy.tool_origin.tool_digest`); None: any.
+    """
 
     name: str
     approval: bool = False
     arguments: tuple[Argument, ...] | None = None
+    server: str | None = None
+    schema: str | None = None
 
     def __post_init__(self) -> None:
         check_tool_name(self.name)
+        if self.server is not None:
+            check_server(self.server)
+        if self.schema is not None:
+            check_schema_pin(self.schema)
         if self.arguments is not None:
             if len(self.arguments) > _MAX_TOOL_ARGUMENTS:
                 raise ValueRefused(

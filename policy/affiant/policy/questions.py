@@ -3,6 +3,8 @@
 =============================  =====================================================
 ``tool:run_tests``             may this tool be called, with some arguments?
 ``tool:apply {"n": 1}``        may it be called with these?
+``tool:apply@k8s``             may it be called where the server k8s serves it?
+``tool:apply@k8s#sha256:...``  and with this definition? ``@`` or ``#`` may stand alone
 ``model:small-model``          may this model be called?
 ``read:/workspace/a``          may this path be read?
 ``write:/workspace/a``         may it be written?
@@ -27,6 +29,7 @@ from affiant.policy.decide import Decision
 from affiant.policy.hosts import canonical_host
 from affiant.policy.profile import PathMode, Scheme
 from affiant.policy.refusals import HostRefused, RequestRefused, excerpt
+from affiant.policy.tool_origin import ANY, ANYWHERE, Origin
 
 __all__ = [
     "EgressQuestion",
@@ -38,6 +41,7 @@ __all__ = [
     "answer",
     "parse_question",
     "question_text",
+    "tool_text",
 ]
 
 _URL: Final = re.compile(r"(https?)://([^/?#]*)(.*)\Z", re.DOTALL)
@@ -46,10 +50,14 @@ _PORT: Final = re.compile(r"(.*):([1-9][0-9]{0,4})\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ToolQuestion:
-    """May this tool be called? ``arguments`` is their JSON text; None: with some that it allows."""
+    """May this tool be called? ``arguments`` is their JSON text; None: with some that it allows.
+
+    Without a server or definition it is asked of whichever the rules name.
+    """
 
     name: str
     arguments: str | None = None
+    origin: Origin = ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +131,8 @@ def parse_question(text: str) -> Question:
 def question_text(question: Question) -> str:
     """``question`` as :func:`parse_question` reads it."""
     match question:
-        case ToolQuestion(name, arguments):
-            return f"tool:{name}" + ("" if arguments is None else f" {arguments}")
+        case ToolQuestion(name, arguments, origin):
+            return f"tool:{tool_text(name, origin)}" + ("" if arguments is None else f" {arguments}")
         case ModelQuestion(name):
             return f"model:{name}"
         case PathQuestion(path, mode):
@@ -162,9 +170,19 @@ def _secret(text: str) -> Question:
     return SecretQuestion(name, *_host_and_port(endpoint, 443))
 
 
+def tool_text(name: str, origin: Origin) -> str:
+    """A tool as a question names it, with its server and definition where they are asked for."""
+    server = "" if origin.server in (None, ANY) else f"@{origin.server}"
+    return name + server + ("" if origin.schema in (None, ANY) else f"#{origin.schema}")
+
+
 def _tool(text: str) -> Question:
-    name, space, arguments = text.partition(" ")
-    return ToolQuestion(name, arguments) if space and arguments.startswith("{") else ToolQuestion(text)
+    tool, space, arguments = text.partition(" ")
+    if not space or not arguments.startswith("{"):
+        tool, arguments = text, ""
+    rest, _, schema = tool.partition("#")
+    name, _, server = rest.partition("@")
+    return ToolQuestion(name, arguments or None, Origin(server or ANY, schema or ANY))
 
 
 _FORMS: Final[Mapping[str, Callable[[str], Question]]] = {
@@ -180,8 +198,10 @@ _FORMS: Final[Mapping[str, Callable[[str], Question]]] = {
 def answer(policy: CompiledPolicy, question: Question) -> Decision:
     """What ``policy`` decides."""
     match question:
-        case ToolQuestion(name, arguments):
-            return policy.decide_tool(name) if arguments is None else policy.decide_call(name, arguments)
+        case ToolQuestion(name, arguments, origin):
+            if arguments is None:
+                return policy.decide_tool(name, origin)
+            return policy.decide_call(name, arguments, origin)
         case ModelQuestion(name):
             return policy.decide_model(name)
         case PathQuestion(path, mode):

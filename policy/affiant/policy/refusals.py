@@ -16,7 +16,7 @@
     +-- ValueRefused
     +-- NameRefused, PathRefused, HostRefused, TargetRefused, AddressRefused
     +-- NormalFormRefused
-    +-- RequestRefused, ArgumentsRefused
+    +-- RequestRefused, ArgumentsRefused, ToolDefinitionRefused
 
 A refusal at load refuses the whole file: there is no such thing as the part of a policy that could be read.
 """
@@ -51,6 +51,7 @@ __all__ = [
     "PolicyTestFailed",
     "RequestRefused",
     "TargetRefused",
+    "ToolDefinitionRefused",
     "UnknownAgent",
     "UnknownKey",
     "ValueRefused",
@@ -167,6 +168,12 @@ class ArgumentsRefused(MalformedError):
     """The arguments of a tool call are not JSON that every reader reads alike."""
 
     code = "policy.arguments"
+
+
+class ToolDefinitionRefused(MalformedError):
+    """What a server says of a tool has no digest."""
+
+    code = "policy.tool_definition"
 
 
 class RequestRefused(MalformedError):

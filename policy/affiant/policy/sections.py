@@ -55,7 +55,7 @@ _R = TypeVar("_R", bound=ToolRule | ToolDenial | EgressRule | EgressDenial)
 
 
 def read_tools(node: Node, *, floor: bool = False) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
-    """``tools``: a list of names, ``{name, approval, args}`` and ``{deny}``."""
+    """``tools``: a list of names, ``{name, server, schema, approval, args}`` and ``{deny}``."""
     for item in schema.items(node, what="'tools'"):
         with located(item.mark):
             yield _denials_only(_tool(item), floor=floor), item.mark
@@ -64,14 +64,15 @@ def read_tools(node: Node, *, floor: bool = False) -> Iterator[tuple[ToolRule | 
 def _tool(item: Node) -> ToolRule | ToolDenial:
     if isinstance(item, ScalarNode):
         return ToolRule(schema.text(item, what="a tool"))
-    known, later = ("name", "approval", "args", "deny"), ("server", "schema", "rate")
-    found = schema.keys(item, known, what="a tool", later=later)
+    known = ("name", "server", "schema", "approval", "args", "deny")
+    found = schema.keys(item, known, what="a tool", later=("rate",))
     if "deny" in found:
         _alone(found, "deny", item)
         return ToolDenial(schema.text(found["deny"], what="'deny'"))
     name = schema.text(schema.required(found, "name", item, what="a tool"), what="'name'")
     approval = "approval" in found and schema.boolean(found["approval"], what="'approval'")
-    return ToolRule(name, approval, read_arguments(found["args"]) if "args" in found else None)
+    arguments = read_arguments(found["args"]) if "args" in found else None
+    return ToolRule(name, approval, arguments, _maybe_text(found, "server"), _maybe_text(found, "schema"))
 
 
 def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGrant, Mark]]:

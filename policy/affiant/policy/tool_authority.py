@@ -30,6 +30,8 @@ from affiant.policy.decide import Effect
 from affiant.policy.hosts import covering_patterns
 from affiant.policy.paths import covers
 from affiant.policy.profile import PathMode, Policy, ToolRule
+from affiant.policy.questions import ToolQuestion
+from affiant.policy.tool_origin import ANY, ANYWHERE, Origin
 
 __all__ = ["ToolAuthority", "tools_of"]
 
@@ -40,9 +42,9 @@ _NONE: Final = object()
 class ToolAuthority:
     """What one rule says of a tool. ``arguments``: all that it may be called with; None: any.
 
-    ``effect`` is *deny* for a tool that a rule denies whatever else allows it, and for a rule that no call fits,
-    because no path or host that an argument may name is allowed: the second has ``vain``. ``sample`` is the JSON text
-    of the arguments of one call; None where every call may be made, or none.
+    ``origin`` is where the rule wants it from. ``effect`` is *deny* for a tool that a rule denies whatever else allows
+    it, and for a rule that no call fits, because no path or host that an argument may name is allowed: the second has
+    ``vain``. ``sample`` is the JSON text of the arguments of one call; None where every call may be made, or none.
     """
 
     name: str
@@ -51,6 +53,12 @@ class ToolAuthority:
     rules: tuple[str, ...]
     sample: str | None = None
     vain: bool = False
+    origin: Origin = ANYWHERE
+
+    @property
+    def question(self) -> ToolQuestion:
+        """The sample as a request."""
+        return ToolQuestion(self.name, self.sample, self.origin)
 
 
 def tools_of(compiled: CompiledPolicy) -> Iterator[ToolAuthority]:
@@ -62,7 +70,7 @@ def tools_of(compiled: CompiledPolicy) -> Iterator[ToolAuthority]:
     rules = [(f"tools/{position}", rule) for position, rule in enumerate(compiled.policy.tools)]
     seen: set[str] = set()
     for rule_id, rule in sorted(rules, key=lambda each: each[1].name):
-        decision = compiled.decide_tool(rule.name)
+        decision = compiled.decide_tool(rule.name, ANYWHERE)
         if decision.effect is Effect.DENY:
             if rule.name not in seen:
                 yield ToolAuthority(rule.name, None, Effect.DENY, decision.rules)
@@ -71,15 +79,25 @@ def tools_of(compiled: CompiledPolicy) -> Iterator[ToolAuthority]:
             sample = None if rule.arguments is None else _call(compiled, rule.arguments)
             vain = rule.arguments is not None and sample is None
             yield ToolAuthority(
-                rule.name, rule.arguments, Effect.DENY if vain else effect, (rule_id,), sample, vain
+                rule.name,
+                rule.arguments,
+                Effect.DENY if vain else effect,
+                (rule_id,),
+                sample,
+                vain,
+                Origin(rule.server or ANY, rule.schema or ANY),
             )
         seen.add(rule.name)
 
 
 def _always_asks(policy: Policy, rule: ToolRule) -> bool:
-    """Whether each call that fits ``rule`` needs approval: by it, or by a rule that says no more of the arguments."""
+    """Whether each call that fits ``rule`` needs approval: by it, or by a rule that says no more of calls."""
     return policy.approval.everything or any(
-        other.approval and other.name == rule.name and other.arguments in (None, rule.arguments)
+        other.approval
+        and other.name == rule.name
+        and other.arguments in (None, rule.arguments)
+        and other.server in (None, rule.server)
+        and other.schema in (None, rule.schema)
         for other in policy.tools
         if isinstance(other, ToolRule)
     )

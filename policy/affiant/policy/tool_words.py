@@ -21,6 +21,7 @@ from affiant.policy.arguments import (
 from affiant.policy.authority_words import approved, path_words, some
 from affiant.policy.decide import Effect
 from affiant.policy.tool_authority import ToolAuthority
+from affiant.policy.tool_origin import ANY, Origin
 
 __all__ = ["call_words", "tool_words"]
 
@@ -34,10 +35,17 @@ def tool_words(tool: ToolAuthority) -> str:
 
 
 def call_words(tool: ToolAuthority) -> str:
-    """What a tool may be called with; nothing where that is anything."""
+    """Where a tool comes from and what it may be called with; nothing where that is anything."""
+    origin = _origin(tool.origin)
     if tool.arguments is None:
-        return ""
-    return " with " + ("; ".join(map(_argument, tool.arguments)) or "no arguments")
+        return origin
+    return f"{origin} with " + ("; ".join(map(_argument, tool.arguments)) or "no arguments")
+
+
+def _origin(origin: Origin) -> str:
+    """Where a tool must come from; of its definition's digest enough to tell two apart."""
+    server = "" if origin.server in (None, ANY) else f" of server {origin.server}"
+    return server if origin.schema in (None, ANY) else f"{server} as {origin.schema[:19]}…"
 
 
 def _argument(argument: Argument) -> str:

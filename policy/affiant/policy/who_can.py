@@ -18,6 +18,7 @@ from affiant.policy.questions import (
     answer,
 )
 from affiant.policy.tool_authority import ToolAuthority, tools_of
+from affiant.policy.tool_origin import ANY
 
 __all__ = ["Answer", "may", "who_can"]
 
@@ -58,9 +59,9 @@ def may(compiled: CompiledPolicy, question: Question) -> Decision:
         question: about anything.
     """
     match question:
-        case ToolQuestion(name, None):
+        case ToolQuestion(arguments=None):
             decision = answer(compiled, question)
-            if decision.effect is Effect.DENY or _calls(compiled, name):
+            if decision.effect is Effect.DENY or _calls(compiled, question):
                 return decision
             return Decision(Effect.DENY, "tool_argument_refused", nearest=decision.rules[0])
         case EgressQuestion():
@@ -77,12 +78,20 @@ def _condition(compiled: CompiledPolicy, question: Question) -> str:
     match question:
         case ModelQuestion() if answer(compiled, question).effect is Effect.DENY:
             return "at an attested upstream"
-        case ToolQuestion(name, None) if all(tool.arguments is not None for tool in _calls(compiled, name)):
+        case ToolQuestion(arguments=None) if all(
+            tool.arguments is not None for tool in _calls(compiled, question)
+        ):
             return "with arguments that its rule allows"
         case _:
             return ""
 
 
-def _calls(compiled: CompiledPolicy, name: str) -> list[ToolAuthority]:
+def _calls(compiled: CompiledPolicy, question: ToolQuestion) -> list[ToolAuthority]:
     """The rules for a tool that some call fits."""
-    return [tool for tool in tools_of(compiled) if tool.name == name and tool.effect is not Effect.DENY]
+    return [
+        tool
+        for tool in tools_of(compiled)
+        if tool.name == question.name
+        and tool.effect is not Effect.DENY
+        and all(ANY in pair or len(set(pair)) == 1 for pair in zip(tool.origin, question.origin, strict=True))
+    ]
