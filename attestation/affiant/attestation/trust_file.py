@@ -37,11 +37,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from affiant.attestation.accepted_entry import PERIOD, Entry, instant_of
 from affiant.attestation.anchors.errors import AnchorSettingsInvalid
 from affiant.attestation.anchors.roots import TSARoot, parse_root
 from affiant.attestation.anchors.sigstore_root import SigstoreRoot, parse_sigstore_root
@@ -84,43 +85,12 @@ _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "requi
 ATTESTED: Final = "attested"
 """A log's key counts because the quote of an accepted gateway binds it."""
 _FLOORS: Final = ("userspace-kernel", "namespace")
-_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-"""RFC 3339; ``strptime`` alone reads ``2026-1-1T3:0:0Z`` too, and digits of other scripts."""
 
 
 class TrustFileMalformed(MalformedError):
     """A trust file is not of the one form; nothing is judged under it."""
 
     code = "trust.malformed"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One accepted thing and when it is accepted."""
-
-    value: str
-    valid_from: datetime | None
-    until: datetime | None
-    revoked_at: datetime | None
-
-    def counts_at(self, at: datetime) -> bool:
-        """Whether it is accepted at ``at``: from <= at < until, and at < revoked_at."""
-        return (
-            (self.valid_from is None or self.valid_from <= at)
-            and (self.until is None or at < self.until)
-            and (self.revoked_at is None or at < self.revoked_at)
-        )
-
-    def counts_for(self, at: datetime, *, known: datetime) -> bool:
-        """Whether it is accepted for a thing that says ``at``, and is known to have existed at ``known``.
-
-        What was revoked may date its things back; so ``revoked_at`` is judged at ``known``.
-        """
-        return (
-            (self.valid_from is None or self.valid_from <= at)
-            and (self.until is None or at < self.until)
-            and (self.revoked_at is None or known < self.revoked_at)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +152,7 @@ def parse_instant(text: str) -> datetime:
         TrustFileMalformed: another form.
     """
     try:
-        if _INSTANT.fullmatch(text) is None:
-            raise ValueError
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        return instant_of(text)
     except ValueError as error:
         raise TrustFileMalformed(
             "not an instant", expected="2026-11-21T03:00:00Z", found=repr(text[:40])
@@ -236,9 +204,9 @@ def _entries(items: object, name: str) -> list[tuple[Entry, object]]:
         where = f"{name}[{index}]"
         if not isinstance(item, dict) or "value" not in item:
             raise TrustFileMalformed("not an entry", expected='{"value": ...}', where=where)
-        if not set(item) <= {"value", "from", "until", "revoked_at"}:
+        if not set(item) <= {"value", *PERIOD}:
             raise TrustFileMalformed("unknown member of an entry", where=where)
-        instants = {key: _instant(item.get(key), f"{where}.{key}") for key in ("from", "until", "revoked_at")}
+        instants = {key: _instant(item.get(key), f"{where}.{key}") for key in PERIOD}
         text = item["value"] if isinstance(item["value"], str) else ""
         entries.append(
             (Entry(text, instants["from"], instants["until"], instants["revoked_at"]), item["value"])
