@@ -15,6 +15,7 @@ FLOORS = ("attestation", "policy", "secrets", "sandbox", "gateway")
 BASE_MODULES = (
     "affiant.attestation.verify_command",
     "affiant.attestation.collateral.commands",
+    "affiant.attestation.profile_signing.verification",
     "affiant.attestation.published.commands",
     "affiant.attestation.published.verification",
     "affiant.attestation.quotes.commands",

@@ -21,8 +21,10 @@ from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
 from affiant.policy.questions import answer, parse_question
 from affiant.policy.schema_command import schema
+from affiant.policy.sign_command import sign
 from affiant.policy.simulate_command import simulate_policy
 from affiant.policy.try_command import try_profiles
+from affiant.policy.verify_command import verify
 from affiant.policy.who_can_command import who_can_command
 
 __all__ = ["policy"]
@@ -48,15 +50,19 @@ def policy() -> None:
       affiant policy simulate --log decisions.jsonl after.yaml --fail-on widen
       affiant policy can profiles.yaml deployment_agent
       affiant policy who-can profiles.yaml tool:kubectl_apply
+      affiant policy sign profiles.yaml --key reviewer.pem
+      affiant policy verify profiles.yaml --key reviewer.pub.pem
     """
 
 
 policy.add_command(diff)
 policy.add_command(lint)
 policy.add_command(schema)
+policy.add_command(sign)
 policy.add_command(simulate_policy)
 policy.add_command(try_profiles)
 policy.add_command(can)
+policy.add_command(verify)
 policy.add_command(who_can_command)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "believing_options",
     "named_signer",
+    "service_from",
     "signed_document",
     "signed_line",
     "signing_from",
@@ -63,6 +64,18 @@ def signing_from(trust_config: Path | None, token: Path | None, now: datetime) -
     """How the command line has a checkpoint signed.
 
     Raises:
+        AffiantError: as :func:`service_from`.
+    """
+    from affiant.attestation.anchors.signing import Signing  # noqa: PLC0415 - help must stay cheap
+
+    sign, trusted_root = service_from(trust_config, token)
+    return Signing(sign=sign, trusted_root=trusted_root, now=now)
+
+
+def service_from(trust_config: Path | None, token: Path | None) -> tuple[Callable[[bytes], bytes], bytes]:
+    """The deployment that signs: an in-toto statement -> a sigstore bundle; and its trusted root.
+
+    Raises:
         SettingsInvalid, AnchorSettingsInvalid: no configuration or token, or one that cannot be meant.
         AnchorExtraMissing: the library is not installed.
     """
@@ -70,7 +83,6 @@ def signing_from(trust_config: Path | None, token: Path | None, now: datetime) -
         AnchorExtraMissing,
         AnchorSettingsInvalid,
     )
-    from affiant.attestation.anchors.signing import Signing  # noqa: PLC0415 - as above
 
     if trust_config is None:
         raise AnchorSettingsInvalid(
@@ -90,10 +102,9 @@ def signing_from(trust_config: Path | None, token: Path | None, now: datetime) -
             hint="Install it with: pip install 'affiant[sigstore]'",
         ) from error
     config, identity = _read(trust_config, MAX_TRUST_CONFIG), _token(token)
-    return Signing(
-        sign=lambda statement: sign_statement(statement, trust_config=config, token=identity)[0],
-        trusted_root=trusted_root_of(config),
-        now=now,
+    return (
+        lambda statement: sign_statement(statement, trust_config=config, token=identity)[0],
+        trusted_root_of(config),
     )
 
 

@@ -43,7 +43,7 @@ from affiant.attestation.published.signer import MAX_TRUSTED_ROOT, Signer, certi
 from affiant.attestation.published.statement import PAYLOAD_TYPE
 from affiant.errors import AffiantError
 
-__all__ = ["verify_signatures"]
+__all__ = ["require_usable", "verify_signatures"]
 
 _EXCERPT: Final = 160
 _LOG_WORDS: Final = ("log entry", "checkpoint", "inclusion p")
@@ -62,6 +62,15 @@ class _ExactSigner:
         found = signer_of(cert)
         if found != self._signer:
             raise OtherSigner("signed by somebody else", expected=self._signer, found=str(found)[:_EXCERPT])
+
+
+def require_usable(trusted_root: bytes) -> None:
+    """Refuse a trusted root under which nothing could be verified, before anything is.
+
+    Raises:
+        TrustedRootUnusable: it is no such document, or trusts nobody.
+    """
+    _trusted_root(trusted_root)
 
 
 def verify_signatures(bundle: SignedBundle, *, trusted_root: bytes, signer: Signer) -> datetime:

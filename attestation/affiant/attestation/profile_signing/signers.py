@@ -1,0 +1,135 @@
+"""Whose signatures over profiles are believed, and when: plain keys, and identities under a sigstore trusted root.
+
+As the gateway's configuration and files of signers list them (trust rules, 11)::
+
+    {"value": {"key": <JWK>}, "from"?, "until"?, "revoked_at"?}
+    {"value": {"trusted_root": {...}, "identity": "...", "issuer": "..."}, "from"?, "until"?, "revoked_at"?}
+
+A file of signers is ``{"typ": "affiant-profile-signers/1", "signers": [...]}``; there a key may be PEM text too. Never
+a pattern and never "anybody": a signer is one key, or one identity as one issuer knows it. An empty list is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from affiant.attestation.accepted_entry import PERIOD, Entry, entry_of
+from affiant.attestation.anchors.errors import AnchorSettingsInvalid
+from affiant.attestation.anchors.sigstore_root import SigstoreRoot, parse_sigstore_root
+from affiant.attestation.canonical import JSONError, parse_object
+from affiant.attestation.profile_signing.errors import SignersInvalid, SigningKeyInvalid
+from affiant.attestation.profile_signing.signing_keys import ProfileKey, parse_key_jwk, parse_public_pem
+
+__all__ = [
+    "MAX_SIGNERS_FILE",
+    "AcceptedSigner",
+    "ProfileSigner",
+    "parse_signers",
+    "parse_signers_file",
+    "signer_name",
+    "signers_document",
+]
+
+MAX_SIGNERS_FILE: Final = 1 << 20
+_MAX_SIGNERS: Final = 16
+_TYP: Final = "affiant-profile-signers/1"
+
+ProfileSigner = ProfileKey | SigstoreRoot
+"""One key, or one identity under one trusted root."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedSigner:
+    """A signer, and when they count."""
+
+    entry: Entry
+    signer: ProfileSigner
+
+    def to_json(self) -> Mapping[str, object]:
+        """As an entry of a list."""
+        instants = (self.entry.valid_from, self.entry.until, self.entry.revoked_at)
+        period = {
+            name: f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+            for name, instant in zip(PERIOD, instants, strict=True)
+            if instant is not None
+        }
+        return {"value": _value(self.signer), **period}
+
+    def counts_for(self, at: datetime, *, known: datetime) -> bool:
+        """Whether they count for what they signed at ``at``, and whether nobody knew better at ``known``."""
+        return self.entry.counts_for(at, known=known)
+
+
+def signer_name(signer: ProfileSigner) -> str:
+    """A signer in one line, for people."""
+    return f"key {signer.id}" if isinstance(signer, ProfileKey) else str(signer.signer)
+
+
+def parse_signers(items: object) -> tuple[AcceptedSigner, ...]:
+    """The signers of a list.
+
+    Raises:
+        SignersInvalid: none, too many, one twice, an unknown member, or one that cannot be meant.
+    """
+    if not isinstance(items, list) or not 0 < len(items) <= _MAX_SIGNERS:
+        raise SignersInvalid(
+            "not a list of signers", expected=f"1 to {_MAX_SIGNERS}: an empty list accepts nobody"
+        )
+    found = tuple(_accepted(item, f"signers[{index}]") for index, item in enumerate(items))
+    if len(set(found)) != len(found):
+        raise SignersInvalid("one signer twice, for the same time")
+    return found
+
+
+def parse_signers_file(content: bytes) -> tuple[AcceptedSigner, ...]:
+    """The signers of a file.
+
+    Raises:
+        SignersInvalid: not such a file.
+    """
+    try:
+        document = parse_object(content, limit=MAX_SIGNERS_FILE, strict_form=False)
+    except JSONError as error:
+        raise SignersInvalid(f"the file of signers is not strict JSON: {error}") from error
+    if set(document) != {"typ", "signers"} or document["typ"] != _TYP:
+        raise SignersInvalid("not a file of signers", expected=f'{{"typ": "{_TYP}", "signers": [...]}}')
+    return parse_signers(document["signers"])
+
+
+def signers_document(signers: Sequence[AcceptedSigner]) -> list[Mapping[str, object]]:
+    """The list that :func:`parse_signers` reads."""
+    return [each.to_json() for each in signers]
+
+
+def _value(signer: ProfileSigner) -> Mapping[str, object]:
+    if isinstance(signer, ProfileKey):
+        return {"key": signer.to_jwk()}
+    return {
+        "trusted_root": json.loads(signer.trusted_root),
+        "identity": signer.signer.identity,
+        "issuer": signer.signer.issuer,
+    }
+
+
+def _accepted(item: object, where: str) -> AcceptedSigner:
+    if not isinstance(item, dict) or "value" not in item or not set(item) <= {"value", *PERIOD}:
+        raise SignersInvalid(
+            "not an entry", expected='{"value": ...} with "from", "until", "revoked_at"', where=where
+        )
+    try:
+        return AcceptedSigner(entry_of(item, ""), _signer(item["value"]))
+    except ValueError as error:
+        raise SignersInvalid("not an instant", expected="2026-11-21T03:00:00Z", where=where) from error
+    except (AnchorSettingsInvalid, SigningKeyInvalid) as error:
+        raise SignersInvalid(f"not a signer: {error}", where=where) from error
+
+
+def _signer(value: object) -> ProfileSigner:
+    if isinstance(value, dict) and set(value) == {"key"}:
+        key = value["key"]
+        return parse_public_pem(key.encode()) if isinstance(key, str) else parse_key_jwk(key)
+    return parse_sigstore_root(value)

@@ -1,0 +1,121 @@
+"""A verified signature over a profile file, told: on whose word, about what, since when. And refusals on the way there.
+
+Exit codes of the commands: 1 the file or the signature is refused; 2 what the caller gave to judge it by, or to sign
+with, cannot be meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from affiant.attestation.anchors.errors import AnchorExtraMissing, AnchorSettingsInvalid
+from affiant.attestation.profile_signing.errors import (
+    ProfileSignatureMissing,
+    SignersInvalid,
+    SigningKeyInvalid,
+)
+from affiant.attestation.profile_signing.signing_keys import ProfileKey
+from affiant.attestation.profile_signing.verification import (
+    MAX_SIGNATURE,
+    ProfileSignature,
+    VerifiedSignature,
+    parse_profile_signature,
+)
+from affiant.attestation.published.errors import ExtraMissing, SettingsInvalid, TrustedRootUnusable
+from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
+from affiant.errors import AffiantError
+
+__all__ = [
+    "SIGNATURE_SUFFIX",
+    "read_limited",
+    "read_signature",
+    "refusals",
+    "signature_document",
+    "signature_lines",
+]
+
+SIGNATURE_SUFFIX: Final = ".sig.json"
+"""What follows a file's name in that of its signature, beside it."""
+
+_GIVEN: Final = (
+    AnchorExtraMissing,
+    AnchorSettingsInvalid,
+    ExtraMissing,
+    SettingsInvalid,
+    SignersInvalid,
+    SigningKeyInvalid,
+    TrustedRootUnusable,
+)
+"""What is wrong with the caller's own means, and says nothing about file or signature."""
+
+
+@contextmanager
+def refusals(*, as_json: bool) -> Iterator[None]:
+    """Turn a refusal into its exit code; with --json, into a document too."""
+    try:
+        yield
+    except _GIVEN as error:
+        raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+    except AffiantError as error:
+        if as_json:
+            print_json({"refused": error.to_json(), "verified": None})
+        else:
+            show_refusal(error)
+        raise click.exceptions.Exit(EXIT_REFUSED) from error
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """The first ``limit`` + 1 bytes of a file, which every reader refuses.
+
+    Raises:
+        click.UsageError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(limit + 1)
+    except OSError as error:
+        raise click.UsageError(f"{printable(str(path))} cannot be read: {error.strerror}") from error
+
+
+def read_signature(path: Path) -> ProfileSignature:
+    """The signature in a file, in its form; nothing of it is verified.
+
+    Raises:
+        ProfileSignatureMissing: there is no such file. AffiantError: it is no signature.
+        click.UsageError: it cannot be read.
+    """
+    if not path.exists():
+        raise ProfileSignatureMissing(
+            "there is no signature", expected=path.name, hint="Sign the file: affiant policy sign"
+        )
+    return parse_profile_signature(read_limited(path, MAX_SIGNATURE))
+
+
+def signature_document(found: VerifiedSignature) -> Mapping[str, object]:
+    """The same for programs."""
+    return {"refused": None, "verified": found.to_json()}
+
+
+def signature_lines(found: VerifiedSignature) -> Iterator[str]:
+    """What was signed, by whom, and who says when; what others wrote is escaped."""
+    signed, signer = found.signed, found.signer
+    count = f"{len(signed.profiles)} profile" + ("" if len(signed.profiles) == 1 else "s")
+    yield f"meaning     {signed.digest} ({count}, {signed.semantics})"
+    yield f"file        {signed.source}"
+    yield f"floor       {signed.floor or 'none'}"
+    if isinstance(signer, ProfileKey):
+        yield f"signed by   key {signer.id} ({signer.kind})"
+        yield "signed at   not said: a plain key has no time"
+    else:
+        assert found.log is not None
+        said_by = "the log" if found.log.promised else "the timestamp authority"
+        yield printable(f"signed by   {signer.signer.identity}")
+        yield printable(f"issuer      {signer.signer.issuer}")
+        yield f"signed at   {found.log.at:%Y-%m-%dT%H:%M:%SZ}, says {said_by}"
+        yield printable(f"log         {found.log.origin}, entry {found.log.index} of {found.log.size}")
+    yield f"signature   {found.signature}"
