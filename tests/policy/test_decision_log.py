@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from affiant.policy.decide import Effect
-from affiant.policy.decision_log import MAX_LINE, DecisionLogRefused, read_decision_log
+from affiant.policy.decision_log import MAX_LINE, DecisionLogRefused, agents_of, read_decision_log
+from affiant.policy.load import load_profiles
 
 GOOD = {"agent": "dev", "request": "tool:run", "decision": "allow", "reason": "allowed"}
 DIGEST = "sha384:" + "0" * 96
@@ -41,6 +42,29 @@ def test_what_nobody_could_approve_waits_for_approval():
     assert next(found).effect is Effect.ASK
 
 
+def test_a_line_of_a_gateway_is_the_agents_whose_profile_has_the_digest():
+    unnamed = json.dumps({**GOOD, "policy_digest": DIGEST, "agent": None}).replace('"agent": null, ', "")
+    unnamed = unnamed.replace(', "agent": null', "")
+    (found,) = read_decision_log([unnamed.encode()], agents={DIGEST: "dev"})
+    assert found.agent == "dev"
+    for agents in ({}, {"sha384:" + "1" * 96: "dev"}):
+        with pytest.raises(DecisionLogRefused, match="names no agent") as refused:
+            next(read_decision_log([unnamed.encode()], agents=agents))
+        assert refused.value.where == "decisions.jsonl:1"
+
+
+def test_a_digest_that_two_agents_share_names_neither():
+    text = b"agent_configs: {a: {tools: [x]}, b: {tools: [x]}, c: {tools: [y]}}"
+    file = load_profiles(text)
+    assert agents_of(file) == {file.profile("c").digest: "c"}
+
+
+def test_offers_and_withheld_arguments_are_told():
+    (offer, call) = read_decision_log([line(offered=True), line(withheld=True, rules=["tools/0"])])
+    assert (offer.offered, offer.withheld, offer.rules) == (True, False, ())
+    assert (call.offered, call.withheld, call.rules) == (False, True, ("tools/0",))
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -69,6 +93,11 @@ def test_what_nobody_could_approve_waits_for_approval():
         line(plane="model"),
         line(plane=[]),
         line(attested=True),
+        line(request="model:m", offered=True),
+        line(request="read:/a", withheld=True),
+        line(request="tool:run {}", withheld=True),
+        line(request="tool:run {}", offered=True),
+        line(offered=1),
         line(request="model:m", attested=1),
         line(surface="header:x-key"),
         line(request="secret:KEY@a.b.com", surface="body"),

@@ -115,3 +115,29 @@ def test_a_wrong_command_line_is_told_apart(replay, tmp_path):
     assert replay(OLD, "--fail-on", "narrow").exit_code == 2
     missing = ["policy", "simulate", "--log", str(tmp_path / "none"), str(tmp_path / "new.yaml")]
     assert CliRunner().invoke(cli, missing).exit_code == 2
+
+
+ARGS = "agent_configs: {dev: {tools: [{name: run, args: {n: {max: 2}}}]}}"
+CALL = '{"agent":"dev","decision":"%s","reason":"%s","request":"tool:run","withheld":true}\n'
+
+
+def test_a_call_whose_arguments_decide_and_are_not_told_counts_as_decided_before(replay):
+    log = CALL % ("allow", "allowed") + CALL % ("deny", "tool_argument_refused")
+    done = replay(ARGS, "--fail-on", "any", log=log)
+    assert (done.exit_code, done.output.splitlines()) == (
+        0,
+        [
+            "2 calls are taken to be decided as before: arguments decide, and the log has none",
+            "2 decisions, 0 change: 0 wider, 0 narrower",
+        ],
+    )
+    assert json.loads(replay(ARGS, "--json", log=log).output)["untold"] == 2
+
+
+def test_a_call_without_its_arguments_is_replayed_where_they_decide_nothing(replay):
+    denied = "agent_configs: {dev: {tools: [{name: run, args: {n: {max: 2}}}, {deny: run}]}}"
+    assert replay(denied, "--fail-on", "any", log=CALL % ("allow", "allowed")).exit_code == 1
+    any_call = "agent_configs: {dev: {tools: [run]}}"
+    assert replay(any_call, "--fail-on", "widen", log=CALL % ("deny", "tool_argument_refused")).exit_code == 1
+    malformed = CALL % ("deny", "tool_arguments_malformed")  # whatever the rule
+    assert replay(any_call, "--fail-on", "any", log=malformed).exit_code == 0

@@ -9,7 +9,7 @@ log that is read in part nobody could say what a change would do. Lines are read
 >>> list(read_decision_log([line, b"{}"]))
 Traceback (most recent call last):
     ...
-affiant.policy.decision_log.DecisionLogRefused: decisions.jsonl:2: a member is missing; expected 'agent'
+affiant.policy.decision_log.DecisionLogRefused: decisions.jsonl:2: a member is missing; expected 'request'
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from affiant.attestation.canonical import parse_object
 from affiant.errors import AffiantError, MalformedError
 from affiant.policy.decide import REASONS, Effect
 from affiant.policy.names import check_agent_name
+from affiant.policy.profile_set import ProfileSet
 from affiant.policy.questions import (
     EgressQuestion,
     ModelQuestion,
@@ -34,7 +35,14 @@ from affiant.policy.questions import (
 )
 from affiant.policy.refusals import excerpt
 
-__all__ = ["MAX_LINE", "DecisionLogRefused", "RecordedDecision", "plane_of", "read_decision_log"]
+__all__ = [
+    "MAX_LINE",
+    "DecisionLogRefused",
+    "RecordedDecision",
+    "agents_of",
+    "plane_of",
+    "read_decision_log",
+]
 
 MAX_LINE: Final = 1 << 19
 """Bytes: the arguments of one call have at most 65536, which an escape in JSON makes six times longer."""
@@ -71,6 +79,10 @@ class RecordedDecision:
         policy_digest: of the profile that decided, if the line names it.
         attested: a model's upstream was verified.
         surface: where a secret's placeholder stood; None: in its own place.
+        rules: ids into the normal form that ``policy_digest`` names.
+        offered: a tool was offered to a model, and not called.
+        withheld: a tool was called with arguments that the line does not tell.
+        ts: seconds since 1970, if the line says when.
     """
 
     line: int
@@ -82,15 +94,21 @@ class RecordedDecision:
     policy_digest: str | None
     attested: bool
     surface: str | None
+    rules: tuple[str, ...] = ()
+    offered: bool = False
+    withheld: bool = False
+    ts: int | None = None
 
 
 def read_decision_log(
-    lines: Iterable[bytes], *, source: str = "decisions.jsonl"
+    lines: Iterable[bytes], *, source: str = "decisions.jsonl", agents: Mapping[str, str] | None = None
 ) -> Iterator[RecordedDecision]:
     """The decisions, one for each line.
 
     Args:
         lines: with or without their line feeds; of one that is longer than :data:`MAX_LINE`, a byte more is enough.
+        agents: digest of a profile -> its name, for lines of a gateway, which is not told whom it serves
+            (:func:`agents_of`).
 
     Raises:
         DecisionLogRefused: a line is no decision, with its number; or there is none.
@@ -98,7 +116,7 @@ def read_decision_log(
     number = 0
     for number, line in enumerate(lines, start=1):
         try:
-            found = _decision(number, line)
+            found = _decision(number, line, agents or {})
         except AffiantError as error:
             raise DecisionLogRefused(
                 error.message,
@@ -112,26 +130,37 @@ def read_decision_log(
         raise DecisionLogRefused("the log holds no decision: nothing can be said of it", where=source)
 
 
+def agents_of(*files: ProfileSet) -> Mapping[str, str]:
+    """The agents of some files by the digests of their profiles; a digest that two agents share names neither."""
+    found: dict[str, set[str]] = {}
+    for file in files:
+        for name, profile in file.profiles.items():
+            found.setdefault(profile.digest, set()).add(name)
+    return {digest: names.pop() for digest, names in found.items() if len(names) == 1}
+
+
 def plane_of(question: Question) -> str:
     """``tool``, ``model``, ``path``, ``egress`` or ``secret``."""
     return _PLANES[type(question)]
 
 
-def _decision(number: int, line: bytes) -> RecordedDecision:
+def _decision(number: int, line: bytes, agents: Mapping[str, str]) -> RecordedDecision:
     members = _members(line.removesuffix(b"\n"))
     question = parse_question(members["request"])
-    check_agent_name(members["agent"])
+    agent = _agent(members, agents)
     effect, reason = _DECISIONS[members["decision"]], members["reason"]
     if _REASON.get(reason, Effect.DENY) is not effect:
         raise DecisionLogRefused(f"'reason' contradicts 'decision': {effect.value}, {reason}")
-    for name, plane in (("attested", "model"), ("surface", "secret")):
+    for name, plane in _OF_ONE_PLANE:
         if name in members and plane_of(question) != plane:
             raise DecisionLogRefused(f"'{name}' belongs to the plane '{plane}' alone")
+    if isinstance(question, ToolQuestion) and question.arguments is not None and _without_arguments(members):
+        raise DecisionLogRefused("arguments beside a member that says that there are none")
     if members.get("plane", plane_of(question)) != plane_of(question):
         raise DecisionLogRefused("'plane' is not that of the request", expected=plane_of(question))
     return RecordedDecision(
         number,
-        members["agent"],
+        agent,
         members["request"],
         question,
         Effect.ASK if reason == "approval_no_approver" else effect,
@@ -139,7 +168,32 @@ def _decision(number: int, line: bytes) -> RecordedDecision:
         members.get("policy_digest"),
         members.get("attested", False),
         members.get("surface"),
+        tuple(members.get("rules", ())),
+        members.get("offered", False),
+        members.get("withheld", False),
+        members.get("ts"),
     )
+
+
+def _agent(members: Mapping[str, Any], agents: Mapping[str, str]) -> str:
+    """Whose decision it is: by name, or by the one profile that has the digest."""
+    if "agent" in members:
+        check_agent_name(members["agent"])
+        return str(members["agent"])
+    digest = members.get("policy_digest")
+    if digest is None:
+        raise DecisionLogRefused("a member is missing", expected="'agent', or 'policy_digest'")
+    if digest not in agents:
+        raise DecisionLogRefused(
+            "the line names no agent, and no file that was given has exactly one profile of this digest",
+            found=digest,
+            hint="Name the file that decided, with --old or --from",
+        )
+    return agents[digest]
+
+
+def _without_arguments(members: Mapping[str, Any]) -> bool:
+    return bool(members.get("offered") or members.get("withheld"))
 
 
 def _members(line: bytes) -> Mapping[str, Any]:
@@ -176,7 +230,13 @@ def _list_of(holds: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(map(holds, value))
 
 
-_REQUIRED: Final = ("agent", "request", "decision", "reason")
+_REQUIRED: Final = ("request", "decision", "reason")
+_OF_ONE_PLANE: Final = (
+    ("attested", "model"),
+    ("surface", "secret"),
+    ("offered", "tool"),
+    ("withheld", "tool"),
+)
 _MEMBERS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "agent": (_is_text, "text"),
     "request": (_is_text, "text"),
@@ -194,4 +254,6 @@ _MEMBERS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "latency": (_is_count, "a whole number of microseconds"),
     "attested": (lambda value: isinstance(value, bool), "true or false"),
     "surface": (_matches(_SURFACE), "such as header:authorization"),
+    "offered": (lambda value: isinstance(value, bool), "true or false"),
+    "withheld": (lambda value: isinstance(value, bool), "true or false"),
 }

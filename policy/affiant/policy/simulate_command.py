@@ -6,8 +6,7 @@ line is wrong.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -15,7 +14,8 @@ from typing import BinaryIO, Final
 import click
 
 from affiant.command_line import EXIT_REFUSED, print_json, printable
-from affiant.policy.decision_log import MAX_LINE, RecordedDecision, read_decision_log
+from affiant.policy.decision_log import agents_of, read_decision_log
+from affiant.policy.decision_log_input import log_lines, log_name, with_progress
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.simulation import AgentCount, ChangeGroup, Simulation, simulate
@@ -23,7 +23,6 @@ from affiant.policy.simulation import AgentCount, ChangeGroup, Simulation, simul
 __all__ = ["simulate_policy"]
 
 _FILE = click.Path(path_type=Path)
-_EVERY: Final = 50_000
 _MAX_SHOWN: Final = 20
 """Groups of one agent in the text; the JSON document has all that are kept."""
 
@@ -56,8 +55,9 @@ def simulate_policy(
     """
     profiles = read_profiles(new)
     before = None if old is None else read_profiles(old)
-    recorded = read_decision_log(_lines(log), source=Path(str(getattr(log, "name", "-"))).name)
-    found = simulate(_with_progress(recorded), profiles, old=before)
+    agents = agents_of(profiles if before is None else before)
+    recorded = read_decision_log(log_lines(log), source=log_name(log), agents=agents)
+    found = simulate(with_progress(recorded), profiles, old=before)
     if as_json:
         print_json(_document(found, profiles, before))
     else:
@@ -65,22 +65,6 @@ def simulate_policy(
             click.echo(printable(line))
     if (fail_on is not None and found.wider) or (fail_on == "any" and found.narrower):
         raise click.exceptions.Exit(EXIT_REFUSED)
-
-
-def _lines(log: BinaryIO) -> Iterator[bytes]:
-    """Each line; of one that is too long, one byte more than may be."""
-    while line := log.readline(MAX_LINE + 2):
-        yield line
-
-
-def _with_progress(recorded: Iterable[RecordedDecision]) -> Iterator[RecordedDecision]:
-    shown = sys.stderr.isatty()
-    for each in recorded:
-        if shown and each.line % _EVERY == 0:
-            click.echo(f"\r{each.line} decisions", err=True, nl=False)
-        yield each
-    if shown:
-        click.echo("\r\033[K", err=True, nl=False)
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -99,6 +83,8 @@ def _text(found: Simulation, *, compared: bool) -> Iterator[str]:
             yield f"  and {len(changes) - _MAX_SHOWN} more groups; --json lists all"
     if found.ungrouped:
         yield f"{found.ungrouped} more changes are counted, and not listed"
+    if found.untold:
+        yield f"{found.untold} calls are taken to be decided as before: arguments decide, and the log has none"
     if compared:
         yield from _against_old(found)
     changed = found.wider + found.narrower
@@ -137,6 +123,7 @@ def _document(found: Simulation, new: ProfileSet, old: ProfileSet | None) -> Map
         "narrower": found.narrower,
         "not_reproduced": None if old is None else found.not_reproduced,
         "other_policy": None if old is None else found.other_policy,
+        "untold": found.untold,
         "agents": {
             name: {"decisions": each.decisions, "wider": each.wider, "narrower": each.narrower}
             for name, each in found.agents.items()

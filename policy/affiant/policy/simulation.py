@@ -14,6 +14,7 @@ from typing import Final
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decide import Decision, Effect
 from affiant.policy.decision_log import RecordedDecision, plane_of
+from affiant.policy.profile import ToolRule
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.questions import (
     EgressQuestion,
@@ -23,6 +24,7 @@ from affiant.policy.questions import (
     ToolQuestion,
     answer,
 )
+from affiant.policy.tool_origin import Origin
 
 __all__ = ["NO_PROFILE", "AgentCount", "ChangeGroup", "Sample", "Simulation", "simulate"]
 
@@ -90,6 +92,7 @@ class Simulation:
         not_reproduced: decisions that the older file decides differently from what was recorded; they were made by
             another policy, or in circumstances that the line does not tell.
         other_policy: lines that name another policy than the older file's profile.
+        untold: calls whose arguments decide, and are not in the log; taken to be decided as they were.
     """
 
     agents: dict[str, AgentCount] = field(default_factory=dict)
@@ -97,6 +100,7 @@ class Simulation:
     ungrouped: int = 0
     not_reproduced: int = 0
     other_policy: int = 0
+    untold: int = 0
 
     @property
     def decisions(self) -> int:
@@ -134,7 +138,7 @@ def simulate(
     for each in recorded:
         was, reason = each.effect, each.reason
         if before is not None:
-            decided = before.decide(each)
+            decided = before.decide(each) or Decision(each.effect, each.reason)
             found.not_reproduced += decided.effect is not each.effect
             found.other_policy += each.policy_digest not in (None, before.digest(each.agent))
             was, reason = decided.effect, decided.reason
@@ -144,6 +148,9 @@ def simulate(
 
 def _count(found: Simulation, each: RecordedDecision, was: Effect, reason: str, after: _Policies) -> None:
     decision = after.decide(each)
+    if decision is None:
+        found.untold += 1
+        decision = Decision(was, reason)
     agent = found.agent(each.agent)
     agent.decisions += 1
     if decision.effect is was:
@@ -192,11 +199,14 @@ class _Policies:
     def digest(self, agent: str) -> str | None:
         return self._compiled[agent].digest if agent in self._compiled else None
 
-    def decide(self, each: RecordedDecision) -> Decision:
+    def decide(self, each: RecordedDecision) -> Decision | None:
+        """The decision; None where arguments decide that the log does not tell."""
         policy = self._compiled.get(each.agent)
         if policy is None:
             return Decision(Effect.DENY, NO_PROFILE)
         match each.question:
+            case ToolQuestion(name, origin=origin) if each.withheld:
+                return _decide_withheld(policy, name, origin, each)
             case ModelQuestion(name):
                 return policy.decide_model(name, attested=each.attested)
             case SecretQuestion(name, host, port) if each.surface is not None:
@@ -208,3 +218,21 @@ class _Policies:
         """The rules that decided and where they stand; those of the nearest allow if none did."""
         rules = decision.rules or ((decision.nearest,) if decision.nearest else ())
         return tuple((rule, str(self._profiles[agent].places[rule])) for rule in rules)
+
+
+def _decide_withheld(
+    policy: CompiledPolicy, name: str, origin: Origin, each: RecordedDecision
+) -> Decision | None:
+    """What is known of a call without its arguments."""
+    by_name = policy.decide_tool(name, origin)
+    if by_name.effect is Effect.DENY:
+        return by_name
+    if each.reason == "tool_arguments_malformed" or each.policy_digest == policy.digest:
+        return Decision(
+            each.effect, each.reason, each.rules
+        )  # what no policy, or this one, has decided before
+    judged = any(
+        isinstance(rule, ToolRule) and rule.name == name and rule.arguments is not None
+        for rule in policy.policy.tools
+    )
+    return None if judged else by_name
