@@ -33,6 +33,16 @@ def home(tmp_path: Path) -> Home:
     return made
 
 
+def test_a_decision_log_lies_in_nothing_that_an_agent_reads_or_writes(home: Home, tmp_path: Path):
+    log = tmp_path / "elsewhere" / "decisions.jsonl"  # not there yet
+    for option in ("input", "output", "runtime", "rootfs"):
+        given = SessionRequest(
+            profile=tmp_path / "p.yaml", agent="a", decisions=log, **{option: tmp_path / "elsewhere"}
+        )
+        with pytest.raises(PrivateExposed, match="decision log"):
+            refuse_private(home, given)
+
+
 def request(tmp_path: Path, **members: object) -> SessionRequest:
     vault = VaultChoice(
         address="https://v", ca=tmp_path / "ca.pem", token_file=tmp_path / "work" / "tokens" / "vault"

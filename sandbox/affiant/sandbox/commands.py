@@ -129,6 +129,12 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 @click.option(
     "--secret-store", type=_FOLDER, help="Local secret store; default: secrets in the state folder."
 )
+@click.option(
+    "--decisions",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append each decision of the profile to this file, for 'affiant policy learn' and 'simulate'. If it cannot be "
+    "written, the session ends.",
+)
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds until the command is ended."
@@ -159,6 +165,7 @@ def run(
     vault: str | None,
     vault_ca: Path | None,
     vault_token_file: Path | None,
+    decisions: Path | None,
     env: tuple[str, ...],
     timeout: float | None,
     json_path: Path | None,
@@ -177,6 +184,7 @@ def run(
       affiant run --profile profiles.yaml --agent code_implementer --input . -- python3 agent.py
       affiant run --profile profiles.yaml --agent log_analyzer --input logs:/var/log -- sh -c 'wc -l *'
       affiant run --profile p.yaml --agent dev --input src --output out --bundle run.affiant.json -- make test
+      affiant run --profile p.yaml --agent dev --decisions decisions.jsonl -- python3 agent.py
     """
     open_standard_streams()
     if gateway is not None and upstream:
@@ -198,6 +206,7 @@ def run(
         secret_store=secret_store,
         extra_roots=extra_ca,
         vault=_vault(vault, vault_ca, vault_token_file),
+        decisions=decisions,
     )
     options = RunOptions(
         home=home,

@@ -23,6 +23,7 @@ from typing import Final
 
 from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.manifest import mrconfigid
+from affiant.policy.decision_file import open_decision_file
 from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import InputRefused, ServiceSilent
 from affiant.sandbox.home import Home
@@ -80,6 +81,7 @@ async def launched(
     """
     async with AsyncExitStack() as stack:
         _make_output(plan.request.output)
+        decisions = _open_decisions(plan.request.decisions, stack)
         launch = _record_launch(home, plan, stack)
         progress("services" if is_root() else "services-one-user", {})
         services = await ensure_services(
@@ -102,7 +104,7 @@ async def launched(
         link = start_supervisor(home, plan, td=td, membership=services.membership, echo=echo)
         stack.push_async_callback(link.stop)
         launch.add(home, link.pid)
-        await provision(link, home, plan, services, bindings)
+        await provision(link, home, plan, services, bindings, decisions=decisions)
         try:
             async with asyncio.timeout(_ADMITTED_WITHIN_S):
                 facts = await link.expect({"ready"}, progress)
@@ -119,6 +121,15 @@ def _make_output(path: Path | None) -> None:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputRefused("the output cannot be made", where=str(path), found=error.strerror) from error
+
+
+def _open_decisions(path: Path | None, stack: AsyncExitStack) -> int | None:
+    """The descriptor of the decision log, before anything is started that would have to be undone."""
+    if path is None:
+        return None
+    descriptor = open_decision_file(path)
+    stack.callback(os.close, descriptor)
+    return descriptor
 
 
 def _record_launch(home: Home, plan: SessionPlan, stack: AsyncExitStack) -> Launch:

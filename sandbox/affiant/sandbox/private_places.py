@@ -1,4 +1,5 @@
-"""What no agent is ever shown or lets us write over: the state folder, the secret store, the file of a Vault token.
+"""What no agent is ever shown or lets us write over: the state folder, the secret store, the file of a Vault token, the
+decision log (whoever could write it could tell a reviewer that much more was needed).
 
 Two looks. Before anything starts, paths with all links resolved: a folder that is given to a session may not be one
 of these places, hold one, or lie in one. While a folder is read, every entry by device and inode: a bind mount or a
@@ -65,6 +66,8 @@ def _places(home: Home, request: SessionRequest) -> Iterator[tuple[Path, str]]:
         yield request.secret_store, "the secret store"
     if request.vault is not None:
         yield request.vault.token_file, "the file of the Vault token"
+    if request.decisions is not None:
+        yield request.decisions, "the decision log"
 
 
 def _kept_apart(home: Home, request: SessionRequest) -> Iterator[Path]:

@@ -86,16 +86,29 @@ async def bind_session(
 
 
 async def provision(
-    link: SupervisorLink, home: Home, plan: SessionPlan, services: Services, bindings: Bindings
+    link: SupervisorLink,
+    home: Home,
+    plan: SessionPlan,
+    services: Services,
+    bindings: Bindings,
+    *,
+    decisions: int | None = None,
 ) -> None:
-    """Tell the supervisor everything; it compares it with what its TD was launched for."""
+    """Tell the supervisor everything; it compares it with what its TD was launched for.
+
+    Args:
+        decisions: the descriptor of the decision log; the supervisor's user could not open the file.
+    """
     with ExitStack() as files:
         descriptors = {
             **_secret_files(plan.request.secret_store or home.secrets, files),
             **_vault_token(plan, files),
         }
         message = _provision_message(home, plan, services, bindings)
-        await link.tell({**message, "secret_fds": list(descriptors)}, descriptors)
+        log = {} if decisions is None else {"decisions": decisions}
+        await link.tell(
+            {**message, "secret_fds": list(descriptors), "decisions": bool(log)}, {**descriptors, **log}
+        )
 
 
 def _provision_message(

@@ -72,6 +72,7 @@ class SessionRequest:
         secret_store: the folder of the encrypted local store; None: the state folder's own.
         extra_roots: PEM files of certificate authorities that the proxy trusts beside the system's.
         vault: where ``vault:`` references are resolved; None: they are not, and get no placeholder.
+        decisions: a file to which each decision of the profile is appended, for reviewers; made if it is not there.
         lease_s: how long the session may last, seconds.
     """
 
@@ -88,6 +89,7 @@ class SessionRequest:
     secret_store: Path | None = None
     extra_roots: tuple[Path, ...] = ()
     vault: VaultChoice | None = None
+    decisions: Path | None = None
     lease_s: int = 12 * 3600
 
 

@@ -26,6 +26,7 @@ from affiant.attestation.statement import parse_statement, session_statement
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.load import load_profiles
 from affiant.sandbox.egress.agent_http import Timeouts
+from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
@@ -256,6 +257,7 @@ class World:
     lookups: list[str] = field(default_factory=list)
     record_limits: RecordLimits = field(default_factory=RecordLimits)
     own_process: bool = False
+    notes: DecisionNotes = SILENT
     expected_defects: tuple[str, ...] = ()
     """Texts of exceptions that a test puts in; any other that nobody handles fails it."""
 
@@ -339,6 +341,7 @@ class World:
                     resolver=resolver,
                     upstream=BrokerUpstream(client, random_bytes=os.urandom),
                     records=records,
+                    notes=self.notes,
                 ),
                 gateway=GatewayRoute(self.gateway, records, budget),
                 records=records,

@@ -1,7 +1,8 @@
 """The decision about one connection or request: canonical form first, then the profile, then the placeholders.
 
-Pure: no clock, no network, no record. What comes out is exactly what will be sent, and nothing is sent that did
-not come out of here. Substitution happens later and elsewhere, in the broker's process.
+No clock, no network, no record; the profile's decisions are told to :class:`.decision_notes.DecisionNotes`, if somebody
+asked for a decision log. What comes out is exactly what will be sent, and nothing is sent that did not come out of
+here. Substitution happens later and elsewhere, in the broker's process.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.errors import AffiantError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Decision
-from affiant.policy.profile import EgressRule, SecretGrant, TLSMode
+from affiant.policy.profile import EgressRule, Scheme, SecretGrant, TLSMode
+from affiant.policy.questions import EgressQuestion, SecretQuestion
+from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.request_head import HeaderField, RequestHead
 from affiant.secrets.detection import SecretUse, judge_head
 from affiant.secrets.placeholder import PlaceholderTable
+from affiant.secrets.refusals import SecretNotBound
 
 __all__ = [
     "AllowedRequest",
@@ -61,21 +66,31 @@ class AllowedRequest:
     """Bytes of the body; None: chunked."""
 
 
-def judge_connection(policy: CompiledPolicy, origin: Origin) -> tuple[Decision, TLSMode]:
+def judge_connection(
+    policy: CompiledPolicy, origin: Origin, notes: DecisionNotes = SILENT
+) -> tuple[Decision, TLSMode]:
     """Whether a tunnel to ``origin`` may be opened, and whether it will be read.
 
     Raises:
-        EgressDenied: the profile says no.
+        EgressDenied: the profile says no. AffiantError: the decision could not be noted.
     """
-    decision = _demand(
+    decision, took = _decided(
         lambda: policy.decide_egress(host=origin.host, port=origin.port, scheme=origin.scheme),
         origin.authority,
+        notes,
     )
-    return decision, policy.tls_mode(origin.host, origin.port)
+    notes.note(_question(origin), decision, took_ns=took)
+    return _demand(decision, origin.authority), policy.tls_mode(origin.host, origin.port)
 
 
 def judge_request(
-    policy: CompiledPolicy, table: PlaceholderTable, *, origin: Origin, head: RequestHead, target: str
+    policy: CompiledPolicy,
+    table: PlaceholderTable,
+    *,
+    origin: Origin,
+    head: RequestHead,
+    target: str,
+    notes: DecisionNotes = SILENT,
 ) -> AllowedRequest:
     """The request as it may be sent.
 
@@ -85,42 +100,77 @@ def judge_request(
     Raises:
         EgressDenied: the profile denies the request, or a secret in it.
         SecretNotBound, PlaceholderMisplaced: a placeholder where it is not bound to.
+        AffiantError: a decision could not be noted.
     """
-    decision = _demand(
+    what = f"{head.method} {origin.authority}"
+    decision, took = _decided(
         lambda: policy.decide_egress(
             host=origin.host, port=origin.port, scheme=origin.scheme, method=head.method, target=target
         ),
-        f"{head.method} {origin.authority}",
+        what,
+        notes,
     )
+    question = _question(origin, head.method, target)
+    if not decision.allowed:
+        hidden = _holds_placeholder(table, origin, target)
+        notes.note(question, decision, took_ns=took, target_hidden=hidden, size=head.length)
+        _demand(decision, what)
     headers = _forwarded(head, origin)
-    uses = judge_head(
-        table,
-        scheme=origin.scheme,
-        host=origin.host,
-        port=origin.port,
-        target=target.encode("ascii"),
-        headers=headers,
-    )
+    try:
+        uses = judge_head(
+            table,
+            scheme=origin.scheme,
+            host=origin.host,
+            port=origin.port,
+            target=target.encode("ascii"),
+            headers=headers,
+        )
+    except SecretNotBound as error:
+        _note_unbound(policy, table, origin, error, notes)
+        raise
+    notes.note(question, decision, took_ns=took, size=head.length)
     return AllowedRequest(
         origin=origin,
         method=head.method,
         target=target,
         headers=headers,
         rules=decision.rules,
-        uses=tuple(_granted(policy, origin, use) for use in uses),
+        uses=tuple(_granted(policy, origin, use, notes) for use in uses),
         length=head.length,
     )
 
 
-def _granted(policy: CompiledPolicy, origin: Origin, use: SecretUse) -> GrantedUse:
-    decision = _demand(
+def _granted(policy: CompiledPolicy, origin: Origin, use: SecretUse, notes: DecisionNotes) -> GrantedUse:
+    what = f"secret {use.name}"
+    decision, took = _decided(
         lambda: policy.decide_secret(
             use.name, host=origin.host, port=origin.port, scheme=origin.scheme, surface=use.surface
         ),
-        f"secret {use.name}",
+        what,
+        notes,
     )
+    question = SecretQuestion(use.name, origin.host, origin.port)
+    notes.note(question, decision, took_ns=took, surface=use.surface)
+    _demand(decision, what)
     grant = next(grant for grant in policy.secret_grants() if grant.name == use.name)
     return GrantedUse(use, decision.rules[0], reference_of(grant))
+
+
+def _note_unbound(
+    policy: CompiledPolicy,
+    table: PlaceholderTable,
+    origin: Origin,
+    error: SecretNotBound,
+    notes: DecisionNotes,
+) -> None:
+    """A secret that is wanted where the profile does not bind it: the table refused it, and the profile says why."""
+    binding = table.binding(error.where or "")
+    if binding is not None and origin.scheme == "https":
+        surface = binding.surface.label
+        decision = policy.decide_secret(
+            binding.name, host=origin.host, port=origin.port, scheme=origin.scheme, surface=surface
+        )
+        notes.note(SecretQuestion(binding.name, origin.host, origin.port), decision, surface=surface)
 
 
 def chosen_by_agent(policy: CompiledPolicy, origin: Origin) -> bool:
@@ -133,15 +183,41 @@ def reference_of(grant: SecretGrant) -> str:
     return grant.ref or f"local:{grant.name}"
 
 
-def _demand(decide: Callable[[], Decision], what: str) -> Decision:
-    """The decision, if it allows; one that cannot be made denies (negative test L4)."""
+def _decided(decide: Callable[[], Decision], what: str, notes: DecisionNotes) -> tuple[Decision, int]:
+    """The decision and how many nanoseconds it took; one that cannot be made denies (negative test L4)."""
+    began = notes.instant()
     try:
         decision = decide()
     except Exception as error:
         raise EgressDenied(f"the decision failed ({what})", reason="policy_failed", rules=()) from error
+    return decision, notes.instant() - began
+
+
+def _demand(decision: Decision, what: str) -> Decision:
+    """The decision, if it allows."""
     if not decision.allowed:
         raise EgressDenied(f"{decision.text} ({what})", reason=decision.reason, rules=decision.rules)
     return decision
+
+
+def _question(origin: Origin, method: str | None = None, target: str | None = None) -> EgressQuestion:
+    return EgressQuestion(origin.host, origin.port, Scheme(origin.scheme), method, target)
+
+
+def _holds_placeholder(table: PlaceholderTable, origin: Origin, target: str) -> bool:
+    """Whether a target that is refused anyway holds a placeholder in any spelling: it is repeated nowhere."""
+    try:
+        judge_head(
+            table,
+            scheme=origin.scheme,
+            host=origin.host,
+            port=origin.port,
+            target=target.encode("ascii"),
+            headers=(),
+        )
+    except AffiantError:
+        return True
+    return False
 
 
 def _forwarded(head: RequestHead, origin: Origin) -> tuple[HeaderField, ...]:

@@ -19,6 +19,7 @@ from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
 from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, chosen_by_agent, judge_request
+from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.denial import denial_of
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.origin import Origin
@@ -108,7 +109,10 @@ class _Body:
 
 @dataclass(frozen=True, slots=True)
 class Forwarder:
-    """Everything that a request needs on its way; one for a session. ``versions``: of the secrets, by name."""
+    """Everything that a request needs on its way; one for a session.
+
+    ``versions``: of the secrets, by name. ``notes``: who is told each decision.
+    """
 
     policy: CompiledPolicy
     table: PlaceholderTable
@@ -116,6 +120,7 @@ class Forwarder:
     upstream: Upstream
     records: EgressRecords
     versions: Mapping[str, str] = field(default_factory=dict)
+    notes: DecisionNotes = SILENT
 
     def version(self, granted: GrantedUse) -> str:
         """Which version of a secret the broker holds, as records name it."""
@@ -129,7 +134,9 @@ class Forwarder:
         """
         action = action_of(head, origin, target)
         try:
-            allowed = judge_request(self.policy, self.table, origin=origin, head=head, target=target)
+            allowed = judge_request(
+                self.policy, self.table, origin=origin, head=head, target=target, notes=self.notes
+            )
             body = _Body(http, self._detector(head))
             await body.prefetch()
             intents = await self._intents(action, allowed)

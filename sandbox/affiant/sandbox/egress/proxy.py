@@ -66,6 +66,7 @@ class EgressProxy:
             certificates=certificates,
             timeouts=self._limits.timeouts,
             own_services=GATEWAY_ORIGINS,
+            notes=forwarder.notes,
         )
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()

@@ -22,6 +22,7 @@ from affiant.policy.profile import TLSMode
 from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
 from affiant.sandbox.egress.decision import judge_connection
+from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import ClientHelloMalformed, PeerSilent, ServerNameMissing
 from affiant.sandbox.egress.forward import action_of, refuse
 from affiant.sandbox.egress.origin import Origin, check_server_name, connect_origin
@@ -57,7 +58,10 @@ class _Passage:
 
 @dataclass(frozen=True, slots=True)
 class Tunnels:
-    """Everything that a CONNECT needs; one for a session. ``own_services``: hosts that the supervisor serves."""
+    """Everything that a CONNECT needs; one for a session.
+
+    ``own_services``: hosts that the supervisor serves. ``notes``: who is told each decision.
+    """
 
     policy: CompiledPolicy
     resolver: Resolver
@@ -65,6 +69,7 @@ class Tunnels:
     certificates: SessionCA
     timeouts: Timeouts
     own_services: frozenset[Origin]
+    notes: DecisionNotes = SILENT
 
     async def serve(
         self, http: AgentHTTP, stream: PlainStream, head: RequestHead, inside: ServeInside
@@ -87,7 +92,7 @@ class Tunnels:
     def _judge(self, origin: Origin) -> tuple[tuple[str, ...], TLSMode]:
         if origin in self.own_services:
             return (), TLSMode.INSPECT
-        decision, mode = judge_connection(self.policy, origin)
+        decision, mode = judge_connection(self.policy, origin, self.notes)
         return decision.rules, mode
 
     async def _passage(self, origin: Origin, action: Action, rules: tuple[str, ...]) -> _Passage:

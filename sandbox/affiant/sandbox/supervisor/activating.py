@@ -16,6 +16,9 @@ from typing import Final
 
 from affiant.attestation.chain import ChainSigner
 from affiant.errors import AffiantError
+from affiant.policy.decision_file import DecisionFile
+from affiant.policy.decision_record import DecidedBy
+from affiant.sandbox.egress.decision_notes import SILENT
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
@@ -28,6 +31,7 @@ from affiant.sandbox.supervisor.admission import EPOCH_S
 from affiant.sandbox.supervisor.attesting import Admitted
 from affiant.sandbox.supervisor.broker_upstream import BrokerUpstream
 from affiant.sandbox.supervisor.context import Opening
+from affiant.sandbox.supervisor.decision_log import SessionDecisions, note_mounts
 from affiant.sandbox.supervisor.epoch import keep_epochs
 from affiant.sandbox.supervisor.gateway_watch import until_gone
 from affiant.sandbox.supervisor.grants import session_grants
@@ -64,6 +68,7 @@ class OpenSession:
     proxy: EgressProxy
     proxy_url: str
     placeholders: Mapping[str, str]
+    decisions: SessionDecisions | None = None
 
     @property
     def expires(self) -> datetime:
@@ -94,7 +99,10 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         not_after=datetime.fromtimestamp(started.launch.activation.expires, UTC),
         clock=opening.around.clock,
     )
+    decisions = _decisions(opening, started.launch)
     socket = await _sandbox(opening, started, certificates)
+    if decisions is not None:
+        note_mounts(decisions, started.launch.policy)
     budget = RecordBudget(records, opening.around.limits)
     written = EgressRecords(budget, started.launch.facts)
     resolver = Resolver(started.launch.manifest.hosts)
@@ -106,6 +114,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
             upstream=BrokerUpstream(started.broker, random_bytes=opening.around.random_bytes),
             records=written,
             versions=versions,
+            notes=decisions or SILENT,
         ),
         gateway=GatewayRoute(admitted.gateway, written, budget),
         records=written,
@@ -128,7 +137,19 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         proxy=proxy,
         proxy_url=socket.endpoint.url,
         placeholders={binding.name: binding.placeholder for binding in table},
+        decisions=decisions,
     )
+
+
+def _decisions(opening: Opening, launch: Launch) -> SessionDecisions | None:
+    """The decision log, if one was asked for."""
+    descriptor, around = opening.provision.decisions, opening.around
+    if descriptor is None:
+        return None
+    file = DecisionFile(descriptor)
+    opening.stack.callback(file.close)
+    by = DecidedBy(launch.activation.session, launch.policy.digest, opening.provision.agent.name)
+    return SessionDecisions(file, by, clock=around.clock, nanoseconds=around.nanoseconds)
 
 
 async def _watch(records: SessionRecords, url: str, spki: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ class Surroundings:
         clock: the present time, UTC.
         random_bytes: the operating system's generator.
         limits: of the records that the agent may cause.
+        nanoseconds: a clock that never goes back.
     """
 
     td: QuoteSource
@@ -35,6 +37,7 @@ class Surroundings:
     clock: Callable[[], datetime]
     random_bytes: Callable[[int], bytes]
     limits: RecordLimits = field(default_factory=RecordLimits)
+    nanoseconds: Callable[[], int] = time.monotonic_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ class Provision:
     secrets: tuple[int, int] | None
     """Descriptors of the local secret store and of its key."""
     vault: Vault | None = None
+    decisions: int | None = None
+    """Descriptor of the decision log, if one was asked for."""
 
 
 def parse_provision(message: Message) -> Provision:
@@ -92,6 +94,7 @@ def parse_provision(message: Message) -> Provision:
         backend=_backend(message.text("isolation")),
         secrets=_secrets(message.descriptors),
         vault=_vault(message.members.get("vault"), message.descriptors.get("vault_token")),
+        decisions=_decisions(message),
     )
 
 
@@ -129,6 +132,14 @@ def _vault(value: object, token: int | None) -> Vault | None:
         raise ControlRefused("Vault's address without a token, or a token without an address", where="vault")
     roots = tuple(from_b64u(_text(root, "vault.roots")) for root in _list(value.get("roots"), "vault.roots"))
     return Vault(_text(value.get("address"), "vault.address"), roots, token)
+
+
+def _decisions(message: Message) -> int | None:
+    """The log's descriptor. One that was asked for and did not come must not become a session without a log."""
+    asked, descriptor = message.members.get("decisions", False), message.descriptors.get("decisions")
+    if not isinstance(asked, bool) or asked != (descriptor is not None):
+        raise ControlRefused("a decision log without its descriptor, or a descriptor without it", where="fds")
+    return descriptor
 
 
 def _text(value: object, where: str) -> str:

@@ -2,8 +2,9 @@
 
 The launcher runs a command, sends signals, and says finish. The session ends too when the launcher's socket
 closes, when records can no longer be kept, when the gateway is gone, when the agent has caused too many records,
-when the broker is gone, when the sandbox is lost, and when the activation's time is over. Whatever it is,
-:meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and closing the chain are :mod:`.closing`'s.
+when the broker is gone, when a decision log that was asked for cannot be written, when the sandbox is lost, and when
+the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent
+and closing the chain are :mod:`.closing`'s.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Serving:
                 self._gateway(),
                 self._budget(),
                 self._broker(),
+                self._decisions(),
                 self._expiry(),
                 self._failed,
             )
@@ -175,6 +177,12 @@ class Serving:
 
     async def _budget(self) -> Ending:
         return Ending("policy", await asyncio.shield(self._session.budget.spent))
+
+    async def _decisions(self) -> Ending:
+        if self._session.decisions is None:
+            await asyncio.get_running_loop().create_future()
+        assert self._session.decisions is not None
+        return Ending("policy", await asyncio.shield(self._session.decisions.failed))
 
     async def _broker(self) -> Ending:
         await self._session.broker.gone()
