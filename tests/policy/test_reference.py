@@ -1,0 +1,344 @@
+"""The compiled planes against a reading of the specification that is too slow to enforce and shares no code with them.
+
+Requests are asked in their one spelling and in others that servers, kernels and resolvers read alike: nothing may be
+allowed because of how it is written.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import random
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.policy.compiled import compile_policy
+from affiant.policy.decide import Effect
+from affiant.policy.profile import (
+    EgressDenial,
+    EgressRule,
+    PathGrant,
+    PathMode,
+    Policy,
+    TLSMode,
+    ToolDenial,
+    ToolRule,
+)
+from affiant.policy.questions import EgressQuestion, PathQuestion, ToolQuestion
+
+from .policies import egress, paths, policies, tools
+
+DENY, ASK, ALLOW = Effect.DENY, Effect.ASK, Effect.ALLOW
+METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK REPORT SEARCH QUERY"
+
+
+# What the specification says, slowly
+
+
+def effect(allowing: list[bool], *, denied: bool, ask: bool) -> Effect:
+    """Args: allowing: of each allow that matches, whether it needs approval."""
+    if denied or not allowing:
+        return DENY
+    return ASK if ask or any(allowing) else ALLOW
+
+
+def tool(policy: Policy, name: str) -> Effect:
+    denied = any(isinstance(rule, ToolDenial) and rule.name == name for rule in policy.tools)
+    allowing = [rule.approval for rule in policy.tools if isinstance(rule, ToolRule) and rule.name == name]
+    return effect(allowing, denied=denied, ask=policy.approval.everything)
+
+
+def is_path(text: str) -> bool:
+    return (
+        text.startswith("/")
+        and not text.startswith("//")
+        and posixpath.normpath(text) == text
+        and unicodedata.normalize("NFC", text) == text
+        and all(char == " " or unicodedata.category(char)[0] not in "CZ" for char in text)
+        and "\\" not in text
+    )
+
+
+def path(policy: Policy, text: str, mode: PathMode) -> Effect:
+    if not is_path(text):
+        return DENY
+    covering = {grant.mode for grant in policy.filesystem if PurePosixPath(text).is_relative_to(grant.path)}
+    if PathMode.NONE in covering:
+        return DENY
+    return ALLOW if mode in covering or PathMode.READ_WRITE in covering else DENY
+
+
+def is_host(text: str) -> bool:
+    labels = text.split(".")
+    return (
+        len(text) <= 253
+        and all(re.fullmatch("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", label) for label in labels)
+        and not any(label[2:4] == "--" for label in labels)  # none of ours is an A-label
+        and not re.fullmatch("[0-9]+|0x[0-9a-f]*", labels[-1])
+    )
+
+
+def covers(pattern: str, host: str) -> bool:
+    wildcard, _, rest = pattern.partition(".")
+    if "*" not in wildcard:
+        return pattern == host
+    tail, labels = rest.split("."), host.split(".")
+    more = len(labels) - len(tail)
+    return labels[-len(tail) :] == tail and (more == 1 if wildcard == "*" else more >= 1)
+
+
+def target_path(text: str) -> str | None:
+    """The decoded path of a target that every server reads alike."""
+    raw, _, query = text.partition("?")
+    if (
+        not raw.startswith("/")
+        or len(text) > 8192
+        or not text.isascii()
+        or re.search(r"[;\\#\s\x00-\x1f\x7f]", raw)
+    ):
+        return None
+    if re.search(r"""[^A-Za-z0-9._~!$&'()*+,;=:@/?\[\]%-]""", query) or re.search(
+        "%(?![0-9A-Fa-f]{2})", query
+    ):
+        return None
+    try:
+        plain = unquote(raw, errors="strict")
+    except UnicodeDecodeError:
+        return None
+    escapes, rest = re.findall("%[0-9A-F]{2}", raw), re.sub("%[0-9A-F]{2}", "", raw)
+    needless = any(quote(chr(int(escape[1:], 16))) != escape for escape in escapes if escape < "%80")
+    if quote(rest, safe="/~!$&'()*+,=:@-._") != rest or needless:
+        return None
+    folded = unicodedata.normalize("NFKC", plain)
+    if not plain.isprintable() or any(folded.count(char) > plain.count(char) for char in "/\\%;.?#"):
+        return None
+    if any(char in plain for char in "\\%;?#") or "%2E" in raw or "%2F" in raw:
+        return None
+    segments = plain[1:].removesuffix("/").split("/")
+    return None if plain != "/" and {"", ".", ".."} & set(segments) else plain
+
+
+def under(pattern: str, plain: str, *, node: bool) -> bool:
+    """Args: node: of a denial, which takes the pattern's own node along, with or without a slash at its end."""
+    wanted = unquote(pattern)
+    if wanted.endswith("/**"):
+        below = plain.startswith(wanted[:-2])
+        return below or (node and plain.rstrip("/") == wanted[:-3].rstrip("/"))
+    return plain.rstrip("/") == wanted.rstrip("/") if node else plain == wanted
+
+
+def request(policy: Policy, host: str, port: int, scheme: str, method: str, target: str) -> Effect:
+    plain = target_path(target)
+    if not is_host(host) or plain is None or method not in METHODS.split():
+        return DENY
+
+    def meets(rule: EgressRule | EgressDenial, *, node: bool) -> bool:
+        return (
+            covers(rule.host, host)
+            and rule.port in (None, port)
+            and (rule.methods is None or method in rule.methods)
+            and (rule.paths is None or any(under(each, plain, node=node) for each in rule.paths))
+        )
+
+    denied = any(isinstance(rule, EgressDenial) and meets(rule, node=True) for rule in policy.egress)
+    allowing = [
+        False
+        for rule in policy.egress
+        if isinstance(rule, EgressRule) and rule.scheme == scheme and meets(rule, node=False)
+    ]
+    ask = policy.approval.everything or method in policy.approval.methods
+    return effect(allowing, denied=denied, ask=ask)
+
+
+# Other spellings
+
+TARGETS = ["/", "/a", "/a/", "/a/x", "/b/x.y", "/b/%C3%A9", "/b?q=1", "/b/c/d?x=%2F"]
+SPLICES = [
+    *(
+        "/",
+        "//",
+        "/.",
+        "/./",
+        "/..",
+        "/../",
+        "..",
+        ".",
+        "\\",
+        "%2f",
+        "%2F",
+        "%2e",
+        "%2E",
+        "%5c",
+        "%00",
+        "%25",
+    ),
+    *(
+        "%252f",
+        "%c0%af",
+        "%C0%AF",
+        "%ef%bc%8f",
+        "%EF%BC%8F",
+        "%20",
+        "%61",
+        ";",
+        ";x=1",
+        "#",
+        "?",
+        "*",
+        "~",
+        "$HOME",
+    ),
+    *(
+        "\x00",
+        "\x1f",
+        "\x7f",
+        "\t",
+        "\n",
+        "\r\n",
+        " ",
+        "\u00a0",
+        "\u200b",
+        "\u202e",
+        "\ufeff",
+        "\u3002",
+        "\uff0e",
+    ),
+    *(
+        "\uff0f",
+        "\u2215",
+        "\u0301",
+        "e\u0301",
+        "\u212a",
+        "\u017f",
+        "\u0131",
+        "@",
+        ":80",
+        "@ok.com",
+        "_",
+        "-",
+        "xn--",
+    ),
+]
+CHANGES: list[Callable[[str], str]] = [
+    str.upper,
+    str.capitalize,
+    lambda text: unicodedata.normalize("NFD", text),
+    lambda text: "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text),
+]
+"""Of the whole; the last in fullwidth letters."""
+
+
+def respelt(text: str, source: random.Random) -> str:
+    """Another spelling of ``text``, or of something near; sometimes itself."""
+    for _ in range(source.choice([0, 1, 1, 1, 1, 2])):
+        at = source.randrange(len(text) + 1)
+        kind = source.randrange(4)
+        if kind == 0:
+            text = source.choice(CHANGES)(text)
+        elif kind == 1 and at < len(text):
+            escapes = "".join(f"%{byte:02X}" for byte in text[at].encode("utf-8", "surrogatepass"))
+            text = text[:at] + source.choice([escapes, escapes.lower()]) + text[at + 1 :]
+        else:
+            text = text[:at] + source.choice(SPLICES) + text[at:]
+    return text
+
+
+WIDE = Policy(
+    tools=(ToolRule("run_tests"), ToolRule("deploy", approval=True), ToolDenial("rm")),
+    filesystem=(
+        PathGrant("/w", PathMode.READ_WRITE),
+        PathGrant("/w/h\u00e9", PathMode.NONE),
+        PathGrant("/r", PathMode.READ),
+    ),
+    egress=(
+        EgressRule("**.b.com"),
+        EgressRule("c.com"),
+        EgressDenial("x.b.com"),
+        EgressDenial("c.com", paths=("/a/**",)),
+    ),
+)
+"""Allows so much that a spelling has to be refused for its own sake."""
+
+
+def spellings_agree(source: random.Random, count: int) -> Counter[Effect]:
+    compiled, found = compile_policy(WIDE, asks=True), Counter[Effect]()
+    for _ in range(count):
+        name = respelt(source.choice(["run_tests", "deploy", "rm"]), source)
+        decision = compiled.decide_tool(name)
+        assert decision.effect is tool(WIDE, name), name
+        found[decision.effect] += 1
+        text = respelt(source.choice(["/w", "/w/h\u00e9", "/w/h\u00e9/a", "/w/a b", "/r/a.b", "/w2"]), source)
+        mode = source.choice([PathMode.READ, PathMode.READ_WRITE])
+        decision = compiled.decide_path(text, mode)
+        assert decision.effect is path(WIDE, text, mode), text
+        found[decision.effect] += 1
+        host, target, method = (
+            source.choice(["a.b.com", "q.a.b.com", "x.b.com", "c.com"]),
+            source.choice(TARGETS),
+            "GET",
+        )
+        what = source.randrange(4)
+        if what == 0:
+            host = respelt(host, source)
+        elif what == 1:
+            method = respelt(source.choice(["GET", "DELETE", "TRACE", "CONNECT"]), source)
+        else:
+            target = respelt(target, source)
+        decision = compiled.decide_egress(host=host, port=443, scheme="https", method=method, target=target)
+        assert decision.effect is request(WIDE, host, 443, "https", method, target), (host, method, target)
+        found[decision.effect] += 1
+    return found
+
+
+def test_no_other_spelling_is_decided_otherwise_than_by_the_slow_reading() -> None:
+    found = spellings_agree(random.Random(1), 12_000)
+    assert min(found[each] for each in Effect) > 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_very_many_spellings_are_decided_as_by_the_slow_reading(seed: int) -> None:
+    spellings_agree(random.Random(100 + seed), 150_000)
+
+
+@settings(max_examples=80, deadline=None)
+@given(policies(), st.lists(tools, max_size=4), st.lists(paths, max_size=8), st.lists(egress, max_size=12))
+def test_random_policies_decide_as_by_the_slow_reading(
+    policy: Policy, names: list[ToolQuestion], places: list[PathQuestion], requests: list[EgressQuestion]
+) -> None:
+    compiled = compile_policy(policy, asks=True)
+    for name in names:
+        assert compiled.decide_tool(name.name).effect is tool(policy, name.name)
+    for place in places:
+        assert compiled.decide_path(place.path, place.mode).effect is path(policy, place.path, place.mode)
+    for each in requests:
+        asked = (each.host, each.port, each.scheme.value, each.method, each.target)
+        found = compiled.decide_egress(
+            **dict(zip(("host", "port", "scheme", "method", "target"), asked, strict=True))
+        )
+        assert found.effect is request(policy, *asked), asked
+
+
+def test_the_slow_reading_allows_asks_and_denies() -> None:
+    """A comparison in which everything is denied would hold of anything."""
+    policy = Policy(
+        tools=(ToolRule("a"), ToolRule("b", approval=True), ToolDenial("c")),
+        filesystem=(PathGrant("/w", PathMode.READ_WRITE), PathGrant("/w/x", PathMode.NONE)),
+        egress=(
+            EgressRule("*.b.c", paths=("/a/**",)),
+            EgressDenial("x.b.c"),
+            EgressRule("z.c", tls=TLSMode.PASSTHROUGH),
+        ),
+    )
+    assert [tool(policy, name) for name in "abcd"] == [ALLOW, ASK, DENY, DENY]
+    assert path(policy, "/w/a", PathMode.READ) is ALLOW and path(policy, "/w/x/y", PathMode.READ) is DENY
+    asked = [("a.b.c", "/a/x"), ("a.b.c", "/a"), ("x.b.c", "/a/x"), ("b.c", "/a/x"), ("z.c", "/")]
+    found = [request(policy, host, 443, "https", "GET", target) for host, target in asked]
+    assert found == [ALLOW, DENY, DENY, DENY, ALLOW]
