@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.policy.addresses import is_forbidden_address, parse_cidr
+from affiant.policy.addresses import forbidden_ranges, is_forbidden_address, parse_cidr
 from affiant.policy.refusals import AddressRefused
 
 FORBIDDEN = [
@@ -120,3 +120,19 @@ def test_we_are_never_laxer_than_the_standard_library(six: int, four: int) -> No
             assert is_forbidden_address(address)
         if address not in IPv6Network("2000::/3") and isinstance(address, IPv6Address):
             assert is_forbidden_address(address)
+
+
+@given(st.integers(0, 2**32 - 1).map(IPv4Address) | st.integers(0, 2**128 - 1).map(IPv6Address))
+def test_the_ranges_are_what_is_forbidden(address: IPv4Address | IPv6Address) -> None:
+    listed = any(address in network for network in forbidden_ranges() if network.version == address.version)
+    unlisted = address.version == 6 and (
+        address in IPv6Network("::/16") or (int(address) >> 32) & 0xFFFFFFFF in (0x5EFE, 0x02005EFE)
+    )
+    assert listed is is_forbidden_address(address) or unlisted
+
+
+@pytest.mark.parametrize("address", [each for each in FORBIDDEN if "%" not in each])
+def test_every_forbidden_address_but_the_unroutable_is_in_a_range(address: str) -> None:
+    parsed = ip_address(address)
+    listed = any(parsed in network for network in forbidden_ranges() if network.version == parsed.version)
+    assert listed or parsed in IPv6Network("::/16") or "5efe" in address

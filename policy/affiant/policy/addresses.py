@@ -12,13 +12,21 @@ The lists follow the IANA special-purpose registries (RFC 6890), as of 2026; eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from collections.abc import Iterator, Sequence
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    collapse_addresses,
+    ip_address,
+    ip_network,
+)
 from typing import Final
 
 from affiant.policy.refusals import AddressRefused, excerpt
 
-__all__ = ["CIDR", "is_forbidden_address", "parse_cidr"]
+__all__ = ["CIDR", "forbidden_ranges", "is_forbidden_address", "parse_cidr"]
 
 CIDR = IPv4Network | IPv6Network
 
@@ -97,6 +105,26 @@ def is_forbidden_address(
     if allowed_cidrs:
         return not any(parsed in cidr for cidr in allowed_cidrs if cidr.version == parsed.version)
     return _private(parsed)
+
+
+def forbidden_ranges() -> tuple[CIDR, ...]:
+    """What is forbidden where a rule names no addresses, as ranges, for tools that take a list.
+
+    Not among them: ISATAP's interface identifiers, which are no range; and ``::/16``, which is not routed and holds the
+    IPv4-mapped form of every IPv4 address, so that a list with it would forbid those too in tools that do not tell
+    the two forms apart.
+    """
+    outside = IPv6Network("::/0").address_exclude(_GLOBAL_V6)
+    unmapped = (part for network in outside for part in _without_mapped(network))
+    return (
+        *collapse_addresses((*_PRIVATE_V4, *_NEVER_V4)),
+        *collapse_addresses((*unmapped, *_NEVER_V6)),
+    )
+
+
+def _without_mapped(network: IPv6Network) -> Iterator[IPv6Network]:
+    mapped = IPv6Network("::/16")
+    return network.address_exclude(mapped) if mapped.subnet_of(network) else iter((network,))
 
 
 def parse_cidr(text: str) -> CIDR:
