@@ -16,6 +16,7 @@ from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.policy.can_command import can
 from affiant.policy.decide import Decision
 from affiant.policy.diff_command import diff
+from affiant.policy.exports.command import compile_profile
 from affiant.policy.lint_command import lint
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
@@ -52,9 +53,11 @@ def policy() -> None:
       affiant policy who-can profiles.yaml tool:kubectl_apply
       affiant policy sign profiles.yaml --key reviewer.pem
       affiant policy verify profiles.yaml --key reviewer.pub.pem
+      affiant policy compile profiles.yaml code_implementer --target srt
     """
 
 
+policy.add_command(compile_profile)
 policy.add_command(diff)
 policy.add_command(lint)
 policy.add_command(schema)

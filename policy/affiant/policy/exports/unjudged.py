@@ -1,0 +1,37 @@
+"""Sections of a profile for which a target has no words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from affiant.policy.exports.model import Ledger
+from affiant.policy.profile import Resources
+from affiant.policy.profile_set import Profile
+
+__all__ = ["note_unjudged", "omit_secrets"]
+
+
+def note_unjudged(profile: Profile, ledger: Ledger, sections: Iterable[str]) -> None:
+    """Tell each rule of ``sections`` (``tools``, ``models``, ``filesystem``, ``egress``, ``resources``) as unjudged."""
+    rules = {
+        "tools": ("which tools an agent calls is not judged", profile.tools),
+        "models": ("which models an agent calls is not judged", profile.models or ()),
+        "filesystem": ("files are not judged", profile.filesystem),
+        "egress": ("connections are not judged", profile.egress),
+    }
+    for section in sections:
+        if section == "resources":
+            if profile.resources != Resources():
+                ledger.unjudged("resources", "plane", "the bounds of the machine are not set")
+            continue
+        text, found = rules[section]
+        for position in range(len(found)):
+            ledger.unjudged(f"{section}/{position}", "plane", text)
+        if section == "models" and profile.models == ():
+            ledger.unjudged("models", "plane", text)
+
+
+def omit_secrets(profile: Profile, ledger: Ledger, text: str) -> None:
+    """Leave out every secret: the agent then has none of them."""
+    for position in range(len(profile.secrets)):
+        ledger.omitted(f"secrets/{position}", "secret", text)
