@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from affiant.attestation.profile_signing.envelope import sign_envelope
+from affiant.attestation.profile_signing.errors import ProfileSignatureOther
+from affiant.attestation.profile_signing.signing_keys import ProfileKey, SigningKey
 from affiant.errors import AffiantError
+from affiant.policy.policy_file import read_profiles
+from affiant.policy.signatures import signed_profiles
 from affiant.sandbox.errors import InputRefused
 from affiant.sandbox.isolation.backend import NEEDS_ROOT, Availability, BackendName, IsolationClass
 from affiant.sandbox.session_plan import SessionPlan, SessionRequest, plan_session
@@ -181,6 +187,42 @@ def test_an_image_is_unpacked_into_the_sessions_folder_and_a_folder_is_used_wher
 def test_hosts_are_canonical_names_with_canonical_addresses(plan):
     found = plan("reader", hosts={"DB.Internal.": ["10.0.0.1", "10.1.0.0/16"]})
     assert found.hosts == {"db.internal": ("10.0.0.1", "10.1.0.0/16")}
+
+
+def signed(folder: Path, *, place: str = "profiles.yaml.sig.json") -> bytes:
+    """A signature over the profile file, by a key that nobody here is asked to believe."""
+    key = ec.derive_private_key(5, ec.SECP256R1())
+    statement = signed_profiles(read_profiles(folder / "profiles.yaml")).to_bytes()
+    signature = sign_envelope(statement, SigningKey(key, ProfileKey.of(key.public_key())))
+    (folder / place).write_bytes(signature)
+    return signature
+
+
+def test_a_signature_beside_the_profile_goes_with_it(plan, tmp_path):
+    assert plan("reader").signature is None
+    signature = signed(tmp_path)
+    assert plan("reader").signature == signature
+    elsewhere = signed(tmp_path, place="other.json")
+    assert plan("reader", policy_signature=tmp_path / "other.json").signature == elsewhere
+
+
+@pytest.mark.parametrize("change", [b"# a comment\n", b"  more:\n    tools: [x]\n"])
+def test_a_signature_about_what_the_file_was_before_is_refused(plan, tmp_path, change):
+    signed(tmp_path)
+    (tmp_path / "profiles.yaml").write_bytes(PROFILES + change)
+    with pytest.raises(ProfileSignatureOther) as refused:
+        plan("reader")
+    assert "move profiles.yaml.sig.json away" in str(refused.value)
+
+
+def test_what_is_no_signature_is_refused(plan, tmp_path):
+    (tmp_path / "profiles.yaml.sig.json").write_bytes(b"{}")
+    with pytest.raises(AffiantError) as refused:
+        plan("reader")
+    assert refused.value.code == "policy.signature"
+    with pytest.raises(AffiantError) as refused:
+        plan("reader", policy_signature=tmp_path / "none.json")
+    assert refused.value.code == "policy.unsigned"
 
 
 def test_no_listed_path_and_no_files_asked_for_is_fine(plan):

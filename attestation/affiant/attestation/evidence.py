@@ -9,7 +9,7 @@ JSON; ``evd`` of a receipt is SHA-256 of the evidence collection's bytes, ``col`
 | evidence of a gateway | ``quote``, ``eventlog``, ``statement`` |
 | evidence of a session | the same, ``manifest``, ``activation`` |
 | endorsements | ``collateral`` |
-| admission | ``evidence`` (the session's collection), ``policy`` (the profile's normal form) |
+| admission | ``evidence`` (the session's collection), ``policy`` (the profile's normal form), maybe ``signature`` |
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _TYPES: Final = {
     "collateral": ("application/vnd.affiant.dcap-collateral+json", 2),
     "evidence": ("application/vnd.affiant.evidence+cmw", 4),
     "policy": ("application/vnd.affiant.policy+json", 4),
+    "signature": ("application/vnd.affiant.policy-signature+json", 2),
 }
 """Label -> media type and indicator."""
 
@@ -76,6 +77,8 @@ class Admission:
 
     evidence: bytes
     policy: bytes
+    signature: bytes | None = None
+    """A signature over the file that the profile is of, if there is one."""
 
 
 def _wrap(tag: str, parts: Mapping[str, bytes]) -> bytes:
@@ -142,13 +145,16 @@ def parse_endorsements(raw: bytes) -> bytes:
 
 def wrap_admission(admission: Admission) -> bytes:
     """The body of ``POST /v1/sessions``."""
-    return _wrap(_ADMISSION_TAG, {"evidence": admission.evidence, "policy": admission.policy})
+    parts = {"evidence": admission.evidence, "policy": admission.policy}
+    if admission.signature is not None:
+        parts["signature"] = admission.signature
+    return _wrap(_ADMISSION_TAG, parts)
 
 
 def parse_admission(raw: bytes) -> Admission:
     """The parts of an admission request; nothing in them is verified."""
-    parts = _unwrap(raw, _ADMISSION_TAG, {"evidence", "policy"})
-    return Admission(parts["evidence"], parts["policy"])
+    parts = _unwrap(raw, _ADMISSION_TAG, {"evidence", "policy"}, frozenset({"signature"}))
+    return Admission(parts["evidence"], parts["policy"], parts.get("signature"))
 
 
 def evidence_digest(raw: bytes) -> str:

@@ -16,9 +16,12 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from affiant.attestation.anchors.sigstore_root import SigstoreRoot
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.keys import public_jwk, public_key_of, thumbprint
+from affiant.attestation.profile_signing.errors import SignersInvalid
+from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_signers, signers_document
 from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, ShapeMismatch, Text
 from affiant.attestation.tdx.reference import ReferenceValues
 from affiant.attestation.tlog.errors import QuorumMalformed
@@ -36,6 +39,28 @@ __all__ = [
     "make_gateway_config",
     "parse_gateway_config",
 ]
+
+_NAME: Final = re.compile("[!-~]([ -~]{0,1022}[!-~])?")
+"""An identity or an issuer: printable ASCII, so that every reader of a configuration agrees on what is printable."""
+
+
+class _Signers:
+    """The shape of ``profile_signers``: read by the list's own reader, and in its one spelling."""
+
+    def check(self, value: object, where: str) -> None:
+        try:
+            signers = parse_signers(value)
+        except SignersInvalid as error:
+            raise ShapeMismatch(f"not a list of profile signers: {error}", where=where) from error
+        identities = [each.signer.signer for each in signers if isinstance(each.signer, SigstoreRoot)]
+        if not all(_NAME.fullmatch(name) for each in identities for name in (each.identity, each.issuer)):
+            raise ShapeMismatch("an identity or an issuer beyond printable ASCII", where=where)
+        if signers_document(signers) != value:
+            raise ShapeMismatch("signers in another spelling", expected="keys as JWKs, no null", where=where)
+
+    def describe(self) -> str:
+        return "array of profile signers, each with its time"
+
 
 _URL: Final = re.compile(r"https?://[!-~]{1,500}\Z")
 _SHAPE: Final = Obj(
@@ -67,6 +92,7 @@ _SHAPE: Final = Obj(
         "erasure_authorities": Array(
             Obj({"crv": Const("P-256"), "kty": Const("EC"), "x": Text(43), "y": Text(43)}), least=1, most=16
         ),
+        "profile_signers": _Signers(),
     },
 )
 
@@ -104,6 +130,8 @@ class GatewayConfig:
     """Who must have cosigned the log; None: nobody is asked."""
     erasure_authorities: tuple[ec.EllipticCurvePublicKey, ...] = ()
     """Whose orders to erase and to hold are carried out; nobody: nothing is ever erased."""
+    profile_signers: tuple[AcceptedSigner, ...] = ()
+    """One of whom must have signed a session's profile, or it is not admitted; nobody: it need not be signed."""
 
     @property
     def digest(self) -> str:
@@ -141,12 +169,14 @@ def make_gateway_config(
     body_max: int = 8 << 20,
     witnesses: str | None = None,
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
+    profile_signers: Sequence[AcceptedSigner] = (),
 ) -> GatewayConfig:
     """A configuration from its parts, checked like one that was read.
 
     Args:
         witnesses: a C2SP tlog-policy file's text: each witness with its URL, and a quorum. Comments and
             ``log`` lines are left out: a gateway's witnesses are asked about its own log.
+        profile_signers: one of whom must have signed a session's profile; nobody: it need not be signed.
     """
     return parse_gateway_config(
         canonical(
@@ -157,6 +187,7 @@ def make_gateway_config(
                     if erasure_authorities
                     else {}
                 ),
+                **({"profile_signers": signers_document(profile_signers)} if profile_signers else {}),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -189,6 +220,7 @@ def local_gateway_config(
     upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
     witnesses: str | None = None,
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
+    profile_signers: Sequence[AcceptedSigner] = (),
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
@@ -200,6 +232,7 @@ def local_gateway_config(
         upstreams=upstreams,
         witnesses=witnesses,
         erasure_authorities=erasure_authorities,
+        profile_signers=profile_signers,
     )
 
 
@@ -246,6 +279,7 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         body_max=value["body_max"],
         witness_policy=_witness_policy(value.get("witnesses")),
         erasure_authorities=_authorities(value.get("erasure_authorities", ())),
+        profile_signers=parse_signers(value["profile_signers"]) if "profile_signers" in value else (),
     )
 
 

@@ -8,6 +8,10 @@ const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551
 const PRIME = 0xffffffff00000001000000000000000000000000ffffffffffffffffffffffffn;
 const CURVE_B = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604bn;
 
+const PRIME_384 = 2n ** 384n - 2n ** 128n - 2n ** 96n + 2n ** 32n - 1n;
+const CURVE_B_384 =
+  0xb3312fa7e23ee7e4988e056be3f82d19181d9c6efe8141120314088f5013875ac656398d8a2ed19d2a85c8edd3ec2aefn;
+
 /** SHA-256: 32 bytes. */
 export const sha256 = (bytes) => digest("SHA-256", bytes);
 /** SHA-384: 48 bytes. */
@@ -83,6 +87,14 @@ export function pointOfJwk(jwk) {
   point.set(fromBase64url(jwk.x, { size: 32 }));
   point.set(fromBase64url(jwk.y, { size: 32 }), 32);
   return isPoint(point) ? point : null;
+}
+
+/** Whether a JWK with exactly crv, kty, x and y is a point of P-384. */
+export function isP384(jwk) {
+  const members = Object.keys(jwk).sort().join();
+  if (members !== "crv,kty,x,y" || jwk.crv !== "P-384" || jwk.kty !== "EC") return false;
+  const [x, y] = [jwk.x, jwk.y].map((text) => number(fromBase64url(text, { size: 48 })));
+  return x < PRIME_384 && y < PRIME_384 && (y * y - (x * x * x - 3n * x + CURVE_B_384)) % PRIME_384 === 0n;
 }
 
 /** A public JWK as `{kid, verifier}`; null: another form, or no point. */

@@ -1,6 +1,7 @@
 // The gateway's configuration document: everything that decides trust in it. MRCONFIGID is its SHA-384.
 
 import { keyOfJwk, sha256Name, sha384 } from "./cryptography.mjs";
+import { demandSigners } from "./profile_signers.mjs";
 import { checkShape } from "./shapes.mjs";
 import { Refusal } from "./refusals.mjs";
 import { parseCanonical } from "./strict_json.mjs";
@@ -33,6 +34,7 @@ const CONFIG = {
   optional: {
     witnesses: { array: { text: 4096 }, least: 1, most: 256 },
     erasure_authorities: { array: JWK, least: 1, most: 16 },
+    profile_signers: { any: true },
   },
 };
 
@@ -42,6 +44,7 @@ export async function parseGatewayConfig(raw) {
   checkShape(CONFIG, value, "config");
   if (value.witnesses !== undefined) await demandWitnesses(value.witnesses);
   if (value.erasure_authorities !== undefined) await demandAuthorities(value.erasure_authorities);
+  if (value.profile_signers !== undefined) demandSigners(value.profile_signers, "config.profile_signers");
   return { ...value, digest: await sha256Name(raw), mrconfigid: await sha384(raw) };
 }
 

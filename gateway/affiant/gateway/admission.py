@@ -7,10 +7,12 @@ up whatever the outcome), and that nothing was admitted twice is decided after, 
 2. the statement is a session's, of this gateway's class, over its nonce and its keyset, and not expired;
 3. statement, manifest and activation name each other; nothing is expired;
 4. the manifest names this gateway: its configuration and its reference values;
-5. the normal form is the one whose digest the manifest names;
+5. the normal form is the one whose digest the manifest names; a signature that came with it is about this profile
+   of this file, and there is one if the configuration names profile signers;
 6. collateral, then the quote, under the roots of the reference values;
 7. appraisal: image, attributes, MRCONFIGID regenerated from the manifest, REPORTDATA from the statement, and
-   RTMR3 exactly the five events of manifest and activation.
+   RTMR3 exactly the five events of manifest and activation;
+8. one of the profile signers has signed, and counted then: last, since only an attested caller's bytes are worth it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,12 @@ from affiant.attestation.manifest import (
     session_events,
 )
 from affiant.attestation.openings import seal
+from affiant.attestation.profile_signing.errors import ProfileSignatureMissing
+from affiant.attestation.profile_signing.verification import (
+    ProfileSignature,
+    parse_profile_signature,
+    verify_by_one_of,
+)
 from affiant.attestation.statement import KeysetStatement, parse_statement, report_data, session_issuer
 from affiant.attestation.tdx import (
     Appraisal,
@@ -51,6 +59,7 @@ from affiant.errors import MalformedError
 from affiant.gateway.errors import AdmissionExpired, AdmissionMismatch, IsolationBelowFloor
 from affiant.gateway.sessions import Admitted
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.signatures import require_profile
 
 __all__ = ["AdmissionRequest", "Appraiser", "parse_admission_request"]
 
@@ -65,6 +74,8 @@ class AdmissionRequest:
     manifest: Manifest
     activation: Activation
     policy: CompiledPolicy
+    signature: ProfileSignature | None
+    """Over the file that the profile is of."""
 
 
 def parse_admission_request(body: bytes) -> AdmissionRequest:
@@ -85,6 +96,7 @@ def parse_admission_request(body: bytes) -> AdmissionRequest:
         manifest=parse_manifest(evidence.manifest),
         activation=parse_activation(evidence.activation),
         policy=parse_normal_form(admission.policy),
+        signature=None if admission.signature is None else parse_profile_signature(admission.signature),
     )
 
 
@@ -113,7 +125,7 @@ class Appraiser:
         now: datetime,
         random_text: Callable[[], str],
     ) -> Admitted:
-        """Steps 2 to 7, and the signed result.
+        """Steps 2 to 8, and the signed result.
 
         Raises:
             AdmissionMismatch, AdmissionExpired: a contradiction, named.
@@ -122,10 +134,11 @@ class Appraiser:
         self._check_statement(request, now)
         self._check_links(request, now)
         self._check_gateway(request.manifest)
-        _check_profile(request)
+        self._check_profile(request)
         _check_openings(request.activation, random_text())
         verified = self._verify(request.evidence, collateral, now)
         appraisal = self._appraise(request, verified)
+        self._check_signer(request, now)
         ear = self._issue(request, verified, appraisal, collateral, now)
         return Admitted(
             activation=request.activation,
@@ -137,6 +150,7 @@ class Appraiser:
             ear=ear,
             ear_digest=ear_digest(ear),
             tier=appraisal.tier.value,
+            signature=None if request.signature is None else request.signature.raw,
         )
 
     def _check_statement(self, request: AdmissionRequest, now: datetime) -> None:
@@ -166,6 +180,23 @@ class Appraiser:
         _same("log's origin", manifest.gateway.origin, self.config.origin)
         _same("reference values", manifest.gateway.reference, self.reference.digest)
         _same("gateway's class", manifest.gateway.cls, self.config.cls)
+
+    def _check_profile(self, request: AdmissionRequest) -> None:
+        _same("profile", request.policy.digest, request.manifest.profile_digest)  # 5
+        if request.signature is not None:
+            claimed = request.signature.claimed
+            require_profile(claimed, request.policy, file_digest=request.manifest.file_digest)
+        elif self.config.profile_signers:
+            raise ProfileSignatureMissing(
+                "this gateway admits signed profiles only",
+                expected="a signature by one of its profile signers",
+                hint="Have the profile's file signed: affiant policy sign",
+            )
+
+    def _check_signer(self, request: AdmissionRequest, now: datetime) -> None:
+        if self.config.profile_signers:  # 8
+            assert request.signature is not None, "step 5 has refused"
+            verify_by_one_of(request.signature, self.config.profile_signers, at=now)
 
     def _verify(self, evidence: Evidence, collateral: Collateral, now: datetime) -> VerifiedQuote:
         trust = self.reference.trust_roots()  # 6
@@ -210,10 +241,6 @@ class Appraiser:
             until=verified.earliest_expiry,
             now=now,
         )
-
-
-def _check_profile(request: AdmissionRequest) -> None:
-    _same("profile", request.policy.digest, request.manifest.profile_digest)  # 5
 
 
 def _check_openings(activation: Activation, probe: str) -> None:

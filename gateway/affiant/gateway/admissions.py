@@ -93,16 +93,17 @@ class Admissions:
 
     def _keep_objects(self, session: Session, collateral: Collateral) -> list[asyncio.Future[object]]:
         admitted = session.admitted
-        objects = {
-            "keysets": admitted.statement.raw,
-            "evidence": admitted.evidence,
-            "endorsements": wrap_endorsements(collateral.to_bytes()),
-            "results": admitted.ear.encode("ascii"),
-            "policies": admitted.policy.normal_form,
-        }
+        objects = [
+            ("keysets", admitted.statement.raw),
+            ("evidence", admitted.evidence),
+            ("endorsements", wrap_endorsements(collateral.to_bytes())),
+            ("results", admitted.ear.encode("ascii")),
+            ("policies", admitted.policy.normal_form),
+            *(() if admitted.signature is None else (("policies", admitted.signature),)),
+        ]
         return [
             self.recorder.keep_object(name, data, session=session.id)  # type: ignore[misc]
-            for name, data in objects.items()
+            for name, data in objects
         ]
 
     def _record_start(self, session: Session) -> Recorded:

@@ -18,6 +18,7 @@ from affiant.attestation.evidence import wrap_endorsements
 from affiant.attestation.evidence_source import QuoteSource
 from affiant.attestation.gateway_config import OWN_WITNESS_URL
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
+from affiant.attestation.profile_signing.verification import require_usable
 from affiant.attestation.simulated.socket_path import reachable_address
 from affiant.attestation.statement import WITNESS_MAX_S, LogIdentity
 from affiant.attestation.tdx import VerificationCache
@@ -85,10 +86,12 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
 
     Raises:
         ConfigurationUnbound: the TD was launched for another configuration; nothing was written.
+        ExtraMissing, TrustedRootUnusable: nobody could be admitted under its profile signers.
         JournalUnavailable: the first records cannot be made durable.
     """
     folder = log_folder(settings.store, settings.config.origin)
     require_bound(settings.config, ambient.source)
+    await asyncio.to_thread(require_usable, settings.config.profile_signers)
     signer = await asyncio.to_thread(load_log_signer, folder, settings.config.origin)
     recovery = await asyncio.to_thread(recover, settings.store)
     boot = ambient.random_bytes(16)

@@ -79,6 +79,12 @@ _authority = click.option(
     metavar="FILE",
     help="Public key (JWK) of one whose orders to erase and to hold are carried out; see `affiant erase`.",
 )
+_signers = click.option(
+    "--profile-signers",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Admit no session unless one of these has signed its profile; see `affiant policy sign`.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -96,6 +102,7 @@ def gateway() -> None:
 @_upstream_ca
 @_witnesses
 @_authority
+@_signers
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
@@ -128,6 +135,7 @@ def serve(
     upstream_ca: tuple[Path, ...],
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
+    profile_signers: Path | None,
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
@@ -145,6 +153,7 @@ def serve(
       affiant gateway serve --upstream https://llm.example.com/v1 --upstream-key-ref local:LLM_KEY
       affiant gateway serve --witnesses witnesses.policy
       affiant gateway serve --erasure-authority officer.jwk
+      affiant gateway serve --profile-signers signers.json
       AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
 
     \b
@@ -163,6 +172,7 @@ def serve(
         bodies_max=body_memory << 20,
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
+        profile_signers=profile_signers,
         log_objects=log_objects,
     )
     context.exit(launch_gateway(launch))
@@ -175,6 +185,7 @@ def serve(
 @_upstream_ca
 @_witnesses
 @_authority
+@_signers
 @_json
 def config(
     *,
@@ -184,6 +195,7 @@ def config(
     upstream_ca: tuple[Path, ...],
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
+    profile_signers: Path | None,
     as_json: bool,
 ) -> None:
     """Print the name and the bytes of the configuration that `serve` would run with; starts nothing.
@@ -202,6 +214,7 @@ def config(
         random_bytes=os.urandom,
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
+        profile_signers=profile_signers,
     )
     if as_json:
         print_json({"digest": made.digest, "config": json.loads(made.raw)})

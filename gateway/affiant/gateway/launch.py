@@ -23,10 +23,8 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from affiant.attestation.canonical import parse_strict
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import (
     DEV_ECHO,
@@ -35,7 +33,6 @@ from affiant.attestation.gateway_config import (
     UpstreamConfig,
     local_gateway_config,
 )
-from affiant.attestation.keys import public_key_of
 from affiant.attestation.log_reading.object_store import open_objects
 from affiant.attestation.release import load_release, reference_values
 from affiant.attestation.shapes import ShapeMismatch
@@ -44,12 +41,13 @@ from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import ReferenceValues, parse_reference_values
 from affiant.attestation.witness.own import OwnWitness, own_witness
-from affiant.errors import AffiantError, MalformedError
+from affiant.errors import AffiantError
 from affiant.folders import make_private
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
 from affiant.gateway.config import BODIES_MAX, Settings, encode_settings
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.log_mirror import forget_state, mirrored, shown_by
+from affiant.gateway.named_parties import Named, read_named
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.own_witness import served_own_witness
 from affiant.gateway.transparency_log import log_folder
@@ -101,6 +99,7 @@ class Launch:
         bodies_max: bytes that all request bodies together may hold.
         witnesses: who must cosign the log.
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
+        profile_signers: a file of those one of whom must have signed a session's profile; None: nobody need have.
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
     """
 
@@ -114,6 +113,7 @@ class Launch:
     bodies_max: int = BODIES_MAX
     witnesses: WitnessChoice = "self"
     erasure_authorities: tuple[Path, ...] = ()
+    profile_signers: Path | None = None
     log_objects: str | None = None
 
 
@@ -164,6 +164,7 @@ def planned_config(
     random_bytes: Callable[[int], bytes],
     witnesses: WitnessChoice = "self",
     erasure_authorities: Sequence[Path] = (),
+    profile_signers: Path | None = None,
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
 
@@ -172,21 +173,8 @@ def planned_config(
     """
     _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
     own = own_witness(home, random_bytes=random_bytes) if witnesses == "self" else None
-    keys = _authorities(erasure_authorities)
-    return _config(parse_reference_values(reference), choices, witnesses, own, keys)
-
-
-def _authorities(paths: Sequence[Path]) -> tuple[ec.EllipticCurvePublicKey, ...]:
-    try:
-        return tuple(public_key_of(parse_strict(path.read_bytes(), limit=4096)) for path in paths)
-    except OSError as error:
-        raise SettingsRefused(
-            "an authority's public key cannot be read", where=str(error.filename), found=error.strerror
-        ) from error
-    except MalformedError as error:
-        raise SettingsRefused(
-            f"not an authority's public key: {error}", hint="Made by: affiant erase keygen"
-        ) from error
+    named = read_named(erasure_authorities, profile_signers)
+    return _config(parse_reference_values(reference), choices, witnesses, own, named)
 
 
 def _config(
@@ -194,14 +182,18 @@ def _config(
     choices: Sequence[UpstreamChoice],
     witnesses: WitnessChoice,
     own: OwnWitness | None,
-    authorities: Sequence[ec.EllipticCurvePublicKey],
+    named: Named,
 ) -> GatewayConfig:
     if isinstance(witnesses, Path):
-        return _config_under(reference, choices, witnesses, authorities)
+        return _config_under(reference, choices, witnesses, named)
     policy = None if own is None else own.policy
     upstreams = upstream_configs(choices)
     return local_gateway_config(
-        reference, upstreams=upstreams, witnesses=policy, erasure_authorities=authorities
+        reference,
+        upstreams=upstreams,
+        witnesses=policy,
+        erasure_authorities=named.authorities,
+        profile_signers=named.signers,
     )
 
 
@@ -209,7 +201,7 @@ def _config_under(
     reference: ReferenceValues,
     choices: Sequence[UpstreamChoice],
     witnesses: Path,
-    authorities: Sequence[ec.EllipticCurvePublicKey],
+    named: Named,
 ) -> GatewayConfig:
     text = _witness_text(witnesses)
     try:
@@ -217,7 +209,8 @@ def _config_under(
             reference,
             upstreams=upstream_configs(choices),
             witnesses=text,
-            erasure_authorities=authorities,
+            erasure_authorities=named.authorities,
+            profile_signers=named.signers,
         )
     except ShapeMismatch as error:
         if not str(error.where).startswith("config.witnesses"):
@@ -259,8 +252,8 @@ def launch_gateway(launch: Launch) -> int:
     release = load_release()
     reference = parse_reference_values(reference_values(release, platform.root()))
     own = own_witness(launch.home, random_bytes=os.urandom) if launch.witnesses == "self" else None
-    keys = _authorities(launch.erasure_authorities)
-    config = _config(reference, launch.upstreams, launch.witnesses, own, keys)
+    named = read_named(launch.erasure_authorities, launch.profile_signers)
+    config = _config(reference, launch.upstreams, launch.witnesses, own, named)
     settings = Settings(
         store=store,
         host=launch.host,

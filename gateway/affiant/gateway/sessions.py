@@ -66,6 +66,9 @@ class Admitted:
     """The attestation result, a JWS."""
     ear_digest: str
     tier: str
+    signature: bytes | None = None
+    """The signature over the profile's file that came with it; about this profile, and by a signer of the
+    configuration where that names any."""
 
     @property
     def isolation(self) -> str:

@@ -57,8 +57,8 @@ def sign(
         verify_by,
     )
     from affiant.attestation.published.output_file import require_free, write_new  # noqa: PLC0415 - as above
+    from affiant.policy.signature_file import signature_place  # noqa: PLC0415 - as above
     from affiant.policy.signature_report import (  # noqa: PLC0415 - as above
-        SIGNATURE_SUFFIX,
         refusals,
         signature_document,
         signature_lines,
@@ -69,7 +69,7 @@ def sign(
         raise click.UsageError("give one of --key and --sigstore")
     if key is not None and (trust_config is not None or identity_token is not None):
         raise click.UsageError("--trust-config and --identity-token belong to --sigstore")
-    place = output or file.with_name(file.name + SIGNATURE_SUFFIX)
+    place = output or signature_place(file)
     with refusals(as_json=as_json):
         profiles = read_policy_file(file, owners=None).profiles
         statement = signed_profiles(profiles).to_bytes()

@@ -14,33 +14,19 @@ from typing import Final
 import click
 
 from affiant.attestation.anchors.errors import AnchorExtraMissing, AnchorSettingsInvalid
-from affiant.attestation.profile_signing.errors import (
-    ProfileSignatureMissing,
-    SignersInvalid,
-    SigningKeyInvalid,
-)
+from affiant.attestation.profile_signing.errors import SignersInvalid, SigningKeyInvalid
 from affiant.attestation.profile_signing.signing_keys import ProfileKey
-from affiant.attestation.profile_signing.verification import (
-    MAX_SIGNATURE,
-    ProfileSignature,
-    VerifiedSignature,
-    parse_profile_signature,
-)
+from affiant.attestation.profile_signing.verification import VerifiedSignature
 from affiant.attestation.published.errors import ExtraMissing, SettingsInvalid, TrustedRootUnusable
 from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
 from affiant.errors import AffiantError
 
 __all__ = [
-    "SIGNATURE_SUFFIX",
     "read_limited",
-    "read_signature",
     "refusals",
     "signature_document",
     "signature_lines",
 ]
-
-SIGNATURE_SUFFIX: Final = ".sig.json"
-"""What follows a file's name in that of its signature, beside it."""
 
 _GIVEN: Final = (
     AnchorExtraMissing,
@@ -80,20 +66,6 @@ def read_limited(path: Path, limit: int) -> bytes:
             return file.read(limit + 1)
     except OSError as error:
         raise click.UsageError(f"{printable(str(path))} cannot be read: {error.strerror}") from error
-
-
-def read_signature(path: Path) -> ProfileSignature:
-    """The signature in a file, in its form; nothing of it is verified.
-
-    Raises:
-        ProfileSignatureMissing: there is no such file. AffiantError: it is no signature.
-        click.UsageError: it cannot be read.
-    """
-    if not path.exists():
-        raise ProfileSignatureMissing(
-            "there is no signature", expected=path.name, hint="Sign the file: affiant policy sign"
-        )
-    return parse_profile_signature(read_limited(path, MAX_SIGNATURE))
 
 
 def signature_document(found: VerifiedSignature) -> Mapping[str, object]:

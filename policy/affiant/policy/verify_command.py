@@ -63,9 +63,11 @@ def verify(
           --identity reviewer@example.com --issuer https://accounts.example.com
       affiant policy verify profiles.yaml --signers signers.json --json
     """
-    from affiant.policy.signature_report import (  # noqa: PLC0415 - help must stay cheap
-        SIGNATURE_SUFFIX,
+    from affiant.policy.signature_file import (  # noqa: PLC0415 - help must stay cheap
         read_signature,
+        signature_place,
+    )
+    from affiant.policy.signature_report import (  # noqa: PLC0415 - as above
         refusals,
         signature_document,
         signature_lines,
@@ -77,13 +79,12 @@ def verify(
         raise click.UsageError(
             "name who must have signed: --key, or --trusted-root with --identity and --issuer, or --signers"
         )
-    place = signature or file.with_name(file.name + SIGNATURE_SUFFIX)
     with refusals(as_json=as_json):
         by_named = (
             _by_list(signers, at) if signers is not None else _by_one(key, trusted_root, identity, issuer)
         )
         profiles = read_policy_file(file, owners=None).profiles
-        found = by_named(read_signature(place))
+        found = by_named(read_signature(signature or signature_place(file)))
         require_about(found.signed, profiles)
     if as_json:
         print_json(signature_document(found))

@@ -67,6 +67,11 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     help="Permission profiles (YAML).",
 )
 @click.option(
+    "--policy-signature",
+    type=_FILE,
+    help="A signature over --profile, for a gateway that demands one. Default: FILE.sig.json, if it is there.",
+)
+@click.option(
     "--agent", required=True, envvar="AFFIANT_AGENT", show_envvar=True, help="Which profile of the file."
 )
 @click.option(
@@ -148,6 +153,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 def run(
     *,
     profile: Path,
+    policy_signature: Path | None,
     agent: str,
     input_: str | None,
     output: Path | None,
@@ -207,6 +213,7 @@ def run(
         extra_roots=extra_ca,
         vault=_vault(vault, vault_ca, vault_token_file),
         decisions=decisions,
+        policy_signature=policy_signature,
     )
     options = RunOptions(
         home=home,

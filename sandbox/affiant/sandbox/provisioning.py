@@ -121,6 +121,7 @@ def _provision_message(
         "manifest": b64u(bindings.manifest.raw),
         "activation": b64u(bindings.activation.raw),
         "policy": b64u(plan.profile.normal_form),
+        "signature": None if plan.signature is None else b64u(plan.signature),
         "reference": b64u(services.reference),
         "gateway_config": b64u(services.gateway_config.raw),
         "collateral": b64u(bindings.collateral),

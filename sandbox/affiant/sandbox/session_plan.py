@@ -18,11 +18,13 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.profile_signing.errors import ProfileSignatureOther
 from affiant.errors import ConfigurationError
 from affiant.policy.hosts import canonical_host
 from affiant.policy.policy_file import read_policy_file
-from affiant.policy.profile_set import Profile
+from affiant.policy.profile_set import Profile, ProfileSet
+from affiant.policy.signature_file import read_signature, signature_beside
+from affiant.policy.signatures import require_about
 from affiant.sandbox.errors import InputRefused
 from affiant.sandbox.isolation.backend import Availability, BackendName, IsolationClass, choose
 from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr, SandboxPlan
@@ -74,6 +76,8 @@ class SessionRequest:
         vault: where ``vault:`` references are resolved; None: they are not, and get no placeholder.
         decisions: a file to which each decision of the profile is appended, for reviewers; made if it is not there.
         lease_s: how long the session may last, seconds.
+        policy_signature: a signature over the profile file; None: the one beside it, if there is one. It is passed on
+            to the gateway, which may demand one and knows whose counts; here it must be about this very file.
     """
 
     profile: Path
@@ -91,6 +95,7 @@ class SessionRequest:
     vault: VaultChoice | None = None
     decisions: Path | None = None
     lease_s: int = 12 * 3600
+    policy_signature: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,8 @@ class SessionPlan:
     vault_roots: tuple[bytes, ...]
     """DER certificates of Vault's authorities."""
     hosts: Mapping[str, tuple[str, ...]]
+    signature: bytes | None
+    """Over the profile file, as it goes to the gateway."""
 
 
 def plan_session(
@@ -136,7 +143,8 @@ def plan_session(
     Raises:
         MalformedError, ConfigurationError: as the module says; each code names the part at fault.
     """
-    profile, file_digest = _read_profile(request, owners)
+    file = read_policy_file(request.profile, owners=owners)
+    profile = file.profiles.profile(request.agent)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
     folders = (
@@ -158,7 +166,7 @@ def plan_session(
         request=request,
         session=session,
         profile=profile,
-        file_digest=file_digest,
+        file_digest=file.profiles.source_digest,
         backend=choose(request.min_isolation, probe()).backend,
         sandbox=sandbox,
         place=place,
@@ -167,12 +175,26 @@ def plan_session(
         roots=roots,
         vault_roots=() if request.vault is None else _read_roots(request.vault.ca),
         hosts=hosts,
+        signature=_signature(request, file.profiles),
     )
 
 
-def _read_profile(request: SessionRequest, owners: frozenset[int]) -> tuple[Profile, str]:
-    file = read_policy_file(request.profile, owners=owners)
-    return file.profiles.profile(request.agent), sha256_name(file.data)
+def _signature(request: SessionRequest, profiles: ProfileSet) -> bytes | None:
+    """The signature that goes with the profile. One that is about another file would be refused, or mislead a reader.
+
+    Raises:
+        AffiantError: it is no signature, or is not about this file.
+    """
+    place = request.policy_signature or signature_beside(request.profile)
+    if place is None:
+        return None
+    signature = read_signature(place)
+    try:
+        require_about(signature.claimed, profiles)
+    except ProfileSignatureOther as error:
+        error.hint = f"Have the file signed again, or move {place.name} away"
+        raise
+    return signature.raw
 
 
 def _read_roots(path: Path) -> tuple[bytes, ...]:

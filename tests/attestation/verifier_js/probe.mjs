@@ -5,6 +5,7 @@ import { createInterface } from "node:readline";
 
 import { importP256, isPoint, verifyES256 } from "../../../attestation/verifier-js/lib/cryptography.mjs";
 import { fromBase64, fromBase64url, fromUtf8, toHex } from "../../../attestation/verifier-js/lib/encoding.mjs";
+import { parseGatewayConfig } from "../../../attestation/verifier-js/lib/gateway_config.mjs";
 import { inflateRaw } from "../../../attestation/verifier-js/lib/inflate.mjs";
 import { holdsMLDSA44 } from "../../../attestation/verifier-js/lib/mldsa44.mjs";
 import { parseNote, parseVkey, verifyNote } from "../../../attestation/verifier-js/lib/note.mjs";
@@ -36,6 +37,7 @@ const OPS = {
   point: (data) => isPoint(data),
   printable: (data) => printable(fromUtf8(data)),
   trust: async (data) => (await parseTrustFile(data)).digest,
+  config: async (data) => (await parseGatewayConfig(data)).digest,
   async es256(data, { point, signature }) {
     await verifyES256(await importP256(bytes(point)), data, bytes(signature));
     return true;

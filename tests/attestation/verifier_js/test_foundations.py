@@ -17,7 +17,9 @@ from story import trust_bytes
 
 from affiant.attestation.canonical import canonical, parse_canonical, parse_strict
 from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.gateway_config import DEV_ECHO, make_gateway_config, parse_gateway_config
 from affiant.attestation.keys import Signer, public_jwk, verify_es256
+from affiant.attestation.profile_signing.signing_keys import ProfileKey
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import from_base64, parse_note, signed, verify_note
 from affiant.attestation.tlog.note_keys import LogSigner
@@ -275,6 +277,64 @@ def test_notes_are_judged_alike(probe: Probe) -> None:
     for note, answer in zip(notes, answers, strict=True):
         expected = answered(lambda note=note: bool(verify_note(parse_note(note), [signer.verifier])))
         assert answer == expected, note
+
+
+def profile_signers() -> list[object]:
+    """Lists of signers of profiles: each good one, and what is wrong with the others."""
+    keys = [
+        dict(ProfileKey.of(key.public_key()).to_jwk())
+        for key in (
+            ec.derive_private_key(3, ec.SECP256R1()),
+            ec.derive_private_key(3, ec.SECP384R1()),
+            Ed25519PrivateKey.from_private_bytes(bytes(32)),
+        )
+    ]
+    p256, p384, ed25519 = ({"value": {"key": key}} for key in keys)
+    root = {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1", "tlogs": [1]}
+
+    def identity(**changes: object) -> dict[str, object]:
+        return {"value": {"trusted_root": root, "identity": "a@b.example", "issuer": "https://x", **changes}}
+
+    def changed(key: dict[str, str], **changes: object) -> dict[str, object]:
+        return {"value": {"key": {**key, **changes}}}
+
+    until = {**p256, "until": "2026-01-01T00:00:00Z"}
+    good: list[object] = [[p256], [p384], [ed25519], [p256, p384, ed25519, identity()], [until, p256]]
+    return [
+        *good,
+        [identity(identity="a" * 1024)],
+        [identity(identity="a" * 1025)],
+        *([identity(identity=text)] for text in ("", " a", "a ", "\u00e4", "a\x7f", 1)),
+        [identity(issuer=None)],
+        [identity(trusted_root={})],
+        [identity(more=1)],
+        [identity()] * 17,
+        [p256, p256],
+        [until, until],
+        *([{**p256, "until": text}] for text in (None, 5, "2026-02-30T00:00:00Z", "2026-01-01")),
+        [{**p256, "note": 1}],
+        [{"value": {"key": "-----BEGIN PUBLIC KEY-----"}}],
+        [changed(keys[0], y=keys[0]["x"])],
+        [changed(keys[1], y=keys[1]["x"])],
+        [changed(keys[1], d="AA")],
+        [changed(keys[1], kty="OKP")],
+        [changed(keys[2], x="AA")],
+        [changed(keys[2], x=5)],
+        *([], None, {}, [{}], [[]], ["*"]),
+    ]
+
+
+def test_profile_signers_of_a_configuration_are_read_alike(probe: Probe) -> None:
+    plain = make_gateway_config(
+        iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+    )
+    members = json.loads(plain.raw)
+    files = [canonical({**members, "profile_signers": each}) for each in profile_signers()]
+    answers = probe([question("config", data) for data in files])
+    for data, answer in zip(files, answers, strict=True):
+        assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
+    assert [("ok" in answer) for answer in answers[:6]] == [True] * 6
+    assert sum("ok" in answer for answer in answers) == 6
 
 
 def test_trust_files_are_read_alike(probe: Probe) -> None:

@@ -100,7 +100,7 @@ async def admit(
         AdmissionMismatch: it answers with something that is not its record of this admission.
         GatewayUnreachable: no answer.
     """
-    body = wrap_admission(Admission(identity.evidence, launch.policy.normal_form))
+    body = wrap_admission(Admission(identity.evidence, launch.policy.normal_form, launch.signature))
     members = await _answer(await client.request("POST", "/v1/sessions", (_ADMISSION,), body))
     start = members.get("start")
     if members.get("ksd") != gateway.keyset_digest or not isinstance(start, str):

@@ -52,6 +52,8 @@ class Launch:
     activation: Activation
     policy: CompiledPolicy
     facts: PolicyFacts
+    signature: bytes | None
+    """Over the file that the policy is of: believed by nobody here, passed on to the gateway."""
 
 
 def check_launch(provision: Provision, registers: TDRegisters, *, build: str, now: datetime) -> Launch:
@@ -84,7 +86,7 @@ def check_launch(provision: Provision, registers: TDRegisters, *, build: str, no
     if any(registers.rtmrs[3]):
         raise ProvisionMismatch("this TD was activated before", expected="RTMR3 of zeros")
     facts = PolicyFacts(provision.agent.name, manifest.profile_digest, manifest.file_digest)
-    return Launch(manifest, activation, policy, facts)
+    return Launch(manifest, activation, policy, facts, provision.signature)
 
 
 def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> None:

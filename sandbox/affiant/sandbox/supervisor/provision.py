@@ -68,6 +68,8 @@ class Provision:
     vault: Vault | None = None
     decisions: int | None = None
     """Descriptor of the decision log, if one was asked for."""
+    signature: bytes | None = None
+    """A signature over the file that the policy is of; the gateway's to judge."""
 
 
 def parse_provision(message: Message) -> Provision:
@@ -95,7 +97,12 @@ def parse_provision(message: Message) -> Provision:
         secrets=_secrets(message.descriptors),
         vault=_vault(message.members.get("vault"), message.descriptors.get("vault_token")),
         decisions=_decisions(message),
+        signature=_signature(message.members.get("signature")),
     )
+
+
+def _signature(value: object) -> bytes | None:
+    return None if value is None else from_b64u(_text(value, "signature"))
 
 
 def _agent(value: object) -> Agent:
