@@ -159,10 +159,17 @@ _constraints = st.one_of(
         lambda bounds: f"{{min: {bounds[0]}, max: {bounds[1]}}}"
     ),
     st.sampled_from([1, 4, 7]).map(lambda most: f"{{max_len: {most}}}"),
+    st.sampled_from(["[ab]", "a?b?", "[a-c]{1,2}", "(a|ab)(b|x)?", "x+", "[0-9]+"]).flatmap(
+        lambda pattern: st.sampled_from([1, 2, 3]).map(
+            lambda most: f"{{pattern: '{pattern}', max_len: {most}}}"
+        )
+    ),
     st.sampled_from(["/w", "/w/a", "/w/s", "/v"]).map(lambda path: f"{{under: {path}}}"),
     st.sampled_from(["{argv: [[a], [a, b]]}", "{argv: [[b]]}", "any", "{host: '*.b.com'}"]),
     st.tuples(
-        st.sampled_from(["{one_of: [a]}", "{one_of: [b, 1]}", "{max_len: 1}", "{under: /w}"]),
+        st.sampled_from(
+            ["{one_of: [a]}", "{one_of: [b, 1]}", "{max_len: 1}", "{under: /w}", "{pattern: '[ab]?'}"]
+        ),
         st.integers(1, 2),
     ).map(lambda each: f"{{each: {each[0]}, max_items: {each[1]}}}"),
 )
@@ -188,6 +195,10 @@ _json = st.sampled_from(
             "x",
             "1",
             "",
+            "ab",
+            "abx",
+            "12",
+            "\u00e9",
             "/w",
             "/w/a",
             "/w/a/z",

@@ -29,7 +29,9 @@ APPLY = (
     " replicas: {min: 1, max: 5, optional: true}, note: {max_len: 4, optional: true},"
     " to: {host: '*.b.com', optional: true},"
     " run: {argv: [[git, status], [ls]], optional: true}, tags: {each: {one_of: [a, b]}, max_items: 2, optional: true},"
-    " free: {optional: true}}}], filesystem_access: 'read:/w', network_egress: [{host: '*.b.com'}]"
+    " branch: {pattern: 'release/[0-9]{1,3}', optional: true}, id: {pattern: '[a-z]+', max_len: 5, optional: true},"
+    " refs: {each: {pattern: 'v[0-9]'}, optional: true}, free: {optional: true}}}],"
+    " filesystem_access: 'read:/w', network_egress: [{host: '*.b.com'}]"
 )
 GOOD = {"namespace": "staging", "file": "/w/infra/a.yaml"}
 
@@ -82,6 +84,17 @@ def reason(profile: Profile, arguments: object, tool: str = "apply") -> str:
         ({"tags": ["a", "b", "a"]}, "tool_argument_refused"),
         ({"tags": ["a", "c"]}, "tool_argument_refused"),
         ({"tags": "a"}, "tool_argument_refused"),
+        ({"branch": "release/12"}, "allowed"),
+        ({"branch": "release/1234"}, "tool_argument_refused"),
+        ({"branch": "release/12\n"}, "tool_argument_refused"),
+        ({"branch": "x release/12"}, "tool_argument_refused"),
+        ({"branch": "release/\u0661"}, "tool_argument_refused"),
+        ({"branch": 12}, "tool_argument_refused"),
+        ({"branch": ["release/12"]}, "tool_argument_refused"),
+        ({"id": "abcde"}, "allowed"),
+        ({"id": "abcdef"}, "tool_argument_refused"),
+        ({"refs": ["v1", "v2"]}, "allowed"),
+        ({"refs": ["v1", "w2"]}, "tool_argument_refused"),
         ({"free": {"any": [1, None]}}, "allowed"),
         ({"more": 1}, "tool_argument_not_listed"),
     ],
@@ -228,7 +241,13 @@ def test_no_text_does_more_than_be_decided(profile_of: Make, text: str) -> None:
         ("{a: everything}", "policy.value"),
         ("{'a b': any}", "policy.name"),
         ("[a]", "policy.wrong_type"),
-        ("{a: {pattern: '.*'}}", "policy.unknown_key"),
+        ("{a: {pattern: '.*'}}", "policy.value"),
+        ("{a: {pattern: '[a-z]*'}}", "policy.value"),
+        ("{a: {pattern: '[a-z]{3}', max_len: 2}}", "policy.value"),
+        ("{a: {pattern: '[a-z]{3}', max_len: 0}}", "policy.value"),
+        ("{a: {pattern: x, const: x}}", "policy.wrong_type"),
+        ("{a: {pattern: [x]}}", "policy.wrong_type"),
+        ("{a: {each: {pattern: '(a|b)*a(a|b){12}', max_len: 20}}}", "policy.value"),
     ],
 )
 def test_a_constraint_that_is_none_is_refused_with_its_place(profile_of: Make, args: str, code: str) -> None:
@@ -273,6 +292,23 @@ def test_the_tests_of_a_profile_may_name_arguments(profile_of: Make) -> None:
     profile_of(rules + ", tests: [{allow: {tool: x, args: {n: 5}}}, {deny: {tool: x, args: {n: 6}}}]")
     with pytest.raises(AffiantError, match="wants deny"):
         profile_of(rules + ", tests: [{deny: {tool: x, args: {n: 5}}}]")
+
+
+def test_patterns_of_one_meaning_are_no_difference_and_others_are_told_with_a_call(profile_of: Make) -> None:
+    def differences(old: str, new: str) -> list[tuple[str, str]]:
+        before, after = (profile_of(f"tools: [{{name: x, args: {{a: {each}}}}}]") for each in (old, new))
+        return [(str(each.direction), each.request) for each in compare_profiles("dev", before, after)]
+
+    assert differences("{pattern: '(a|b)c'}", "{pattern: '[ab]c'}") == []
+    assert differences("{pattern: '[ab]'}", "{one_of: [a, b]}") == []
+    assert differences("{pattern: 'a{1,4}'}", "{pattern: 'a+', max_len: 4}") == []
+    assert differences("{pattern: 'v[0-9]'}", "{pattern: 'v[0-9]{1,2}'}") == [
+        ("widens", 'tool:x {"a": "v00"}')
+    ]
+    assert differences("{pattern: '[a-z]{1,40}'}", "{pattern: '[a-y]{1,40}'}") == [
+        ("narrows", 'tool:x {"a": "z"}')
+    ]
+    assert [each for each, _ in differences("{max_len: 3}", "{pattern: '[ -~]{0,3}'}")] == ["narrows"]
 
 
 # -- compared ----------------------------------------------------------------------------------------------------------

@@ -25,10 +25,13 @@ from affiant.policy.arguments import (
     Host,
     Number,
     OneOf,
+    Pattern,
     Text,
     Under,
 )
 from affiant.policy.paths import covers
+from affiant.policy.pattern_texts import judged_texts
+from affiant.policy.text_pattern import automaton
 
 __all__ = ["MAX_CALLS", "calls_of"]
 
@@ -87,15 +90,16 @@ def _values(
         return [_ABSENT, 0]
     singles = [each for each in constraints if not isinstance(each, (AnyValue, Argv, Each))]
     items = [each.item for each in constraints if isinstance(each, Each)]
-    if _is_beyond(singles) or _is_beyond(items):
+    alone, inside = _singles(singles, paths, hosts), _singles(items, paths, hosts)
+    if alone is None or inside is None:
         return None
-    found: list[object] = [*_TYPES, ["other token"], *_singles(singles, paths, hosts)]
+    found: list[object] = [*_TYPES, ["other token"], *alone]
     found += [list(tokens) for each in constraints if isinstance(each, Argv) for tokens in each.lists]
     if items:
         sizes = {
             size for each in constraints if isinstance(each, Each) for size in (1, each.most, each.most + 1)
         }
-        values = [*_singles(items, paths, hosts), None, True, 0.5]
+        values = [*inside, None, True, 0.5]
         found += [[value] * size for value in values for size in sorted(sizes)]
         if together > 1:
             found += [list(pair) for pair in combinations(values, 2)]
@@ -104,13 +108,16 @@ def _values(
 
 
 def _is_beyond(constraints: Sequence[Constraint]) -> bool:
-    """Whether a host's length matters: which hosts of each length there are is not listed here."""
-    return any(isinstance(each, Host) for each in constraints) and any(
-        isinstance(each, Text) for each in constraints
-    )
+    """Whether another constraint looks at the letters of a host or path, or at a host's length: that is not listed."""
+    kinds = {type(each) for each in constraints}
+    return kinds >= {Host, Text} or (Pattern in kinds and bool(kinds & {Host, Under}))
 
 
-def _singles(constraints: Sequence[Constraint], paths: Sequence[str], hosts: Sequence[str]) -> list[object]:
+def _singles(
+    constraints: Sequence[Constraint], paths: Sequence[str], hosts: Sequence[str]
+) -> list[object] | None:
+    if _is_beyond(constraints):
+        return None
     numbers: set[int] = {0, 1}
     texts: set[str] = {"x"}
     bounds = [each.most for each in constraints if isinstance(each, Text)]
@@ -132,7 +139,28 @@ def _singles(constraints: Sequence[Constraint], paths: Sequence[str], hosts: Seq
                 texts.update(hosts)
             case _:
                 pass
+    fitting = _fitting(constraints, bounds)
+    if fitting is None:
+        return None
+    texts.update(fitting)
     return [*sorted(number for number in numbers if abs(number) <= MAX_INTEGER), *sorted(texts)]
+
+
+def _fitting(constraints: Sequence[Constraint], bounds: Sequence[int]) -> Sequence[str] | None:
+    patterns = [each for each in constraints if isinstance(each, Pattern)]
+    if not patterns:
+        return ()
+    literals = [
+        value
+        for each in constraints
+        if isinstance(each, OneOf)
+        for value in each.values
+        if isinstance(value, str)
+    ]
+    ends = (each.most for each in patterns if each.most is not None)
+    return judged_texts(
+        [automaton(each.pattern) for each in patterns], literals=literals, bounds=[*bounds, *ends]
+    )
 
 
 def _of_lengths(begin: str, bounds: Sequence[int]) -> Iterator[str]:

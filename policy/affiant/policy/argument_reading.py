@@ -18,6 +18,7 @@ from affiant.policy.arguments import (
     Host,
     Number,
     OneOf,
+    Pattern,
     Scalar,
     Text,
     Under,
@@ -29,8 +30,8 @@ from affiant.policy.strict_yaml import ListNode, MapNode, Node, ScalarNode
 __all__ = ["argument_members", "arranged_argument", "json_text", "read_argument_members", "read_arguments"]
 
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,15})\Z")
-_KINDS: Final = ("one_of", "const", "min", "max", "max_len", "under", "host", "each", "argv")
-_ALONE: Final = "exactly one of one_of, const, min and max, max_len, under, host, each, argv"
+_KINDS: Final = ("one_of", "const", "min", "max", "max_len", "pattern", "under", "host", "each", "argv")
+_ALONE: Final = "exactly one of one_of, const, min and max, pattern and max_len, under, host, each, argv"
 
 
 def read_arguments(node: Node) -> tuple[Argument, ...]:
@@ -61,6 +62,8 @@ def _argument(name: str, node: Node) -> Argument:
 
 def _constraint(found: Mapping[str, Node], node: Node, *, inner: bool = False) -> Constraint:
     kinds = {"number" if key in ("min", "max") else key for key in found if key in _KINDS}
+    if "pattern" in kinds:
+        kinds.discard("max_len")
     if len(kinds) != 1 or (inner and kinds & {"each", "argv"}):
         raise WrongType("not one constraint", expected=_ALONE, where=str(node.mark))
     kind = kinds.pop()
@@ -115,6 +118,11 @@ def _max_len(found: Mapping[str, Node]) -> Text:
     return Text(schema.whole_number(found["max_len"], what="'max_len'"))
 
 
+def _pattern(found: Mapping[str, Node]) -> Pattern:
+    most = schema.whole_number(found["max_len"], what="'max_len'") if "max_len" in found else None
+    return Pattern(schema.text(found["pattern"], what="'pattern'"), most)
+
+
 def _under(found: Mapping[str, Node]) -> Under:
     write = "write" in found and schema.boolean(found["write"], what="'write'")
     return Under(schema.text(found["under"], what="'under'"), write)
@@ -147,6 +155,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Node]], Constraint]]] = {
     "const": _const,
     "number": _number,
     "max_len": _max_len,
+    "pattern": _pattern,
     "under": _under,
     "host": _host,
     "each": _each,
@@ -194,6 +203,8 @@ def _members(constraint: Constraint) -> Mapping[str, object]:
             return {"max": most, "min": least}
         case Text(most):
             return {"max_len": most}
+        case Pattern(pattern, longest):
+            return {"max_len": longest, "pattern": pattern}
         case Under(path, write):
             return {"under": path, "write": write}
         case Host(pattern):
@@ -233,6 +244,8 @@ def _read(value: object) -> Constraint:
             return Number(_not_bool(least), _not_bool(most))
         case {"max_len": int(most), **rest} if not rest:
             return Text(_exactly(most))
+        case {"max_len": int() | None as longest, "pattern": str(pattern), **rest} if not rest:
+            return Pattern(pattern, _not_bool(longest))
         case {"under": str(path), "write": bool(write), **rest} if not rest:
             return Under(path, write)
         case {"host": str(pattern), **rest} if not rest:

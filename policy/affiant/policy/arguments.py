@@ -1,8 +1,8 @@
 """Typed constraints on the arguments of a tool: what each may be; what is not named may not be there.
 
 A constraint looks at one top-level argument. Types are those of JSON and never converted: ``"5"`` is no number, ``5.0``
-and ``true`` are no integer. There are no patterns over text: command lines are judged as lists of whole tokens
-(``argv``), paths by segment (``under``), hosts by label (``host``).
+and ``true`` are no integer. Command lines are judged as lists of whole tokens (``argv``), paths by segment (``under``),
+hosts by label (``host``), and only what is none of these by a pattern, which the whole text must fit.
 
 >>> is_allowed(Number(1, 5), 5), is_allowed(Number(1, 5), True), is_allowed(Under("/w"), "/w/../etc")
 (True, False, False)
@@ -27,6 +27,7 @@ from affiant.policy.refusals import (
     ValueRefused,
     excerpt,
 )
+from affiant.policy.text_pattern import automaton
 
 __all__ = [
     "MAX_ARGUMENTS",
@@ -38,6 +39,7 @@ __all__ = [
     "Host",
     "Number",
     "OneOf",
+    "Pattern",
     "Scalar",
     "Text",
     "Under",
@@ -117,6 +119,29 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Pattern:
+    """Text that wholly fits a pattern (:mod:`.text_pattern`), of at most ``most`` characters; None: it has an end."""
+
+    pattern: str
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        found = automaton(self.pattern)
+        if self.most is None and found.longest is None:
+            raise ValueRefused("a pattern without an end", expected="'max_len' beside '*', '+' or '{2,}'")
+        if self.most is not None:
+            Text(self.most)
+            if len(found.shortest) > self.most:
+                raise ValueRefused(
+                    "no text is so", expected="'max_len' of at least the shortest text", found=self.most
+                )
+
+    def fits(self, text: str) -> bool:
+        """Whether a text does."""
+        return (self.most is None or len(text) <= self.most) and automaton(self.pattern).fits(text)
+
+
+@dataclass(frozen=True, slots=True)
 class Under:
     """A canonical path that is ``path`` or below it, which the rules for files allow; ``write``: to be written."""
 
@@ -165,7 +190,7 @@ class Each:
             raise ValueRefused("max_items out of range", expected="1 to 1024", found=self.most)
 
 
-Single = OneOf | Number | Text | Under | Host
+Single = OneOf | Number | Text | Pattern | Under | Host
 Constraint = AnyValue | Single | Argv | Each
 
 
@@ -280,6 +305,8 @@ def is_allowed(constraint: Constraint, value: object) -> bool:
             )
         case Text(most):
             return type(value) is str and len(value) <= most
+        case Pattern():
+            return type(value) is str and constraint.fits(value)
         case Under(path, _):
             return type(value) is str and _is_path(value) and covers(path, value)
         case Host(pattern):

@@ -22,6 +22,7 @@ from affiant.policy.names import SPELLINGS
 from affiant.policy.profile import Scheme, TLSMode
 from affiant.policy.schema import SIZE
 from affiant.policy.targets import METHODS
+from affiant.policy.text_pattern import MAX_PATTERN
 
 __all__ = ["floor_schema", "profile_schema", "schema_text"]
 
@@ -137,6 +138,10 @@ _SINGLE: Final[Mapping[str, Schema]] = {
     "min": {"type": "integer"},
     "max": {"type": "integer"},
     "max_len": _told(_COUNT, "Text of at most so many characters."),
+    "pattern": _told(
+        {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN},
+        "Text that wholly fits: characters, [a-z0-9], (a|b), ?, *, +, {2}, {1,40}.",
+    ),
     "under": _told(_string(_PATH), "A path here or below, which filesystem_access must allow too."),
     "write": _told({"type": "boolean"}, "Beside 'under': the path is to be written."),
     "host": _told(_HOST, "A host, which network_egress must allow too."),

@@ -26,10 +26,10 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "a tool": ("name", "server", "schema", "approval", "args", "deny"),
     "an argument": (
-        *("one_of", "const", "min", "max", "max_len", "under", "write", "host"),
+        *("one_of", "const", "min", "max", "max_len", "pattern", "under", "write", "host"),
         *("each", "max_items", "argv", "optional"),
     ),
-    "'each'": ("one_of", "const", "min", "max", "max_len", "under", "write", "host"),
+    "'each'": ("one_of", "const", "min", "max", "max_len", "pattern", "under", "write", "host"),
     "a path": ("path", "mode"),
     "an egress rule": ("host", "port", "scheme", "methods", "paths", "tls", "address"),
     "an egress denial": ("deny", "port", "methods", "paths"),

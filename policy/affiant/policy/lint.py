@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.policy.arguments import Constraint, Each, Pattern
 from affiant.policy.hosts import covering_patterns, is_wildcard, suffix_of
 from affiant.policy.lint_codes import WARNINGS
 from affiant.policy.lint_lists import (
@@ -88,9 +89,22 @@ def _tools(profile: Profile) -> Iterator[Finding]:
             yield _warn(profile, "denial_without_allow", f"tool {rule.name}", f"tools/{position}")
         if isinstance(rule, ToolRule) and rule.server is not None and rule.schema is None:
             yield _warn(profile, "tool_unpinned", f"tool {rule.name}", f"tools/{position}")
+        if isinstance(rule, ToolRule):
+            for argument in rule.arguments or ():
+                if _is_pattern(argument.constraint):
+                    yield _warn(
+                        profile,
+                        "argument_pattern",
+                        f"{argument.name} of tool {rule.name}",
+                        f"tools/{position}",
+                    )
         allows = profile.compiled.decide_tool(rule.name, ANYWHERE).allowed
         if reaches_out and _changes_things(rule.name) and allows:
             yield _warn(profile, "approval_missing", f"tool {rule.name}", f"tools/{position}")
+
+
+def _is_pattern(constraint: Constraint) -> bool:
+    return isinstance(constraint.item if isinstance(constraint, Each) else constraint, Pattern)
 
 
 def _changes_things(name: str) -> bool:

@@ -21,6 +21,7 @@ from affiant.policy.arguments import (
     Host,
     Number,
     OneOf,
+    Pattern,
     Text,
     Under,
 )
@@ -31,6 +32,7 @@ from affiant.policy.hosts import covering_patterns
 from affiant.policy.paths import covers
 from affiant.policy.profile import PathMode, Policy, ToolRule
 from affiant.policy.questions import ToolQuestion
+from affiant.policy.text_pattern import automaton
 from affiant.policy.tool_origin import ANY, ANYWHERE, Origin
 
 __all__ = ["ToolAuthority", "tools_of"]
@@ -119,6 +121,8 @@ def _value(compiled: CompiledPolicy, constraint: Constraint) -> object:
             return ""
         case OneOf(values):
             return values[0]
+        case Pattern(pattern):
+            return automaton(pattern).shortest
         case Number(least, most):
             return least if least is not None else most
         case Argv(lists):

@@ -15,6 +15,7 @@ from affiant.policy.arguments import (
     Host,
     Number,
     OneOf,
+    Pattern,
     Text,
     Under,
 )
@@ -67,6 +68,9 @@ def _constraint(constraint: Constraint) -> str:
             return " and ".join(filter(None, bounds))
         case Text(most):
             return f"text of at most {most} characters"
+        case Pattern(pattern, longest):
+            bound = "" if longest is None else f", of at most {longest} characters"
+            return f"text that wholly fits {_json(pattern)}{bound}"
         case Under(path, write):
             return f"{path_words(path)} or below, which may be {'written' if write else 'read'}"
         case Host(pattern):
