@@ -1,8 +1,9 @@
 """Constraints on the arguments of a tool as conditions of Cedar; None where Cedar cannot say one.
 
 An argument is a record that whoever asks fills by its type: ``text`` and its ``length`` in code points, ``path`` beside
-them where the text is a canonical path, ``integer``, ``truth``; nothing for any other type. Lists and hosts are not
-said: Cedar has no order in its sets, and the rules for hosts would have to be asked in the middle of a condition.
+them where the text is a canonical path, ``integer``, ``truth``; nothing for any other type. Lists, hosts and patterns
+are not said: Cedar has no order in its sets, the rules for hosts would have to be asked in the middle of a condition,
+and its ``like`` knows no classes and no counts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from affiant.policy.arguments import (
     Host,
     Number,
     OneOf,
+    Pattern,
     Text,
     Under,
 )
@@ -35,7 +37,7 @@ MayUse = Callable[[str, bool], str]
 
 def sayable(constraint: Constraint) -> bool:
     """Whether Cedar can say it."""
-    return not isinstance(constraint, (Argv, Each, Host))
+    return not isinstance(constraint, (Argv, Each, Host, Pattern))
 
 
 def argument_conditions(
@@ -59,7 +61,7 @@ def argument_conditions(
 
 def _value(constraint: Constraint, at: str, covers: Callable[[str, str], str], may_use: MayUse) -> str:
     match constraint:
-        case AnyValue() | Argv() | Each() | Host():
+        case AnyValue() | Argv() | Each() | Host() | Pattern():
             return "true"
         case OneOf():
             return _one_of(constraint, at)
