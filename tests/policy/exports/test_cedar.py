@@ -9,7 +9,17 @@ import cedarpy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from policies import calls, connections, egress, models, paths, policies, secrets, tool_rules, tools
+from tests.policy.policies import (
+    calls,
+    connections,
+    egress,
+    models,
+    paths,
+    policies,
+    secrets,
+    tool_rules,
+    tools,
+)
 
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy, compile_policy

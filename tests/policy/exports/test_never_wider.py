@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from policies import policies
+from tests.policy.policies import policies
 
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy, compile_policy
