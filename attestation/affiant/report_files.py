@@ -31,8 +31,11 @@ def keep_apart(reports: Iterable[Path | None], *, inputs: Iterable[Path]) -> Non
         raise click.UsageError("two reports at one place: the second would replace the first")
 
 
-def write_report(path: Path, report: str) -> None:
+def write_report(path: Path, report: str, *, replace: bool = True) -> None:
     """A report that was cut off would say less than was found; what is no file is written to, never replaced.
+
+    Args:
+        replace: False: refuse to write over a file.
 
     Raises:
         click.UsageError: nothing can be written there. click.ClickException: the disk is full or broken.
@@ -41,7 +44,7 @@ def write_report(path: Path, report: str) -> None:
         if is_stream(path):
             path.write_bytes(report.encode())
         else:
-            write_whole(path, report.encode())
+            write_whole(path, report.encode(), replace=replace)
     except OSError as error:
         told = click.ClickException if error.errno in DISK_TROUBLE else click.UsageError
         raise told(f"{_shown(path)} cannot be written: {error.strerror}") from error

@@ -24,6 +24,14 @@ def test_what_is_read_is_never_replaced_and_a_device_may_be_both(tmp_path: Path)
     keep_apart([Path("/dev/null"), Path("/dev/null")], inputs=[Path("/dev/null")])
 
 
+def test_a_report_that_may_replace_nothing_is_refused_where_a_file_is(tmp_path: Path) -> None:
+    write_report(tmp_path / "out", "first", replace=False)
+    with pytest.raises(click.UsageError, match="cannot be written: File exists"):
+        write_report(tmp_path / "out", "second", replace=False)
+    assert (tmp_path / "out").read_text() == "first"
+    write_report(Path("/dev/null"), "text", replace=False)
+
+
 def test_a_missing_folder_is_a_wrong_command_line_and_a_full_disk_is_not(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="cannot be written: No such file"):
         write_report(tmp_path / "none" / "out", "text")

@@ -1,4 +1,4 @@
-"""The frame of every page: one style, a policy that forbids everything else, and how a hostile string is shown.
+"""The frame of every verdict's page: one style, a policy that forbids everything else.
 
 No script at all: ``default-src 'none'`` lets nothing load, run or send, and the one style is named by its digest
 (trust rules, 15).
@@ -6,17 +6,13 @@ No script at all: ``default-src 'none'`` lets nothing load, run or send, and the
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable
-from html import escape
 from typing import Final
 
-from affiant.command_line import printable
+from affiant import html_page
+from affiant.html_page import hostile
 
 __all__ = ["hostile", "whole_page"]
-
-_MAX_TEXT: Final = 400
 
 _STYLE: Final = """
 :root{color-scheme:light dark;--ink:#16202b;--paper:#fff;--soft:#f2f5f8;--line:#c9d2dc;--dim:#51606f;
@@ -54,20 +50,5 @@ dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
 
 def whole_page(title: str, body: Iterable[str]) -> str:
     """The page around ``body``; ``title`` is our own text."""
-    digest = base64.b64encode(hashlib.sha256(_STYLE.encode("utf-8")).digest()).decode("ascii")
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     inside = "\n".join(body)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>affiant: {title}</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n{inside}\n</main>\n</body>\n</html>\n"
-    )
-
-
-def hostile(text: str, *, limit: int = _MAX_TEXT) -> str:
-    """``text`` escaped for the terminal's tricks first, then for HTML, and bounded."""
-    shown = printable(text, limit=limit)
-    return escape(shown, quote=True)
+    return html_page.whole_page(f"affiant: {title}", style=_STYLE, body=f"<main>\n{inside}\n</main>")

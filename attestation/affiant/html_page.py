@@ -1,0 +1,48 @@
+"""The frame of every page that a command writes: a policy that forbids everything that is not in the page, by digest.
+
+``default-src 'none'`` lets nothing load, run or send; the one style, and the one script where there is one, are named
+by their SHA-256 (Content Security Policy level 3, section 2.3.1), so that no string in the page can become either.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from html import escape
+from typing import Final
+
+from affiant.command_line import printable
+
+__all__ = ["hostile", "whole_page"]
+
+_MAX_TEXT: Final = 400
+
+
+def hostile(text: str, *, limit: int = _MAX_TEXT) -> str:
+    """``text`` escaped for the terminal's tricks first, then for HTML, and bounded."""
+    shown = printable(text, limit=limit)
+    return escape(shown, quote=True)
+
+
+def whole_page(title: str, *, style: str, body: str, script: str = "") -> str:
+    """The page around ``body``, which is markup already; ``style`` and ``script`` are our own and constant.
+
+    Args:
+        title: text, escaped here.
+    """
+    policy = ["default-src 'none'", f"style-src '{_digest(style)}'"]
+    policy += [f"script-src '{_digest(script)}'", "require-trusted-types-for 'script'"] if script else []
+    policy += ["base-uri 'none'", "form-action 'none'"]
+    end = f"<script>{script}</script>\n" if script else ""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape("; ".join(policy), quote=True)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{hostile(title)}</title>\n<style>{style}</style>\n</head>\n"
+        f"<body>\n{body}\n{end}</body>\n</html>\n"
+    )
+
+
+def _digest(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode("utf-8")).digest()).decode("ascii")
