@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser import Browser, browser
 from story import REQUEST, Story, trust_bytes
 
-from .browser import Browser, browser
 from .conftest import HOME, ROOT, node
 from .recorded import asked_of
 from .test_period_agreement import period_vectors
