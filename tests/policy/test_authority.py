@@ -11,34 +11,16 @@ from affiant.policy.decide import Effect
 from affiant.policy.load import load_profiles
 from affiant.policy.paths import covers
 from affiant.policy.profile import EgressDenial, EgressRule, Endpoint, PathMode, Policy, Scheme, SecretGrant
-from affiant.policy.profile_set import Profile, ProfileSet
+from affiant.policy.profile_set import ProfileSet
 from affiant.policy.questions import answer, parse_question
-from affiant.policy.strict_yaml import Mark
 from affiant.policy.tool_authority import ToolAuthority
 from affiant.policy.tool_origin import ANY
 from affiant.policy.who_can import may
 
 from . import policies as some
+from .placed_profiles import profile
 
 MANY = settings(max_examples=60, deadline=None)
-
-
-def profile(policy: Policy, name: str = "dev") -> Profile:
-    """A profile without a file: every rule stands at a line of its own section."""
-    made = compile_policy(policy)
-    sections = {
-        "tools": made.policy.tools,
-        "filesystem": made.policy.filesystem,
-        "egress": made.policy.egress,
-        "secrets": made.policy.secrets,
-        "models": made.policy.models or (),
-    }
-    places = {
-        f"{section}/{at}": Mark("p.yaml", line, at + 1)
-        for line, (section, rules) in enumerate(sections.items(), 2)
-        for at in range(len(rules))
-    }
-    return Profile(name, made, Mark("p.yaml", 1, 1), places)
 
 
 def authority(policy: Policy) -> Authority:

@@ -21,6 +21,7 @@ from affiant.policy.lint_command import lint
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
 from affiant.policy.questions import answer, parse_question
+from affiant.policy.report_command import report
 from affiant.policy.schema_command import schema
 from affiant.policy.sign_command import sign
 from affiant.policy.simulate_command import simulate_policy
@@ -54,6 +55,7 @@ def policy() -> None:
       affiant policy sign profiles.yaml --key reviewer.pem
       affiant policy verify profiles.yaml --key reviewer.pub.pem
       affiant policy compile profiles.yaml code_implementer --target srt
+      affiant policy report after.yaml --against before.yaml -o report.html
     """
 
 
@@ -67,6 +69,7 @@ policy.add_command(try_profiles)
 policy.add_command(can)
 policy.add_command(verify)
 policy.add_command(who_can_command)
+policy.add_command(report)
 
 
 @policy.command()

@@ -18,7 +18,14 @@ from affiant.policy.markup import markdown_text
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.report_forms import sarif_location, sarif_log
 
-__all__ = ["difference_document", "difference_lines", "difference_markdown", "difference_sarif"]
+__all__ = [
+    "Told",
+    "difference_document",
+    "difference_lines",
+    "difference_markdown",
+    "difference_sarif",
+    "told_together",
+]
 
 _EGRESS: Final = re.compile(r"([A-Z]+) (https?://[^/]+)(/.*)\Z", re.DOTALL)
 _WORDS: Final[Mapping[tuple[str, str], str]] = {
@@ -35,14 +42,21 @@ _LEVEL: Final = {Direction.WIDENS: "error", Direction.CHANGES: "error", Directio
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """What is told together: differences of one agent that read alike."""
+class Told:
+    """What is told together: differences of one agent that read alike, what they are, and the requests in words."""
 
     alike: Sequence[Difference]
-    text: str
+    what: str
+    requests: str
+
+    @property
+    def text(self) -> str:
+        """All of it on one line."""
+        return f"{self.what}: {self.requests}{_with(self.first.secrets)}"
 
     @property
     def first(self) -> Difference:
+        """One of them: in direction, plane and secrets it stands for all."""
         return self.alike[0]
 
     @property
@@ -56,7 +70,7 @@ def difference_lines(differences: Sequence[Difference]) -> Iterator[str]:
     for agent, found in groupby(differences, key=_agent):
         listed = list(found)
         yield printable(f"{agent}: {_counted(listed)}")
-        for line in _told(listed):
+        for line in told_together(listed):
             yield printable(f"  {_mark(line.first.direction)} {line.text}{_at(line.places)}")
 
 
@@ -65,7 +79,7 @@ def difference_markdown(differences: Sequence[Difference], *, old: ProfileSet, n
     lines = [f"### {markdown_text(old.source)} to {markdown_text(new.source)}: {_counted(differences)}", ""]
     for agent, found in groupby(differences, key=_agent):
         lines += [f"**{markdown_text(agent)}**", "", "| | what | rule |", "|---|---|---|"]
-        for line in _told(list(found)):
+        for line in told_together(list(found)):
             places = "<br>".join(map(markdown_text, line.places))
             lines.append(f"| {line.first.direction.value} | {markdown_text(line.text)} | {places} |")
         lines.append("")
@@ -84,7 +98,7 @@ def difference_sarif(differences: Sequence[Difference], *, new: ProfileSet, uri:
             ],
         }
         for agent, found in groupby(differences, key=_agent)
-        for line in _told(list(found))
+        for line in told_together(list(found))
     ]
     rules = sorted({str(result["ruleId"]) for result in results})
     return sarif_log(
@@ -139,7 +153,7 @@ def _side(side: Side) -> Mapping[str, object]:
 # -- told together -----------------------------------------------------------------------------------------------------
 
 
-def _told(differences: Sequence[Difference]) -> Iterator[_Line]:
+def told_together(differences: Sequence[Difference]) -> Iterator[Told]:
     """Requests to one endpoint that differ alike, and for the same methods, are one line; all else stands alone."""
     paths: dict[tuple[object, ...], list[Difference]] = {}
     for found in differences:
@@ -154,7 +168,7 @@ def _told(differences: Sequence[Difference]) -> Iterator[_Line]:
     for each in together.values():
         first = each[0][0]
         alike = [found for found_at in each for found in found_at]
-        yield _Line(alike, f"{_words(first)}: {_requests(each)}{_with(first.secrets)}")
+        yield Told(alike, _words(first), _requests(each))
 
 
 def _parts(found: Difference) -> tuple[str, str, str]:
@@ -198,7 +212,7 @@ def _with(secrets: Sequence[str]) -> str:
 
 
 def _counted(differences: Sequence[Difference]) -> str:
-    lines = [line for _, found in groupby(differences, key=_agent) for line in _told(list(found))]
+    lines = [line for _, found in groupby(differences, key=_agent) for line in told_together(list(found))]
     wider, narrower, changed = (
         sum(line.first.direction is direction for line in lines)
         for direction in (Direction.WIDENS, Direction.NARROWS, Direction.CHANGES)

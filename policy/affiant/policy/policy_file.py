@@ -21,6 +21,7 @@ from affiant.policy.refusals import PolicyFileRefused, excerpt
 from affiant.policy.strict_yaml import MAX_BYTES
 
 __all__ = [
+    "FloorFile",
     "PolicyFile",
     "policy_owners",
     "read_bounded",
@@ -31,11 +32,20 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
+class FloorFile:
+    """The floor that a profile file names, as it was read."""
+
+    path: Path
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """A profile file as it was read, once: its bytes, and the profiles that they are."""
+    """A profile file as it was read, once: its bytes, the profiles that they are, and the floor beside it."""
 
     data: bytes
     profiles: ProfileSet
+    floor: FloorFile | None = None
 
 
 def policy_owners(user: int, environ: Mapping[str, str]) -> frozenset[int]:
@@ -103,7 +113,9 @@ def _policy_file(path: Path, owners: frozenset[int] | None, hold_tests: HoldTest
     data = _read(path, owners)
     floor = floor_file(data, source=path.name)
     floor_data = None if floor is None else _read_floor(path, data, floor, owners)
-    return PolicyFile(data, load_profiles(data, source=path.name, floor=floor_data, hold_tests=hold_tests))
+    profiles = load_profiles(data, source=path.name, floor=floor_data, hold_tests=hold_tests)
+    read = None if floor is None or floor_data is None else FloorFile(path.parent / floor, floor_data)
+    return PolicyFile(data, profiles, read)
 
 
 def _read_floor(path: Path, data: bytes, floor: str, owners: frozenset[int] | None) -> bytes:

@@ -30,7 +30,7 @@ from affiant.policy.format_keys import EVERY_KEY, KEYS, VALUES_NOT_SHOWN
 from affiant.policy.names import looks_like_a_value
 from affiant.policy.strict_yaml import ListNode, Node, ScalarNode, compose
 
-__all__ = ["ShownDocument", "show_line"]
+__all__ = ["ShownDocument", "show_line", "without_values"]
 
 _AGENTS: Final = 1
 _RULES: Final = 3
@@ -125,7 +125,7 @@ def show_line(error: AffiantError, documents: Mapping[str, ShownDocument]) -> No
     Args:
         documents: by the source that places begin with.
     """
-    error.message = _without_values(error.message)
+    error.message = without_values(error.message)
     error.args = (error.message,)
     source, *numbers = (error.where or "").rsplit(":", 2)
     document = documents.get(source)
@@ -136,10 +136,11 @@ def show_line(error: AffiantError, documents: Mapping[str, ShownDocument]) -> No
             error.excerpt = document.line(*place)
     if isinstance(error.found, str):
         private = document is not None and place is not None and document.is_private(*place)
-        error.found = None if private and error.code in _REPEATING else _without_values(error.found)
+        error.found = None if private and error.code in _REPEATING else without_values(error.found)
 
 
-def _without_values(text: str) -> str:
+def without_values(text: str) -> str:
+    """``text`` with *** in place of each word that reads like a secret."""
     return _WORD.sub(lambda word: _MASK if looks_like_a_value(word.group()) else word.group(), text)
 
 
@@ -164,7 +165,7 @@ def _walk(node: Node, *, shown: bool = True, depth: int = 0) -> Iterator[_Token]
 
 
 def _reads_like_a_value(text: str) -> bool:
-    return _without_values(text) != text
+    return without_values(text) != text
 
 
 class _Drawing:
