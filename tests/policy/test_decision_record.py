@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from affiant.policy.questions import EgressQuestion, ModelQuestion, Question, To
 from affiant.policy.tool_origin import ANY, Origin
 
 PIN = "sha256:" + "a" * 64
+connections = some.connections.map(lambda each: replace(each, scheme=Scheme.HTTPS))  # a CONNECT is TLS
 DENIED = Decision(Effect.DENY, "tool_not_listed")
 
 
@@ -31,7 +33,7 @@ def line(question: Question, decision: Decision = DENIED, **more) -> bytes:
 
 
 @settings(max_examples=150, deadline=None)
-@given(some.policies(), st.one_of(some.tools, some.models, some.paths, some.egress, some.connections))
+@given(some.policies(), st.one_of(some.tools, some.models, some.paths, some.egress, connections))
 def test_a_replay_by_the_same_policy_decides_every_written_line_alike(policy: Policy, question: Question):
     compiled = compile_policy(policy)
     decision = answer(compiled, question)

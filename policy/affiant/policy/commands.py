@@ -17,6 +17,7 @@ from affiant.policy.can_command import can
 from affiant.policy.decide import Decision
 from affiant.policy.diff_command import diff
 from affiant.policy.exports.command import compile_profile
+from affiant.policy.learn_command import learn_policy
 from affiant.policy.lint_command import lint
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
@@ -65,6 +66,7 @@ policy.add_command(lint)
 policy.add_command(schema)
 policy.add_command(sign)
 policy.add_command(simulate_policy)
+policy.add_command(learn_policy)
 policy.add_command(try_profiles)
 policy.add_command(can)
 policy.add_command(verify)

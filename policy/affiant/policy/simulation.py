@@ -26,7 +26,15 @@ from affiant.policy.questions import (
 )
 from affiant.policy.tool_origin import Origin
 
-__all__ = ["NO_PROFILE", "AgentCount", "ChangeGroup", "Sample", "Simulation", "simulate"]
+__all__ = [
+    "NO_PROFILE",
+    "AgentCount",
+    "ChangeGroup",
+    "ReplayedProfiles",
+    "Sample",
+    "Simulation",
+    "simulate",
+]
 
 NO_PROFILE: Final = "agent_without_profile"
 """The reason where a file has no profile for the agent: everything is denied."""
@@ -134,7 +142,7 @@ def simulate(
         old: compare with what this file decides, instead of with what was recorded.
     """
     found = Simulation()
-    after, before = _Policies(new), None if old is None else _Policies(old)
+    after, before = ReplayedProfiles(new), None if old is None else ReplayedProfiles(old)
     for each in recorded:
         was, reason = each.effect, each.reason
         if before is not None:
@@ -146,7 +154,9 @@ def simulate(
     return found
 
 
-def _count(found: Simulation, each: RecordedDecision, was: Effect, reason: str, after: _Policies) -> None:
+def _count(
+    found: Simulation, each: RecordedDecision, was: Effect, reason: str, after: ReplayedProfiles
+) -> None:
     decision = after.decide(each)
     if decision is None:
         found.untold += 1
@@ -186,7 +196,7 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "..."
 
 
-class _Policies:
+class ReplayedProfiles:
     """The profiles of a file, which say *ask* where a person must approve."""
 
     def __init__(self, profiles: ProfileSet) -> None:
@@ -197,6 +207,7 @@ class _Policies:
         }
 
     def digest(self, agent: str) -> str | None:
+        """The digest of the agent's profile."""
         return self._compiled[agent].digest if agent in self._compiled else None
 
     def decide(self, each: RecordedDecision) -> Decision | None:
@@ -213,6 +224,14 @@ class _Policies:
                 return policy.decide_secret(name, host=host, port=port, scheme="https", surface=each.surface)
             case question:
                 return answer(policy, question)
+
+    def decide_by_name(self, each: RecordedDecision) -> Decision:
+        """As :meth:`decide`; where arguments decide that the log does not tell, whether some could be allowed."""
+        decision = self.decide(each)
+        if decision is None:
+            assert isinstance(each.question, ToolQuestion)
+            decision = self._compiled[each.agent].decide_tool(each.question.name, each.question.origin)
+        return decision
 
     def places(self, agent: str, decision: Decision) -> tuple[tuple[str, str], ...]:
         """The rules that decided and where they stand; those of the nearest allow if none did."""

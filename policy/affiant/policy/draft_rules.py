@@ -1,0 +1,134 @@
+"""The rules by which a draft says one use: a tool, a path, a model, a secret; and what it was, if it was denied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from affiant.policy.arguments import Constraint, Each
+from affiant.policy.draft_hosts import HostEntry
+from affiant.policy.learned import Seen, Use
+from affiant.policy.profile import Endpoint, Injection, ModelRule, PathGrant, SecretGrant, ToolRule
+from affiant.policy.profile_set import Profile
+from affiant.policy.questions import (
+    EgressQuestion,
+    ModelQuestion,
+    PathQuestion,
+    SecretQuestion,
+    ToolQuestion,
+)
+from affiant.policy.rule_text import Rule
+from affiant.policy.tool_origin import ANY
+
+__all__ = [
+    "Entry",
+    "is_judged_by",
+    "is_unspeakable",
+    "marked_denied",
+    "model_entries",
+    "path_entries",
+    "plane_of_use",
+    "rules_of",
+    "secret_rule",
+    "tool_entries",
+    "with_host",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A rule of the draft. ``seen``: what it is for; None: kept as it stands. ``note``: why, if not because of use."""
+
+    rule: Rule
+    seen: Seen | None = None
+    note: str = ""
+
+
+def rules_of(start: Profile, section: str) -> tuple[Rule, ...]:
+    """The rules of one section of a profile."""
+    found: Mapping[str, tuple[Rule, ...]] = {
+        "tools": start.tools,
+        "filesystem_access": start.filesystem,
+        "network_egress": start.egress,
+        "secrets_access": start.secrets,
+        "models": start.models or (),
+    }
+    return found[section]
+
+
+def plane_of_use(use: Use) -> str:
+    """The plane of a request."""
+    kinds = {
+        ToolQuestion: "tool",
+        PathQuestion: "path",
+        EgressQuestion: "egress",
+        SecretQuestion: "secret",
+        ModelQuestion: "model",
+    }
+    return kinds[type(use.question)]
+
+
+def is_judged_by(constraint: Constraint, kind: type) -> bool:
+    """Whether an argument, or each of a list, must be allowed by another plane."""
+    return isinstance(constraint, kind) or (
+        isinstance(constraint, Each) and isinstance(constraint.item, kind)
+    )
+
+
+def is_unspeakable(use: Use) -> bool:
+    """A request whose path holds ``*``, which in a rule would be a subtree or nothing."""
+    return isinstance(use.question, EgressQuestion) and "*" in (use.question.target or "") and not use.subtree
+
+
+def tool_entries(use: Use, seen: Seen) -> Iterator[Entry]:
+    """The rule for a tool, from where it came as far as the log says."""
+    assert isinstance(use.question, ToolQuestion)
+    server, schema = (None if part in (ANY, "?") else part for part in use.question.origin)
+    yield Entry(ToolRule(use.question.name, server=server, schema=schema), seen)
+
+
+def path_entries(use: Use, seen: Seen) -> Iterator[Entry]:
+    """The rule for a path and all below it."""
+    assert isinstance(use.question, PathQuestion)
+    yield Entry(PathGrant(use.question.path, use.question.mode), seen)
+
+
+def model_entries(use: Use, seen: Seen) -> Iterator[Entry]:
+    """The rule for a model."""
+    assert isinstance(use.question, ModelQuestion)
+    yield Entry(ModelRule(use.question.name, use.attested), seen)
+
+
+def secret_rule(
+    name: str, hosts: tuple[Endpoint, ...], surface: str | None, known: SecretGrant | None
+) -> tuple[SecretGrant, str]:
+    """A grant for these hosts, in its known place; else in the place in which the placeholder stood."""
+    if known is not None:
+        return SecretGrant(name, hosts, known.ref, known.inject, known.shape), ""
+    header = "authorization" if surface is None else surface.removeprefix("header:")
+    inject = Injection(header, None if header == "authorization" else "{}")
+    note = "" if header == "authorization" else "the log does not tell the format of this header"
+    return SecretGrant(name, hosts, inject=inject), note
+
+
+def with_host(entry: Entry | HostEntry, use: Use) -> Entry | HostEntry:
+    """A grant of the same secret with one host more; any other entry as it is."""
+    rule, question = entry.rule, use.question
+    if (
+        not isinstance(rule, SecretGrant)
+        or not isinstance(question, SecretQuestion)
+        or rule.name != question.name
+    ):
+        return entry
+    hosts = tuple(sorted({*rule.hosts, Endpoint(question.host, question.port)}))
+    note = f"DENIED until now at {question.host}"
+    seen = entry.seen if isinstance(entry, Entry) else None
+    return Entry(SecretGrant(rule.name, hosts, rule.ref, rule.inject, rule.shape), seen, note)
+
+
+def marked_denied(entry: Entry | HostEntry, seen: Seen) -> Entry | HostEntry:
+    """An entry that says that it was denied."""
+    note = f"DENIED until now ({', '.join(sorted(seen.reasons))})"
+    if isinstance(entry, HostEntry):
+        return HostEntry(entry.rule, entry.paths, f"{note}; {entry.note}" if entry.note else note)
+    return Entry(entry.rule, entry.seen, f"{note}; {entry.note}" if entry.note else note)

@@ -1,0 +1,166 @@
+"""Rules as YAML of a profile, in flow style on one line, that the strict reader reads back as the same rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
+
+from affiant.policy.arguments import (
+    AnyValue,
+    Argument,
+    Argv,
+    Constraint,
+    Each,
+    Host,
+    Number,
+    OneOf,
+    Text,
+    Under,
+)
+from affiant.policy.profile import (
+    EgressDenial,
+    EgressRule,
+    Endpoint,
+    ModelRule,
+    PathGrant,
+    Resources,
+    Scheme,
+    SecretGrant,
+    TLSMode,
+    ToolDenial,
+    ToolRule,
+)
+
+__all__ = ["egress_members", "flow", "resources_text", "rule_text"]
+
+_PLAIN: Final = re.compile(r"[A-Za-z/_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_/-])?(?:/\*\*)?\Z")
+_WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+"""What some reader of YAML takes for something other than text."""
+_SIZES: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+Rule = ToolRule | ToolDenial | PathGrant | EgressRule | EgressDenial | SecretGrant | ModelRule
+
+
+def flow(value: object) -> str:
+    """Text, numbers, truth values, lists and mappings of them, on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        plain = _PLAIN.match(value) is not None and value.lower() not in _WORDS
+        return value if plain else json.dumps(value, ensure_ascii=not value.isprintable())
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{flow(name)}: {flow(each)}" for name, each in value.items()) + "}"
+    assert isinstance(value, Iterable), type(value)
+    return "[" + ", ".join(flow(each) for each in value) + "]"
+
+
+def rule_text(rule: Rule) -> str:
+    """``rule`` as an entry of its section."""
+    match rule:
+        case ToolRule():
+            members = _tool(rule)
+            return flow(rule.name if len(members) == 1 else members)
+        case ToolDenial(name):
+            return flow({"deny": name})
+        case PathGrant(path, mode):
+            return flow({"path": path, "mode": mode.value})
+        case EgressRule():
+            return flow(egress_members(rule))
+        case EgressDenial():
+            return flow(_written(deny=rule.host, port=rule.port, methods=rule.methods, paths=rule.paths))
+        case SecretGrant():
+            return flow(_secret(rule))
+        case ModelRule(name, attested):
+            return flow({"name": name, "upstream": "attested"} if attested else name)
+        case _:
+            assert_never(rule)
+
+
+def egress_members(rule: EgressRule) -> dict[str, object]:
+    """The members of a rule for a host; what is the default is left out."""
+    standard = 443 if rule.scheme is Scheme.HTTPS else 80
+    return _written(
+        host=rule.host,
+        port=None if rule.port == standard else rule.port,
+        scheme=None if rule.scheme is Scheme.HTTPS else rule.scheme.value,
+        tls=None if rule.tls is TLSMode.INSPECT else rule.tls.value,
+        address=rule.address or None,
+        methods=rule.methods,
+        paths=rule.paths,
+    )
+
+
+def resources_text(resources: Resources) -> str:
+    """``resources``, each bound that there is."""
+    sizes = {"memory": resources.memory, "disk": resources.disk}
+    shown = {name: None if size is None else _size(size) for name, size in sizes.items()}
+    return flow(_written(cpus=resources.cpus, pids=resources.pids, **shown))
+
+
+def _written(**members: object) -> dict[str, object]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _tool(rule: ToolRule) -> dict[str, object]:
+    return _written(
+        name=rule.name,
+        server=rule.server,
+        schema=rule.schema,
+        approval=rule.approval or None,
+        args=None if rule.arguments is None else {each.name: _argument(each) for each in rule.arguments},
+    )
+
+
+def _argument(argument: Argument) -> object:
+    if isinstance(argument.constraint, AnyValue):
+        return {"optional": True} if argument.optional else "any"
+    return {**_constraint(argument.constraint), **({"optional": True} if argument.optional else {})}
+
+
+def _constraint(constraint: Constraint) -> dict[str, object]:
+    match constraint:
+        case AnyValue():
+            raise AssertionError("'any' stands alone")
+        case OneOf(values):
+            return {"one_of": values}
+        case Number(least, most):
+            return _written(min=least, max=most)
+        case Text(most):
+            return {"max_len": most}
+        case Under(path, write):
+            return _written(under=path, write=write or None)
+        case Host(pattern):
+            return {"host": pattern}
+        case Argv(lists):
+            return {"argv": lists}
+        case Each(item, most):
+            return {"each": _constraint(item), "max_items": most}
+        case _:
+            assert_never(constraint)
+
+
+def _secret(grant: SecretGrant) -> dict[str, object]:
+    inject = grant.inject
+    standard = inject.header == "authorization" and inject.format is None
+    return _written(
+        name=grant.name,
+        ref=grant.ref,
+        hosts=[_endpoint(each) for each in grant.hosts],
+        inject=None if standard else _written(header=inject.header, format=inject.format),
+        shape=grant.shape,
+    )
+
+
+def _endpoint(endpoint: Endpoint) -> str:
+    return endpoint.host if endpoint.port == 443 else f"{endpoint.host}:{endpoint.port}"
+
+
+def _size(size: int) -> str:
+    for unit, scale in _SIZES:
+        if size % scale == 0:
+            return f"{size // scale}{unit}"
+    raise AssertionError("a size of a profile has a unit")
