@@ -23,7 +23,8 @@ SHAPE = re.compile(r"[A-Za-z0-9 .,:;#/_+=()'-]*\Z")
 
 
 def shape_of(page: Page) -> list[tuple[str, tuple[str, ...]]]:
-    return [(tag, tuple(attributes)) for tag, attributes in page.elements]
+    """Elements and the names of their attributes, in order; in the picture, a long name has another line."""
+    return [(tag, tuple(attributes)) for tag, attributes in page.elements if tag != "text"]
 
 
 def text_of(value: str, path: str, target: str, form: str) -> str:
@@ -39,10 +40,11 @@ agent_configs:
 
 
 PLAIN = text_of("x", "y", "z", "k {}")
+SHAPE_OF_PLAIN = shape_of(Page(render_review(made_review(PLAIN))))
 printable = st.text("<>&\"'=/`;:#%!()x -\u05d0\u0301", min_size=1, max_size=24)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     value=st.text(max_size=30) | printable,
     path=printable,
@@ -58,13 +60,8 @@ def test_no_string_adds_an_element_or_an_attribute(value: str, path: str, target
             policy_file(text_of(**{**plain, key: tried[key]}))
         except (AffiantError, UnicodeEncodeError):
             tried[key] = plain[key]
-    try:
-        page = Page(render_review(made_review(text_of(**tried), PLAIN)))
-    except AffiantError:
-        return
-    assert {tag for tag, _ in shape_of(page)} <= {
-        tag for tag, _ in shape_of(Page(render_review(made_review(PLAIN, PLAIN))))
-    } | {"h3", "b"}
+    page = Page(render_review(made_review(text_of(**tried))))
+    assert shape_of(page) == SHAPE_OF_PLAIN
     for tag, attributes in page.elements:
         for given_name, attribute in attributes.items():
             if tag not in ("meta", "path"):

@@ -23,7 +23,7 @@ def overlap(one: Box, other: Box) -> bool:
     return not (apart or one.y + one.height <= other.y or other.y + other.height <= one.y)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(some.policies(), min_size=1, max_size=4))
 def test_boxes_neither_overlap_nor_leave_the_picture(policies) -> None:
     graph = graph_of([authority_of(profile(each, f"agent-{at}")) for at, each in enumerate(policies)])
@@ -36,7 +36,7 @@ def test_boxes_neither_overlap_nor_leave_the_picture(policies) -> None:
         assert all(len(line) * CHARACTER <= box.width for line in box.lines)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(some.policies(), min_size=1, max_size=3))
 def test_lines_leave_and_meet_their_boxes_at_places_of_their_own(policies) -> None:
     drawing = laid_out(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from affiant.policy.authority import Authority
 from affiant.policy.differences import Difference, Direction
 from affiant.policy.paths import covers
+from affiant.policy.profile import Scheme
 from affiant.policy.questions import EgressQuestion, PathQuestion, ToolQuestion, parse_question
 from affiant.policy.reachable import Reach
 from affiant.policy.report.matrix import ANY_MODEL, Row
@@ -32,14 +33,15 @@ def changed_cells(
     """
     found: dict[tuple[str, Row], set[Direction]] = {}
     paths = [row.name for row in rows if row.plane == "path"]
+    reached = _Reached(sides)
     for each in differences:
-        for row in _rows(each, paths, sides.get(each.agent, ())):
+        for row in _rows(each, paths, reached):
             at = row if row in rows else AGENT
             found.setdefault((each.agent, at), set()).add(each.direction)
     return {key: frozenset(directions) for key, directions in found.items()}
 
 
-def _rows(found: Difference, paths: Iterable[str], sides: Iterable[Authority]) -> Iterator[Row]:
+def _rows(found: Difference, paths: Iterable[str], reached: _Reached) -> Iterator[Row]:
     match found.plane:
         case "tool" | "call":
             question = parse_question(found.request.removeprefix("arguments of "))
@@ -51,10 +53,12 @@ def _rows(found: Difference, paths: Iterable[str], sides: Iterable[Authority]) -
         case "path":
             yield from _path(found, paths)
         case "egress" | "tls":
-            yield from _endpoints(found, sides)
+            question = parse_question(found.request)
+            if isinstance(question, EgressQuestion):
+                yield from reached.rows(found.agent, question)
         case "address":
             host = found.request.removeprefix("addresses of ")
-            reaches = (reach for each in sides for reach in each.hosts)
+            reaches = reached.of(found.agent)
             yield from (Row("egress", reach.text) for reach in reaches if reach.names.covers(host))
         case "secret":
             yield Row("secret", found.request.removeprefix("secret:").partition("@")[0])
@@ -72,8 +76,23 @@ def _path(found: Difference, paths: Iterable[str]) -> Iterator[Row]:
         yield Row("path", max(over, key=len)) if over else AGENT
 
 
-def _endpoints(found: Difference, sides: Iterable[Authority]) -> Iterator[Row]:
-    question = parse_question(found.request)
-    if isinstance(question, EgressQuestion):
+class _Reached:
+    """The rows of endpoints. Many requests differ at one endpoint: it is looked for once."""
+
+    def __init__(self, sides: Mapping[str, Iterable[Authority]]) -> None:
+        self._sides = sides
+        self._known: dict[tuple[str, str, int, Scheme], tuple[Row, ...]] = {}
+
+    def of(self, agent: str) -> Iterator[Reach]:
+        """Every endpoint of an agent, in both versions."""
+        yield from (reach for each in self._sides.get(agent, ()) for reach in each.hosts)
+
+    def rows(self, agent: str, question: EgressQuestion) -> tuple[Row, ...]:
+        """Those whose endpoint a request goes to."""
         at = (question.host, question.port, question.scheme)
-        yield from (Row("egress", reach.text) for each in sides for reach in each.hosts if reach.covers(*at))
+        key = (agent, *at)
+        if key not in self._known:
+            self._known[key] = tuple(
+                Row("egress", reach.text) for reach in self.of(agent) if reach.covers(*at)
+            )
+        return self._known[key]

@@ -53,7 +53,6 @@ def _direction(review: Review, old: Edition, title: str, told: Sequence[Told], l
         heading(3, text(f"{title} "), element("span", text(str(len(told))), cls="count")),
         element("table", element("thead", head), *bodies, cls="changes"),
         cls=f"kind {look}",
-        aria_label=title,
     )
 
 

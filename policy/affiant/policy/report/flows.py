@@ -47,7 +47,6 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Html], cls: str) -
         "section",
         heading(3, text(title)),
         element("table", element("thead", head), element("tbody", *rows), cls=cls),
-        aria_label=title,
     )
 
 

@@ -24,8 +24,8 @@ __all__ = ["ANY_MODEL", "MEANINGS", "PLANES", "Cell", "Column", "Row", "rows_of"
 
 MEANINGS: Final[Mapping[str, str]] = {
     "A": "allowed, with nothing that narrows it",
-    "L": "allowed, limited: to arguments, a server, methods, paths or an attested upstream",
-    "P": "only after approval, which nobody can give in this version",
+    "L": "allowed, limited: by arguments, server, methods, paths, denials, an attested upstream, or approval of a part",
+    "P": "only after approval",
     "R": "may be read",
     "W": "may be read and written",
     "S": "can be sent to a host",
@@ -70,6 +70,7 @@ class Column:
         self._tools = _by_name((tool.name, tool) for tool in (*authority.tools, *authority.denied_tools))
         self._models = {model.name: model for model in authority.models or ()}
         self._hosts = _by_name((reach.text, reach) for reach in authority.hosts)
+        self._wildcards = [reach for reach in authority.hosts if reach.names.labels is not Labels.NONE]
         self._secrets = {secret.grant.name: secret for secret in authority.secrets}
 
     def cell(self, row: Row, reach: Reach | None) -> Cell:
@@ -108,11 +109,7 @@ class Column:
             words = tuple(line for reach in own for line in _requests(reach))
             rules = tuple(dict.fromkeys(rule for reach in own for rule in (*reach.rules, *reach.denials)))
             return Cell(_strongest(map(_host_letter, own)), words, rules)
-        over = [
-            reach
-            for reach in self.authority.hosts
-            if reach.names.labels is not Labels.NONE and reach.covers(row.names.sample, row.port, row.scheme)
-        ]
+        over = [each for each in self._wildcards if each.covers(row.names.sample, row.port, row.scheme)]
         words = tuple(f"as {reach.text}" for reach in over)
         return Cell(
             _strongest(map(_host_letter, over)), words, tuple(rule for reach in over for rule in reach.rules)
@@ -144,8 +141,10 @@ def _by_name(pairs: Iterable[tuple[str, _T]]) -> Mapping[str, Sequence[_T]]:
 
 
 def _strongest(letters: Iterable[str]) -> str:
-    """Of several rules for one thing: what allows most."""
+    """Of several rules for one thing: what allows most; what is in part only after approval is limited."""
     found = set(letters)
+    if "P" in found and found & {"A", "L"}:
+        return "L"
     return next((letter for letter in "ALPN" if letter in found), "")
 
 
@@ -164,7 +163,8 @@ def _may(tool: ToolAuthority) -> str:
 def _host_letter(reach: Reach) -> str:
     if reach.effect is Effect.ASK:
         return "P"
-    return "A" if reach.unrestricted else "L"
+    whole = reach.unrestricted and len(reach.requests) == 1 and not reach.denials
+    return "A" if whole else "L"
 
 
 def _requests(reach: Reach) -> Iterator[str]:

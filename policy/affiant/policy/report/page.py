@@ -37,7 +37,7 @@ def render_review(review: Review) -> str:
         picture(review),
         rules(review, pictures(review)),
         source(review),
-        reading(review),
+        reading(),
         id="main",
         tabindex=-1,
     )

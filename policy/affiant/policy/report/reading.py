@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from affiant.policy.report.elements import Html, element, heading, name, text
-from affiant.policy.report.review import Review
 
 __all__ = ["reading"]
 
@@ -21,15 +20,14 @@ _SAYS: Final = (
 )
 
 
-def reading(review: Review) -> Html:
+def reading() -> Html:
     """The limits, and the commands that tell more."""
-    file = review.new.profiles.source
     more = element(
         "p",
         text("Single questions: "),
-        name(f"affiant policy explain {file} AGENT REQUEST"),
+        name("affiant policy explain FILE AGENT REQUEST"),
         text(". Everything as JSON: "),
-        name(f"affiant policy can {file} --json"),
+        name("affiant policy can FILE --json"),
         text("."),
     )
     return element(

@@ -75,7 +75,6 @@ def _agent(review: Review, number: int, authority: Authority, picture: Html) -> 
         table if rows else nothing,
         element("p", joined(_rest(authority), " "), cls="dim"),
         cls="agent",
-        aria_labelledby=f"a{number}",
     )
 
 

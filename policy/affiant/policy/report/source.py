@@ -54,5 +54,4 @@ def _document(document: Document, which: str) -> Html:
         heading(3, name(document.name), text(which), anchor=anchor),
         element("ol", *lines, cls="source"),
         more if count > MAX_LINES else NOTHING,
-        aria_labelledby=anchor,
     )

@@ -23,6 +23,7 @@ TITLES: Final[Mapping[str, str]] = {
     "secret_shared": "One secret's name, different hosts",
     "rw_hooks": "Files that other people's tools run",
     "rw_system_path": "Programs of the image may be changed",
+    "argument_pattern": "Text that only a pattern holds back",
     "tool_unpinned": "A tool that its server may change",
     "approval_missing": "Changes that nobody approves",
     "approval_no_approver": "Approval that nobody can give",
@@ -49,9 +50,14 @@ def warned(review: Review) -> Html:
         "section",
         heading(2, text("Warnings"), anchor="warnings"),
         element("p", text(lead), cls="dim"),
-        *(_kind(review, code, kinds[code]) for code in TITLES if code in kinds),
+        *(_kind(review, code, kinds[code]) for code in sorted(kinds, key=_rank)),
         aria_labelledby="warnings",
     )
+
+
+def _rank(code: str) -> int:
+    """A code without a title comes last, and is told like any other."""
+    return list(TITLES).index(code) if code in TITLES else len(TITLES)
 
 
 def _kind(review: Review, code: str, found: Sequence[Finding]) -> Html:
@@ -67,12 +73,13 @@ def _kind(review: Review, code: str, found: Sequence[Finding]) -> Html:
     rows = [_row(review, agent, those) for agent, those in agents.items()]
     return element(
         "section",
-        heading(3, tag, text(f" {TITLES[code]} "), element("span", text(str(len(found))), cls="count")),
+        heading(
+            3, tag, text(f" {TITLES.get(code, code)} "), element("span", text(str(len(found))), cls="count")
+        ),
         element("p", text(said)),
         element("p", element("b", text("What to do: ")), text(ADVICE[code])),
         element("table", element("thead", head), element("tbody", *rows)),
         cls=f"kind {look}",
-        aria_label=TITLES[code],
     )
 
 
