@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from affiant.policy.lint_codes import ADVICE, WARNINGS
-from affiant.policy.report import warned
+from affiant.policy.report import matrix_tables, warned
 from affiant.policy.report.page import render_review
 from affiant.policy.report.style import DARK, LIGHT, PAIRS, STYLE
 from affiant.policy.report.warned import TITLES
@@ -292,6 +292,15 @@ def test_many_agents_have_letters_in_tables_that_fit_a_page_of_paper() -> None:
     assert "Agents 26 to 26 of 26" in page.text
     assert "only after approval" in page.section("matrix")
     assert "team_0_with_a_long_name_of_agent_20" in page.section("matrix")
+
+
+def test_a_table_that_is_cut_says_so_and_loses_no_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_tables, "_MAX_ROWS", 2)
+    page = Page(render_review(made_review(many(6, rules=20))))
+    section = page.section("matrix")
+    assert section.count("more are not shown: they are among each agent") == 3
+    assert "KEY_0" in section
+    assert "KEY_1" in section
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ AGENTS: Final = 25
 """Columns of one table with letters."""
 _WORDY: Final = 5
 """Agents up to which cells have words."""
-_MAX_ROWS: Final = 2_000
+_MAX_ROWS: Final = 1_000
+"""Of each plane in one table; it says how many it leaves out."""
 _NAME: Final = 26
 _Changed = Mapping[tuple[str, Row], frozenset[Direction]]
 
@@ -113,17 +114,13 @@ class _Table:
         self._count = len(review.new.agents)
 
     def html(self) -> Html:
-        """The table, and how many rows it leaves out."""
-        shown = list(self._rows.items())[:_MAX_ROWS]
-        bodies = [
-            self._body(plane, list(rows)) for plane, rows in groupby(shown, key=lambda item: item[0].plane)
-        ]
+        """The table, in a region of its own that scrolls where a window is too narrow."""
+        by_plane = groupby(self._rows.items(), key=lambda item: item[0].plane)
+        bodies = [self._body(plane, list(rows)) for plane, rows in by_plane]
         last = self._first + len(self._agents) - 1
         title = "Agents against what they may do"
         if self._count > len(self._agents):
             title = f"Agents {self._first} to {last} of {self._count}"
-        more = len(self._rows) - len(shown)
-        left = element("p", element("strong", text(f"{more} rows more are not shown: see the rules below.")))
         groups = [element("colgroup", cls="things"), element("colgroup", span=len(self._agents))]
         table = element(
             "table",
@@ -133,8 +130,7 @@ class _Table:
             *bodies,
             cls="matrix wordy" if self._wordy else "matrix letters",
         )
-        wide = element("div", table, cls="wide", tabindex=0, role="region", aria_label=title)
-        return Html(wide + (left if more else NOTHING))
+        return element("div", table, cls="wide", tabindex=0, role="region", aria_label=title)
 
     def _head(self) -> Html:
         cells = (self._agent(number, each) for number, each in enumerate(self._agents, self._first))
@@ -156,9 +152,13 @@ class _Table:
             scope="rowgroup",
             colspan=len(self._agents) + 1,
         )
-        return element(
-            "tbody", element("tr", title, cls="plane"), *(self._row(row, reach) for row, reach in rows)
-        )
+        shown = (self._row(row, reach) for row, reach in rows[:_MAX_ROWS])
+        return element("tbody", element("tr", title, cls="plane"), *shown, self._left_out(rows[_MAX_ROWS:]))
+
+    def _left_out(self, rows: Sequence[object]) -> Html:
+        said = text(f"{len(rows)} more are not shown: they are among each agent's rules below.")
+        cell = element("td", element("strong", said), colspan=len(self._agents) + 1)
+        return element("tr", cell) if rows else NOTHING
 
     def _row(self, row: Row, reach: Reach | None) -> Html:
         return element(
