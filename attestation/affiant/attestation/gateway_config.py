@@ -16,7 +16,6 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from affiant.attestation.anchors.sigstore_root import SigstoreRoot
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.keys import public_jwk, public_key_of, thumbprint
@@ -40,9 +39,6 @@ __all__ = [
     "parse_gateway_config",
 ]
 
-_NAME: Final = re.compile("[!-~]([ -~]{0,1022}[!-~])?")
-"""An identity or an issuer: printable ASCII, so that every reader of a configuration agrees on what is printable."""
-
 
 class _Signers:
     """The shape of ``profile_signers``: read by the list's own reader, and in its one spelling."""
@@ -52,9 +48,6 @@ class _Signers:
             signers = parse_signers(value)
         except SignersInvalid as error:
             raise ShapeMismatch(f"not a list of profile signers: {error}", where=where) from error
-        identities = [each.signer.signer for each in signers if isinstance(each.signer, SigstoreRoot)]
-        if not all(_NAME.fullmatch(name) for each in identities for name in (each.identity, each.issuer)):
-            raise ShapeMismatch("an identity or an issuer beyond printable ASCII", where=where)
         if signers_document(signers) != value:
             raise ShapeMismatch("signers in another spelling", expected="keys as JWKs, no null", where=where)
 

@@ -11,6 +11,7 @@ empty accepts nothing and is refused here, where its author can see it.
 | ``reference_values`` (required) | a reference values document |
 | ``gateway_configs`` | ``sha256:`` name of a gateway configuration |
 | ``profiles`` | ``sha384:`` digest of a profile |
+| ``profile_signers`` | whose signature over a profile is enough too: ``{"key": JWK}``, or as in ``sigstore_root`` |
 | ``log`` | ``attested`` (the key that an appraised gateway binds), or a log's public key as a C2SP vkey |
 | ``witnesses`` | who must have cosigned: the text of a C2SP tlog-policy file, whose ``log`` lines may be left out |
 | ``tsa_roots`` | ``{"certificate", "policy"}``: a timestamp authority's root (PEM, or base64url of DER), an OID |
@@ -28,7 +29,9 @@ known to have existed: its renewal's, or the instant judged at.
 
 Entries of ``sigstore_root`` are judged alike, at the time that sigstore's log or its timestamp authority says.
 
-``profile_signers`` and ``approvers`` belong to signed profiles; a file that sets one is refused until they are read.
+Entries of ``profile_signers`` likewise; a plain key says no time, and is judged at the instant judged at alone.
+
+A file that sets ``approvers`` is refused until they are read.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ from affiant.attestation.canonical import canonical, parse_strict
 from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
 from affiant.attestation.keys import public_jwk, public_key_of
+from affiant.attestation.profile_signing.errors import SignersInvalid
+from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_signer
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tlog.errors import NoteMalformed, QuorumMalformed
@@ -68,12 +73,13 @@ __all__ = [
     "simulated_trust_file",
 ]
 
-_LATER: Final = frozenset({"profile_signers", "approvers"})
+_LATER: Final = frozenset({"approvers"})
 _LISTS: Final = (
     "tee_roots",
     "reference_values",
     "gateway_configs",
     "profiles",
+    "profile_signers",
     "rootfs",
     "log",
     "witnesses",
@@ -111,6 +117,7 @@ class TrustFile:
     clock_tolerance_s: int
     require: frozenset[str] | None
     erasure_authorities: tuple[tuple[Entry, ec.EllipticCurvePublicKey], ...] | None = None
+    profile_signers: tuple[AcceptedSigner, ...] | None = None
 
     @property
     def digest(self) -> str:
@@ -193,6 +200,7 @@ def parse_trust_file(data: bytes) -> TrustFile:
         clock_tolerance_s=_tolerance(value.get("clock_tolerance_s", 60)),
         require=_require(value.get("require")),
         erasure_authorities=_authorities(lists),
+        profile_signers=_profile_signers(lists),
     )
 
 
@@ -317,6 +325,17 @@ def _authorities(
         return tuple((entry, public_key_of(raw)) for entry, raw in lists["erasure_authorities"])
     except MalformedError as error:
         raise TrustFileMalformed(f"not an authority's key: {error}", where="erasure_authorities") from error
+
+
+def _profile_signers(
+    lists: Mapping[str, list[tuple[Entry, object]]],
+) -> tuple[AcceptedSigner, ...] | None:
+    if "profile_signers" not in lists:
+        return None
+    try:
+        return tuple(AcceptedSigner(entry, parse_signer(raw)) for entry, raw in lists["profile_signers"])
+    except SignersInvalid as error:
+        raise TrustFileMalformed(f"not a signer of profiles: {error}", where="profile_signers") from error
 
 
 def _floor(value: object) -> str | None:

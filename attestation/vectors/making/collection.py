@@ -13,6 +13,7 @@ from vectors.cases import (
     log,
     peers,
     platforms,
+    profile_signers,
     sessions,
     signature,
     valid,
@@ -42,11 +43,17 @@ def collection() -> tuple[Case, ...]:
         witnesses_mldsa,
         anchors,
         platforms,
+        profile_signers,
         peers,
         content,
         bundles,
     )
-    cases = (*valid.CASES, *erasure.VALID, *(case for each in tampered for case in each.CASES))
+    cases = (
+        *valid.CASES,
+        *erasure.VALID,
+        *profile_signers.VALID,
+        *(case for each in tampered for case in each.CASES),
+    )
     ids = [case.id for case in cases]
     if doubled := {each for each in ids if ids.count(each) > 1}:
         raise ValueError(f"cases of one id: {sorted(doubled)}")

@@ -40,6 +40,8 @@ ORIGIN = "vectors.affiant.invalid"
 ISSUER = "urn:affiant:gateway:vectors"
 BUILD = sha256_name(b"affiant vectors: a release manifest")
 POLICY = canonical({"semantics": "affiant.policy/1", "tools": []})
+PROFILES_FILE = b"affiant vectors: profiles.yaml"
+"""The bytes of the file of profiles, as far as anybody needs them."""
 _DAY = 86400
 
 
@@ -172,7 +174,7 @@ def manifest(config: bytes, reference: bytes) -> dict[str, Any]:
     return {
         "typ": "affiant-manifest/1",
         "cls": "simulated",
-        "profile": {"dig": profile_digest(POLICY), "fil": sha256_name(b"affiant vectors: profiles.yaml")},
+        "profile": {"dig": profile_digest(POLICY), "fil": sha256_name(PROFILES_FILE)},
         "supervisor": BUILD,
         "rootfs": "host-usr",
         "runtime": None,

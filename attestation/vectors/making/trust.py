@@ -10,6 +10,7 @@ from vectors.making import documents as docs
 from vectors.making.encoding import canonical, sha256_name
 from vectors.making.keys import ed25519_key, jwk, p256_key
 from vectors.making.platform import CREATED, Platform, instant
+from vectors.making.profile_signatures import KEYS, public_jwk
 from vectors.making.timestamps import root_pem
 from vectors.making.tree import vkey
 from vectors.making.witnesses import self_policy, witness_policy
@@ -20,6 +21,8 @@ __all__ = [
     "AUTHORITIES",
     "OPERATORS_OWN",
     "OPERATORS_OWN_AND_ANOTHER",
+    "SIGNERS",
+    "SIGNERS_AND_PROFILES",
     "STAMPED",
     "STAMPED_ONLY",
     "WITH_WITNESSES",
@@ -42,6 +45,10 @@ STAMPED = "trust-witnesses-and-authority.json"
 """Two of three witnesses, and a timestamp authority."""
 STAMPED_ONLY = "trust-authority.json"
 """A timestamp authority, and no witnesses."""
+SIGNERS = "trust-profile-signers.json"
+"""Profiles count for who has signed them: three keys, and one that was revoked. No digest is listed."""
+SIGNERS_AND_PROFILES = "trust-profile-signers-and-profiles.json"
+"""The same, and the usual profile's digest."""
 _OTHER_AUTHORITY = "trust-authority-other.json"
 _OTHER_POLICY = "trust-authority-policy.json"
 _REVOKED = "trust-authority-revoked.json"
@@ -107,6 +114,12 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
     yield _OTHER_AUTHORITY, _trust(tsa_roots=[{"value": {"certificate": root_pem("another")}}])
     yield _OTHER_POLICY, _trust(tsa_roots=[{"value": {"certificate": root_pem(), "policy": "1.2.3"}}])
     yield _REVOKED, _trust(tsa_roots=[authority | {"revoked_at": "2026-11-21T12:29:59Z"}])
+    signers: list[dict[str, Any]] = [
+        {"value": {"key": public_jwk(KEYS[name])}} for name in ("P-256", "P-384", "Ed25519")
+    ]
+    signers.append({"revoked_at": "2026-11-21T12:29:59Z", "value": {"key": public_jwk(KEYS["revoked"])}})
+    yield SIGNERS, _trust(profiles=..., profile_signers=signers)
+    yield SIGNERS_AND_PROFILES, _trust(profile_signers=signers)
     orderer = jwk(p256_key("erasure authority"))
     yield AUTHORITIES, _trust(erasure_authorities=[{"value": orderer}])
     yield (

@@ -1,4 +1,4 @@
-// The only four things that are asked of the platform: SHA-2, ECDSA P-256, Ed25519. WebCrypto, so that Node and a
+// The only things that are asked of the platform: SHA-2, ECDSA on P-256 and P-384, Ed25519. WebCrypto, so that Node and a
 // browser run the same lines. WebCrypto accepts a high `s` and any curve point order; those are refused here.
 
 import { fromBase64url, toBase64url, toHex } from "./encoding.mjs";
@@ -49,6 +49,16 @@ export async function holdsP256(key, message, signature) {
   const [r, s] = [number(signature.subarray(0, 32)), number(signature.subarray(32))];
   if (signature.length !== 64 || r === 0n || r >= ORDER || s === 0n || s >= ORDER) return false;
   return subtle().verify({ name: "ECDSA", hash: "SHA-256" }, key, signature, message);
+}
+
+/** The same for a key of 64 or 96 bytes x || y on P-256 or P-384, which hash with SHA-256 and SHA-384. */
+export async function holdsECDSA(curve, key, message, signature) {
+  if (curve === "P-256") return holdsP256(await importP256(key), message, signature);
+  const raw = new Uint8Array(97);
+  raw[0] = 4;
+  raw.set(key, 1);
+  const imported = await subtle().importKey("raw", raw, { name: "ECDSA", namedCurve: "P-384" }, false, ["verify"]);
+  return subtle().verify({ name: "ECDSA", hash: "SHA-384" }, imported, signature, message);
 }
 
 /** Refuses unless `signature`, 64 bytes r || s with low s, holds over `message` (RFC 7518, section 3.4). */

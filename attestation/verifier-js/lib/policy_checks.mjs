@@ -5,9 +5,13 @@ import { sha384 } from "./cryptography.mjs";
 import { concat, sameBytes, toHex, utf8 } from "./encoding.mjs";
 import { configOf, quoteOf } from "./evidence_checks.mjs";
 import { reachesFloor } from "./manifest.mjs";
+import { isSignedBy, isSigstoreBundle, readEnvelope } from "./profile_signatures.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
 import { acceptedAt, countsAt } from "./trust_file.mjs";
 import { held } from "./verdict.mjs";
+
+// Over one profile, in one bundle: whoever makes a bundle shall not choose how long its reader works.
+const MOST_SIGNATURES = 16;
 
 /** `conf.bound`: each gateway's MRCONFIGID is SHA-384 of the configuration that its keyset names; both name one log. */
 export async function checkConfigBound(subject) {
@@ -72,11 +76,38 @@ export async function checkConfigAccepted(subject) {
   return pinned(subject, subject.trust.gateway_configs, digests, "conf", "gateway configuration");
 }
 
-/** `pol.accepted`: the trust file accepts every session's profile. */
-export function checkPolicyAccepted(subject) {
+/** `pol.accepted`: the trust file accepts every session's profile, by its digest or by one who signed it. */
+export async function checkPolicyAccepted(subject) {
   subject.need("pol.bound");
-  const digests = subject.sessions.map((session) => session.manifest.profile.dig);
-  return pinned(subject, subject.trust.profiles, digests, "pol", "profile");
+  const { profiles, profile_signers: signers } = subject.trust;
+  const named = subject.sessions.map((session) => session.manifest.profile);
+  if (signers === null) return pinned(subject, profiles, named.map(({ dig }) => dig), "pol", "profile");
+  const others = named.filter(({ dig }) => !acceptedAt(profiles ?? [], dig, subject.at));
+  for (const profile of others) {
+    if (await isSigned(subject, profile, signers)) continue;
+    throw notAccepted("pol", "the trust file accepts neither this profile nor anybody who signed it", null, profile.dig);
+  }
+  if (others.length > 0) return held("profile signed by one whom the trust file accepts");
+  return held("profile accepted by the trust file");
+}
+
+/** Whether one of `signers`, by a plain key, signed the profile; what sigstore signed cannot be judged here. */
+async function isSigned(subject, { dig, fil }, signers) {
+  const objects = [...subject.bundle.policies.values()];
+  const envelopes = objects
+    .map(readEnvelope)
+    .filter((each) => each?.claimed.profiles.includes(dig) && each.claimed.source === fil)
+    .filter(({ claimed }) => claimed.semantics === "affiant.policy/1");
+  for (const envelope of envelopes.slice(0, MOST_SIGNATURES)) {
+    for (const entry of signers) {
+      const { key } = entry.value;
+      if (key !== undefined && countsAt(entry, subject.at) && (await isSignedBy(envelope, key))) return true;
+    }
+  }
+  if (signers.some(({ value }) => value.key === undefined) && objects.some(isSigstoreBundle)) {
+    throw new NotMade("a signature by sigstore is not verified here");
+  }
+  return false;
 }
 
 /** `pol.private`: names that mean private addresses and added certificate authorities are a warning. */

@@ -4,17 +4,19 @@ import { keyOfJwk, sha256Name } from "./cryptography.mjs";
 import { SEQUENCE, childrenOf, readSingle } from "./der.mjs";
 import { fromBase64, fromBase64url } from "./encoding.mjs";
 import { parseVkey } from "./note.mjs";
+import { isSigner } from "./profile_signer.mjs";
 import { parseReferenceValues } from "./reference_values.mjs";
 import { Refusal } from "./refusals.mjs";
 import { canonical, isObject, parseStrict } from "./strict_json.mjs";
 import { parseWitnessPolicy } from "./witness_policy.mjs";
 
-const LATER = ["profile_signers", "approvers"];
+const LATER = ["approvers"];
 const LISTS = [
   "tee_roots",
   "reference_values",
   "gateway_configs",
   "profiles",
+  "profile_signers",
   "rootfs",
   "log",
   "witnesses",
@@ -80,6 +82,9 @@ export async function parseTrustFile(bytes) {
   for (const entry of trust.tsa_roots ?? []) demandAuthority(entry.value);
   for (const entry of trust.sigstore_root ?? []) demandSigner(entry.value);
   for (const entry of trust.erasure_authorities ?? []) entry.key = await readAuthority(entry.value);
+  if ((trust.profile_signers ?? []).some((entry) => !isSigner(entry.value))) {
+    throw malformed("not a signer of profiles", "profile_signers");
+  }
   trust.isolationFloor = readFloor(value.isolation_floor);
   trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
   trust.require = readRequire(value.require);

@@ -374,6 +374,8 @@ def test_trust_files_are_read_alike(probe: Probe) -> None:
         {"require": ["sig.more"]},
         {"require": "sig.receipts"},
         {"require": None},
+        *({"profile_signers": each} for each in profile_signers()),
+        {"approvers": []},
     ]
     files = [*(trust_bytes(**each) for each in changes), b"", b"[]", trust_bytes() + b"x"]
     for data, answer in zip(files, probe([question("trust", data) for data in files]), strict=True):

@@ -12,6 +12,7 @@ a pattern and never "anybody": a signer is one key, or one identity as one issue
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,7 @@ __all__ = [
     "MAX_SIGNERS_FILE",
     "AcceptedSigner",
     "ProfileSigner",
+    "parse_signer",
     "parse_signers",
     "parse_signers_file",
     "signer_name",
@@ -36,6 +38,8 @@ __all__ = [
 
 MAX_SIGNERS_FILE: Final = 1 << 20
 _MAX_SIGNERS: Final = 16
+_NAME: Final = re.compile("[!-~]([ -~]{0,1022}[!-~])?")
+"""An identity or an issuer: printable ASCII, so that every reader agrees on what is printable."""
 _TYP: Final = "affiant-profile-signers/1"
 
 ProfileSigner = ProfileKey | SigstoreRoot
@@ -124,12 +128,32 @@ def _accepted(item: object, where: str) -> AcceptedSigner:
         return AcceptedSigner(entry_of(item, ""), _signer(item["value"]))
     except ValueError as error:
         raise SignersInvalid("not an instant", expected="2026-11-21T03:00:00Z", where=where) from error
-    except (AnchorSettingsInvalid, SigningKeyInvalid) as error:
+    except SigningKeyInvalid as error:
         raise SignersInvalid(f"not a signer: {error}", where=where) from error
+    except SignersInvalid as error:
+        error.where = where
+        raise
+
+
+def parse_signer(value: object) -> ProfileSigner:
+    """One signer: a key as a JWK, or an identity under a trusted root.
+
+    Raises:
+        SignersInvalid: another form, or an identity or issuer beyond printable ASCII.
+    """
+    try:
+        if isinstance(value, dict) and set(value) == {"key"}:
+            return parse_key_jwk(value["key"])
+        root = parse_sigstore_root(value)
+    except (AnchorSettingsInvalid, SigningKeyInvalid) as error:
+        raise SignersInvalid(f"not a signer: {error}") from error
+    if not all(_NAME.fullmatch(name) for name in (root.signer.identity, root.signer.issuer)):
+        raise SignersInvalid("not a signer: an identity or an issuer beyond printable ASCII")
+    return root
 
 
 def _signer(value: object) -> ProfileSigner:
-    if isinstance(value, dict) and set(value) == {"key"}:
-        key = value["key"]
-        return parse_public_pem(key.encode()) if isinstance(key, str) else parse_key_jwk(key)
-    return parse_sigstore_root(value)
+    match value:
+        case {"key": str() as pem, **rest} if not rest:
+            return parse_public_pem(pem.encode())
+    return parse_signer(value)

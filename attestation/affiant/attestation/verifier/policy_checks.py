@@ -13,6 +13,7 @@ from affiant.attestation.trust_file import Entry, accepted_at
 from affiant.attestation.verifier.case import Case, Party
 from affiant.attestation.verifier.evidence_checks import config_of
 from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade
+from affiant.attestation.verifier.signed_profiles import NobodySigned, signed_profile
 from affiant.attestation.verifier.verdict import Finding, Tier
 
 __all__ = [
@@ -162,16 +163,35 @@ def check_config_accepted(case: Case) -> Finding:
 
 
 def check_policy_accepted(case: Case) -> Finding:
-    """``pol.accepted``: the trust file accepts every session's profile."""
+    """``pol.accepted``: the trust file accepts every session's profile, by its digest or by one who signed it."""
     case.need("pol.bound")
-    digests = {session.manifest.profile_digest for session in case.sessions if session.manifest is not None}
-    return _pinned(
-        case,
-        case.trust.profiles,
-        digests,
-        PolicyNotAccepted("the trust file does not accept this profile"),
-        "profile",
-    )
+    manifests = [session.manifest for session in case.sessions if session.manifest is not None]
+    signers = case.trust.profile_signers
+    if signers is None:
+        return _pinned(
+            case,
+            case.trust.profiles,
+            {manifest.profile_digest for manifest in manifests},
+            PolicyNotAccepted("the trust file does not accept this profile"),
+            "profile",
+        )
+    listed = case.trust.profiles or ()
+    others = {
+        (manifest.profile_digest, manifest.file_digest): manifest
+        for manifest in manifests
+        if not accepted_at(listed, manifest.profile_digest, case.at)
+    }
+    for manifest in others.values():
+        try:
+            signed_profile(case.bundle.policies.values(), manifest, signers, at=case.at)
+        except NobodySigned as error:
+            raise PolicyNotAccepted(
+                "the trust file accepts neither this profile nor anybody who signed it",
+                found=f"{manifest.profile_digest}: {error}",
+            ) from error
+    if others:
+        return Finding("profile signed by one whom the trust file accepts")
+    return Finding("profile accepted by the trust file")
 
 
 def _pinned(

@@ -1,0 +1,34 @@
+// One whose signatures over profiles count: a plain key, or an identity under a sigstore trusted root.
+
+import { isP384, pointOfJwk } from "./cryptography.mjs";
+import { fromBase64url } from "./encoding.mjs";
+import { Refusal } from "./refusals.mjs";
+import { isObject } from "./strict_json.mjs";
+
+const NAME = /^[!-~](?:[ -~]{0,1022}[!-~])?$/;
+const TRUSTED_ROOT = "application/vnd.dev.sigstore.trustedroot";
+
+/** Whether `value` is one: `{key: JWK}`, or `{trusted_root, identity, issuer}`. */
+export function isSigner(value) {
+  if (!isObject(value)) return false;
+  const names = Object.keys(value).sort().join();
+  if (names === "key") return isObject(value.key) && isKey(value.key);
+  if (names !== "identity,issuer,trusted_root") return false;
+  const { identity, issuer, trusted_root: root } = value;
+  const named = isObject(root) && typeof root.mediaType === "string" && root.mediaType.startsWith(TRUSTED_ROOT);
+  return named && [identity, issuer].every((text) => typeof text === "string" && NAME.test(text));
+}
+
+/** Whether a JWK with exactly the members of its kind is a public key: P-256, P-384 or Ed25519. */
+function isKey(jwk) {
+  try {
+    if (jwk.kty === "OKP") {
+      const members = Object.keys(jwk).sort().join();
+      return members === "crv,kty,x" && jwk.crv === "Ed25519" && fromBase64url(jwk.x, { size: 32 }) !== null;
+    }
+    return jwk.crv === "P-384" ? isP384(jwk) : pointOfJwk(jwk) !== null;
+  } catch (error) {
+    if (error instanceof Refusal) return false;
+    throw error;
+  }
+}
