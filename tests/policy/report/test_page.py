@@ -226,7 +226,7 @@ def test_private_data_with_strangers_and_a_way_out_is_told_first(page_of) -> Non
     )
     section = unescape(page.section("warnings"))
     assert section.index("Private data, strangers' words and a way out") < section.index("Hosts by wildcard")
-    assert "open to steering by outsiders" in page.text
+    assert "1 agent that outsiders can steer" in page.text
 
 
 def test_what_widens_stands_before_what_narrows_with_requests_that_show_it(pair: Page) -> None:
