@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -21,7 +21,7 @@ from affiant.attestation.encoding import sha256_name
 from affiant.attestation.keys import public_jwk, public_key_of, thumbprint
 from affiant.attestation.profile_signing.errors import SignersInvalid
 from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_signers, signers_document
-from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, ShapeMismatch, Text
+from affiant.attestation.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, ShapeMismatch, Text
 from affiant.attestation.tdx.reference import ReferenceValues
 from affiant.attestation.tlog.errors import QuorumMalformed
 from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
@@ -32,6 +32,7 @@ __all__ = [
     "LOCAL_ISSUER",
     "OWN_WITNESS_URL",
     "GatewayConfig",
+    "MCPServerConfig",
     "UpstreamConfig",
     "local_gateway_config",
     "local_log_origin",
@@ -56,6 +57,21 @@ class _Signers:
 
 
 _URL: Final = re.compile(r"https?://[!-~]{1,500}\Z")
+_MCP_SERVER: Final = Obj(
+    {
+        "id": Pattern("[a-z0-9][a-z0-9-]{0,62}", "a server's id"),
+        "timeout_s": Int(1, 600),
+        "concurrent": Int(1, 64),
+    },
+    {
+        "url": Pattern(r"https?://[\x21-\x7e]{1,500}", "an http or https address"),
+        "roots": Array(Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"), least=1, most=8),
+        "header": Pattern("[A-Za-z][A-Za-z0-9-]{0,62}", "a header's name"),
+        "key": Text(128),
+        "command": Array(Text(1024), least=1, most=64),
+        "env": MapOf("[A-Za-z_][A-Za-z0-9_]{0,63}", Text(128), most=32),
+    },
+)
 _SHAPE: Final = Obj(
     {
         "typ": Const("affiant-gateway-config/1"),
@@ -81,6 +97,7 @@ _SHAPE: Final = Obj(
         "body_max": Int(1),
     },
     {
+        "mcp_servers": Array(_MCP_SERVER, least=1, most=16),
         "witnesses": Array(Text(4096), least=1, most=256),
         "erasure_authorities": Array(
             Obj({"crv": Const("P-256"), "kty": Const("EC"), "x": Text(43), "y": Text(43)}), least=1, most=16
@@ -101,6 +118,44 @@ class UpstreamConfig:
     """The API key as a secret reference (``local:NAME``), never the key."""
     roots: tuple[str, ...]
     """SHA-256 names of DER certificates trusted for it; empty: the system's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCPServerConfig:
+    """A server of tools, behind the gateway's tool gate: reached at ``url``, or started as ``command``.
+
+    ``key`` and the values of ``env`` are secret references (``local:NAME``), never secrets.
+    """
+
+    id: str
+    url: str | None = None
+    roots: tuple[str, ...] = ()
+    """SHA-256 names of DER certificates that alone are trusted for it; empty: the system's."""
+    header: str | None = None
+    """The header that carries the key."""
+    key: str | None = None
+    command: tuple[str, ...] = ()
+    """Argument vector; no shell is involved."""
+    env: tuple[tuple[str, str], ...] = ()
+    timeout_s: int = 60
+    """For one call."""
+    concurrent: int = 8
+    """Calls of one session under way at once."""
+
+    def to_json(self) -> Mapping[str, object]:
+        """Its entry in the document."""
+        members: dict[str, object] = {
+            "id": self.id,
+            "timeout_s": self.timeout_s,
+            "concurrent": self.concurrent,
+            "url": self.url,
+            "roots": list(self.roots),
+            "header": self.header,
+            "key": self.key,
+            "command": list(self.command),
+            "env": dict(self.env),
+        }
+        return {name: value for name, value in members.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +180,8 @@ class GatewayConfig:
     """Whose orders to erase and to hold are carried out; nobody: nothing is ever erased."""
     profile_signers: tuple[AcceptedSigner, ...] = ()
     """One of whom must have signed a session's profile, or it is not admitted; nobody: it need not be signed."""
+    mcp_servers: tuple[MCPServerConfig, ...] = ()
+    """Servers of tools; none: there is no tool gate."""
 
     @property
     def digest(self) -> str:
@@ -163,6 +220,7 @@ def make_gateway_config(
     witnesses: str | None = None,
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
     profile_signers: Sequence[AcceptedSigner] = (),
+    mcp_servers: Sequence[MCPServerConfig] = (),
 ) -> GatewayConfig:
     """A configuration from its parts, checked like one that was read.
 
@@ -181,6 +239,7 @@ def make_gateway_config(
                     else {}
                 ),
                 **({"profile_signers": signers_document(profile_signers)} if profile_signers else {}),
+                **({"mcp_servers": [server.to_json() for server in mcp_servers]} if mcp_servers else {}),
                 "typ": "affiant-gateway-config/1",
                 "iss": iss,
                 "cls": cls,
@@ -214,6 +273,7 @@ def local_gateway_config(
     witnesses: str | None = None,
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
     profile_signers: Sequence[AcceptedSigner] = (),
+    mcp_servers: Sequence[MCPServerConfig] = (),
 ) -> GatewayConfig:
     """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
     that a trust file can name its digest before it runs."""
@@ -226,6 +286,7 @@ def local_gateway_config(
         witnesses=witnesses,
         erasure_authorities=erasure_authorities,
         profile_signers=profile_signers,
+        mcp_servers=mcp_servers,
     )
 
 
@@ -273,7 +334,44 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         witness_policy=_witness_policy(value.get("witnesses")),
         erasure_authorities=_authorities(value.get("erasure_authorities", ())),
         profile_signers=parse_signers(value["profile_signers"]) if "profile_signers" in value else (),
+        mcp_servers=_mcp_servers(value.get("mcp_servers", ())),
     )
+
+
+def _mcp_servers(entries: Sequence[Mapping[str, Any]]) -> tuple[MCPServerConfig, ...]:
+    where = "config.mcp_servers"
+    servers = tuple(
+        MCPServerConfig(
+            id=entry["id"],
+            url=entry.get("url"),
+            roots=tuple(entry.get("roots", ())),
+            header=entry.get("header"),
+            key=entry.get("key"),
+            command=tuple(entry.get("command", ())),
+            env=tuple(sorted(entry.get("env", {}).items())),
+            timeout_s=entry["timeout_s"],
+            concurrent=entry["concurrent"],
+        )
+        for entry in entries
+    )
+    for server in servers:
+        if (server.url is None) == (not server.command):
+            raise ShapeMismatch("a server has a url or a command, one of them", where=where, found=server.id)
+        if server.command and (server.roots or server.header or server.key):
+            raise ShapeMismatch("a command has no roots, header or key", where=where, found=server.id)
+        if server.url is not None and server.env:
+            raise ShapeMismatch("a url has no environment", where=where, found=server.id)
+        if (server.header is None) != (server.key is None):
+            raise ShapeMismatch(
+                "a key stands in a header, and a header for a key", where=where, found=server.id
+            )
+        if server.roots and not (server.url or "").startswith("https:"):
+            raise ShapeMismatch("roots are for https", where=where, found=server.id)
+        if server.key and not (server.url or "").startswith("https:"):
+            raise ShapeMismatch("a key is sent over https only", where=where, found=server.id)
+    if len({server.id for server in servers}) != len(servers):
+        raise ShapeMismatch("two servers of one id", where=where)
+    return servers
 
 
 def _authorities(jwks: Sequence[object]) -> tuple[ec.EllipticCurvePublicKey, ...]:

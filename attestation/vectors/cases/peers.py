@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vectors.cases.edits import WITHOUT, one
-from vectors.making.documents import START, identifier
+from vectors.making.documents import START, identifier, with_tool_servers
 from vectors.making.encoding import link
 from vectors.making.faults import Fault, put
 from vectors.making.keys import p256_key
@@ -66,6 +66,18 @@ def _upstream(**members: str) -> Fault:
         return payload
 
     return fault
+
+
+def _both_ways(config: dict[str, Any]) -> dict[str, Any]:
+    config = with_tool_servers(config)
+    config["mcp_servers"][1]["url"] = "https://k8s.invalid/mcp"
+    return config
+
+
+def _one_name(config: dict[str, Any]) -> dict[str, Any]:
+    config = with_tool_servers(config)
+    config["mcp_servers"][1]["id"] = config["mcp_servers"][0]["id"]
+    return config
 
 
 def _attesting(config: dict[str, Any]) -> dict[str, Any]:
@@ -195,6 +207,20 @@ CASES = (
         "An upstream of the configuration, at another host.",
         {"members:inference": _upstream(host="elsewhere.invalid")},
         _CONFIGURATION,
+    ),
+    one(
+        "peer/tool-server-reached-two-ways",
+        "A gateway's configuration whose server of tools has both an address and a command.",
+        {"document:config": _both_ways},
+        {"conf.bound": "fmt.profile"},
+        trust="trust-any-configuration.json",
+    ),
+    one(
+        "peer/tool-servers-of-one-name",
+        "A gateway's configuration with two servers of tools of one id.",
+        {"document:config": _one_name},
+        {"conf.bound": "fmt.profile"},
+        trust="trust-any-configuration.json",
     ),
     one(
         "peer/result-about-an-upstream",

@@ -9,7 +9,7 @@ from vectors.making.documents import START, identifier
 from vectors.making.encoding import link, sha256_name
 from vectors.making.faults import put, take
 from vectors.making.scripts import inference
-from vectors.making.stories import actions
+from vectors.making.stories import actions, tool_gate
 from vectors.making.story import Story
 
 __all__ = ["CASES"]
@@ -23,6 +23,7 @@ _PEER = {"session.peer": "session.peer"}
 _INTENT = {"session.intents": "session.intent"}
 _DECISION = {"session.decisions": "session.decision"}
 _ACTIONS: dict[str, Any] = {"base": "valid/actions", "script": actions}
+_GATE: dict[str, Any] = {"base": "valid/tool-gate", "script": tool_gate}
 
 
 def _before_the_start(story: Story) -> None:
@@ -78,6 +79,14 @@ def _again(story: Story) -> None:
     first = next(record for record in told.supervisor.records if record.step == "tool-outcome").payload
     members = {name: first[name] for name in ("act", "pol", "ph", "par")}
     story.supervisor_says(told, "tool-outcome-again", "tool", members)
+
+
+def _gate_again(story: Story) -> None:
+    """A second outcome of the intent at the tool gate."""
+    told = story.sessions["session"]
+    first = next(record for record in told.gateway_records if record.step == "gate-outcome").payload
+    members = {name: first[name] for name in ("act", "pol", "ph", "par")}
+    story.gateway_says("gate-outcome-again", "tool", members, of=told)
 
 
 CASES = (
@@ -262,6 +271,34 @@ CASES = (
         {"before:outcomes-done": _again},
         _INTENT,
         **_ACTIONS,
+    ),
+    one(
+        "session/gate-outcome-without-intent",
+        "An outcome at the tool gate that names an intent that there is not.",
+        {"members:gate-outcome": put(par=[identifier("no intent")])},
+        _INTENT,
+        **_GATE,
+    ),
+    one(
+        "session/gate-outcome-names-nothing",
+        "An outcome at the tool gate that names no intent.",
+        {"members:gate-outcome": take("par")},
+        _INTENT,
+        **_GATE,
+    ),
+    one(
+        "session/gate-outcome-twice",
+        "Two outcomes of one intent at the tool gate.",
+        {"before:gate-done": _gate_again},
+        _INTENT,
+        **_GATE,
+    ),
+    one(
+        "session/gate-counter-twice",
+        "A call at the tool gate that carries the counter of the listing before it.",
+        {"members:gate-outcome": put(agt__cseq=0)},
+        _COUNTER,
+        **_GATE,
     ),
     one(
         "session/unsafe-without-intent",

@@ -6,7 +6,7 @@ from typing import Any
 
 from vectors.making import tree
 from vectors.making.case import Case, told
-from vectors.making.documents import identifier
+from vectors.making.documents import identifier, with_tool_servers
 from vectors.making.encoding import b64u, sha256_name
 from vectors.making.faults import put
 from vectors.making.keys import ed25519_key, seeded
@@ -25,7 +25,7 @@ from vectors.making.scripts import (
     session,
     start,
 )
-from vectors.making.stories import actions, epochs, two_sessions
+from vectors.making.stories import actions, epochs, tool_gate, two_sessions
 from vectors.making.story import Story
 
 __all__ = ["CASES"]
@@ -138,6 +138,19 @@ CASES = (
         "Refusals of both signers, a tool call from intent to outcome, a secret used in a request.",
         told(script=actions),
         warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/tool-gate",
+        "Tools behind the gateway: a listing, and a call from intent to outcome, each with its counter.",
+        told(script=tool_gate),
+        warnings=("rfs.accepted",),
+    ),
+    Case(
+        "valid/tool-servers",
+        "A gateway whose configuration names servers of tools.",
+        told({"document:config": with_tool_servers}),
+        trust="trust-any-configuration.json",
+        warnings=("rfs.accepted", "conf.accepted"),
     ),
     Case(
         "valid/epochs",

@@ -32,6 +32,7 @@ __all__ = [
     "reference_values",
     "session_events",
     "session_statement",
+    "with_tool_servers",
 ]
 
 START = 1795262400
@@ -120,6 +121,21 @@ def configuration(reference: bytes) -> dict[str, Any]:
         "session_max_s": _DAY,
         "body_max": 8 << 20,
     }
+
+
+def with_tool_servers(config: dict[str, Any]) -> dict[str, Any]:
+    """The same, with a server of tools at an address and one that is a command."""
+    limits = {"timeout_s": 60, "concurrent": 8}
+    remote = {
+        "id": "docs",
+        "url": "https://docs.invalid/mcp",
+        "roots": [sha256_name(b"a certificate")],
+        "header": "Authorization",
+        "key": "local:DOCS",
+        **limits,
+    }
+    local = {"id": "k8s", "command": ["/usr/bin/k8s-mcp", "--stdio"], "env": {"TOKEN": "local:K8S"}, **limits}
+    return config | {"mcp_servers": [remote, local]}
 
 
 def _key(use: str, label: str) -> dict[str, Any]:

@@ -88,6 +88,40 @@ def _tools(story: Story, told: Session) -> None:
     )
 
 
+def tool_gate(story: Story) -> None:
+    """At the gateway's tool gate: a listing, and a call from intent to outcome."""
+    boot(story)
+    told = start(story)
+    allowed = story.policy(told)
+    call = {"name": "kubectl_get", "arg": sha256_name(b'{"kind":"pods"}'), "tgt": "mcp:k8s"}
+    story.gateway_says(
+        "gate-list",
+        "tool",
+        {"act": {"end": "complete", "typ": "tool"}, "pol": story.policy(told, "redact")},
+        {"act": {"tgt": "tools/list", "arg": sha256_name(b"{}"), "out": sha256_name(b'{"tools":[]}')}},
+        of=told,
+        cseq=0,
+    )
+    begun = story.gateway_says(
+        "gate-intent",
+        "tool",
+        {"act": {"typ": "tool"}, "pol": allowed, "ph": "intent"},
+        {"act": call},
+        of=told,
+    )
+    story.gateway_says(
+        "gate-outcome",
+        "tool",
+        {"act": {"end": "complete", "typ": "tool"}, "pol": allowed, "ph": "outcome", "par": ids(begun)},
+        {"act": {**call, "out": sha256_name(b'{"content":[]}')}},
+        of=told,
+        cseq=1,
+    )
+    execute(story, told)
+    story.before("gate-done")
+    finish(story, told, cseq=1)
+
+
 def _secret(story: Story, told: Session) -> None:
     allowed, sec = story.policy(told), [{"ver": "1"}]
     target = {"tgt": "POST https://api.invalid:443/v1/items", "spki": sha256_name(b"a peer's key")}

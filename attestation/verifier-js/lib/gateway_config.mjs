@@ -19,6 +19,17 @@ const UPSTREAM = {
   optional: { key: { text: 128 } },
 };
 const JWK = { object: { crv: { const: "P-256" }, kty: { const: "EC" }, x: { text: 43 }, y: { text: 43 } } };
+const MCP_SERVER = {
+  object: { id: { pattern: "[a-z0-9][a-z0-9-]{0,62}" }, timeout_s: { int: [1, 600] }, concurrent: { int: [1, 64] } },
+  optional: {
+    url: { pattern: "https?://[\\x21-\\x7e]{1,500}" },
+    roots: { array: SHA256, least: 1, most: 8 },
+    header: { pattern: "[A-Za-z][A-Za-z0-9-]{0,62}" },
+    key: { text: 128 },
+    command: { array: { text: 1024 }, least: 1, most: 64 },
+    env: { map: { text: 128 }, name: "[A-Za-z_][A-Za-z0-9_]{0,63}", most: 32 },
+  },
+};
 const CONFIG = {
   object: {
     typ: { const: "affiant-gateway-config/1" },
@@ -32,6 +43,7 @@ const CONFIG = {
     body_max: { int: [1, MAX_INTEGER] },
   },
   optional: {
+    mcp_servers: { array: MCP_SERVER, least: 1, most: 16 },
     witnesses: { array: { text: 4096 }, least: 1, most: 256 },
     erasure_authorities: { array: JWK, least: 1, most: 16 },
     profile_signers: { any: true },
@@ -42,10 +54,27 @@ const CONFIG = {
 export async function parseGatewayConfig(raw) {
   const value = parseCanonical(raw, { limit: 64 * 1024 });
   checkShape(CONFIG, value, "config");
+  if (value.mcp_servers !== undefined) demandServers(value.mcp_servers);
   if (value.witnesses !== undefined) await demandWitnesses(value.witnesses);
   if (value.erasure_authorities !== undefined) await demandAuthorities(value.erasure_authorities);
   if (value.profile_signers !== undefined) demandSigners(value.profile_signers, "config.profile_signers");
   return { ...value, digest: await sha256Name(raw), mrconfigid: await sha384(raw) };
+}
+
+/** Servers of tools: each at an address or a command, one of them; a key in a header, over https; ids once. */
+function demandServers(servers) {
+  for (const { url, roots, header, key, command, env } of servers) {
+    const remote = url !== undefined;
+    const plain = remote ? env === undefined : roots === undefined && header === undefined && key === undefined;
+    const paired = (header === undefined) === (key === undefined);
+    const secured = (roots === undefined && key === undefined) || (remote && url.startsWith("https:"));
+    if (remote === (command !== undefined) || !plain || !paired || !secured) {
+      throw new Refusal("fmt.profile", "not a server of tools", { where: "config.mcp_servers" });
+    }
+  }
+  if (new Set(servers.map(({ id }) => id)).size !== servers.length) {
+    throw new Refusal("fmt.profile", "two servers of one id", { where: "config.mcp_servers" });
+  }
 }
 
 /** Whose orders to erase and to hold are carried out: P-256 keys, each once. */

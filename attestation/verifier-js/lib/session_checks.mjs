@@ -55,7 +55,7 @@ export function checkSealed(subject) {
   return held("nothing after close or expiry");
 }
 
-/** `session.intents`: an outcome names its one intent; an intent without outcome is a warning. */
+/** `session.intents`: an outcome names its one intent, of its own signer; one without outcome is a warning. */
 export function checkIntents(subject) {
   subject.need("session.start");
   return joined(subject.sessions.map((session) => judgeIntents(subject, session)), "every outcome follows its intent");
@@ -112,7 +112,7 @@ function lastCounter(supervisor) {
 }
 
 function isCounted(record) {
-  return ["inference", "refusal"].includes(record.kind) && isCount(record.member("agt", "cseq"));
+  return ["inference", "refusal", "tool"].includes(record.kind) && isCount(record.member("agt", "cseq"));
 }
 
 function isCount(value) {
@@ -126,11 +126,17 @@ function tailIsOpen(session) {
 }
 
 function judgeIntents(subject, session) {
+  const gone = goneOf(subject, session);
+  const own = judgeIntentsOf(session.supervisor.records, gone.supervisor.length);
+  const gateways = judgeIntentsOf(session.gateway, gone.gateway.length);
+  return own ?? gateways;
+}
+
+function judgeIntentsOf(records, erased) {
   const intents = new Map();
   const done = new Set();
   const unknown = new Set();
-  const erased = goneOf(subject, session).supervisor.length;
-  for (const record of [...session.supervisor.records].sort(bySeq)) {
+  for (const record of [...records].sort(bySeq)) {
     const phase = record.member("ph");
     if (phase === "intent" || record.kind === "secret") intents.set(record.jti, record);
     if (phase !== "outcome") continue;

@@ -136,7 +136,8 @@ def _counters(records: Sequence[VerifiedReceipt]) -> list[tuple[int, VerifiedRec
     return [
         (value, record)
         for record in records
-        if record.kind in ("inference", "refusal") and isinstance(value := record.member("agt", "cseq"), int)
+        if record.kind in ("inference", "refusal", "tool")
+        and isinstance(value := record.member("agt", "cseq"), int)
     ]
 
 
@@ -360,32 +361,39 @@ def _known_before(records: Sequence[VerifiedReceipt]) -> dict[int, int]:
 
 
 def check_intents(case: Case) -> Finding:
-    """``session.intents``: an outcome names its one intent; an intent without outcome is a warning."""
+    """``session.intents``: an outcome names its one intent, of its own signer; one without outcome is a warning."""
     case.need("session.start")
 
     def examine(session: Session) -> Finding | None:
-        intents: dict[str, VerifiedReceipt] = {}
-        done: set[str] = set()
-        unknown: set[str] = set()
-        erased = len(case.gone(session).supervisor)
-        for record in sorted(session.supervisor.records, key=lambda item: item.seq):
-            phase = record.member("ph")
-            if phase == "intent" or record.kind == "secret":
-                intents[record.jti] = record
-            if phase == "outcome":
-                unknown |= _named(record) - set(intents)
-                if len(unknown) <= erased and _named(record) & unknown:
-                    done |= _named(record)  # of an intent that is erased nothing more is known
-                    continue
-                done |= _intents_of(record, intents, done)
-        open_ones = tuple(jti for jti in intents if jti not in done)
-        if open_ones:
-            return Finding(f"{len(open_ones)} intents without outcome", Tier.WARNING, open_ones)
-        if unknown:
-            return Finding(f"{len(unknown)} outcomes whose intents may be erased ones", Tier.WARNING)
-        return None
+        gone = case.gone(session)
+        of_supervisor = _examine_intents(session.supervisor.records, len(gone.supervisor))
+        of_gateway = _examine_intents(session.gateway, len(gone.gateway))
+        return of_supervisor or of_gateway
 
     return _joined(_each(case, examine), "every outcome follows its intent")
+
+
+def _examine_intents(records: Sequence[VerifiedReceipt], erased: int) -> Finding | None:
+    """What is to be said of the intents of one signer's ``records``, of which ``erased`` are gone."""
+    intents: dict[str, VerifiedReceipt] = {}
+    done: set[str] = set()
+    unknown: set[str] = set()
+    for record in sorted(records, key=lambda item: item.seq):
+        phase = record.member("ph")
+        if phase == "intent" or record.kind == "secret":
+            intents[record.jti] = record
+        if phase == "outcome":
+            unknown |= _named(record) - set(intents)
+            if len(unknown) <= erased and _named(record) & unknown:
+                done |= _named(record)  # of an intent that is erased nothing more is known
+                continue
+            done |= _intents_of(record, intents, done)
+    open_ones = tuple(jti for jti in intents if jti not in done)
+    if open_ones:
+        return Finding(f"{len(open_ones)} intents without outcome", Tier.WARNING, open_ones)
+    if unknown:
+        return Finding(f"{len(unknown)} outcomes whose intents may be erased ones", Tier.WARNING)
+    return None
 
 
 def _named(record: VerifiedReceipt) -> set[str]:
