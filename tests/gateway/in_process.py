@@ -23,6 +23,7 @@ from tests.gateway.session_client import Answer, Gateway
 from affiant.attestation.gateway_config import (
     DEV_ECHO,
     LOCAL_ISSUER,
+    MCPServerConfig,
     UpstreamConfig,
     local_log_origin,
     make_gateway_config,
@@ -61,6 +62,7 @@ def settings_for(
     body_max: int = 8 << 20,
     policy: str | None = None,
     authorities: Sequence[ec.EllipticCurvePublicKey] = (),
+    servers: Sequence[MCPServerConfig] = (),
     **more: object,
 ) -> Settings:
     release = write_release()  # the tree as it is now: what the platform will measure
@@ -79,6 +81,7 @@ def settings_for(
                 body_max=body_max,
                 witnesses=policy,
                 erasure_authorities=authorities,
+                mcp_servers=servers,
             ),
             "reference": reference,
             "collateral": platform.collateral(),

@@ -23,7 +23,7 @@ from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import ToolCall
 from affiant.gateway.upstream import Attempt
 
-__all__ = ["Account", "Verdict"]
+__all__ = ["Account", "GateCall", "Verdict"]
 
 _MAX_RULES: Final = 256
 """Rules that a record can name (its table's bound for ``pol.rules``)."""
@@ -37,6 +37,25 @@ class Verdict:
 
     decision: str
     rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GateCall:
+    """A call at the tool gate, as its records say it.
+
+    Args:
+        server: which server of the configuration serves the tool.
+        arguments: ``sha256:`` of the JSON of what it is called with, sorted, without white space.
+    """
+
+    name: str
+    server: str
+    arguments: str
+    rules: tuple[str, ...]
+
+    def hidden(self) -> Mapping[str, object]:
+        """Its hidden members of ``act``."""
+        return {"name": self.name, "arg": self.arguments, "tgt": f"mcp:{self.server}"}
 
 
 @dataclass(slots=True)
@@ -186,6 +205,59 @@ class Account:
             },
             number=None,
         )
+
+    def gate_intent(self, call: GateCall) -> Recorded:
+        """Sign that a call at the tool gate is about to be made; nothing of it is sent before that is durable."""
+        assert self.session is not None
+        return self.recorder.session_record(
+            self.session,
+            "tool",
+            {"act": {"typ": "tool"}, "ph": "intent", "pol": policy_members(self.session, "allow")},
+            {**self._trace(), "act": call.hidden(), "pol": {"rules": _bounded(call.rules)}},
+            number=None,
+        )
+
+    def gate_outcome(
+        self, call: GateCall, intent: str, end: str, answer: bytes, *, redacted: bool, last: bool
+    ) -> Recorded:
+        """Sign how such a call ended.
+
+        Args:
+            intent: the id of its intent. end: complete, failed or aborted.
+            answer: what the agent is told of it; empty where it is told nothing.
+            last: whether this is the record of the whole request, with its counter.
+        """
+        assert self.session is not None
+        members: dict[str, object] = {
+            "act": {"typ": "tool", "end": end},
+            "ph": "outcome",
+            "pol": policy_members(self.session, "redact" if redacted else "allow"),
+            "par": [intent],
+        }
+        hidden = {
+            **self._trace(),
+            "act": {**call.hidden(), "out": sha256_name(answer)},
+            "pol": {"rules": _bounded(call.rules)},
+        }
+        if last:
+            return self._of_session("tool", {**members, **self._nonce()}, hidden)
+        return self.recorder.session_record(self.session, "tool", members, hidden, number=None)
+
+    def gate_answer(self, methods: str, answer: bytes, verdict: Verdict) -> Recorded:
+        """Sign what the tool gate itself answered: a listing, a handshake, nothing."""
+        assert self.session is not None
+        members: dict[str, object] = {
+            "act": {"typ": "tool", "end": "complete"},
+            "pol": policy_members(self.session, verdict.decision),
+            **self._nonce(),
+        }
+        told = {"tgt": methods, "arg": self.digest, "out": sha256_name(answer)}
+        hidden = {
+            **self._trace(),
+            "act": {name: value for name, value in told.items() if value is not None},
+            "pol": {"rules": _bounded(verdict.rules)},
+        }
+        return self._of_session("tool", members, hidden)
 
     def _of_session(
         self,

@@ -51,6 +51,7 @@ from affiant.gateway.routing import Upstreams
 from affiant.gateway.service import Service
 from affiant.gateway.sessions import SessionTable
 from affiant.gateway.submissions import Submissions
+from affiant.gateway.tool_offers import ToolOffers, make_tool_offers
 from affiant.gateway.transparency_log import TransparencyLog, log_folder
 from affiant.gateway.witnesses import OWN_WITNESS_SOCKET, Witnesses
 
@@ -96,6 +97,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
     recovery = await asyncio.to_thread(recover, settings.store)
     boot = ambient.random_bytes(16)
     upstreams = _upstreams(settings, ambient)
+    tools = make_tool_offers(settings, seconds=ambient.seconds)
     index = Index(settings.store, boot=b64u(boot))
     log = published = None
     addresses = ExitStack()
@@ -125,6 +127,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
                 recorder,
                 bundles=Bundles(index, journal, published, LogAnchors(folder, log)),
                 upstreams=upstreams,
+                tools=tools,
             )
             await _first_records(settings, keyset, journal, service, recovery)
             published.begin()
@@ -141,6 +144,8 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
             await log.close()
         await index.close()
         await upstreams.close()
+        if tools is not None:
+            await tools.close()
         addresses.close()
 
 
@@ -213,6 +218,7 @@ def _service(
     *,
     bundles: Bundles,
     upstreams: Upstreams,
+    tools: ToolOffers | None,
 ) -> Service:
     sessions = SessionTable(limit=settings.sessions_max)
     book = OrderBook(settings.config.erasure_authorities, settings.config.origin)
@@ -237,6 +243,7 @@ def _service(
         closing=closing,
         bundles=bundles,
         upstreams=upstreams,
+        tools=tools,
         bodies=Bodies(memory=settings.bodies_max, seconds=settings.body_s),
         erasing=Erasing(
             recorder=recorder,

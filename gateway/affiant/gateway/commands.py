@@ -85,6 +85,12 @@ _signers = click.option(
     metavar="FILE",
     help="Admit no session unless one of these has signed its profile; see `affiant policy sign`.",
 )
+_mcp_servers = click.option(
+    "--mcp-servers",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Servers of tools that agents reach at /mcp, as JSON; needs affiant[mcp].",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -103,6 +109,7 @@ def gateway() -> None:
 @_witnesses
 @_authority
 @_signers
+@_mcp_servers
 @click.option(
     "--ready-fd", type=click.IntRange(min=3), help="Descriptor that gets one line of JSON when serving."
 )
@@ -136,6 +143,7 @@ def serve(
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
     profile_signers: Path | None,
+    mcp_servers: Path | None,
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
@@ -154,6 +162,7 @@ def serve(
       affiant gateway serve --witnesses witnesses.policy
       affiant gateway serve --erasure-authority officer.jwk
       affiant gateway serve --profile-signers signers.json
+      affiant gateway serve --mcp-servers tools.json
       AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
 
     \b
@@ -174,6 +183,7 @@ def serve(
         erasure_authorities=erasure_authority,
         profile_signers=profile_signers,
         log_objects=log_objects,
+        mcp_servers=mcp_servers,
     )
     context.exit(launch_gateway(launch))
 
@@ -186,6 +196,7 @@ def serve(
 @_witnesses
 @_authority
 @_signers
+@_mcp_servers
 @_json
 def config(
     *,
@@ -196,6 +207,7 @@ def config(
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
     profile_signers: Path | None,
+    mcp_servers: Path | None,
     as_json: bool,
 ) -> None:
     """Print the name and the bytes of the configuration that `serve` would run with; starts nothing.
@@ -215,6 +227,7 @@ def config(
         witnesses=witnesses,
         erasure_authorities=erasure_authority,
         profile_signers=profile_signers,
+        mcp_servers=mcp_servers,
     )
     if as_json:
         print_json({"digest": made.digest, "config": json.loads(made.raw)})
@@ -252,6 +265,30 @@ def status(*, home: Path, as_json: bool) -> None:
         click.echo(printable(line))
     for entry in sessions["sessions"]:
         click.echo(f"session {entry['session']}  {entry['state']}")
+
+
+@gateway.command()
+@_home
+@_json
+def tools(*, home: Path, as_json: bool) -> None:
+    """Print the tools that the gateway's servers serve now, each with the digest that a profile can pin.
+
+    Servers that do not answer are named on standard error; exit code 1 if none does.
+
+    \b
+    Examples:
+      affiant gateway tools
+      affiant gateway tools --json
+    """
+    found = json.loads(_ask(home.absolute() / "gateway", "/v1/tools"))
+    if as_json:
+        print_json(found)
+    for tool in () if as_json else found["tools"]:
+        click.echo(printable(f"{tool['name']}  server: {tool['server']}  schema: {tool['schema']}"))
+    for server, code in found["unavailable"].items():
+        click.echo(f"{server} does not answer [{code}]", err=True)
+    if found["unavailable"] and not found["tools"]:
+        sys.exit(EXIT_REFUSED)
 
 
 def _show_log(log: dict[str, Any]) -> None:

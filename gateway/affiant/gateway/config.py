@@ -43,7 +43,8 @@ class Settings:
         collateral: in force at start; the launcher renews it in ``store/collateral.json``.
         boot_log: event log of the gateway's own TD, as the platform gives it.
         build: ``sha256:`` name of the release that runs.
-        credentials: by upstream id.
+        credentials: by upstream id. mcp_credentials: by the id of a tool server.
+        mcp_secrets: values that tool servers were given in their environment: none of their answers may hold one.
         sessions_max: open sessions at once. connections_max: connections and requests at once.
         bodies_max: bytes that all request bodies together may hold, at least :func:`~.bodies.least_memory`; a
             request under way takes up to three times its body: as received, as rewritten, as sent.
@@ -64,6 +65,8 @@ class Settings:
     boot_log: bytes = field(repr=False)
     build: str
     credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
+    mcp_credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
+    mcp_secrets: tuple[SecretValue, ...] = field(default=(), repr=False)
     timeouts: Timeouts = field(default_factory=Timeouts)
     sessions_max: int = 256
     connections_max: int = 2048
@@ -110,6 +113,8 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     boot_log: str
     build: str
     upstreams: dict[str, _Upstream]
+    mcp_servers: dict[str, _Upstream]
+    mcp_secrets: list[str]
     bodies_max: int
     drain_s: int
     silent_s: int
@@ -132,6 +137,8 @@ def encode_settings(settings: Settings) -> bytes:
             boot_log=b64u(settings.boot_log),
             build=settings.build,
             upstreams={name: _encode(entry) for name, entry in settings.credentials.items()},
+            mcp_servers={name: _encode(entry) for name, entry in settings.mcp_credentials.items()},
+            mcp_secrets=[b64u(value.reveal()) for value in settings.mcp_secrets],
             bodies_max=settings.bodies_max,
             drain_s=settings.drain_s,
             silent_s=settings.silent_s,
@@ -166,6 +173,8 @@ def parse_settings(data: bytes) -> Settings:
         boot_log=from_b64u(document.boot_log),
         build=document.build,
         credentials={name: _decode(entry) for name, entry in document.upstreams.items()},
+        mcp_credentials={name: _decode(entry) for name, entry in document.mcp_servers.items()},
+        mcp_secrets=tuple(SecretValue(from_b64u(value)) for value in document.mcp_secrets),
         bodies_max=document.bodies_max,
         drain_s=document.drain_s,
         silent_s=document.silent_s,

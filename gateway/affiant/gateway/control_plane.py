@@ -95,6 +95,15 @@ def operator_plane(service: Service) -> FastAPI:
     async def bundle(session: Id) -> Response:
         return _json(await service.bundles.of_session(session))
 
+    @app.get("/v1/tools")
+    async def tools() -> Response:
+        """What the tool servers serve now, for whoever writes profiles."""
+        if service.tools is None:
+            raise NotFound(
+                "this gateway has no tool servers", hint="affiant gateway serve --mcp-servers FILE"
+            )
+        return _json(await service.tools.overview())
+
     @app.post("/v1/orders")
     async def orders(request: Request) -> Response:
         """Erase, hold, end a hold: what an authority has signed."""

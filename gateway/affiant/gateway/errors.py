@@ -7,9 +7,11 @@
     NotAuthenticError   ProofMissing, SessionUnknown, ConfigurationUnbound, AdmissionMismatch,
                         UpstreamUnauthorized
     NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
-    NotAllowedError     RecordHeld, KindNotErasable, ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed
+    NotAllowedError     RecordHeld, KindNotErasable, ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed, ToolUnknown,
+                        ToolNameAmbiguous, ToolSchemaChanged, ToolArgumentsRefused, ToolMethodRefused
     UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, LogUnwitnessed, Busy, MemorySpent,
-                        RequestLate, Draining, UpstreamUnreachable, UpstreamTimeout, UpstreamCut
+                        RequestLate, Draining, UpstreamUnreachable, UpstreamTimeout, UpstreamCut, ToolServerUnavailable,
+                        ToolCallTimeout
     StateError          StoreLocked, JournalVersion, LogDamaged, SessionClosed, NotFound, ModelNotFound,
                         RequestAbandoned, GatewayFault, ErasureMismatch, ErasureRepeated, SessionStillOpen, HoldUnknown
     ConfigurationError  SettingsRefused
@@ -67,7 +69,14 @@ __all__ = [
     "SessionUnknown",
     "SettingsRefused",
     "StoreLocked",
+    "ToolArgumentsRefused",
+    "ToolCallTimeout",
+    "ToolMethodRefused",
+    "ToolNameAmbiguous",
     "ToolNotAllowed",
+    "ToolSchemaChanged",
+    "ToolServerUnavailable",
+    "ToolUnknown",
     "UpstreamAnswerRefused",
     "UpstreamCut",
     "UpstreamMalformed",
@@ -205,9 +214,70 @@ class ModelNotAllowed(NotAllowedError):
 
 
 class ToolNotAllowed(NotAllowedError):
-    """The model called a tool that the profile does not allow."""
+    """A tool was called that the profile does not allow, by the model or at the tool gate.
+
+    ``reason`` is the policy's reason code where it is known, ``rules`` those that decided.
+    """
 
     code = "tool.not_allowed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+        where: str | None = None,
+        reason: str = "",
+        rules: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, hint=hint, where=where)
+        self.reason = reason
+        self.rules = rules
+
+
+class ToolUnknown(ToolNotAllowed):
+    """No server of the tool gate serves this tool now."""
+
+    code = "tool.unknown"
+
+
+class ToolNameAmbiguous(ToolNotAllowed):
+    """Several servers serve a tool of this name, and no rule says which is meant."""
+
+    code = "tool.name_ambiguous"
+
+
+class ToolSchemaChanged(ToolNotAllowed):
+    """A server says something else of a tool than was agreed to, or than it said at first."""
+
+    code = "tool.schema_changed"
+
+
+class ToolArgumentsRefused(ToolNotAllowed):
+    """The arguments of a call do not fit the tool's own schema."""
+
+    code = "tool.arguments"
+
+
+class ToolMethodRefused(NotAllowedError):
+    """A method of MCP that the tool gate does not pass on."""
+
+    code = "tool.method"
+
+
+class ToolServerUnavailable(UnreachableError):
+    """A server of tools does not answer, or not with what MCP says."""
+
+    code = "tool.server_unavailable"
+
+
+class ToolCallTimeout(UnreachableError):
+    """A server did not answer a call in time; whether it did what was asked is not known."""
+
+    code = "tool.timeout"
+    retryable = None
 
 
 class UpstreamNotAttested(NotAllowedError):

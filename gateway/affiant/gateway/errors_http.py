@@ -46,6 +46,8 @@ STATUS: Final[Mapping[str, int]] = {
     "session.closed": 409,
     "session.unknown": 401,
     "tool.not_allowed": 403,
+    "tool.server_unavailable": 502,
+    "tool.timeout": 504,
     "upstream.answer": 502,
     "upstream.cut": 502,
     "upstream.malformed": 502,

@@ -2,8 +2,7 @@
 
 The order, and what each step owes to the next (trust rules, 3):
 
-1. the session, from the proof's key; the proof, for the head: from here on the request has an ``agt.seq``;
-2. the body, bounded by itself and with all others; its SHA-256, for which the proof must be too;
+1, 2. who asks, and for what: :mod:`.exchange`;
 3. form, policy: what is refused up to the choice of an upstream ends in a ``refusal``;
 4. ``open`` is durable: only now a byte goes upstream;
 5. the same bytes are forwarded, or the same without tools that the profile does not list;
@@ -12,59 +11,48 @@ The order, and what each step owes to the next (trust rules, 3):
 
 However it ends, it ends in one record: complete, client_abort, upstream_abort, policy_stop, gateway_error, or a
 refusal. Where no record can be made durable the client gets no complete answer.
-
-The record has the proof's counter, with two exceptions. A proof that is refused has none. A request whose body
-never came to its end, and that was not answered, leaves the counter to its supervisor, who had no answer either
-and writes the refusal that carries it. A body that is refused unread (too large by far, too late, no memory) is
-answered, so the counter stands here. In both cases ``lim`` says ``body-unread``: the session's key signed for this
-head and counter, but the digest that it signed was not compared with a body.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding import from_b64u, sha256_name
-from affiant.attestation.proof import ProofOfHead
-from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError
 from affiant.gateway.account import Account, Verdict
 from affiant.gateway.answers import end_of, media_type, require_plain
-from affiant.gateway.authentication import Authenticator, is_of_session
-from affiant.gateway.bodies import Bodies, Body, Share, drop_rest
+from affiant.gateway.authentication import Authenticator
+from affiant.gateway.bodies import Bodies, Share
 from affiant.gateway.chat import ChatRequest, parse_chat, without_tools
-from affiant.gateway.client_response import ClientResponse
 from affiant.gateway.errors import (
-    Busy,
-    Draining,
-    GatewayFault,
-    JournalUnavailable,
-    RequestAbandoned,
     RequestMalformed,
     ToolNotAllowed,
 )
-from affiant.gateway.errors_http import error_body, error_headers, status_of
+from affiant.gateway.exchange import NOTHING, Exchange
 from affiant.gateway.http_request import (
     NONCE_HEADER,
-    ClientGone,
     Receive,
     Scope,
     Send,
     header,
     header_values,
-    proof_head,
     require_media_type,
-    require_proof,
 )
 from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.openai_upstream import read_whole
-from affiant.gateway.policy_gate import decide_model, judge_of, may_offer, tools_verdict
+from affiant.gateway.policy_gate import (
+    OriginOf,
+    decide_model,
+    judge_of,
+    may_offer,
+    own_origin,
+    tools_verdict,
+)
 from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.receipts import for_agent
 from affiant.gateway.recorder import Recorded, Recorder
@@ -73,6 +61,7 @@ from affiant.gateway.relay import Relay, Step, usage_of
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer, judge_error
+from affiant.gateway.tool_offers import ToolOffers
 from affiant.gateway.upstream import UpstreamAnswer
 
 __all__ = ["ChatCompletions"]
@@ -94,6 +83,7 @@ class ChatCompletions:
         body_max: largest request body, bytes. bodies: bounds them all.
         refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped.
+        tools: the servers of tools, for where an offered tool comes from.
     """
 
     recorder: Recorder
@@ -105,6 +95,7 @@ class ChatCompletions:
     bodies: Bodies
     refusals: RefusalBudget
     draining: Callable[[], bool]
+    tools: ToolOffers | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; an ASGI application."""
@@ -117,7 +108,7 @@ class ChatCompletions:
             account.leave()
 
 
-class _Exchange:
+class _Exchange(Exchange):
     """One request under way."""
 
     def __init__(
@@ -130,43 +121,22 @@ class _Exchange:
         account: Account,
         share: Share,
     ) -> None:
-        self._route = route
-        self._scope = scope
-        self._receive = receive
-        self._client = ClientResponse(send, keyset=route.keyset_digest, receipt=account.jti)
-        self._account = account
-        self._share = share
-        self._body: Body | None = None
-        self._receipted = True
-        """Whether the answer names its record: not where a session's supervisor would take it for its counter's."""
+        super().__init__(route, scope, receive, send, account=account, share=share)
+        self._upstreams = route.upstreams
+        self._tools = route.tools
+        self._origin_of: OriginOf = own_origin
         self._relay: Relay | None = None
         self._guard = KeyGuard(None)
         self._inline = False
 
-    async def run(self) -> None:
-        """Serve the request; whatever happens, it ends in a record if one can be made."""
-        try:
-            await self._serve()
-        except AffiantError as error:
-            await self._fail(error)
-        except ClientGone:
-            self._abandon()
-        except asyncio.CancelledError:
-            self._abandon()
-            raise
-        except Exception:  # noqa: BLE001 - a mistake of ours must still end in a record
-            _log.exception("a request failed")
-            self._receipted = self._account.number is not None
-            await self._fail(GatewayFault("the gateway failed"))
-
-    async def _serve(self) -> None:
-        self._route.recorder.require()
-        self._route.log.require()
-        session = await self._authenticate()
-        request, forwarded = self._decide(session)
+    async def answer(self, session: Session) -> None:
+        """As :meth:`~.exchange.Exchange.answer`."""
+        request = self._read_request()
+        await self._find_origins(session, request)
+        forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
-        upstream = await self._route.upstreams.choose(request.model)  # may ask what they list
+        upstream = await self._upstreams.choose(request.model)  # may ask what they list
         self._guard, self._account.forwarding = upstream.guard, True
         accept = _EVENTS if request.stream else _JSON
         await self._unless_gone(
@@ -182,84 +152,34 @@ class _Exchange:
             )
         )
 
-    # -- 1 and 2: who asks, and for what -------------------------------------------------------------------
-
-    async def _authenticate(self) -> Session:
-        route, account = self._route, self._account
-        proof = require_proof(self._scope)
-        session = route.authenticator.session_of(proof)
-        assert proof is not None
-        try:
-            head = proof_head(self._scope)
-        except AffiantError:  # the proof cannot be judged, so no record is the session's
-            self._receipted = False
-            raise
-        try:
-            held = route.authenticator.verify(session, proof, head, counted=True)
-        except AffiantError as error:
-            if is_of_session(error) and not session.sealed:
-                account.belongs_to(session)
-            raise
-        if session.sealed:  # its close is the last record: none can hold this counter, so none is named to it
-            self._receipted = False
-            session.require_open(now=route.authenticator.clock().timestamp())
-        account.belongs_to(session)  # whatever follows is recorded
-        await self._read(held)
-        session.require_open(now=route.authenticator.clock().timestamp())
-        if route.draining():
-            raise Draining("the gateway is being stopped")
-        return session
-
-    async def _read(self, held: ProofOfHead) -> None:
-        """Read the body; it is the one that was signed for, or refused."""
-        account, route = self._account, self._route
-        account.unread = True
-        try:
-            body = await route.bodies.read(self._scope, self._receive, self._share, limit=route.body_max)
-        except Exception as error:  # raised again; whoever is still there is answered
-            account.cseq = None if isinstance(error, ClientGone) else held.cseq
-            raise
-        self._body, account.unread = body, False
-        account.digest, account.size = f"sha256:{body.sha256.hex()}", body.size
-        account.cseq = held.covering(body.sha256).cseq
-
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
-    def _decide(self, session: Session) -> tuple[ChatRequest, bytes]:
-        assert self._body is not None
+    def _read_request(self) -> ChatRequest:
         require_media_type(self._scope, _JSON)
-        body = self._body.require(self._route.body_max)
+        body = self._request_body
         self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
         self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
-        request = parse_chat(body)
+        return parse_chat(body)
+
+    async def _find_origins(self, session: Session, request: ChatRequest) -> None:
+        """Ask the servers of tools what they serve, if a rule for an offered tool names one."""
         policy = session.admitted.policy
+        names = {tool.name for tool in request.tools if tool.name is not None}
+        named = {name for name in names if policy.tool_servers(name)}
+        if self._tools is not None and named:
+            self._origin_of = await self._tools.origins(session, named)
+
+    def _decide(self, session: Session, request: ChatRequest) -> bytes:
+        body, policy = self._request_body, session.admitted.policy
         rules = decide_model(policy, request.model, self._account)
-        verdict = tools_verdict(policy, request.tools, rules)
-        forwarded = without_tools(body, may_offer(policy)) if verdict.decision == "redact" else body
+        verdict = tools_verdict(policy, request.tools, rules, self._origin_of)
+        allowed = may_offer(policy, self._origin_of)
+        forwarded = without_tools(body, allowed) if verdict.decision == "redact" else body
         self._account.request, self._account.verdict = request, verdict
         self._account.forwarded = sha256_name(forwarded)
-        return request, forwarded
+        return forwarded
 
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
-
-    async def _unless_gone(self, work: Coroutine[None, None, None]) -> None:
-        """Do ``work``, but give it up once the client is gone."""
-        task = asyncio.create_task(work)
-        watch = asyncio.create_task(self._gone())
-        try:
-            await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise ClientGone
-            task.result()
-        finally:
-            watch.cancel()
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, AffiantError):
-                await task
-
-    async def _gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
 
     async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
         answer = await asked
@@ -327,32 +247,13 @@ class _Exchange:
         assert self._account.session is not None
         assert self._account.request is not None
         policy = self._account.session.admitted.policy
-        return judge_of(policy, self._account.request.tools) if policy.restricts_tools else None
+        if not policy.restricts_tools:
+            return None
+        return judge_of(policy, self._account.request.tools, self._origin_of)
 
     # -- how it ends otherwise -----------------------------------------------------------------------------
 
-    async def _fail(self, error: AffiantError) -> None:
-        """End with ``error``: recorded, durable, then told."""
-        account = self._account
-        if isinstance(error, JournalUnavailable) or account.recorded is not None:
-            await self._fail_unrecorded(error)
-            return
-        if isinstance(error, ToolNotAllowed) and account.verdict is not None:
-            account.verdict = Verdict("deny", account.verdict.rules)
-        try:
-            if self._client.started:
-                await self._end_stream(error)
-                return
-            if account.number is None:
-                self._route.refusals.take()
-            body = error_body(error)
-            hidden = {"dig": sha256_name(body), "len": len(body)}
-            await self._record_failure(error, body, hidden, status=status_of(error)).durable
-            await self._tell(error, receipt=self._receipted)
-        except (JournalUnavailable, Busy) as failure:
-            await self._fail_unrecorded(failure)
-
-    async def _end_stream(self, error: AffiantError) -> None:
+    async def end_started(self, error: AffiantError) -> None:
         """The API's own error event ends the stream; it is covered by the digest like all before it."""
         assert self._relay is not None
         event = self._relay.error_event(error)
@@ -361,47 +262,21 @@ class _Exchange:
         await self._record_failure(error, event, self._relay.hidden, status=self._client.status).durable
         await self._client.body(event, more=False)
 
-    def _record_failure(
+    def failure(
         self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
     ) -> Recorded:
-        """The record of a request that failed; if its own cannot be formed, one that says only that."""
+        """As :meth:`~.exchange.Exchange.failure`: from where it is forwarded on, of the inference."""
         account = self._account
-        try:
-            if not account.forwarding:
-                return account.refusal(error, told)
-            return account.inference(end_of(error), status=status, hidden=hidden)
-        except ShapeMismatch as failure:
-            _log.error("a record could not be formed: %s", failure.where)
-            return account.last_refusal(GatewayFault("the record could not be formed"), told)
+        if isinstance(error, ToolNotAllowed) and account.verdict is not None:
+            account.verdict = Verdict("deny", account.verdict.rules)
+        if not account.forwarding:
+            return account.refusal(error, told)
+        return account.inference(end_of(error), status=status, hidden=hidden)
 
-    async def _fail_unrecorded(self, error: AffiantError) -> None:
-        """Nothing durable says how this ended: the client gets an error, or a stream that is cut."""
-        if self._client.started:
-            raise ConnectionAbortedError("no record, no answer")
-        told = error if isinstance(error, (JournalUnavailable, Busy)) else GatewayFault("the gateway failed")
-        await self._tell(told, receipt=False)
-
-    async def _tell(self, error: AffiantError, *, receipt: bool) -> None:
-        """Answer with ``error``. Where the body has not been read, the answer goes first, and then the body."""
-        unread = self._body is None
-        headers = (*error_headers(error), (b"connection", b"close")) if unread else error_headers(error)
-        await self._client.whole(status_of(error), error_body(error), headers, receipt=receipt, more=unread)
-        if unread:
-            await drop_rest(self._receive)
-            await self._client.body(b"", more=False)
-
-    def _abandon(self) -> None:
-        """The client is gone, or the server ends: the record says what it was handed."""
-        account = self._account
-        if account.recorded is not None or not account.recorder.healthy:
-            return
-        if account.number is not None:
-            hidden = self._relay.hidden if self._relay is not None else _NOTHING
-            gone = RequestAbandoned("the client closed the connection")
-            self._record_failure(gone, b"", hidden, status=self._client.status)
-
-
-_NOTHING: Final = {"dig": sha256_name(b""), "len": 0}
+    @property
+    def handed(self) -> Mapping[str, object]:
+        """What of the answer the client was handed."""
+        return NOTHING if self._relay is None else self._relay.hidden
 
 
 def _nonce(text: str | None) -> str | None:

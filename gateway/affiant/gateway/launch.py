@@ -7,6 +7,7 @@ server's. It never holds a key of the gateway; the server would refuse a TD or s
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -25,11 +26,13 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from affiant.attestation.canonical import JSONError
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import (
     DEV_ECHO,
     OWN_WITNESS_URL,
     GatewayConfig,
+    MCPServerConfig,
     UpstreamConfig,
     local_gateway_config,
 )
@@ -50,10 +53,13 @@ from affiant.gateway.log_mirror import forget_state, mirrored, shown_by
 from affiant.gateway.named_parties import Named, read_named
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.own_witness import served_own_witness
+from affiant.gateway.tool_gate.servers_file import ToolServers, read_tool_servers
+from affiant.gateway.tool_gate.stdio_host import served_commands
 from affiant.gateway.transparency_log import log_folder
 from affiant.secrets.broker.session import LocalSource
 from affiant.secrets.local_store_file import LocalStoreFile
 from affiant.secrets.source import parse_reference
+from affiant.secrets.value import SecretValue
 
 __all__ = [
     "Launch",
@@ -101,6 +107,7 @@ class Launch:
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
         profile_signers: a file of those one of whom must have signed a session's profile; None: nobody need have.
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
+        mcp_servers: the file of tool servers; None: there is no tool gate.
     """
 
     home: Path
@@ -115,6 +122,7 @@ class Launch:
     erasure_authorities: tuple[Path, ...] = ()
     profile_signers: Path | None = None
     log_objects: str | None = None
+    mcp_servers: Path | None = None
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -165,6 +173,7 @@ def planned_config(
     witnesses: WitnessChoice = "self",
     erasure_authorities: Sequence[Path] = (),
     profile_signers: Path | None = None,
+    mcp_servers: Path | None = None,
 ) -> GatewayConfig:
     """The configuration that a gateway of this state folder would serve with; nothing is started.
 
@@ -174,7 +183,18 @@ def planned_config(
     _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
     own = own_witness(home, random_bytes=random_bytes) if witnesses == "self" else None
     named = read_named(erasure_authorities, profile_signers)
-    return _config(parse_reference_values(reference), choices, witnesses, own, named)
+    tools = _tool_servers(mcp_servers).configs
+    return _config(parse_reference_values(reference), choices, witnesses, own, named, tools=tools)
+
+
+def _tool_servers(path: Path | None) -> ToolServers:
+    if path is None:
+        return ToolServers()
+    if importlib.util.find_spec("mcp") is None:
+        raise SettingsRefused(
+            "tool servers need the MCP SDK", where=str(path), hint="pip install 'affiant[mcp]'"
+        )
+    return read_tool_servers(path, _root)
 
 
 def _config(
@@ -183,18 +203,30 @@ def _config(
     witnesses: WitnessChoice,
     own: OwnWitness | None,
     named: Named,
+    *,
+    tools: Sequence[MCPServerConfig],
 ) -> GatewayConfig:
     if isinstance(witnesses, Path):
-        return _config_under(reference, choices, witnesses, named)
+        return _config_under(reference, choices, witnesses, named, tools=tools)
     policy = None if own is None else own.policy
-    upstreams = upstream_configs(choices)
-    return local_gateway_config(
-        reference,
-        upstreams=upstreams,
-        witnesses=policy,
-        erasure_authorities=named.authorities,
-        profile_signers=named.signers,
-    )
+    try:
+        return local_gateway_config(
+            reference,
+            upstreams=upstream_configs(choices),
+            witnesses=policy,
+            erasure_authorities=named.authorities,
+            profile_signers=named.signers,
+            mcp_servers=tools,
+        )
+    except (ShapeMismatch, JSONError) as error:
+        raise _refused_servers(error) or error from error
+
+
+def _refused_servers(error: AffiantError) -> SettingsRefused | None:
+    """What is wrong with a tool server, in the operator's words; None where that is not what is wrong."""
+    if not str(error.where).startswith("config.mcp_servers"):
+        return None
+    return SettingsRefused(error.message, where=error.where, expected=error.expected, found=error.found)
 
 
 def _config_under(
@@ -202,6 +234,8 @@ def _config_under(
     choices: Sequence[UpstreamChoice],
     witnesses: Path,
     named: Named,
+    *,
+    tools: Sequence[MCPServerConfig],
 ) -> GatewayConfig:
     text = _witness_text(witnesses)
     try:
@@ -211,8 +245,12 @@ def _config_under(
             witnesses=text,
             erasure_authorities=named.authorities,
             profile_signers=named.signers,
+            mcp_servers=tools,
         )
     except ShapeMismatch as error:
+        refused = _refused_servers(error)
+        if refused is not None:
+            raise refused from error
         if not str(error.where).startswith("config.witnesses"):
             raise
         raise SettingsRefused(
@@ -253,7 +291,9 @@ def launch_gateway(launch: Launch) -> int:
     reference = parse_reference_values(reference_values(release, platform.root()))
     own = own_witness(launch.home, random_bytes=os.urandom) if launch.witnesses == "self" else None
     named = read_named(launch.erasure_authorities, launch.profile_signers)
-    config = _config(reference, launch.upstreams, launch.witnesses, own, named)
+    tools = _tool_servers(launch.mcp_servers)
+    config = _config(reference, launch.upstreams, launch.witnesses, own, named, tools=tools.configs)
+    environments = _environments(launch, config)
     settings = Settings(
         store=store,
         host=launch.host,
@@ -264,12 +304,26 @@ def launch_gateway(launch: Launch) -> int:
         boot_log=platform.boot_log(Image.GATEWAY),
         build=release.build_digest,
         credentials=_credentials(launch, config),
+        mcp_credentials=_tool_credentials(launch, config, tools.roots or {}),
+        mcp_secrets=tuple(value for each in environments.values() for value in each.values()),
         bodies_max=launch.bodies_max,
     )
     with ExitStack() as running:
         if own is not None:
             log = log_folder(store, config.origin)
             running.enter_context(served_own_witness(own, store, log, user=launch.user))
+        running.enter_context(
+            served_commands(
+                config.mcp_servers,
+                {
+                    name: {key: value.reveal().decode("utf-8") for key, value in each.items()}
+                    for name, each in environments.items()
+                },
+                home=launch.home,
+                store=store,
+                user=launch.user,
+            )
+        )
         server = _server(launch, settings, platform)
         if objects is None:
             forget_state(store)
@@ -298,13 +352,38 @@ def _credentials(launch: Launch, config: GatewayConfig) -> Mapping[str, Credenti
     """API keys, resolved once, here; and the roots' bytes."""
     credentials = {}
     for choice, upstream in zip(launch.upstreams, config.upstreams, strict=False):
-        key = None
-        if choice.key is not None:
-            store = LocalStoreFile(launch.home / "secrets", random_bytes=os.urandom)
-            key = LocalSource(store.read()).resolve(parse_reference(choice.key)).value
+        key = None if choice.key is None else _secret(launch, choice.key)
         roots = () if choice.root is None else (_root(choice.root),)
         credentials[upstream.id] = Credentials(key, roots)
     return credentials
+
+
+def _secret(launch: Launch, reference: str) -> SecretValue:
+    store = LocalStoreFile(launch.home / "secrets", random_bytes=os.urandom)
+    return LocalSource(store.read()).resolve(parse_reference(reference)).value
+
+
+def _tool_credentials(
+    launch: Launch, config: GatewayConfig, roots: Mapping[str, bytes]
+) -> Mapping[str, Credentials]:
+    """As :func:`_credentials`, for the tool servers with a url."""
+    return {
+        server.id: Credentials(
+            None if server.key is None else _secret(launch, server.key),
+            (roots[server.id],) if server.id in roots else (),
+        )
+        for server in config.mcp_servers
+        if server.url is not None
+    }
+
+
+def _environments(launch: Launch, config: GatewayConfig) -> Mapping[str, Mapping[str, SecretValue]]:
+    """The secrets of the tool servers that are commands, by server and variable."""
+    return {
+        server.id: {name: _secret(launch, reference) for name, reference in server.env}
+        for server in config.mcp_servers
+        if server.env
+    }
 
 
 @contextmanager

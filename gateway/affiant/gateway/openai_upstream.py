@@ -28,7 +28,7 @@ from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.upstream import Attempt, Upstream, UpstreamAnswer
 from affiant.secrets.value import SecretValue
 
-__all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "read_whole"]
+__all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "read_whole"]
 
 MAX_ANSWER: Final = 32 << 20
 """Bytes of a whole answer."""
@@ -178,15 +178,20 @@ def make_upstream(config: UpstreamConfig, credentials: Credentials, *, timeouts:
         raise SettingsRefused(
             "not an upstream's address", expected="scheme://host[:port]/path", where=config.id
         )
-    context = _context(config, credentials) if expected == "tls" else None
+    context = pinned_context(config.id, config.roots, credentials) if expected == "tls" else None
     port = parts.port or (443 if expected == "tls" else 80)
     connector = TCPConnector(parts.hostname, port, context)
     return OpenAIUpstream(config, connector, key=credentials.key, timeouts=timeouts)
 
 
-def _context(config: UpstreamConfig, credentials: Credentials) -> ssl.SSLContext:
-    if {sha256_name(root) for root in credentials.roots} != set(config.roots):
-        raise SettingsRefused("the roots are not those of the configuration", where=config.id)
+def pinned_context(name: str, roots: Sequence[str], credentials: Credentials) -> ssl.SSLContext:
+    """TLS to the upstream or server ``name``, whose certificates the configuration names as ``roots``.
+
+    Raises:
+        SettingsRefused: the certificates that are at hand are others.
+    """
+    if {sha256_name(root) for root in credentials.roots} != set(roots):
+        raise SettingsRefused("the roots are not those of the configuration", where=name)
     if not credentials.roots:
         return ssl.create_default_context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

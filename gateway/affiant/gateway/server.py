@@ -42,6 +42,7 @@ from affiant.gateway.inference import ChatCompletions
 from affiant.gateway.journal import hold_store
 from affiant.gateway.keyset import LIFETIME
 from affiant.gateway.service import Service
+from affiant.gateway.sessions import SessionState
 from affiant.gateway.tls import TLSIdentity, make_tls_identity
 
 __all__ = ["CONTROL_SOCKET", "STATE_FILE", "main", "serve"]
@@ -64,8 +65,12 @@ def gateway_app(service: Service) -> GatewayApp:
         bodies=service.bodies,
         refusals=service.refusals,
         draining=lambda: service.draining,
+        tools=service.tools,
     )
-    return GatewayApp({("POST", "/v1/chat/completions"): chat}, control_plane(service))
+    routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}
+    if service.tools is not None:
+        routes["POST", "/mcp"] = service.tools.route(service)
+    return GatewayApp(routes, control_plane(service))
 
 
 async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -> None:
@@ -91,6 +96,7 @@ async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -
                 _every_second(service, _epochs),
                 _every_second(service, _leases),
                 _every_second(service, _unrecorded),
+                _every_second(service, _tools),
             )
             try:
                 await _started(public, operator, tasks)
@@ -239,6 +245,13 @@ async def _epochs(service: Service) -> None:
 async def _unrecorded(service: Service) -> None:
     if count := service.refusals.take_count():
         _log.warning("%d refused requests of unknown callers have no record", count)
+
+
+async def _tools(service: Service) -> None:
+    if service.tools is not None:
+        service.tools.sweep(
+            {session.id for session in service.sessions if session.state is SessionState.OPEN}
+        )
 
 
 async def _leases(service: Service) -> None:

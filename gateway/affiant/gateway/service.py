@@ -27,6 +27,7 @@ from affiant.gateway.refusal_budget import RefusalBudget
 from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import SessionTable
 from affiant.gateway.submissions import Submissions
+from affiant.gateway.tool_offers import ToolOffers
 
 __all__ = ["Service"]
 
@@ -59,6 +60,8 @@ class Service:
     erasing: Erasing
     clock: Callable[[], datetime]
     require_clock: Callable[[], None]
+    tools: ToolOffers | None = None
+    """The servers of tools, if the configuration names any."""
     draining: bool = False
     _quoting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_QUOTES_AT_ONCE))
 

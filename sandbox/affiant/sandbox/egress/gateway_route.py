@@ -3,13 +3,13 @@
 The agent's own ``Authorization`` and every ``Affiant-`` header are dropped, but for its nonce and its wish for an
 inline receipt; the session's proof of possession takes their place. A nonce or wish of another form is refused: to
 drop it would let the agent believe that it was heeded. The body is read whole first, because the proof covers its
-digest; the answer goes back byte for byte as it comes. Reachable are inference, the list of models, and this
-session's own receipts; everything else is refused, and recorded. Placeholders may stand in prompts: they are nothing
-but that.
+digest; the answer goes back byte for byte as it comes. Reachable are inference, tools, the list of models, and
+this session's own receipts; everything else is refused, and recorded. Placeholders may stand in prompts and arguments:
+they are nothing but that.
 
-An inference request takes the next counter. Each counter ends in one record of the gateway's or, where the
-gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries it; no
-counter is used twice. What the gateway records counts in the session's budget of records, as ours does.
+A request for inference, or for tools, takes the next counter. Each counter ends in one record of the gateway's or,
+where the gateway did not take the request or names no receipt in its answer, in one ``refusal`` of ours that carries
+it; no counter is used twice. What the gateway records counts in the session's budget of records, as ours does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _REFUSED: Final = 400
 
 _RECEIPT_ID: Final = re.compile(rb"[A-Za-z0-9_-]{22}\Z")
 
-_COUNTED: Final = ("POST", "/v1/chat/completions")
+_COUNTED: Final = frozenset({("POST", "/v1/chat/completions"), ("POST", "/mcp")})
 _READABLE: Final = re.compile(
     r"/v1/models(?:/[A-Za-z0-9._:-]{1,128})?|/v1/receipts/[A-Za-z0-9_-]{22}(?:/bundle|/proof)?"
 )
@@ -292,13 +292,13 @@ def _admitted(head: RequestHead, target: str) -> bool:
         if value is not None and form.match(value) is None:
             raise RequestMalformed("not a value that the gateway heeds", expected=expected, where=name)
     path = target.partition("?")[0]
-    if (head.method, path) == _COUNTED:
+    if (head.method, path) in _COUNTED:
         return True
     if head.method == "GET" and _READABLE.fullmatch(path) is not None:
         return False
     raise EgressDenied(
-        "the gateway's name serves only POST /v1/chat/completions, GET /v1/models, GET /v1/receipts/{id}, "
-        "GET /v1/receipts/{id}/bundle and GET /v1/receipts/{id}/proof",
+        "the gateway's name serves only POST /v1/chat/completions, POST /mcp, GET /v1/models, "
+        "GET /v1/receipts/{id}, GET /v1/receipts/{id}/bundle and GET /v1/receipts/{id}/proof",
         reason="gateway_path",
         rules=(),
     )

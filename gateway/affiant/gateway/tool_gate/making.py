@@ -1,0 +1,44 @@
+"""The gate of a configuration: each server with what opens connections to it. The only way to the MCP SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.gateway.openai_upstream import Credentials
+from affiant.gateway.tool_gate.gate import ToolGate
+from affiant.gateway.tool_gate.http_server import http_opener
+from affiant.gateway.tool_gate.link import Opener
+from affiant.gateway.tool_gate.sockets import socket_of
+from affiant.gateway.tool_gate.stdio_server import stdio_opener
+from affiant.secrets.redaction import Redactor
+from affiant.secrets.value import SecretValue
+
+__all__ = ["make_gate"]
+
+
+def make_gate(
+    servers: Iterable[MCPServerConfig],
+    credentials: Mapping[str, Credentials],
+    *,
+    store: Path,
+    secrets: Iterable[SecretValue],
+    seconds: Callable[[], float],
+) -> ToolGate:
+    """The gate in front of ``servers``.
+
+    Args:
+        credentials: by server id. secrets: what no answer may give away.
+
+    Raises:
+        SettingsRefused: a server's roots are not those of the configuration.
+    """
+
+    def opener(server: MCPServerConfig) -> Opener:
+        if server.command:
+            return stdio_opener(socket_of(store, server.id))
+        return http_opener(server, credentials.get(server.id, Credentials()))
+
+    redactor = Redactor((value, "[redacted]") for value in secrets)
+    return ToolGate([(server, opener(server)) for server in servers], redactor=redactor, seconds=seconds)

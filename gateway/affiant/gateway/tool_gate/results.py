@@ -1,0 +1,105 @@
+"""What a server answers to a call, as the agent may get it: of MCP's form, bounded, without the gateway's secrets.
+
+Only what is known is passed on: the content, in the kinds that MCP names, the structured content, and whether it is an
+error. Everything is written again from what was read, so that nobody finds in it what was not looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.command_line import printable
+from affiant.gateway.errors import UpstreamAnswerRefused
+from affiant.secrets.redaction import Redactor
+
+__all__ = ["MAX_RESULT", "Result", "error_text", "passed_result"]
+
+MAX_RESULT: Final = 4 << 20
+"""Bytes of one result's JSON."""
+_MAX_BLOCKS: Final = 1024
+_MAX_ERROR: Final = 300
+"""Characters of a server's own words where it answers with an error."""
+
+_BLOCKS: Final[Mapping[str, tuple[Mapping[str, type], tuple[str, ...]]]] = {
+    "text": ({"text": str}, ()),
+    "image": ({"data": str, "mimeType": str}, ()),
+    "audio": ({"data": str, "mimeType": str}, ()),
+    "resource_link": ({"uri": str, "name": str}, ("description", "mimeType", "title", "size")),
+    "resource": ({"resource": dict}, ()),
+}
+"""Kind of a content block -> members that it must have, and may have."""
+_RESOURCE: Final = ("uri", "mimeType", "text", "blob")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result as it goes on: its JSON, whether the tool says that it failed, and whether anything was redacted."""
+
+    data: bytes
+    failed: bool
+    redacted: bool
+
+
+def passed_result(raw: Mapping[str, object], redactor: Redactor) -> Result:
+    """The result ``raw``, written again.
+
+    Raises:
+        UpstreamAnswerRefused: not a result of a call, or too large.
+    """
+    blocks = raw.get("content")
+    if not isinstance(blocks, list) or len(blocks) > _MAX_BLOCKS:
+        raise UpstreamAnswerRefused(
+            "the result has no content", expected=f"a list of at most {_MAX_BLOCKS}", where="content"
+        )
+    result: dict[str, object] = {"content": [_block(block) for block in blocks]}
+    structured, failed = raw.get("structuredContent"), raw.get("isError", False)
+    if not isinstance(failed, bool) or not isinstance(structured, (dict, type(None))):
+        raise UpstreamAnswerRefused("the result is of another form", where="isError, structuredContent")
+    if structured is not None:
+        result["structuredContent"] = structured
+    result["isError"] = failed
+    return _written(result, redactor, failed=failed)
+
+
+def _block(block: object) -> Mapping[str, object]:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(block, dict) or not isinstance(kind, str) or kind not in _BLOCKS:
+        raise UpstreamAnswerRefused(
+            "content of an unknown kind", expected=", ".join(_BLOCKS), found=ascii(kind)[:40], where="content"
+        )
+    required, optional = _BLOCKS[kind]
+    if not all(isinstance(block.get(name), wanted) for name, wanted in required.items()):
+        raise UpstreamAnswerRefused("content of another form", found=kind, where="content")
+    kept = {name: block[name] for name in (*required, *optional) if block.get(name) is not None}
+    if kind == "resource":
+        inner = kept["resource"]
+        assert isinstance(inner, dict)
+        kept["resource"] = {name: inner[name] for name in _RESOURCE if isinstance(inner.get(name), str)}
+    return {"type": kind, **kept}
+
+
+def _written(result: Mapping[str, object], redactor: Redactor, *, failed: bool) -> Result:
+    try:
+        data = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+    except (ValueError, RecursionError):  # a lone surrogate is a ValueError too
+        raise UpstreamAnswerRefused("the result is no JSON that every reader takes") from None
+    if len(data) > MAX_RESULT:
+        raise UpstreamAnswerRefused("the result is too large", expected=f"at most {MAX_RESULT} bytes")
+    if not redactor:
+        return Result(data, failed, redacted=False)
+    found = redactor.redact(data)
+    if found.replaced:
+        try:
+            json.loads(found.data)
+        except ValueError:
+            raise UpstreamAnswerRefused("the result holds this gateway's credential") from None
+    return Result(found.data, failed, redacted=bool(found.replaced))
+
+
+def error_text(text: str, redactor: Redactor) -> str:
+    """A server's own words for an error: short, printable, without the gateway's secrets."""
+    data = text.encode("utf-8", "replace")  # all of it: what is cut before could end within a secret
+    return printable(redactor.redact(data).data.decode("utf-8", "replace"), limit=_MAX_ERROR)

@@ -1,0 +1,373 @@
+"""``POST /mcp``: what an agent asks of its tools, from the first byte to the record that ends it.
+
+As every request of a session (:mod:`..exchange`), and then:
+
+3. every message of the body is read and judged: one that is refused refuses all of them, and nothing is done;
+4. ``open`` and an intent for each call are durable: only now a byte goes to a server;
+5. the calls are made, all of the body at once; results are bounded and redacted;
+6. each call has its outcome, and the last of them, or the answer's own record, the proof's counter;
+7. all of that is durable: only now the answer leaves.
+
+Answers are JSON, never a stream: a server behind the gate has no way to ask an agent for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from affiant.attestation.encoding import from_b64u, sha256_name
+from affiant.attestation.trace_context import TRACEPARENT, trace_of
+from affiant.errors import AffiantError, MalformedError
+from affiant.gateway.account import Account, GateCall, Verdict
+from affiant.gateway.authentication import Authenticator
+from affiant.gateway.bodies import Bodies, Share
+from affiant.gateway.errors import Busy, RequestMalformed, ToolNotAllowed
+from affiant.gateway.exchange import Exchange
+from affiant.gateway.http_request import (
+    NONCE_HEADER,
+    Receive,
+    Scope,
+    Send,
+    header,
+    header_values,
+    require_media_type,
+)
+from affiant.gateway.published_log import PublishedLog
+from affiant.gateway.recorder import Recorded, Recorder
+from affiant.gateway.refusal_budget import RefusalBudget
+from affiant.gateway.sessions import Session
+from affiant.gateway.tool_gate.answering import (
+    CANCELLED,
+    VERSIONS,
+    error_member,
+    failed,
+    handshake,
+    listing,
+    refused_whole,
+    require_known,
+    response,
+    whole,
+)
+from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
+from affiant.gateway.tool_gate.gate import ToolGate
+from affiant.gateway.tool_gate.link import ServerError
+from affiant.gateway.tool_gate.messages import (
+    MAX_BODY,
+    Envelope,
+    Message,
+    RequestId,
+    call_params,
+    parse_envelope,
+)
+from affiant.gateway.tool_gate.results import error_text, passed_result
+
+__all__ = ["ToolGateRoute"]
+
+_JSON: Final = "application/json"
+_MAX_CALLS: Final = 4000
+"""Of one session: each has two records, and a bundle of them must be one that can be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGateRoute:
+    """The route, and what it needs; as :class:`~.inference.ChatCompletions`."""
+
+    gate: ToolGate
+    recorder: Recorder
+    log: PublishedLog
+    authenticator: Authenticator
+    keyset_digest: str
+    bodies: Bodies
+    refusals: RefusalBudget
+    draining: Callable[[], bool]
+    body_max: int = MAX_BODY
+    _made: dict[str, int] = field(default_factory=dict)
+    _under_way: dict[tuple[str, RequestId], list[asyncio.Task[None]]] = field(default_factory=dict)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; an ASGI application."""
+        trace = trace_of(header_values(scope, TRACEPARENT))
+        account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
+        try:
+            with self.bodies.memory.share() as share:
+                await _Exchange(self, scope, receive, send, account=account, share=share).run()
+        finally:
+            account.leave()
+
+    def take_calls(self, session: str, count: int) -> None:
+        """Count the calls of a session.
+
+        Raises:
+            Busy: it has made too many.
+        """
+        made = self._made.get(session, 0) + count
+        if made > _MAX_CALLS:
+            raise Busy("the session has made too many calls", expected=f"at most {_MAX_CALLS}")
+        self._made[session] = made
+
+    def forget(self, living: set[str]) -> None:
+        """Keep nothing of sessions that have ended."""
+        for session in set(self._made) - living:
+            del self._made[session]
+
+    def cancel(self, session: str, identifier: object) -> None:
+        """Give up the call that a session made under this id, if that is one call."""
+        if isinstance(identifier, (int, str)) and not isinstance(identifier, bool):
+            tasks = self._under_way.get((session, identifier), [])
+            if len(tasks) == 1:  # of two clients' calls with one id, nobody knows which is meant
+                tasks[0].cancel()
+
+    def watched(self, session: str, identifier: RequestId, task: asyncio.Task[None]) -> Callable[[], None]:
+        """Let a call be cancelled by its id, until what is returned is called."""
+        tasks = self._under_way.setdefault((session, identifier), [])
+        tasks.append(task)
+
+        def over() -> None:
+            tasks.remove(task)
+            if not tasks:
+                self._under_way.pop((session, identifier), None)
+
+        return over
+
+
+@dataclass(slots=True)
+class _Call:
+    """One ``tools/call`` under way. What is known of it grows until its outcome is signed."""
+
+    identifier: RequestId
+    tool: ServedTool
+    arguments: Mapping[str, object]
+    told: GateCall
+    intent: str = ""
+    end: str = "aborted"
+    answer: bytes = b""
+    redacted: bool = False
+    signed: bool = False
+
+
+class _Exchange(Exchange):
+    """One request under way."""
+
+    def __init__(
+        self,
+        route: ToolGateRoute,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        account: Account,
+        share: Share,
+    ) -> None:
+        super().__init__(route, scope, receive, send, account=account, share=share)
+        self._gate_route = route
+        self._gate = route.gate
+        self._session = ""
+        self._envelope: Envelope | None = None
+        self._parsed = False
+        self._answers: dict[RequestId, bytes] = {}
+        self._calls: list[_Call] = []
+
+    # -- 3: may it be done? --------------------------------------------------------------------------------
+
+    async def answer(self, session: Session) -> None:
+        """As :meth:`~.exchange.Exchange.answer`."""
+        self._session = session.id
+        require_media_type(self._scope, _JSON)
+        self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
+        body = self._request_body
+        self._parsed = True
+        self._envelope = envelope = parse_envelope(body)
+        self._require_version(envelope)
+        for message in envelope.messages:
+            require_known(message)
+        catalogue = await self._catalogue(session, envelope)
+        verdict = self._judge(envelope, catalogue)
+        if self._calls:
+            self._gate_route.take_calls(session.id, len(self._calls))
+            await self._intend()
+            await self._unless_gone(self._make())
+        await self._finish(envelope, verdict)
+
+    def _require_version(self, envelope: Envelope) -> None:
+        """Return if headers say what the body does: two readers must not see two requests."""
+        version = header(self._scope, "MCP-Protocol-Version")
+        first = envelope.messages[0]
+        if version not in (None, *VERSIONS) and first.method != "server/discover":
+            raise RequestMalformed(
+                "not a version of MCP that the tool gate knows",
+                expected=", ".join(VERSIONS),
+                found=ascii(version)[:40],
+                where="MCP-Protocol-Version",
+            )
+        named = {"Mcp-Method": first.method, "Mcp-Name": first.params.get("name")}
+        for name, said in named.items():
+            found = header(self._scope, name)
+            if found is not None and (envelope.batch or found != said):
+                raise RequestMalformed("a header says something else than the body", where=name)
+
+    async def _catalogue(self, session: Session, envelope: Envelope) -> Catalogue | None:
+        """What the servers serve, if a message asks for it."""
+        asked = [message for message in envelope.messages if message.method in ("tools/list", "tools/call")]
+        if not asked:
+            return None
+        names = {call_params(message).name for message in asked if message.method == "tools/call"}
+        every = any(message.method == "tools/list" for message in asked)
+        return await self._gate.catalogue(session.id, session.admitted.policy, None if every else names)
+
+    def _judge(self, envelope: Envelope, catalogue: Catalogue | None) -> Verdict:
+        """Judge every message before anything is done for one of them."""
+        rules: dict[str, None] = {}
+        redacted = False
+        for message in envelope.messages:
+            match message.method:
+                case "tools/call":
+                    assert catalogue is not None
+                    self._calls.append(self._call(message, catalogue))
+                case "tools/list":
+                    assert catalogue is not None
+                    shown = catalogue.visible()
+                    self._keep(message, listing(message, shown))
+                    redacted = redacted or len(shown) < len(catalogue.tools)
+                    for tool in shown:
+                        rules |= dict.fromkeys(catalogue.policy.decide_tool(tool.name, tool.origin).rules)
+                case "initialize":
+                    self._keep(message, handshake(message))
+                case "ping":
+                    self._keep(message, {})
+                case method if method == CANCELLED:
+                    self._gate_route.cancel(self._session, message.params.get("requestId"))
+                case _:
+                    continue
+        return Verdict("redact" if redacted else "allow", tuple(rules))
+
+    def _call(self, message: Message, catalogue: Catalogue) -> _Call:
+        assert message.id is not None
+        params = call_params(message)
+        tool, decision = catalogue.judge(params.name, params.arguments, params.text)
+        digest = sha256_name(params.text.encode("utf-8"))
+        told = GateCall(tool.name, tool.server, digest, decision.rules)
+        return _Call(message.id, tool, params.arguments, told)
+
+    def _keep(self, message: Message, result: Mapping[str, object]) -> None:
+        assert message.id is not None
+        data = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        self._answers[message.id] = response(message.id, data)
+
+    # -- 4 to 6: done, and recorded ------------------------------------------------------------------------
+
+    async def _intend(self) -> None:
+        """Nothing goes to a server before this has returned."""
+        account = self._account
+        pending = [account.open()]
+        for call in self._calls:
+            recorded = account.gate_intent(call.told)
+            call.intent = recorded.jti
+            pending.append(recorded.durable)
+        await asyncio.gather(*pending)
+
+    async def _make(self) -> None:
+        await asyncio.gather(*(self._cancellable(call) for call in self._calls))
+
+    async def _cancellable(self, call: _Call) -> None:
+        """Make a call; the agent may take it back, and then it is answered as aborted."""
+        task = asyncio.create_task(self._made(call))
+        over = self._gate_route.watched(self._session, call.identifier, task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            over()
+            task.cancel()
+        if task.cancelled():
+            self._failed(call, _Cancelled("the call was cancelled"), end="aborted")
+        else:
+            task.result()
+
+    async def _made(self, call: _Call) -> None:
+        try:
+            raw = await self._gate.call(self._session, call.tool, call.arguments)
+            result = passed_result(raw, self._gate.redactor)
+        except ServerError as error:
+            text = error_text(str(error.args[0]), self._gate.redactor)
+            self._failed(call, _ServerSaid("the server answered with an error", found=text), end="failed")
+        except AffiantError as error:
+            self._failed(call, error, end="failed")
+        else:
+            call.end = "failed" if result.failed else "complete"
+            call.redacted, call.answer = result.redacted, result.data
+            self._answers[call.identifier] = response(call.identifier, result.data)
+
+    def _failed(self, call: _Call, error: AffiantError, *, end: str) -> None:
+        member = error_member(error, receipt=self._account.jti)
+        call.end, call.answer = end, json.dumps(member, ensure_ascii=False).encode("utf-8")
+        self._answers[call.identifier] = failed(call.identifier, member)
+
+    async def _finish(self, envelope: Envelope, verdict: Verdict) -> None:
+        answers = [self._answers[identifier] for identifier in envelope.ids]
+        body = whole(answers, batch=envelope.batch) if answers else b""
+        if self._calls:
+            recorded = self._outcomes()
+        else:
+            methods = " ".join(message.method for message in envelope.messages)
+            recorded = [self._account.gate_answer(methods, body, verdict)]
+        await asyncio.gather(*(each.durable for each in recorded))
+        await self._client.whole(200 if answers else 202, body)
+
+    def _outcomes(self) -> list[Recorded]:
+        """One for each call, the last with the proof's counter; each call as far as it came."""
+        recorded = []
+        for call in self._calls:
+            if call.intent and not call.signed:
+                recorded.append(
+                    self._account.gate_outcome(
+                        call.told,
+                        call.intent,
+                        call.end,
+                        call.answer,
+                        redacted=call.redacted,
+                        last=call is self._calls[-1],
+                    )
+                )
+                call.signed = True
+        return recorded
+
+    # -- how it ends otherwise -----------------------------------------------------------------------------
+
+    def failure(
+        self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
+    ) -> Recorded:
+        """As :meth:`~.exchange.Exchange.failure`: once calls were intended, their outcomes."""
+        del hidden, status
+        if self._calls and all(call.intent for call in self._calls):
+            return self._outcomes()[-1]
+        if isinstance(error, ToolNotAllowed):
+            self._account.verdict = Verdict("deny", error.rules)
+        return self._account.refusal(error, told)
+
+    def told(self, error: AffiantError) -> tuple[int, bytes]:
+        """As :meth:`~.exchange.Exchange.told`; as an answer of JSON-RPC once the body was read for one."""
+        if not self._parsed:
+            return super().told(error)
+        status = 200 if self._envelope is not None and not isinstance(error, MalformedError) else 400
+        return status, refused_whole(self._envelope, error, receipt=self._account.jti)
+
+
+class _Cancelled(ToolNotAllowed):
+    """The agent took the call back; whether the server did what was asked is not known."""
+
+    code = "tool.cancelled"
+
+
+class _ServerSaid(MalformedError):
+    """The server answered with an error of its own."""
+
+    code = "tool.server_error"
+
+
+def _nonce(text: str | None) -> str | None:
+    if text is not None:
+        from_b64u(text, size=32)
+    return text

@@ -1,0 +1,109 @@
+"""The servers of tools as the rest of the gateway sees them: none, or what the tool gate serves.
+
+The tool gate needs the MCP SDK, an extra. Nothing here imports it unless the configuration names servers; a
+configuration that does, where the SDK is missing, is refused at start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
+
+from affiant.gateway.asgi import Application
+from affiant.gateway.chat import Offered
+from affiant.gateway.config import Settings
+from affiant.gateway.errors import SettingsRefused, ToolNotAllowed
+from affiant.gateway.policy_gate import OriginOf
+from affiant.gateway.sessions import Session
+from affiant.policy.compiled import compile_policy
+from affiant.policy.profile import Policy
+from affiant.policy.tool_origin import Origin
+
+if TYPE_CHECKING:  # the SDK is an extra; and the service holds us
+    from affiant.gateway.service import Service
+    from affiant.gateway.tool_gate.gate import ToolGate
+    from affiant.gateway.tool_gate.route import ToolGateRoute
+
+__all__ = ["ToolOffers", "make_tool_offers"]
+
+_OPERATOR: Final = "operator"
+"""No session's id: those are longer."""
+
+
+class ToolOffers:
+    """A tool gate, and the route to it."""
+
+    def __init__(self, gate: ToolGate) -> None:
+        self._gate = gate
+        self._route: ToolGateRoute | None = None
+
+    def route(self, service: Service) -> Application:
+        """``POST /mcp``."""
+        from affiant.gateway.tool_gate.route import ToolGateRoute  # noqa: PLC0415 - only with the SDK
+
+        self._route = ToolGateRoute(
+            gate=self._gate,
+            recorder=service.recorder,
+            log=service.log,
+            authenticator=service.authenticator,
+            keyset_digest=service.keyset.digest,
+            bodies=service.bodies,
+            refusals=service.refusals,
+            draining=lambda: service.draining,
+        )
+        return self._route
+
+    async def origins(self, session: Session, names: Collection[str]) -> OriginOf:
+        """Where tools of these names come from: the server that serves one to this session."""
+        catalogue = await self._gate.catalogue(session.id, session.admitted.policy, names)
+
+        def origin_of(offered: Offered) -> Origin:
+            try:
+                server = catalogue.find(offered.name or "").server
+            except ToolNotAllowed:
+                return Origin(None, offered.schema)
+            return Origin(server, offered.schema)
+
+        return origin_of
+
+    async def overview(self) -> bytes:
+        """Every tool of every server, with its digest; JSON, for the operator."""
+        catalogue = await self._gate.everything(_OPERATOR, compile_policy(Policy()))
+        tools = [
+            {"name": tool.name, "server": tool.server, "schema": tool.digest, "definition": tool.to_json()}
+            for tool in sorted(catalogue.tools, key=lambda tool: (tool.server, tool.name))
+        ]
+        self._gate.leave(_OPERATOR)
+        return json.dumps({"tools": tools, "unavailable": catalogue.unavailable}).encode("ascii")
+
+    def sweep(self, open_sessions: set[str]) -> None:
+        """Close what was open for sessions that have ended."""
+        self._gate.sweep({*open_sessions, _OPERATOR})
+        if self._route is not None:
+            self._route.forget(open_sessions)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._gate.close()
+
+
+def make_tool_offers(settings: Settings, *, seconds: Callable[[], float]) -> ToolOffers | None:
+    """What the configuration's servers offer; None where it names none.
+
+    Raises:
+        SettingsRefused: the SDK is missing, or a server's roots are not those of the configuration.
+    """
+    servers = settings.config.mcp_servers
+    if not servers:
+        return None
+    try:
+        from affiant.gateway.tool_gate.making import make_gate  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise SettingsRefused("tool servers need the MCP SDK", hint="pip install 'affiant[mcp]'") from error
+    keys = [each.key for each in (*settings.credentials.values(), *settings.mcp_credentials.values())]
+    secrets = (*(key for key in keys if key is not None), *settings.mcp_secrets)
+    gate = make_gate(
+        servers, settings.mcp_credentials, store=settings.store, secrets=secrets, seconds=seconds
+    )
+    return ToolOffers(gate)
