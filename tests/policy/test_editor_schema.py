@@ -200,7 +200,12 @@ REACH = (
         deny=HOST,
     )
 )
-INJECT = members(header=pick("X-Key", "true", "Host"), format=pick("'k {}'", "'{}'", "x"))
+INJECT = members(
+    header=pick("X-Key", "true", "Host"),
+    format=pick("'k {}'", "'{}'", "x"),
+    basic=pick("git", "'a:b'", "5"),
+    query=pick("key", "'a b'", "5"),
+)
 SECRET = (
     pick("A", "true", "a-b", "PATH", "1")
     | st.tuples(pick("A", "B"), INJECT).map(lambda it: "{{name: {}, inject: {}}}".format(*it))
@@ -307,7 +312,8 @@ REFUSED_BY_BOTH = [
     "secrets_access: [{name: A, hosts: []}]",
     "secrets_access: [{name: A, ref: 'env:A'}]",
     "secrets_access: [{name: A, shape: ghp}]",
-    "secrets_access: [{name: A, inject: {query: q}}]",
+    "secrets_access: [{name: A, inject: {query: q, header: X-K}}]",
+    "secrets_access: [{name: A, inject: {body: q}}]",
     "secrets_access: [{name: A, inject: {format: '{}'}}]",
     "models: any",
     "models: [{upstream: attested}]",

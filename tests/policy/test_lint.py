@@ -19,6 +19,14 @@ CASES = [
         "network_egress: [{host: a.b.com, paths: [/a]}], secrets_access: [{name: A, inject: {header: X-Key}}]",
         {"secret_storable_sink"},
     ),
+    (
+        "secrets_access: [{name: A, inject: {query: key}}], network_egress: [{host: a.b.com, methods: [GET]}]",
+        {"secret_storable_sink"},
+    ),
+    (
+        "secrets_access: [{name: A, inject: {basic: git}}], network_egress: [{host: a.b.com, methods: [GET]}]",
+        set(),
+    ),
     ("network_egress: 'allowed:a.b.com'", {"host_unrestricted"}),
     ("network_egress: [{host: a.b.com, methods: [GET]}]", set()),
     ("network_egress: [{host: x.s3.amazonaws.com, methods: [GET]}]", {"host_shared"}),

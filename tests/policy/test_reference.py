@@ -32,6 +32,7 @@ from affiant.policy.profile import (
     ToolRule,
 )
 from affiant.policy.questions import EgressQuestion, PathQuestion, ToolQuestion
+from affiant.policy.tool_origin import ANY, Origin
 
 from .policies import egress, paths, policies, tools
 
@@ -49,9 +50,16 @@ def effect(allowing: list[bool], *, denied: bool, ask: bool) -> Effect:
     return ASK if ask or any(allowing) else ALLOW
 
 
-def tool(policy: Policy, name: str) -> Effect:
+def tool(policy: Policy, name: str, origin: Origin = Origin()) -> Effect:
     denied = any(isinstance(rule, ToolDenial) and rule.name == name for rule in policy.tools)
-    allowing = [rule.approval for rule in policy.tools if isinstance(rule, ToolRule) and rule.name == name]
+    allowing = [
+        rule.approval
+        for rule in policy.tools
+        if isinstance(rule, ToolRule)
+        and rule.name == name
+        and (rule.server is None or origin.server in (rule.server, ANY))
+        and (rule.schema is None or origin.schema in (rule.schema, ANY))
+    ]
     return effect(allowing, denied=denied, ask=policy.approval.everything)
 
 
@@ -315,7 +323,7 @@ def test_random_policies_decide_as_by_the_slow_reading(
 ) -> None:
     compiled = compile_policy(policy, asks=True)
     for name in names:
-        assert compiled.decide_tool(name.name).effect is tool(policy, name.name)
+        assert compiled.decide_tool(name.name, name.origin).effect is tool(policy, name.name, name.origin)
     for place in places:
         assert compiled.decide_path(place.path, place.mode).effect is path(policy, place.path, place.mode)
     for each in requests:

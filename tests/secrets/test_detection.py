@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.secrets.detection import PlaceholderDetector, SecretUse, judge_head
+from affiant.secrets.detection import PlaceholderDetector, SecretUse, judge_head, without_placeholders
 from affiant.secrets.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
 from affiant.secrets.refusals import PlaceholderHidden, PlaceholderMisplaced, SecretNotBound
-from affiant.secrets.surface import Surface
+from affiant.secrets.surface import QuerySurface, Surface
 
 TOKEN, KEY = mint_placeholder(os.urandom), mint_placeholder(os.urandom, shape="sk-{40}")
 TABLE = PlaceholderTable(
@@ -83,6 +83,48 @@ def test_a_placeholder_in_another_header_is_refused(header) -> None:
 def test_a_secrets_header_stands_once() -> None:
     with pytest.raises(PlaceholderMisplaced, match="more than once"):
         judge([(b"authorization", b"Bearer " + PLAIN), (b"Authorization", b"Bearer other")])
+
+
+QUERY = mint_placeholder(os.urandom)
+QUERIED = PlaceholderTable(
+    [
+        Binding("Q", QUERY, frozenset({Endpoint("api.example.com", 443)}), QuerySurface("key")),
+        Binding("TOKEN", TOKEN, frozenset({Endpoint("api.example.com", 443)})),
+    ]
+)
+
+
+def judge_target(target: bytes, *, host: str = "api.example.com", scheme: str = "https"):
+    return judge_head(QUERIED, scheme=scheme, host=host, port=443, target=target, headers=())
+
+
+def test_a_parameter_of_the_query_holds_its_secret() -> None:
+    target = b"/x?a=1&key=" + QUERY.encode() + b"&b=2"
+    (use,) = judge_target(target)
+    assert (use.name, use.surface, use.field) == ("Q", "query:key", None)
+    assert without_placeholders(target, [use]) == b"/x?a=1&key=&b=2"
+
+
+def test_a_secret_of_the_query_is_refused_elsewhere() -> None:
+    target = b"/x?key=" + QUERY.encode()
+    for where in ({"host": "evil.example"}, {"scheme": "http"}):
+        with pytest.raises(SecretNotBound) as refusal:
+            judge_target(target, **where)
+        assert QUERY not in str(refusal.value)
+    for misplaced in (
+        b"/x?other=" + QUERY.encode(),
+        b"/x/" + QUERY.encode(),
+        target + b"&a=" + QUERY.encode(),
+        target + b"&key=" + QUERY.encode(),
+        target + b"&b=" + TOKEN.encode(),
+        b"/x?key=" + TOKEN.encode(),
+        b"/x?key=" + b"".join(b"%%%02X" % byte for byte in QUERY.encode()),
+    ):
+        with pytest.raises(PlaceholderMisplaced):
+            judge_target(misplaced)
+    header = (b"Authorization", b"Bearer " + QUERY.encode())
+    with pytest.raises(PlaceholderMisplaced):
+        judge_head(QUERIED, scheme="https", host="api.example.com", port=443, target=b"/", headers=(header,))
 
 
 @pytest.mark.parametrize("table", [TABLE, PlaceholderTable([])])

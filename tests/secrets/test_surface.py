@@ -3,7 +3,7 @@ import base64
 import pytest
 
 from affiant.secrets.refusals import SecretValueInvalid, SurfaceInvalid
-from affiant.secrets.surface import AUTHORIZATION, Surface
+from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 
 PH = b"affiant-ph-0123456789ABCDEFGHIJKLMNOPQRSTUV"
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
@@ -91,3 +91,84 @@ def test_a_value_that_cannot_stand_in_a_header_is_refused(value: bytes) -> None:
         AUTHORIZATION.substituted(b"Bearer " + PH, PH, value)
     assert value.decode() not in str(refusal.value)
     assert AUTHORIZATION.substituted(basic(b"u:" + PH), PH, value) == basic(b"u:" + value)
+
+
+GIT = Surface("authorization", None, "git")
+
+
+def test_basic_of_one_user_is_that_users_password_and_nothing_else() -> None:
+    assert GIT.substituted(basic(b"git:" + PH), PH, VALUE) == basic(b"git:" + VALUE)
+    others = (
+        basic(b"root:" + PH),
+        basic(b":" + PH),
+        basic(PH + b":"),
+        basic(PH + b":x-oauth-basic"),
+        b"Bearer " + PH,
+    )
+    for sent in (*others, basic(b"git:" + PH + b"x"), basic(b"git:git:" + PH), b"Basic " + PH):
+        assert not GIT.holds(sent, PH)
+
+
+def test_basic_of_a_user_has_no_format() -> None:
+    for header, template in (("authorization", "{}"), ("x-key", "{}")):
+        with pytest.raises(SurfaceInvalid):
+            Surface(header, template, "git")
+
+
+KEY = QuerySurface("key")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"", b""), (b"a=1&", b""), (b"", b"&b=2"), (b"a=1&", b"&b=%20&c"), (b"keys=1&", b"")],
+)
+def test_the_whole_value_of_one_parameter_is_replaced(before: bytes, after: bytes) -> None:
+    target = b"/v1/x?" + before + b"key=" + PH + after
+    place = KEY.place(target, PH)
+    assert place is not None and target[place] == PH
+    assert KEY.substituted(target, place, VALUE) == b"/v1/x?" + before + b"key=" + VALUE + after
+
+
+def test_a_value_is_escaped_so_that_it_stays_one_value() -> None:
+    target = b"/x?key=" + PH + b"&b=1"
+    place = KEY.place(target, PH)
+    assert place is not None
+    assert (
+        KEY.substituted(target, place, b"a&b=c#/?%+ \xff;") == b"/x?key=a%26b%3Dc%23%2F%3F%25%2B%20%FF%3B&b=1"
+    )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(
+            b"Key=" + PH,
+            b"key=" + PH + b"x",
+            b"key=x" + PH,
+            b"key==" + PH,
+            b"key=" + PH + b"=",
+            b"k%65y=" + PH,
+        ),
+        *(b"key=" + PH + b"&key=1", b"key=1&key=" + PH, b"key=" + PH + b"&k%65y=1", b"key=" + PH + b"&KEY=1"),
+        *(
+            b"key=" + PH + b";key=1",
+            b"a=1;key=" + PH,
+            b"key=" + PH + b";b=1",
+            b"key=" + PH + b"&+key=1",
+            b"key",
+        ),
+        *(b"other=" + PH, PH + b"=key", b"", b"key=" + PH[:-1], b"key=" + PH + b"&%20key=1"),
+    ],
+)
+def test_anything_but_the_whole_value_of_the_one_parameter_is_not_a_use(query: bytes) -> None:
+    assert KEY.place(b"/v1/x?" + query, PH) is None
+
+
+def test_a_path_is_no_query() -> None:
+    assert KEY.place(b"/key=" + PH, PH) is None
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a&b", "a=b", "a%20", "\u00e9", "x" * 65])
+def test_a_parameter_that_would_be_escaped_is_none(name: str) -> None:
+    with pytest.raises(SurfaceInvalid):
+        QuerySurface(name)

@@ -118,6 +118,7 @@ def _secret(authority: Authority, secret: SecretAuthority) -> Mapping[str, objec
         "ref": grant.ref,
         "place": grant.surface,
         "format": grant.inject.format,
+        "basic": grant.inject.user,
         "shape": grant.shape,
         "rules": _rules(authority, (secret.rule,)),
         "sinks": [

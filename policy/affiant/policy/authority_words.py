@@ -101,6 +101,10 @@ def unrestricted_words(reach: Reach) -> str:
 
 def place_words(inject: Injection) -> str:
     """The one place of a request in which a secret's placeholder stands for it."""
+    if inject.query is not None:
+        return f"parameter {inject.query} of the query, as its whole value"
+    if inject.user is not None:
+        return f"header authorization, as the Basic password of {inject.user}"
     if inject.format is None:
         return f"header {inject.header}, as the whole credential (Bearer, Basic or token)"
     return f"header {inject.header}, as {inject.format!r}"

@@ -270,6 +270,7 @@ class _Pair:
             for setting, old, new in (
                 ("reference", before[name].ref, after[name].ref),
                 ("format", before[name].inject.format, after[name].inject.format),
+                ("Basic user", before[name].inject.user, after[name].inject.user),
                 ("shape", before[name].shape, after[name].shape),
             ):
                 if old != new:

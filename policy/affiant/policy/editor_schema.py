@@ -139,7 +139,7 @@ _SINGLE: Final[Mapping[str, Schema]] = {
     "max": {"type": "integer"},
     "max_len": _told(_COUNT, "Text of at most so many characters."),
     "pattern": _told(
-        {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN},
+        {**_TEXT, "minLength": 1, "maxLength": MAX_PATTERN},
         "Text that wholly fits: characters, [a-z0-9], (a|b), ?, *, +, {2}, {1,40}.",
     ),
     "under": _told(_string(_PATH), "A path here or below, which filesystem_access must allow too."),
@@ -190,13 +190,19 @@ _EGRESS_DENIAL: Final[Mapping[str, Schema]] = {
 }
 _INJECT: Final[Mapping[str, Schema]] = {
     "header": _told(_TEXT, "The header whose whole value the placeholder stands in."),
-    "format": _told(_spelled(SPELLINGS["format"]), "Text with one {} for the placeholder."),
+    "format": _told(_spelled(SPELLINGS["format"]), "Beside 'header': text with one {} for the placeholder."),
+    "basic": _told(_name("basic_user"), "The user whose Basic password the placeholder is."),
+    "query": _told(_name("parameter"), "The parameter whose whole value the placeholder is."),
 }
 _SECRET: Final[Mapping[str, Schema]] = {
     "name": _told(_name("secret"), "The secret's name, never its value."),
     "ref": _told(_spelled(SPELLINGS["reference"]), "local:NAME or vault:<mount>/<path>#<field>."),
     "hosts": _told(_list(_HOST, least=1), "host[:port]. Absent: every https host that is named in full."),
-    "inject": _mapping("'inject'", _INJECT, required=["header"]),
+    "inject": {
+        **_mapping("'inject'", _INJECT),
+        "oneOf": [{"required": [place]} for place in ("header", "basic", "query")],
+        "dependentRequired": {"format": ["header"]},
+    },
     "shape": _told(_spelled(SPELLINGS["shape"]), "What the placeholder looks like, such as ghp_{36}."),
 }
 _MODEL: Final[Mapping[str, Schema]] = {

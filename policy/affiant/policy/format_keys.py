@@ -34,7 +34,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "an egress rule": ("host", "port", "scheme", "methods", "paths", "tls", "address"),
     "an egress denial": ("deny", "port", "methods", "paths"),
     "a secret": ("name", "ref", "hosts", "inject", "shape"),
-    "'inject'": ("header", "format"),
+    "'inject'": ("header", "format", "basic", "query"),
     "a model": ("name", "upstream"),
     "'requires_human_approval'": ("tools", "egress"),
     "'resources'": ("cpus", "memory", "disk", "pids"),

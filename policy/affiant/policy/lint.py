@@ -183,7 +183,8 @@ def _secrets(profile: Profile) -> Iterator[Finding]:
                     profile, "secret_unreachable_host", f"{grant.name} at {host.host}:{host.port}", rule
                 )
         if grant.inject.header != "authorization":
-            yield _warn(profile, "secret_storable_sink", f"{grant.name} in {grant.inject.header}", rule)
+            place = grant.inject.header or f"the query's {grant.inject.query}"
+            yield _warn(profile, "secret_storable_sink", f"{grant.name} in {place}", rule)
 
 
 def _reaches(profile: Profile, grant: SecretGrant, at: Endpoint) -> bool:

@@ -16,10 +16,12 @@ from affiant.policy.targets import METHODS
 __all__ = [
     "SPELLINGS",
     "check_agent_name",
+    "check_basic_user",
     "check_format",
     "check_header",
     "check_methods",
     "check_model_name",
+    "check_parameter",
     "check_port",
     "check_reference",
     "check_schema_pin",
@@ -42,6 +44,8 @@ _REFERENCE: Final = re.compile(
     r"#[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
 )
 _HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
+_BASIC_USER: Final = re.compile(r"[A-Za-z0-9._~@+-]{1,64}\Z")
+_PARAMETER: Final = re.compile(r"[A-Za-z0-9._~-]{1,64}\Z")
 _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9_.-]{0,32}\Z")
 
@@ -53,6 +57,8 @@ SPELLINGS: Final[Mapping[str, re.Pattern[str]]] = {
     "reference": _REFERENCE,
     "format": _FORMAT,
     "shape": _SHAPE,
+    "basic_user": _BASIC_USER,
+    "parameter": _PARAMETER,
 }
 """The patterns that names have at least; the functions below refuse more."""
 
@@ -234,6 +240,28 @@ def check_format(text: str) -> None:
     braces = text.count("{") + text.count("}")
     if _FORMAT.match(text) is None or text.count("{}") != 1 or braces != 2:
         raise ValueRefused("not a format", expected="printable text with one {}")
+
+
+def check_basic_user(text: str) -> None:
+    """Refuse a user's name that cannot stand before the colon of Basic credentials (RFC 7617, section 2).
+
+    Raises:
+        ValueRefused: so.
+    """
+    if _BASIC_USER.match(text) is None or looks_like_a_value(text):
+        raise ValueRefused("not a user's name", expected=_BASIC_USER.pattern[:-2], found="(not shown)")
+
+
+def check_parameter(name: str) -> None:
+    """Refuse the name of a query's parameter that would have to be escaped.
+
+    Raises:
+        ValueRefused: so.
+    """
+    if _PARAMETER.match(name) is None or looks_like_a_value(name):
+        raise ValueRefused(
+            "not the name of a parameter", expected=_PARAMETER.pattern[:-2], found="(not shown)"
+        )
 
 
 def check_shape(text: str) -> None:

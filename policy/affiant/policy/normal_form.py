@@ -20,6 +20,7 @@ from affiant.policy.profile import (
     Approval,
     EgressDenial,
     EgressRule,
+    Injection,
     ModelRule,
     PathGrant,
     Policy,
@@ -174,10 +175,18 @@ def _members(rule: Rule) -> _JSON:
         case SecretGrant():
             return {
                 "hosts": [{"host": host, "port": port} for host, port in rule.hosts],
-                "inject": {"format": rule.inject.format, "header": rule.inject.header},
+                "inject": _inject_members(rule.inject),
                 "name": rule.name,
                 "ref": rule.ref,
                 "shape": rule.shape,
             }
         case ModelRule():
             return {"attested": rule.attested, "name": rule.name}
+
+
+def _inject_members(inject: Injection) -> Mapping[str, object]:
+    if inject.query is not None:
+        return {"query": inject.query}
+    if inject.user is not None:
+        return {"basic": inject.user}
+    return {"format": inject.format, "header": inject.header}

@@ -122,7 +122,12 @@ def _read_egress(rule: _Object) -> EgressRule | EgressDenial:
 
 def _read_secret(rule: _Object) -> SecretGrant:
     inject = rule.object("inject")
-    injection = inject.done(Injection(inject.text("header"), inject.text_or_none("format")))
+    if inject.has("query"):
+        injection = inject.done(Injection(None, query=inject.text("query")))
+    elif inject.has("basic"):
+        injection = inject.done(Injection(user=inject.text("basic")))
+    else:
+        injection = inject.done(Injection(inject.text("header"), inject.text_or_none("format")))
     hosts = tuple(
         host.done(Endpoint(host.text("host"), host.integer("port"))) for host in rule.objects("hosts")
     )

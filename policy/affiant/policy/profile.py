@@ -18,10 +18,12 @@ from affiant.policy.addresses import parse_cidr
 from affiant.policy.arguments import Argument
 from affiant.policy.hosts import covering_patterns, host_pattern, is_wildcard
 from affiant.policy.names import (
+    check_basic_user,
     check_format,
     check_header,
     check_methods,
     check_model_name,
+    check_parameter,
     check_port,
     check_reference,
     check_schema_pin,
@@ -197,17 +199,32 @@ class EgressDenial:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Where a secret's placeholder may stand: the whole value of one header.
+    """Where a secret's placeholder may stand: the whole value of one header, or of one parameter of the query.
 
     ``format`` has one ``{}`` for the placeholder. For ``authorization`` it may be None: the whole credential,
-    as Bearer, Basic or token.
+    as Bearer, Basic or token; or with ``user`` as the password of Basic credentials of that user, and nothing else.
     """
 
-    header: str = "authorization"
+    header: str | None = "authorization"
     format: str | None = None
+    user: str | None = None
+    query: str | None = None
 
     def __post_init__(self) -> None:
+        if self.query is not None:
+            check_parameter(self.query)
+            if (self.header, self.format, self.user) != (None, None, None):
+                raise ValueRefused(
+                    "a secret stands in one place", expected="a header, or a parameter of the query"
+                )
+            return
+        if self.header is None:
+            raise ValueRefused("a secret stands somewhere", expected="a header, or a parameter of the query")
         check_header(self.header)
+        if self.user is not None:
+            check_basic_user(self.user)
+            if (self.header, self.format) != ("authorization", None):
+                raise ValueRefused("Basic credentials stand in Authorization as they are")
         if self.format is not None:
             check_format(self.format)
         elif self.header != "authorization":
@@ -215,8 +232,8 @@ class Injection:
 
     @property
     def surface(self) -> str:
-        """The name of the place: ``header:authorization``."""
-        return f"header:{self.header}"
+        """The name of the place: ``header:authorization``, ``query:key``."""
+        return f"header:{self.header}" if self.query is None else f"query:{self.query}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from affiant.policy.arguments import (
     Host,
     Number,
     OneOf,
+    Pattern,
     Text,
     Under,
 )
@@ -23,6 +24,7 @@ from affiant.policy.profile import (
     EgressDenial,
     EgressRule,
     Endpoint,
+    Injection,
     ModelRule,
     PathGrant,
     Resources,
@@ -131,6 +133,8 @@ def _constraint(constraint: Constraint) -> dict[str, object]:
             return _written(min=least, max=most)
         case Text(most):
             return {"max_len": most}
+        case Pattern(pattern, longest):
+            return _written(pattern=pattern, max_len=longest)
         case Under(path, write):
             return _written(under=path, write=write or None)
         case Host(pattern):
@@ -145,12 +149,15 @@ def _constraint(constraint: Constraint) -> dict[str, object]:
 
 def _secret(grant: SecretGrant) -> dict[str, object]:
     inject = grant.inject
-    standard = inject.header == "authorization" and inject.format is None
+    standard = inject == Injection()
+    header = None if inject.user is not None else inject.header
     return _written(
         name=grant.name,
         ref=grant.ref,
         hosts=[_endpoint(each) for each in grant.hosts],
-        inject=None if standard else _written(header=inject.header, format=inject.format),
+        inject=None
+        if standard
+        else _written(header=header, format=inject.format, basic=inject.user, query=inject.query),
         shape=grant.shape,
     )
 

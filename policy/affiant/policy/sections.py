@@ -211,8 +211,17 @@ def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
 
 
 def _injection(node: Node) -> Injection:
-    later = ("basic", "query", "body", "sigv4", "exchange")
-    found = schema.keys(node, ("header", "format"), what="'inject'", later=later)
+    later = ("body", "sigv4", "exchange")
+    found = schema.keys(node, ("header", "format", "basic", "query"), what="'inject'", later=later)
+    places = [key for key in ("header", "basic", "query") if key in found]
+    if len(places) != 1 or ("format" in found and places != ["header"]):
+        raise WrongType(
+            "not one place", expected="header and perhaps format, or basic, or query", where=str(node.mark)
+        )
+    if "basic" in found:
+        return Injection(user=schema.text(found["basic"], what="'basic'"))
+    if "query" in found:
+        return Injection(None, query=schema.text(found["query"], what="'query'"))
     header = schema.text(schema.required(found, "header", node, what="'inject'"), what="'header'").lower()
     template = _maybe_text(found, "format")
     return Injection(header, "{}" if template is None and header != "authorization" else template)

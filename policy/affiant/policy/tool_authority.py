@@ -44,7 +44,8 @@ _NONE: Final = object()
 class ToolAuthority:
     """What one rule says of a tool. ``arguments``: all that it may be called with; None: any.
 
-    ``origin`` is where the rule wants it from. ``effect`` is *deny* for a tool that a rule denies whatever else allows
+    ``origin`` is where the rule wants it from, ``beside`` one of those that no other rule names, where others say
+    more. ``effect`` is *deny* for a tool that a rule denies whatever else allows
     it, and for a rule that no call fits, because no path or host that an argument may name is allowed: the second has
     ``vain``. ``sample`` is the JSON text of the arguments of one call; None where every call may be made, or none.
     """
@@ -56,11 +57,12 @@ class ToolAuthority:
     sample: str | None = None
     vain: bool = False
     origin: Origin = ANYWHERE
+    beside: Origin | None = None
 
     @property
     def question(self) -> ToolQuestion:
         """The sample as a request."""
-        return ToolQuestion(self.name, self.sample, self.origin)
+        return ToolQuestion(self.name, self.sample, self.beside or self.origin)
 
 
 def tools_of(compiled: CompiledPolicy) -> Iterator[ToolAuthority]:
@@ -80,6 +82,8 @@ def tools_of(compiled: CompiledPolicy) -> Iterator[ToolAuthority]:
             effect = Effect.ASK if _always_asks(compiled.policy, rule) else Effect.ALLOW
             sample = None if rule.arguments is None else _call(compiled, rule.arguments)
             vain = rule.arguments is not None and sample is None
+            origin = Origin(rule.server or ANY, rule.schema or ANY)
+            asked = compiled.decide_tool(rule.name, origin).effect is Effect.ASK
             yield ToolAuthority(
                 rule.name,
                 rule.arguments,
@@ -87,9 +91,23 @@ def tools_of(compiled: CompiledPolicy) -> Iterator[ToolAuthority]:
                 (rule_id,),
                 sample,
                 vain,
-                Origin(rule.server or ANY, rule.schema or ANY),
+                origin,
+                _beside(compiled.policy, rule) if asked and effect is Effect.ALLOW else None,
             )
         seen.add(rule.name)
+
+
+def _beside(policy: Policy, rule: ToolRule) -> Origin:
+    """An origin that the rule allows, and no other rule names."""
+    others = [each for each in policy.tools if isinstance(each, ToolRule) and each.name == rule.name]
+    servers = {each.server for each in others}
+    pins = {each.schema for each in others}
+    free = (f"other-{number}" for number in range(len(others) + 1))
+    fresh = (f"sha256:{number:064x}" for number in range(len(others) + 1))
+    return Origin(
+        rule.server or next(name for name in free if name not in servers),
+        rule.schema or next(digest for digest in fresh if digest not in pins),
+    )
 
 
 def _always_asks(policy: Policy, rule: ToolRule) -> bool:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from affiant.secrets.placeholder import Binding, PlaceholderTable
 from affiant.secrets.refusals import PlaceholderHidden, PlaceholderMisplaced, SecretNotBound
+from affiant.secrets.surface import QuerySurface
 
-__all__ = ["HeaderField", "PlaceholderDetector", "SecretUse", "judge_head"]
+__all__ = ["HeaderField", "PlaceholderDetector", "SecretUse", "judge_head", "without_placeholders"]
 
 
 HeaderField: TypeAlias = tuple[bytes, bytes]
@@ -42,11 +43,16 @@ _WINDOW: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 
 @dataclass(frozen=True, slots=True)
 class SecretUse:
-    """One secret in one request: the ``field``-th header holds its placeholder as the surface says."""
+    """One secret in one request: its placeholder stands as the surface says.
+
+    Args:
+        field: which header holds it; None: the target does. place: where in the target.
+    """
 
     name: str
     surface: str
-    field: int
+    field: int | None
+    place: slice | None = None
 
 
 def judge_head(
@@ -70,20 +76,16 @@ def judge_head(
         PlaceholderMisplaced: a placeholder anywhere else, or in a header that stands more than once; or one of
             another session anywhere.
     """
-    uses: list[SecretUse] = []
-    elsewhere = [target]
+    uses = list(_in_query(table, target))
+    for use in uses:
+        _demand_bound(table.binding(use.name), scheme=scheme, host=host, port=port)
+    elsewhere = [without_placeholders(target, uses)]
     for index, (name, value) in enumerate(headers):
         binding = _held(table, name, value)
         if binding is None:
             elsewhere += (name, value)
             continue
-        if not binding.covers(scheme=scheme, host=host, port=port):
-            raise SecretNotBound(
-                "the secret is not bound to this place",
-                where=binding.name,
-                expected=_places(binding),
-                found=f"{scheme}://{host}:{port}",
-            )
+        _demand_bound(binding, scheme=scheme, host=host, port=port)
         if sum(other.lower() == name.lower() for other, _ in headers) > 1:
             raise PlaceholderMisplaced("the header of a secret stands more than once", where=binding.name)
         uses.append(SecretUse(binding.name, binding.surface.label, index))
@@ -96,6 +98,33 @@ def judge_head(
     return tuple(uses)
 
 
+def without_placeholders(target: bytes, uses: Iterable[SecretUse]) -> bytes:
+    """``target`` with nothing in place of the placeholders that are ``uses`` of it."""
+    places = [use.place for use in uses if use.place is not None]
+    for place in sorted(places, key=lambda place: place.start, reverse=True):
+        target = target[: place.start] + target[place.stop :]
+    return target
+
+
+def _in_query(table: PlaceholderTable, target: bytes) -> Iterator[SecretUse]:
+    for binding in table:
+        if isinstance(binding.surface, QuerySurface):
+            place = binding.surface.place(target, binding.placeholder.encode("ascii"))
+            if place is not None:
+                yield SecretUse(binding.name, binding.surface.label, None, place)
+
+
+def _demand_bound(binding: Binding | None, *, scheme: str, host: str, port: int) -> None:
+    assert binding is not None, "it was found in this table"
+    if not binding.covers(scheme=scheme, host=host, port=port):
+        raise SecretNotBound(
+            "the secret is not bound to this place",
+            where=binding.name,
+            expected=_places(binding),
+            found=f"{scheme}://{host}:{port}",
+        )
+
+
 def _own(table: PlaceholderTable, text: bytes) -> bool:
     return any(binding.placeholder.encode("ascii") in text for binding in table)
 
@@ -104,6 +133,8 @@ def _held(table: PlaceholderTable, name: bytes, value: bytes) -> Binding | None:
     field = name.lower()
     for binding in table:
         surface = binding.surface
+        if isinstance(surface, QuerySurface):
+            continue
         if surface.header.encode("ascii") == field and surface.holds(
             value, binding.placeholder.encode("ascii")
         ):
@@ -209,7 +240,7 @@ class PlaceholderDetector:
             raise PlaceholderMisplaced(
                 "a placeholder stands where no secret may stand",
                 where=self._names[match.key],
-                hint="Send it as the whole credential of the header that the profile names, and nowhere else",
+                hint="Send it as the whole value of the header or parameter that the profile names, and nowhere else",
             )
 
     def _inflated(self, inflater: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:

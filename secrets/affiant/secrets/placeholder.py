@@ -20,7 +20,7 @@ from typing import Final
 from affiant.secrets.ref import secret_name
 from affiant.secrets.refusals import GrantsInvalid, PlaceholderShapeInvalid
 from affiant.secrets.search import Searcher
-from affiant.secrets.surface import AUTHORIZATION, Surface
+from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 from affiant.secrets.variants import variants
 
 __all__ = ["Binding", "Endpoint", "PlaceholderTable", "mint_placeholder"]
@@ -101,7 +101,7 @@ class Binding:
     name: str
     placeholder: str
     endpoints: frozenset[Endpoint]
-    surface: Surface = AUTHORIZATION
+    surface: Surface | QuerySurface = AUTHORIZATION
 
     def __post_init__(self) -> None:
         secret_name(self.name)

@@ -2,8 +2,8 @@
 
 Short form (``AUTHORIZATION``): the whole credential of the ``Authorization`` header, in any of ``Bearer X``,
 ``token X``, ``Basic base64(user:X)``, ``Basic base64(X:)`` and ``Basic base64(X:x-oauth-basic)``. Long form: a
-header by name with a format, which the whole value must match (``trust.md`` rule 17): what a host stores, an
-agent could read back, so nothing may stand beside a secret.
+header by name with a format, ``Basic`` with one user, or one parameter of the query, of which the whole value must
+match (``trust.md`` rule 17): what a host stores, an agent could read back, so nothing may stand beside a secret.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import binascii
 import re
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from affiant.secrets.refusals import SecretValueInvalid, SurfaceInvalid
 
-__all__ = ["AUTHORIZATION", "Surface"]
+__all__ = ["AUTHORIZATION", "QuerySurface", "Surface"]
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
@@ -24,6 +25,10 @@ _SCHEME: Final = re.compile(rb"(bearer|token|basic) ([^\s]+)\Z", re.IGNORECASE)
 _HEADER_VALUE: Final = re.compile(rb"[\x21-\x7e]+\Z")
 _BASIC_PASSWORDS: Final = (b"", b"x-oauth-basic")
 """What clients send as the password when the token stands in the user's place (git over https)."""
+
+_PARAMETER: Final = re.compile(r"[A-Za-z0-9._~-]{1,64}\Z")
+_SEPARATORS: Final = re.compile(rb"[&;]")
+"""What servers take for the end of a parameter (the second: HTML 4.01, B.2.2)."""
 
 _NOT_INJECTABLE: Final = frozenset(
     {
@@ -43,6 +48,7 @@ class Surface:
         header: the header's name, lower case.
         format: the whole value with ``{}`` in the secret's place, once; None: the credential of ``Authorization``
             in any of its forms.
+        user: the credential is ``Basic``, of this user with the secret as password, and nothing else; None: any form.
 
     Raises:
         SurfaceInvalid: a header or format that cannot carry a secret.
@@ -50,6 +56,7 @@ class Surface:
 
     header: str
     format: str | None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         if _HEADER.match(self.header) is None or self.header != self.header.lower():
@@ -59,7 +66,7 @@ class Surface:
         if self.format is None:
             if self.header != "authorization":
                 raise SurfaceInvalid("a header other than Authorization needs a format", found=self.header)
-        elif self.format.count("{}") != 1 or _FORMAT.match(self.format) is None:
+        elif self.user is not None or self.format.count("{}") != 1 or _FORMAT.match(self.format) is None:
             raise SurfaceInvalid(
                 "not a header's format", expected="printable text with {} once", found=repr(self.format[:80])
             )
@@ -99,8 +106,10 @@ class Surface:
             return None
         scheme, credential = match.groups()
         if scheme.lower() == b"basic":
-            replaced = _replaced_in_basic(credential, placeholder, secret)
+            replaced = _replaced_in_basic(credential, placeholder, secret, self.user)
             return None if replaced is None else scheme + b" " + replaced
+        if self.user is not None:
+            return None
         return scheme + b" " + _visible(secret) if credential == placeholder else None
 
 
@@ -108,18 +117,73 @@ AUTHORIZATION: Final = Surface("authorization", None)
 """The short form's surface: the whole credential of ``Authorization``."""
 
 
-def _replaced_in_basic(credential: bytes, placeholder: bytes, secret: bytes) -> bytes | None:
-    """RFC 7617: base64 of ``user:password``; exactly one of the two is the placeholder."""
+@dataclass(frozen=True, slots=True)
+class QuerySurface:
+    """One parameter of the query (``?name=value``), and nothing but the secret in its value.
+
+    Args:
+        name: letters, digits, ``.``, ``_``, ``~`` and ``-``: what no client has to escape.
+
+    Raises:
+        SurfaceInvalid: another name.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if _PARAMETER.match(self.name) is None:
+            raise SurfaceInvalid("not the name of a parameter", found=repr(self.name[:80]))
+
+    @property
+    def label(self) -> str:
+        """How decisions and records spell it: ``query:key``."""
+        return f"query:{self.name}"
+
+    def place(self, target: bytes, placeholder: bytes) -> slice | None:
+        """Where in ``target`` the placeholder is all of this parameter; None where it is not.
+
+        A parameter that stands twice, in any spelling, is none: two servers would read two values.
+        """
+        path, mark, query = target.partition(b"?")
+        names = [
+            unquote_to_bytes(part.partition(b"=")[0].replace(b"+", b" ")) for part in _SEPARATORS.split(query)
+        ]
+        wanted = self.name.encode("ascii")
+        if sum(name.strip().lower() == wanted.lower() for name in names) != 1:
+            return None
+        at = len(path) + len(mark)
+        for part in query.split(b"&"):
+            if part == wanted + b"=" + placeholder:
+                return slice(at + len(wanted) + 1, at + len(part))
+            at += len(part) + 1
+        return None
+
+    @staticmethod
+    def substituted(target: bytes, place: slice, secret: bytes) -> bytes:
+        """``target`` with ``secret`` in the placeholder's place, percent-encoded. For the broker's process."""
+        return (
+            target[: place.start] + quote_from_bytes(secret, safe="").encode("ascii") + target[place.stop :]
+        )
+
+
+def _replaced_in_basic(
+    credential: bytes, placeholder: bytes, secret: bytes, only: str | None
+) -> bytes | None:
+    """RFC 7617: base64 of ``user:password``; exactly one of the two is the placeholder.
+
+    Args:
+        only: the one user whose password it may be; None: any, and in the user's place too.
+    """
     try:
         decoded = base64.b64decode(credential, validate=True)
     except binascii.Error:
         return None
     user, colon, password = decoded.partition(b":")
-    if not colon:
+    if not colon or (only is not None and user != only.encode("ascii")):
         return None
     if password == placeholder and placeholder not in user:
         return base64.b64encode(user + b":" + secret)
-    if user == placeholder and password in _BASIC_PASSWORDS and b":" not in secret:
+    if only is None and user == placeholder and password in _BASIC_PASSWORDS and b":" not in secret:
         return base64.b64encode(secret + b":" + password)
     return None
 

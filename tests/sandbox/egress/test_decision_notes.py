@@ -56,6 +56,33 @@ def test_connection_request_and_secret_are_told_and_no_placeholder_or_value_is(w
     assert f"secret:TOKEN@{HOST}:{server.port}".encode() in written
 
 
+def test_a_placeholder_in_the_query_of_an_allowed_request_is_not_repeated(world: World, serve) -> None:
+    server = serve(ok)
+    world.keep("TOKEN", VALUE)
+    world.notes = kept = Kept()
+
+    async def scenario(box):
+        target = "/x?key=" + box.placeholder("TOKEN").decode()
+        assert (await box.https(server.port, get(target, port=server.port))).status == 200
+        return box.placeholder("TOKEN")
+
+    secret = "\nsecrets_access: [{name: TOKEN, inject: {query: key}}]"
+    placeholder = world.run(listed(server.port) + secret, scenario)
+    assert placeholder not in b"".join(kept.lines)
+    assert kept.told[2][2] == "query:key"
+    kept.lines.clear()
+    placeholder = world.run(listed(server.port, "paths: [/v1/**]") + secret, scenario_denied(server.port))
+    assert placeholder not in b"".join(kept.lines) and kept.reasons[-1] == "target_not_listed"
+
+
+def scenario_denied(port: int):
+    async def scenario(box):
+        await box.https(port, get("/x?key=" + box.placeholder("TOKEN").decode(), port=port))
+        return box.placeholder("TOKEN")
+
+    return scenario
+
+
 def test_a_placeholder_in_a_target_that_is_denied_is_not_repeated(world: World, serve) -> None:
     server = serve(ok)
     world.keep("TOKEN", VALUE)

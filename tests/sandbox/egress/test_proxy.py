@@ -334,6 +334,42 @@ def test_a_secret_is_substituted_after_its_record_and_its_echo_is_redacted(world
     assert VALUE.decode() not in "".join(record.text.sdjwt for record in world.chain.records)
 
 
+def test_a_secret_of_the_query_is_substituted_and_its_echo_is_redacted(world: World, serve) -> None:
+    server = serve(echo)
+    world.own_process = True
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        target = "/v1?a=1&key=" + box.placeholder("TOKEN").decode()
+        return await box.https(server.port, get(target, port=server.port)), box, target
+
+    profile = listed(server.port) + "\nsecrets_access: [{name: TOKEN, inject: {query: key}}]"
+    reply, box, target = world.run(profile, scenario)
+    assert server.received[0].head.startswith(b"GET /v1?a=1&key=" + VALUE + b" HTTP/1.1\r\n")
+    assert VALUE not in reply.body + b"".join(reply.headers.values())
+    assert target.encode() in reply.body
+    assert world.chain.kinds == ["secret", "egress.outcome.complete"]
+    assert VALUE.decode() not in "".join(record.text.sdjwt for record in world.chain.records)
+
+
+def test_basic_credentials_of_another_user_than_the_profiles_are_not_forwarded(world: World, serve) -> None:
+    server = serve(echo)
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        def asked(user: bytes) -> bytes:
+            credential = base64.b64encode(user + b":" + box.placeholder("TOKEN"))
+            return get("/", b"Authorization: Basic " + credential, port=server.port)
+
+        return [await box.https(server.port, asked(user)) for user in (b"git", b"root")]
+
+    profile = listed(server.port) + "\nsecrets_access: [{name: TOKEN, inject: {basic: git}}]"
+    good, bad = world.run(profile, scenario)
+    assert good.status == 200 and (bad.status, code(bad)) == (403, "secret.placeholder_misplaced")
+    (received,) = server.received
+    assert received.header("authorization") == b"Basic " + base64.b64encode(b"git:" + VALUE)
+
+
 def test_without_the_secrets_record_it_is_not_substituted(world: World, serve) -> None:
     server = serve(echo)
     world.keep("TOKEN", VALUE)

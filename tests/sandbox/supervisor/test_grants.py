@@ -6,6 +6,8 @@ import os
 
 from affiant.policy.load import load_profiles
 from affiant.sandbox.supervisor.grants import session_grants
+from affiant.secrets.broker.messages import Grant
+from affiant.secrets.surface import QuerySurface, Surface
 
 PROFILE = b"""
 agent_configs:
@@ -19,6 +21,8 @@ agent_configs:
         hosts: [api.example.com]
         shape: "ghp_{36}"
         inject: {header: X-Key, format: "Key {}"}
+      - {name: GIT, inject: {basic: git}}
+      - {name: Q, inject: {query: key}}
 """
 
 
@@ -42,6 +46,16 @@ def test_a_long_form_grant_keeps_its_reference_shape_and_place() -> None:
     assert grant.reference == "local:OTHER"
     assert grant.binding.placeholder.startswith("ghp_")
     assert grant.binding.surface.label == "header:x-key"
+
+
+def test_basic_and_query_have_places_of_their_own() -> None:
+    assert grants()["GIT"].binding.surface == Surface("authorization", None, "git")
+    assert grants()["Q"].binding.surface == QuerySurface("key")
+
+
+def test_every_grant_is_read_back_as_the_broker_gets_it() -> None:
+    for grant in grants().values():
+        assert Grant.from_json(grant.to_json()) == grant
 
 
 def test_placeholders_are_never_the_same_twice() -> None:

@@ -28,7 +28,7 @@ from affiant.secrets.refusals import (
     UpstreamTruncated,
     UpstreamUnreachable,
 )
-from affiant.secrets.surface import Surface
+from affiant.secrets.surface import QuerySurface, Surface
 
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
 USE = (("TOKEN", "header:authorization"),)
@@ -93,6 +93,33 @@ def test_an_injected_header_is_filled(harness, serve, surface) -> None:
     )
     assert server.received[0].header(surface.header) == surface.format.format(VALUE.decode()).encode()
     assert VALUE not in got.body
+
+
+def test_a_parameter_of_the_query_is_filled_and_recorded_with_its_placeholder(harness, serve) -> None:
+    def with_line(received):
+        return answer(received.head, b"Location: /next?key=" + VALUE)
+
+    server = serve(with_line)
+    placeholder = harness.grant("TOKEN", VALUE, server.port, surface=QuerySurface("key"))
+    target = f"/v1?a=1&key={placeholder}&b=2".encode()
+    got = harness.fetch(request_to(server.port, uses=(("TOKEN", "query:key"),), target=target))
+    received = server.received[0]
+    assert received.head.startswith(b"GET /v1?a=1&key=" + VALUE + b"&b=2 HTTP/1.1\r\n")
+    assert VALUE not in got.body + repr(got).encode()
+    assert target in got.body and dict(got.head.headers)[b"location"] == b"/next?key=" + placeholder.encode()
+    recorded = received.head.replace(VALUE, placeholder.encode()) + b"\r\n\r\n"
+    assert got.outcome.sent_digest == b64u(hashlib.sha256(recorded).digest())
+
+
+def test_a_value_with_structure_stays_one_value_and_its_echo_is_redacted(harness, serve) -> None:
+    value = b"k9!&admin=1#/../%41+x y"
+    server = serve(echo)
+    placeholder = harness.grant("TOKEN", value, server.port, surface=QuerySurface("key"))
+    target = f"/v1?key={placeholder}".encode()
+    got = harness.fetch(request_to(server.port, uses=(("TOKEN", "query:key"),), target=target))
+    escaped = b"k9%21%26admin%3D1%23%2F..%2F%2541%2Bx%20y"
+    assert server.received[0].head.startswith(b"GET /v1?key=" + escaped + b" HTTP/1.1\r\n")
+    assert escaped not in got.body and placeholder.encode() in got.body
 
 
 def test_basic_credentials_are_filled_and_their_echo_redacted(harness, serve) -> None:

@@ -59,7 +59,7 @@ def _note_unsaid(profile: Profile, ledger: Ledger) -> None:
             PROFILE, "dialling", "at which addresses a host is dialled, and whether TLS is inspected"
         )
     for position, grant in enumerate(profile.secrets):
-        if grant.ref is not None or grant.shape is not None or grant.inject.format is not None:
+        if (grant.ref, grant.shape, grant.inject.format, grant.inject.user) != (None, None, None, None):
             ledger.unjudged(f"secrets/{position}", "secret", "where the value is kept, its format and shape")
     if profile.resources != type(profile.resources)():
         ledger.unjudged("resources", "resources", "bounds of the machine are no requests")

@@ -83,7 +83,11 @@ def _requests(authority: Authority, sink: Sink) -> Iterator[Html]:
 
 def place_said(inject: Injection) -> Html:
     """The place of a placeholder. A format's own text is shown where it is a well-known word, and no pasted value."""
-    where = Html(text("header ") + name(inject.header))
+    if inject.query is not None:
+        return Html(text("parameter ") + name(inject.query) + text(" of the query, as its whole value"))
+    where = Html(text("header ") + name(inject.header or ""))
+    if inject.user is not None:
+        return Html(where + text(", as the Basic password of ") + name(inject.user))
     if inject.format is None:
         return Html(where + text(", as the whole credential"))
     if inject.format in _PLAIN_FORMATS:

@@ -20,7 +20,7 @@ from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.request_head import HeaderField, RequestHead
-from affiant.secrets.detection import SecretUse, judge_head
+from affiant.secrets.detection import SecretUse, judge_head, without_placeholders
 from affiant.secrets.placeholder import PlaceholderTable
 from affiant.secrets.refusals import SecretNotBound
 
@@ -128,7 +128,8 @@ def judge_request(
     except SecretNotBound as error:
         _note_unbound(policy, table, origin, error, notes)
         raise
-    notes.note(question, decision, took_ns=took, size=head.length)
+    shown = without_placeholders(target.encode("ascii"), uses).decode("ascii")
+    notes.note(_question(origin, head.method, shown), decision, took_ns=took, size=head.length)
     return AllowedRequest(
         origin=origin,
         method=head.method,
@@ -207,7 +208,7 @@ def _question(origin: Origin, method: str | None = None, target: str | None = No
 def _holds_placeholder(table: PlaceholderTable, origin: Origin, target: str) -> bool:
     """Whether a target that is refused anyway holds a placeholder in any spelling: it is repeated nowhere."""
     try:
-        judge_head(
+        uses = judge_head(
             table,
             scheme=origin.scheme,
             host=origin.host,
@@ -217,7 +218,7 @@ def _holds_placeholder(table: PlaceholderTable, origin: Origin, target: str) -> 
         )
     except AffiantError:
         return True
-    return False
+    return bool(uses)
 
 
 def _forwarded(head: RequestHead, origin: Origin) -> tuple[HeaderField, ...]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.profile import SecretGrant
+from affiant.policy.profile import Injection, SecretGrant
 from affiant.sandbox.egress.decision import reference_of
 from affiant.secrets.broker.messages import Grant
 from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
-from affiant.secrets.surface import AUTHORIZATION, Surface
+from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 
 __all__ = ["session_grants"]
 
@@ -28,12 +28,20 @@ def session_grants(policy: CompiledPolicy, *, random_bytes: Callable[[int], byte
 
 
 def _grant(grant: SecretGrant, random_bytes: Callable[[int], bytes]) -> Grant:
-    inject = grant.inject
-    surface = AUTHORIZATION if inject.format is None else Surface.injected(inject.header, inject.format)
     binding = Binding(
         name=grant.name,
         placeholder=mint_placeholder(random_bytes, shape=grant.shape),
         endpoints=frozenset(Endpoint(host, port) for host, port in grant.hosts),
-        surface=surface,
+        surface=_surface(grant.inject),
     )
     return Grant(binding, reference_of(grant))
+
+
+def _surface(inject: Injection) -> Surface | QuerySurface:
+    if inject.query is not None:
+        return QuerySurface(inject.query)
+    if inject.user is not None:
+        return Surface("authorization", None, inject.user)
+    if inject.header is None or inject.format is None:
+        return AUTHORIZATION
+    return Surface.injected(inject.header, inject.format)

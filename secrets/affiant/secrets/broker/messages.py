@@ -25,7 +25,7 @@ from affiant.secrets.broker.members import (
 from affiant.secrets.detection import HeaderField
 from affiant.secrets.placeholder import Binding, Endpoint
 from affiant.secrets.refusals import BrokerConfigurationInvalid, BrokerProtocolError, from_members, to_members
-from affiant.secrets.surface import AUTHORIZATION, Surface
+from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 
 __all__ = [
     "BrokerStatus",
@@ -55,11 +55,9 @@ class Grant:
 
     def to_json(self) -> Members:
         """As the configuration carries it."""
-        surface = self.binding.surface
-        inject = None if surface == AUTHORIZATION else {"format": surface.format, "header": surface.header}
         return {
             "hosts": [[place.host, place.port] for place in sorted(self.binding.endpoints)],
-            "inject": inject,
+            "inject": _surface_members(self.binding.surface),
             "name": self.binding.name,
             "placeholder": self.binding.placeholder,
             "ref": self.reference,
@@ -435,11 +433,23 @@ class ExchangeOutcome:
         )
 
 
-def _surface(value: object) -> Surface:
+def _surface_members(surface: Surface | QuerySurface) -> Members | None:
+    if isinstance(surface, QuerySurface):
+        return {"query": surface.name}
+    if surface == AUTHORIZATION:
+        return None
+    return {"format": surface.format, "header": surface.header, "user": surface.user}
+
+
+def _surface(value: object) -> Surface | QuerySurface:
     if value is None:
         return AUTHORIZATION
-    members = closed_members(value, "format", "header")
-    return Surface(as_text(members["header"]), as_text_or_none(members["format"]))
+    if isinstance(value, dict) and "query" in value:
+        return QuerySurface(as_text(closed_members(value, "query")["query"]))
+    members = closed_members(value, "format", "header", "user")
+    return Surface(
+        as_text(members["header"]), as_text_or_none(members["format"]), as_text_or_none(members["user"])
+    )
 
 
 def _headers_to_json(headers: tuple[HeaderField, ...]) -> list[list[str]]:

@@ -24,6 +24,7 @@ from affiant.secrets.broker.session import BrokerSession
 from affiant.secrets.detection import HeaderField, SecretUse, judge_head
 from affiant.secrets.ref import SecretRef
 from affiant.secrets.refusals import ExchangeNotAllowed, SecretNotBound, UpgradeRefused
+from affiant.secrets.surface import QuerySurface
 
 __all__ = ["PreparedRequest", "prepare_request"]
 
@@ -79,11 +80,11 @@ def prepare_request(request: ExchangeRequest, session: BrokerSession) -> Prepare
     )
     if Counter((use.name, use.surface) for use in uses) != Counter(request.uses):
         raise SecretNotBound("the secrets in the request are not those that were decided")
-    filled = _substituted(request.headers, uses, session)
+    target, filled = _substituted(request, uses, session)
     recorded = _sent_headers(request, request.headers, session)
     try:
         head = h11.Request(
-            method=request.method, target=request.target, headers=_sent_headers(request, filled, session)
+            method=request.method, target=target, headers=_sent_headers(request, filled, session)
         )
         recorded_head = h11.Connection(h11.CLIENT).send(
             h11.Request(method=request.method, target=request.target, headers=recorded)
@@ -129,21 +130,31 @@ def _authority(request: ExchangeRequest) -> bytes:
 
 
 def _substituted(
-    headers: tuple[HeaderField, ...], uses: tuple[SecretUse, ...], session: BrokerSession
-) -> tuple[HeaderField, ...]:
-    """Step 4: the one place where a value meets a request."""
-    filled = list(headers)
-    for use in uses:
+    request: ExchangeRequest, uses: tuple[SecretUse, ...], session: BrokerSession
+) -> tuple[bytes, tuple[HeaderField, ...]]:
+    """Step 4: the one place where a value meets a request. The target, and the headers."""
+    target, filled = request.target, list(request.headers)
+    for use in sorted(uses, key=_from_behind, reverse=True):
         binding = session.table.binding(use.name)
         if binding is None:  # pragma: no cover - judge_head found it in this very table
             raise SecretNotBound("the secret is not granted", where=use.name)
-        name, value = filled[use.field]
         secret = SecretRef(use.name).resolve().reveal()
+        if isinstance(binding.surface, QuerySurface):
+            assert use.place is not None
+            target = binding.surface.substituted(target, use.place, secret)
+            continue
+        assert use.field is not None
+        name, value = filled[use.field]
         filled[use.field] = (
             name,
             binding.surface.substituted(value, binding.placeholder.encode("ascii"), secret),
         )
-    return tuple(filled)
+    return target, tuple(filled)
+
+
+def _from_behind(use: SecretUse) -> int:
+    """What stands further back is replaced first, so that places before it stay where they are."""
+    return -1 if use.place is None else use.place.start
 
 
 def _sent_headers(
