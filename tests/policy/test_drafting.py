@@ -25,6 +25,7 @@ from affiant.policy.normal_form import set_digest
 from affiant.policy.profile import Policy, Scheme
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, SecretQuestion, answer
+from affiant.policy.rule_text import rule_text
 from affiant.policy.strict_yaml import Mark
 
 connections = some.connections.map(lambda each: replace(each, scheme=Scheme.HTTPS))  # a CONNECT is TLS
@@ -341,3 +342,19 @@ def test_denials_beyond_the_bound_are_counted(start: ProfileSet):
         log("tool:run_tests", *(denied(f"tool:t{n}", "tool_not_listed") for n in range(1200))), start
     )
     assert "200 more decisions about other requests" in made.text
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        "secrets_access: [{name: A, hosts: [a.b.com], inject: {basic: git}}]",
+        "secrets_access: [{name: A, hosts: [a.b.com], inject: {query: key}}]",
+        "secrets_access: [{name: A, hosts: [a.b.com], inject: {header: X-Key, format: 'k {}'}}]",
+        "tools: [{name: x, args: {a: {pattern: '[a-z]+', max_len: 4}, b: {each: {pattern: 'v[0-9]'}}}}]",
+    ],
+)
+def test_a_rule_is_written_as_it_is_read(profile_of, sections: str) -> None:
+    (rule,) = profile_of(sections).compiled.policy.secrets or profile_of(sections).compiled.policy.tools
+    section = sections.partition(":")[0]
+    again = profile_of(f"{section}: [{rule_text(rule)}]").compiled.policy
+    assert (rule,) in (again.secrets, again.tools)
