@@ -23,7 +23,7 @@ affiant.attestation.strict_yaml.YAMLRefused: p.yaml:2:1: key 'a' stands twice in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -214,48 +214,55 @@ class _Composer:
         self._source = source
         self._dialect = dialect
         self._values = 0
-        self._events = _events(text)
+        self._next: Callable[[], yaml.Event | None] = CParser(text).get_event
 
     def document(self) -> Node | None:
         node: Node | None = None
         documents = 0
-        for event in self._events:
+        while (event := self._next()) is not None:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     raise self._dialect.feature("a second document", where=str(self._mark(event)))
                 if event.version or event.tags:
                     raise self._dialect.feature("a directive", where=str(self._mark(event)))
-                node = self._node(next(self._events), 1)
+                node = self._node(self._expected(), 1)
         return node
+
+    def _expected(self) -> yaml.Event:
+        """The event that follows, where libyaml always has one."""
+        event = self._next()
+        assert event is not None
+        return event
 
     def _node(self, event: yaml.Event, depth: int) -> Node:
         mark = self._mark(event)
-        self._refuse_features(event, mark)
         self._values += 1
-        too_deep = depth > self._dialect.max_depth
-        if too_deep or self._values > self._dialect.max_values:
+        if depth > self._dialect.max_depth or self._values > self._dialect.max_values:
+            too_deep = depth > self._dialect.max_depth
             raise self._dialect.too_large(
                 "nested too deep" if too_deep else "too many values", where=str(mark)
             )
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, mark)
+        self._refuse_features(event, mark)
         if isinstance(event, yaml.SequenceStartEvent):
-            return ListNode(tuple(self._items(depth)), mark)
+            return ListNode(tuple(self._items(depth + 1)), mark)
         if isinstance(event, yaml.MappingStartEvent):
-            return MapNode(tuple(self._members(depth)), mark)
-        return self._scalar(event, mark)
+            return MapNode(tuple(self._members(depth + 1)), mark)
+        raise self._dialect.syntax("not a value", where=str(mark))  # pragma: no cover - libyaml has no other
 
-    def _items(self, depth: int) -> Iterator[Node]:
-        for event in self._events:
-            if isinstance(event, yaml.SequenceEndEvent):
-                return
-            yield self._node(event, depth + 1)
+    def _items(self, depth: int) -> list[Node]:
+        found: list[Node] = []
+        while type(event := self._expected()) is not yaml.SequenceEndEvent:
+            found.append(self._node(event, depth))
+        return found
 
-    def _members(self, depth: int) -> Iterator[Member]:
+    def _members(self, depth: int) -> list[Member]:
+        found: list[Member] = []
         seen: dict[str, Mark] = {}
-        for event in self._events:
-            if isinstance(event, yaml.MappingEndEvent):
-                return
-            key = self._node(event, depth + 1)
+        while type(event := self._expected()) is not yaml.MappingEndEvent:
+            key = self._node(event, depth)
             if not isinstance(key, ScalarNode):
                 raise self._dialect.feature("a key that is no plain name", where=str(key.mark))
             if key.text == "<<":
@@ -266,17 +273,21 @@ class _Composer:
                     where=str(key.mark),
                 )
             seen[key.text] = key.mark
-            yield Member(key, self._node(next(self._events), depth + 1))
+            found.append(Member(key, self._node(self._expected(), depth)))
+        return found
 
-    def _scalar(self, event: yaml.Event, mark: Mark) -> ScalarNode:
-        if not isinstance(event, yaml.ScalarEvent):  # pragma: no cover - libyaml has no other node event
-            raise self._dialect.syntax("not a value", where=str(mark))
-        if event.style in ("|", ">"):
+    def _scalar(self, event: yaml.ScalarEvent, mark: Mark) -> ScalarNode:
+        if event.anchor is not None or event.tag is not None:
+            self._refuse_features(event, mark)
+        style = event.style
+        if style in ("|", ">"):
             raise self._dialect.feature("a block scalar", where=str(mark), hint="Write the value on one line")
-        found = INVISIBLE.search(event.value)
-        if found is not None or "\n" in event.value:
+        value = event.value
+        # only an escape can make a character that the text itself does not show, and was not refused for
+        found = INVISIBLE.search(value) if style == '"' else None
+        if found is not None or "\n" in value:
             raise _character("\n" if found is None else found.group(), mark, self._dialect)
-        return ScalarNode(event.value, event.style not in ("'", '"'), mark)
+        return ScalarNode(value, style not in ("'", '"'), mark)
 
     def _refuse_features(self, event: yaml.Event, mark: Mark) -> None:
         if isinstance(event, yaml.AliasEvent):
@@ -291,9 +302,3 @@ class _Composer:
         if start is None:  # pragma: no cover - libyaml marks every event
             raise self._dialect.syntax("event without a place", where=self._source)
         return Mark(self._source, start.line + 1, start.column + 1)
-
-
-def _events(text: str) -> Iterator[yaml.Event]:
-    parser = CParser(text)
-    while (event := parser.get_event()) is not None:
-        yield event

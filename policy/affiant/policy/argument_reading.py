@@ -168,7 +168,10 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Node]], Constraint]]] = {
 
 def arranged_argument(argument: Argument) -> Argument:
     """``argument`` with its lists sorted by their RFC 8785 bytes, and without repetitions."""
-    return Argument(argument.name, _arranged(argument.constraint), argument.optional)
+    arranged = _arranged(argument.constraint)
+    if arranged is argument.constraint:
+        return argument
+    return Argument(argument.name, arranged, argument.optional)
 
 
 def _arranged(constraint: Constraint) -> Constraint:

@@ -38,6 +38,7 @@ from affiant.policy.tool_origin import Origin
 __all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]
 
 _UNKNOWN: Final = Origin()
+_ALLOW: Final = Effect.ALLOW
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -74,7 +75,7 @@ class CompiledPolicy:
         return self._tools.decide("", Origin()).effect is Effect.DENY
 
     def _settled(self, decision: Decision) -> Decision:
-        return decision if self.asks else without_approver(decision)
+        return decision if self.asks or decision.effect is _ALLOW else without_approver(decision)
 
     def tool_servers(self, name: str) -> frozenset[str]:
         """The servers that rules name for the tool of this name: which is meant where several serve one."""
@@ -140,7 +141,7 @@ class CompiledPolicy:
         Raises:
             ValueError: ``mode`` is no mode.
         """
-        return self._paths.decide(path, PathMode(mode))
+        return self._paths.decide(path, mode if type(mode) is PathMode else PathMode(mode))
 
     def decide_secret(
         self, name: str, *, host: str, port: int, scheme: str, surface: str = "header:authorization"

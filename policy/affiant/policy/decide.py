@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -69,6 +70,9 @@ class Effect(StrEnum):
     ASK = "ask"
 
 
+_ASK: Final = Effect.ASK  # of an enumeration, Python 3.11 looks up a member as slowly as a method
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The answer to one request.
@@ -95,16 +99,23 @@ class Decision:
 
 def without_approver(decision: Decision) -> Decision:
     """``decision`` where nobody can be asked: what needs approval is denied."""
-    if decision.effect is not Effect.ASK:
+    if decision.effect is not _ASK:
         return decision
-    return Decision(Effect.DENY, "approval_no_approver", decision.rules)
+    return denied("approval_no_approver", decision.rules)
 
 
+@lru_cache(maxsize=4096)
 def granted(rules: tuple[str, ...], *, ask: bool) -> Decision:
     """The decision of allows that match, none of them denied."""
     if ask:
         return Decision(Effect.ASK, "approval_required", rules)
     return Decision(Effect.ALLOW, "allowed", rules)
+
+
+@lru_cache(maxsize=4096)
+def denied(reason: str, rules: tuple[str, ...] = (), nearest: str | None = None) -> Decision:
+    """A denial: by ``rules``, or where nothing allows."""
+    return Decision(Effect.DENY, reason, rules, nearest)
 
 
 class ToolPlane:
@@ -228,60 +239,99 @@ def _misfit(
 
 
 class ModelPlane:
-    """Models by exact name; without rules, any."""
+    """Models by exact name; without rules, any. Every decision is made when it is compiled."""
 
-    __slots__ = ("_rules",)
+    __slots__ = ("_decisions",)
 
     _ANY: Final = Decision(Effect.ALLOW, "allowed")
     _NOT_LISTED: Final = Decision(Effect.DENY, "model_not_listed")
 
     def __init__(self, rules: tuple[ModelRule, ...] | None) -> None:
-        self._rules: dict[str, tuple[tuple[str, bool], ...]] | None = None
+        self._decisions: dict[str, tuple[Decision, Decision]] | None = None
         if rules is not None:
-            self._rules = {}
+            found: dict[str, list[tuple[str, bool]]] = {}
             for position, rule in enumerate(rules):
-                entry = (f"models/{position}", rule.attested)
-                self._rules[rule.name] = (*self._rules.get(rule.name, ()), entry)
+                found.setdefault(rule.name, []).append((f"models/{position}", rule.attested))
+            self._decisions = {
+                name: (_model(entries, attested=False), _model(entries, attested=True))
+                for name, entries in found.items()
+            }
 
     def decide(self, name: str, *, attested: bool) -> Decision:
         """Whether the model of exactly this name may be called at an upstream that is ``attested`` or not."""
-        if self._rules is None:
+        if self._decisions is None:
             return self._ANY
-        rules = self._rules.get(name)
-        if rules is None:
-            return self._NOT_LISTED
-        ids = tuple(rule for rule, needs in rules if attested or not needs)
-        if ids:
-            return Decision(Effect.ALLOW, "allowed", ids)
-        return Decision(Effect.DENY, "model_upstream_unattested", nearest=rules[0][0])
+        found = self._decisions.get(name)
+        return self._NOT_LISTED if found is None else found[attested]
+
+
+def _model(entries: Sequence[tuple[str, bool]], *, attested: bool) -> Decision:
+    ids = tuple(rule for rule, needs in entries if attested or not needs)
+    if ids:
+        return granted(ids, ask=False)
+    return denied("model_upstream_unattested", nearest=entries[0][0])
 
 
 class PathPlane:
-    """Paths: the greatest mode of the entries that cover one, unless a carve-out covers it too."""
+    """Paths: the greatest mode of the entries that cover one, unless a carve-out covers it too.
 
-    __slots__ = ("_rules",)
+    A path is decided as the nearest path above it that a rule names, and those are decided when it is compiled.
+    """
+
+    __slots__ = ("_decisions",)
+
+    _NOT_CANONICAL: Final = Decision(Effect.DENY, "path_not_canonical")
 
     def __init__(self, rules: tuple[PathGrant, ...]) -> None:
-        self._rules: dict[str, list[tuple[str, PathMode]]] = {}
+        modes: dict[str, list[tuple[str, PathMode]]] = {}
         for position, rule in enumerate(rules):
-            self._rules.setdefault(rule.path, []).append((f"filesystem/{position}", rule.mode))
+            modes.setdefault(rule.path, []).append((f"filesystem/{position}", rule.mode))
+        self._decisions = {
+            path: _path_decisions([entry for place in above(path) for entry in modes.get(place, ())])
+            for path in {"/", *modes}
+        }
 
     def decide(self, path: str, mode: PathMode) -> Decision:
         """Whether ``path`` may be used with ``mode``; any other spelling than the canonical is denied."""
         try:
-            canonical_path(path)
+            place = canonical_path(path)
         except PathRefused:
-            return Decision(Effect.DENY, "path_not_canonical")
-        covering = [rule for place in above(path) for rule in self._rules.get(place, ())]
-        carved = tuple(rule for rule, granted_mode in covering if granted_mode is PathMode.NONE)
-        if carved or mode is PathMode.NONE:
-            return Decision(Effect.DENY, "path_carved_out", carved)
-        if not covering:
-            return Decision(Effect.DENY, "path_not_listed")
-        sufficient = tuple(rule for rule, granted_mode in covering if _includes(granted_mode, mode))
-        if sufficient:
-            return Decision(Effect.ALLOW, "allowed", sufficient)
-        return Decision(Effect.DENY, "path_read_only", nearest=covering[0][0])
+            return self._NOT_CANONICAL
+        while (found := self._decisions.get(place)) is None:
+            place = place[: place.rindex("/")] or "/"
+        return found.read if mode is _READ else found.write if mode is _WRITE else found.none
+
+
+_READ: Final = PathMode.READ
+_WRITE: Final = PathMode.READ_WRITE
+
+
+class _Modes(NamedTuple):
+    """What is decided of one path, by mode."""
+
+    read: Decision
+    write: Decision
+    none: Decision
+
+
+def _path_decisions(covering: Sequence[tuple[str, PathMode]]) -> _Modes:
+    """What the entries that cover a path, nearest first, say of each mode."""
+    carved = tuple(rule for rule, mode in covering if mode is PathMode.NONE)
+    none = denied("path_carved_out", carved)
+    if carved:
+        return _Modes(none, none, none)
+    if not covering:
+        unlisted = denied("path_not_listed")
+        return _Modes(unlisted, unlisted, none)
+    read, write = (
+        _use([rule for rule, given in covering if _includes(given, mode)], nearest=covering[0][0])
+        for mode in (_READ, _WRITE)
+    )
+    return _Modes(read, write, none)
+
+
+def _use(sufficient: Sequence[str], *, nearest: str) -> Decision:
+    return granted(tuple(sufficient), ask=False) if sufficient else denied("path_read_only", nearest=nearest)
 
 
 def _includes(granted_mode: PathMode, mode: PathMode) -> bool:

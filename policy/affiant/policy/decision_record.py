@@ -16,14 +16,16 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from json.encoder import encode_basestring as _text
 from typing import Final
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.canonical import JSONError
 from affiant.errors import AffiantError
 from affiant.policy.decide import Decision
 from affiant.policy.decision_log import plane_of
 from affiant.policy.names import SPELLINGS, check_schema_pin, check_server
+from affiant.policy.profile import Scheme
 from affiant.policy.questions import EgressQuestion, ModelQuestion, Question, ToolQuestion, question_text
 from affiant.policy.refusals import TargetRefused
 from affiant.policy.targets import METHODS, canonical_target
@@ -34,6 +36,9 @@ __all__ = ["NAMELESS", "DecidedBy", "decision_line"]
 NAMELESS: Final = "?"
 """In the place of a name that no profile could list."""
 
+_QUOTED: Final = '","'
+_WITHHELD: Final = ',"withheld":true'
+_HTTPS: Final = Scheme.HTTPS
 _NO_TARGET: Final = "/%"
 """In the place of a target that is not to be repeated: canonical for nobody, so every replay denies it."""
 
@@ -60,7 +65,7 @@ def decision_line(
     size: int | None = None,
     latency_us: int | None = None,
 ) -> bytes:
-    """The line, with its line feed.
+    """The line, with its line feed: RFC 8785, written member by member because each decision waits for it.
 
     Args:
         question: as it was decided; host and port canonical.
@@ -71,41 +76,40 @@ def decision_line(
         size: bytes of the request's body, where the request says so.
         latency_us: microseconds that the decision took.
     """
-    members: dict[str, object] = {
-        "ts": ts,
-        "session": by.session,
-        "agent": by.agent,
-        "plane": plane_of(question),
-        "request": question_text(_spoken(question, target_hidden=target_hidden)),
-        "decision": decision.effect.value,
-        "reason": decision.reason,
-        "rules": list(decision.rules) or None,
-        "policy_digest": by.policy_digest,
-        "secrets": None if secret is None else [secret],
-        "surface": surface,
-        "offered": offered or None,
-        "withheld": True if isinstance(question, ToolQuestion) and question.arguments is not None else None,
-        "bytes": size,
-        "latency": latency_us,
-    }
-    return canonical({name: value for name, value in members.items() if value is not None}) + b"\n"
+    agent = "" if by.agent is None else f'"agent":{_text(by.agent)},'
+    received = "" if size is None else f'"bytes":{size},'
+    latency = "" if latency_us is None else f'"latency":{latency_us},'
+    shown = '"offered":true,' if offered else ""
+    rules = f'"rules":["{_QUOTED.join(decision.rules)}"],' if decision.rules else ""
+    secrets = "" if secret is None else f'"secrets":[{_text(secret)}],'
+    place = "" if surface is None else f'"surface":{_text(surface)},'
+    withheld = isinstance(question, ToolQuestion) and question.arguments is not None
+    line = (
+        f'{{{agent}{received}"decision":"{decision.effect}",{latency}{shown}"plane":"{plane_of(question)}",'
+        f'"policy_digest":{_text(by.policy_digest)},"reason":"{decision.reason}",'
+        f'"request":{_text(_spoken(question, target_hidden=target_hidden))},{rules}{secrets}'
+        f'"session":{_text(by.session)},{place}"ts":{ts}{_WITHHELD if withheld else ""}}}\n'
+    )
+    try:
+        return line.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise JSONError("text holds a lone surrogate") from error
 
 
-def _spoken(question: Question, *, target_hidden: bool) -> Question:
-    """``question`` without what a log may not hold."""
+def _spoken(question: Question, *, target_hidden: bool) -> str:
+    """``question`` as text, without what a log may not hold."""
+    if type(question) is EgressQuestion and question.method is not None and question.target is not None:
+        method, scheme = question.method, question.scheme
+        path = _NO_TARGET if target_hidden else _path_of(question.target)
+        port = "" if question.port == (443 if scheme is _HTTPS else 80) else f":{question.port}"
+        return f"{method if method in METHODS else NAMELESS} {scheme}://{question.host}{port}{path}"
     match question:
         case ToolQuestion(name, origin=origin):
-            return ToolQuestion(_named("tool", name), None, _spoken_origin(origin))
+            return question_text(ToolQuestion(_named("tool", name), None, _spoken_origin(origin)))
         case ModelQuestion(name):
-            return ModelQuestion(_named("model", name))
-        case EgressQuestion(method=str(method), target=str(target)):
-            return replace(
-                question,
-                method=method if method in METHODS else NAMELESS,
-                target=_NO_TARGET if target_hidden else _path_of(target),
-            )
+            return question_text(ModelQuestion(_named("model", name)))
         case _:
-            return question
+            return question_text(question)
 
 
 def _named(kind: str, name: str) -> str:

@@ -36,6 +36,9 @@ RESERVED_SUFFIX: Final = "affiant.internal"
 _LABEL: Final = r"(?!xn--)(?!..--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _A_LABEL: Final = r"xn--[a-z0-9](?:[a-z0-9-]{0,57}[a-z0-9])?"
 _HOST: Final = re.compile(rf"(?=.{{1,253}}\Z)(?:(?:{_LABEL}|{_A_LABEL})\.)*(?:{_LABEL}|{_A_LABEL})\Z")
+_PLAIN_HOST: Final = re.compile(r"[a-z0-9][a-z0-9.-]*\.[a-z]+\Z")
+"""Short hosts of which nothing more is to be asked but where their dots and hyphens stand."""
+_MAX_LABEL: Final = 63
 _NUMERIC: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\Z")
 
 _NAME_CATEGORIES: Final = frozenset({"Ll", "Lo", "Lm", "Mn", "Mc", "Nd"})
@@ -49,6 +52,8 @@ def canonical_host(text: str) -> str:
         HostRefused: an address, a port, a user name, a pattern, an underscore, a character beyond ASCII, an
             empty or too long label.
     """
+    if _is_plain(text):
+        return text
     host = text.removesuffix(".")
     if not host.isascii():  # before lower(): the Kelvin sign's lower case is an ASCII letter
         raise HostRefused(
@@ -62,7 +67,21 @@ def canonical_host(text: str) -> str:
 
 def is_canonical_host(text: str) -> bool:
     """Whether ``text`` is already the one spelling of a host name."""
+    if _is_plain(text):
+        return True
     return _HOST.match(text) is not None and _NUMERIC.match(text) is None and _decodes(text)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether ``text`` is a host as most are: no label is too long where all of it is short."""
+    return (
+        len(text) <= _MAX_LABEL
+        and _PLAIN_HOST.match(text) is not None
+        and ".." not in text
+        and "--" not in text
+        and ".-" not in text
+        and "-." not in text
+    )
 
 
 def _decodes(host: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from affiant.attestation.canonical import canonical
@@ -55,24 +56,40 @@ def normal_form(policy: Policy) -> bytes:
 
 def arranged_form(policy: Policy) -> bytes:
     """:func:`normal_form` of a policy that :func:`arranged` returned."""
-    return canonical(
-        {
-            "approval": {"everything": policy.approval.everything, "methods": policy.approval.methods},
-            "egress": [_members(rule) for rule in policy.egress],
-            "filesystem": [_members(rule) for rule in policy.filesystem],
-            "floor": policy.floor,
-            "models": None if policy.models is None else [_members(rule) for rule in policy.models],
-            "resources": {
-                "cpus": policy.resources.cpus,
-                "disk": policy.resources.disk,
-                "memory": policy.resources.memory,
-                "pids": policy.resources.pids,
-            },
-            "secrets": [_members(rule) for rule in policy.secrets],
-            "semantics": SEMANTICS,
-            "tools": [_members(rule) for rule in policy.tools],
-        }
+    resources = policy.resources
+    members = {
+        "approval": canonical({"everything": policy.approval.everything, "methods": policy.approval.methods}),
+        "egress": _list_bytes(policy.egress),
+        "filesystem": _list_bytes(policy.filesystem),
+        "floor": canonical(policy.floor),
+        "models": b"null" if policy.models is None else _list_bytes(policy.models),
+        "resources": canonical(
+            {
+                "cpus": resources.cpus,
+                "disk": resources.disk,
+                "memory": resources.memory,
+                "pids": resources.pids,
+            }
+        ),
+        "secrets": _list_bytes(policy.secrets),
+        "semantics": canonical(SEMANTICS),
+        "tools": _list_bytes(policy.tools),
+    }
+    return (
+        b"{"
+        + b",".join(b'"%b":%b' % (name.encode("ascii"), members[name]) for name in sorted(members))
+        + b"}"
     )
+
+
+def _list_bytes(rules: Sequence[Rule]) -> bytes:
+    return b"[" + b",".join(map(_rule_bytes, rules)) + b"]"
+
+
+@lru_cache(maxsize=1 << 14)
+def _rule_bytes(rule: Rule) -> bytes:
+    """The RFC 8785 bytes of one rule: its place in a list, and a part of the form. Profiles of a file share many."""
+    return canonical(_members(rule))
 
 
 def policy_digest(form: bytes) -> str:
@@ -115,27 +132,31 @@ def arranged_rule(rule: Rule) -> Rule:
 def _arranged(rules: Sequence[_R]) -> tuple[_R, ...]:
     if len(rules) <= 1:
         return tuple(rules)
-    return tuple(sorted(set(rules), key=lambda rule: canonical(_members(rule))))
+    return tuple(sorted(set(rules), key=_rule_bytes))
 
 
 def _arranged_tool(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
     if isinstance(rule, ToolDenial) or rule.arguments is None:
         return rule
-    arguments = sorted(map(arranged_argument, rule.arguments), key=lambda argument: argument.name)
-    return replace(rule, arguments=tuple(arguments))
+    arguments = tuple(sorted(map(arranged_argument, rule.arguments), key=lambda argument: argument.name))
+    return rule if arguments == rule.arguments else replace(rule, arguments=arguments)
 
 
 def _arranged_egress(rule: EgressRule | EgressDenial) -> EgressRule | EgressDenial:
     methods, paths = _texts(rule.methods), _texts(rule.paths)
     if isinstance(rule, EgressDenial):
+        if (methods, paths) == (rule.methods, rule.paths):
+            return rule
         return EgressDenial(rule.host, rule.port, methods, paths)
-    return EgressRule(
-        rule.host, rule.port, rule.scheme, methods, paths, rule.tls, tuple(sorted(set(rule.address)))
-    )
+    address = tuple(sorted(set(rule.address)))
+    if (methods, paths, address) == (rule.methods, rule.paths, rule.address):
+        return rule
+    return EgressRule(rule.host, rule.port, rule.scheme, methods, paths, rule.tls, address)
 
 
 def _arranged_secret(rule: SecretGrant) -> SecretGrant:
-    return SecretGrant(rule.name, tuple(sorted(set(rule.hosts))), rule.ref, rule.inject, rule.shape)
+    hosts = tuple(sorted(set(rule.hosts)))
+    return rule if hosts == rule.hosts else SecretGrant(rule.name, hosts, rule.ref, rule.inject, rule.shape)
 
 
 def _texts(values: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -23,6 +23,9 @@ __all__ = ["above", "canonical_path", "covers", "grantable_path", "rule_path"]
 _MAX_BYTES: Final = 4096
 """PATH_MAX of Linux."""
 
+_PLAIN: Final = re.compile(r"/[A-Za-z0-9_@%+=:,./ -]*(?<!/)\Z")
+"""Paths of which nothing more is to be asked, if no segment of theirs is empty or begins with a dot."""
+
 _NOT_IN_RULES: Final = re.compile(r"[*?\[\]{}~$,:!|<>'\"`]|(?:\A|/) | (?:/|\Z)")
 """Globs, expansions, separators, and segments that begin or end with a space."""
 
@@ -37,6 +40,8 @@ def canonical_path(text: str) -> str:
         PathRefused: relative, not NFC, ``.``, ``..``, empty segments, a trailing slash, a backslash, control
             or invisible characters, or more than 4096 bytes.
     """
+    if len(text) <= _MAX_BYTES and "//" not in text and "/." not in text and _PLAIN.match(text) is not None:
+        return text
     if not text.startswith("/"):
         raise PathRefused("not an absolute path", found=excerpt(text), hint="Begin it with /")
     if len(text.encode("utf-8", "surrogatepass")) > _MAX_BYTES:

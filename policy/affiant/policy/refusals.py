@@ -24,8 +24,7 @@ A refusal at load refuses the whole file: there is no such thing as the part of 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 from affiant.errors import AffiantError, ConfigurationError, MalformedError
 
@@ -233,12 +232,22 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return "Known: " + (", ".join(names) if names else "none")
 
 
-@contextmanager
-def located(where: object) -> Iterator[None]:
+class _Located:
+    """What :func:`located` returns: every rule of a file is read inside one, so it is no generator."""
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: object) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, AffiantError) and error.where is None:
+            error.where = str(self._where)
+
+
+def located(where: object) -> _Located:
     """Give every refusal inside that has no place yet the place ``where``."""
-    try:
-        yield
-    except AffiantError as error:
-        if error.where is None:
-            error.where = str(where)
-        raise
+    return _Located(where)

@@ -21,12 +21,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from affiant.policy.refusals import TargetRefused, excerpt
 
-__all__ = ["METHODS", "PathPattern", "canonical_target", "decoded_path", "path_pattern"]
+__all__ = ["METHODS", "PathPattern", "canonical_target", "decoded_path", "judged_path", "path_pattern"]
 
 METHODS: Final = frozenset(
     {
@@ -40,6 +41,8 @@ METHODS: Final = frozenset(
 _MAX_BYTES: Final = 8192
 _PLAIN_PATH: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]+)*/?\Z")
 """RFC 3986 pchar without ``;`` and without escapes; no empty segment, no dot segment."""
+_JUDGED: Final = re.compile(r"/[A-Za-z0-9._~!$&'()*+,=:@/-]*\Z")
+"""Targets of which nothing more is to be asked, if no segment of theirs is empty or begins with a dot."""
 _PATH: Final = re.compile(
     r"(?:/(?!\.{1,2}(?:/|\Z))(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-F]{2})+)*/?\Z",
 )
@@ -59,6 +62,8 @@ def canonical_target(raw: bytes | str) -> str:
         TargetRefused: any other form. It is never rewritten: that would judge one thing and send another.
     """
     text = raw.decode("latin-1") if isinstance(raw, bytes) else raw
+    if _is_plain(text):
+        return text
     if not text.startswith("/"):
         raise TargetRefused("not an origin-form target", expected="an absolute path", found=excerpt(text))
     if len(text) > _MAX_BYTES:
@@ -97,6 +102,25 @@ def decoded_path(target: str) -> str:
     return unquote_to_bytes(path).decode("utf-8") if "%" in path else path
 
 
+def _is_plain(target: str) -> bool:
+    """Whether a target is canonical, has neither query nor escapes, and so is its own path."""
+    return (
+        len(target) <= _MAX_BYTES
+        and "//" not in target
+        and "/." not in target
+        and _JUDGED.match(target) is not None
+    )
+
+
+def judged_path(target: str) -> str:
+    """:func:`decoded_path` of a target that is in canonical form.
+
+    Raises:
+        TargetRefused: as :func:`canonical_target`.
+    """
+    return target if _is_plain(target) else decoded_path(canonical_target(target))
+
+
 @dataclass(frozen=True, slots=True)
 class PathPattern:
     """A rule's path: exact, or everything below it (``subtree``, whose ``path`` ends with a slash)."""
@@ -113,6 +137,7 @@ class PathPattern:
         return self.covers(path) or path.rstrip("/") == self.path.rstrip("/")
 
 
+@lru_cache(maxsize=4096)
 def path_pattern(text: str) -> PathPattern:
     """The pattern that ``/v1/x`` (exact) or ``/v1/x/**`` (all below) stands for.
 
