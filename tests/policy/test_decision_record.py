@@ -32,7 +32,7 @@ def line(question: Question, decision: Decision = DENIED, **more) -> bytes:
     return decision_line(by(), question, decision, ts=1_700_000_000, **more)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(some.policies(), st.one_of(some.tools, some.models, some.paths, some.egress, connections))
 def test_a_replay_by_the_same_policy_decides_every_written_line_alike(policy: Policy, question: Question):
     compiled = compile_policy(policy)

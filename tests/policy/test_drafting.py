@@ -80,7 +80,7 @@ def allowed(profile: Profile, each: RecordedDecision) -> bool:
     return decision.effect is Effect.ALLOW
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(some.policies(), _asked, st.none() | st.integers(1, 2))
 def test_a_draft_allows_all_that_was_allowed_and_is_no_wider(policy: Policy, asked, paths_below):
     start, found = profiles_of(policy), recorded(policy, asked)
@@ -94,7 +94,7 @@ def test_a_draft_allows_all_that_was_allowed_and_is_no_wider(policy: Policy, ask
     ]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(some.policies(), _asked, some.egress | some.tools | some.models)
 def test_without_a_profile_to_start_from_a_draft_allows_nothing_that_was_not_used(policy, asked, other):
     found = recorded(policy, asked)
@@ -113,7 +113,7 @@ def test_without_a_profile_to_start_from_a_draft_allows_nothing_that_was_not_use
             assert other.name in {getattr(question, "name", None) for question in named}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(some.policies(), _asked)
 def test_what_was_denied_is_included_only_where_asked_and_never_against_a_denial(policy: Policy, asked):
     start, found = profiles_of(policy), recorded(policy, asked)
@@ -137,6 +137,7 @@ agent_configs:
         args:
           n: {max: 3}
           f: {under: /workspace, write: true}
+          p: {pattern: "[a-z]+", max_len: 9, optional: true}
           o: {each: {one_of: [a, 1, true]}, optional: true}
       - {name: served, server: k8s, schema: "sha256:%s"}
       - name: shell
@@ -242,7 +243,7 @@ def test_what_was_not_used_is_left_out_and_named(start: ProfileSet):
     made = drafted(log("tool:run_tests", {"request": "tool:unused", "offered": True}), start)
     assert {rule.name for rule in made.profiles.profile("dev").tools} == {"run_tests", "rm"}
     assert "Offered to a model, and never called:\n    #   tool:unused  once" in made.text
-    assert "models/0 at start.yaml:25:14: small" in made.text
+    assert "models/0 at start.yaml:26:14: small" in made.text
     assert "  # other: the log has no decision of it, so it is left out." in made.text
     assert list(made.profiles.profiles) == ["dev"]
 

@@ -125,6 +125,12 @@ def gateway() -> None:
     help="MiB that the bodies of all requests together may hold; beyond it: 503, gateway.memory.",
 )
 @click.option(
+    "--decisions",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append each decision about models and tools to this file, for 'affiant policy learn' and 'simulate'. If it "
+    "cannot be written, nothing is allowed.",
+)
+@click.option(
     "--log-objects",
     metavar="URL",
     help="Keep a copy of the transparency log there: s3://bucket/prefix or file:///folder. Credentials and endpoint "
@@ -147,6 +153,7 @@ def serve(
     ready_fd: int | None,
     user: int | None,
     body_memory: int,
+    decisions: Path | None,
     log_objects: str | None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
@@ -161,6 +168,7 @@ def serve(
       affiant gateway serve --upstream https://llm.example.com/v1 --upstream-key-ref local:LLM_KEY
       affiant gateway serve --witnesses witnesses.policy
       affiant gateway serve --erasure-authority officer.jwk
+      affiant gateway serve --decisions gateway-decisions.jsonl
       affiant gateway serve --profile-signers signers.json
       affiant gateway serve --mcp-servers tools.json
       AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
@@ -184,6 +192,7 @@ def serve(
         profile_signers=profile_signers,
         log_objects=log_objects,
         mcp_servers=mcp_servers,
+        decisions=None if decisions is None else decisions.absolute(),
     )
     context.exit(launch_gateway(launch))
 

@@ -25,6 +25,7 @@ from affiant.errors import (
 __all__ = ["STATUS", "error_body", "error_headers", "status_of"]
 
 STATUS: Final[Mapping[str, int]] = {
+    "decisions.unavailable": 503,
     "gateway.busy": 429,
     "gateway.draining": 503,
     "gateway.error": 500,

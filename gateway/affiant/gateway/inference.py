@@ -29,6 +29,7 @@ from affiant.gateway.answers import end_of, media_type, require_plain
 from affiant.gateway.authentication import Authenticator
 from affiant.gateway.bodies import Bodies, Share
 from affiant.gateway.chat import ChatRequest, parse_chat, without_tools
+from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.errors import (
     RequestMalformed,
     ToolNotAllowed,
@@ -84,6 +85,7 @@ class ChatCompletions:
         refusals: bounds the records of requests that belong to no session.
         draining: whether the gateway is being stopped.
         tools: the servers of tools, for where an offered tool comes from.
+        decisions: takes what policy decides, if somebody asked for a decision log.
     """
 
     recorder: Recorder
@@ -95,6 +97,7 @@ class ChatCompletions:
     bodies: Bodies
     refusals: RefusalBudget
     draining: Callable[[], bool]
+    decisions: GatewayDecisions
     tools: ToolOffers | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,6 +127,7 @@ class _Exchange(Exchange):
         super().__init__(route, scope, receive, send, account=account, share=share)
         self._upstreams = route.upstreams
         self._tools = route.tools
+        self._decisions = route.decisions
         self._origin_of: OriginOf = own_origin
         self._relay: Relay | None = None
         self._guard = KeyGuard(None)
@@ -171,8 +175,9 @@ class _Exchange(Exchange):
 
     def _decide(self, session: Session, request: ChatRequest) -> bytes:
         body, policy = self._request_body, session.admitted.policy
-        rules = decide_model(policy, request.model, self._account)
-        verdict = tools_verdict(policy, request.tools, rules, self._origin_of)
+        note = self._decisions.of(session)
+        rules = decide_model(policy, request.model, self._account, note=note)
+        verdict = tools_verdict(policy, request.tools, rules, self._origin_of, note=note)
         allowed = may_offer(policy, self._origin_of)
         forwarded = without_tools(body, allowed) if verdict.decision == "redact" else body
         self._account.request, self._account.verdict = request, verdict
@@ -249,7 +254,8 @@ class _Exchange(Exchange):
         policy = self._account.session.admitted.policy
         if not policy.restricts_tools:
             return None
-        return judge_of(policy, self._account.request.tools, self._origin_of)
+        note = self._decisions.of(self._account.session)
+        return judge_of(policy, self._account.request.tools, self._origin_of, note=note)
 
     # -- how it ends otherwise -----------------------------------------------------------------------------
 

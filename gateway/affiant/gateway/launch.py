@@ -56,6 +56,7 @@ from affiant.gateway.own_witness import served_own_witness
 from affiant.gateway.tool_gate.servers_file import ToolServers, read_tool_servers
 from affiant.gateway.tool_gate.stdio_host import served_commands
 from affiant.gateway.transparency_log import log_folder
+from affiant.policy.decision_file import open_decision_file
 from affiant.secrets.broker.session import LocalSource
 from affiant.secrets.local_store_file import LocalStoreFile
 from affiant.secrets.source import parse_reference
@@ -106,6 +107,7 @@ class Launch:
         witnesses: who must cosign the log.
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
         profile_signers: a file of those one of whom must have signed a session's profile; None: nobody need have.
+        decisions: a file to which each decision of a profile is appended; None: nowhere.
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
         mcp_servers: the file of tool servers; None: there is no tool gate.
     """
@@ -123,6 +125,7 @@ class Launch:
     profile_signers: Path | None = None
     log_objects: str | None = None
     mcp_servers: Path | None = None
+    decisions: Path | None = None
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -309,6 +312,9 @@ def launch_gateway(launch: Launch) -> int:
         bodies_max=launch.bodies_max,
     )
     with ExitStack() as running:
+        decisions = None if launch.decisions is None else open_decision_file(launch.decisions)
+        if decisions is not None:
+            running.callback(os.close, decisions)
         if own is not None:
             log = log_folder(store, config.origin)
             running.enter_context(served_own_witness(own, store, log, user=launch.user))
@@ -324,7 +330,7 @@ def launch_gateway(launch: Launch) -> int:
                 user=launch.user,
             )
         )
-        server = _server(launch, settings, platform)
+        server = _server(launch, settings, platform, decisions)
         if objects is None:
             forget_state(store)
         else:
@@ -333,13 +339,15 @@ def launch_gateway(launch: Launch) -> int:
         return _stay(server, platform, store / COLLATERAL_NAME)
 
 
-def _server(launch: Launch, settings: Settings, platform: PlatformClient) -> subprocess.Popen[bytes]:
+def _server(
+    launch: Launch, settings: Settings, platform: PlatformClient, decisions: int | None
+) -> subprocess.Popen[bytes]:
     """The server's process, in a TD of its own."""
     with ExitStack() as stack:
         td = platform.create_td(image=Image.GATEWAY, mrconfigid=settings.config.mrconfigid)
         stack.callback(os.close, td)
         document = stack.enter_context(_descriptor_with(encode_settings(settings)))
-        return _start(td, document, launch.ready, launch.user)
+        return _start(td, document, launch, decisions)
 
 
 def _log_files_of_others(folder: Path, user: int) -> Iterator[Path]:
@@ -400,12 +408,15 @@ def _descriptor_with(data: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _start(td: int, document: int, ready: int | None, user: int | None) -> subprocess.Popen[bytes]:
-    passed = (td, document) if ready is None else (td, document, ready)
+def _start(td: int, document: int, launch: Launch, decisions: int | None) -> subprocess.Popen[bytes]:
+    ready, user = launch.ready, launch.user
+    passed = tuple(each for each in (td, document, ready, decisions) if each is not None)
     arguments = [sys.executable, "-P", "-m", "affiant.gateway.server"]
     arguments += ["--td-fd", str(td), "--settings-fd", str(document)]
     if ready is not None:
         arguments += ["--ready-fd", str(ready)]
+    if decisions is not None:
+        arguments += ["--decisions-fd", str(decisions)]
     try:
         return subprocess.Popen(
             arguments,

@@ -11,10 +11,12 @@ from typing import Final
 
 from affiant.gateway.account import Account, Verdict
 from affiant.gateway.chat import Offered
+from affiant.gateway.decisions import SILENT, Note
 from affiant.gateway.errors import ModelNotAllowed, UpstreamNotAttested
 from affiant.gateway.tool_filter import Judge
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Decision
+from affiant.policy.questions import ModelQuestion, ToolQuestion
 from affiant.policy.tool_origin import Origin
 
 __all__ = ["OriginOf", "decide_call", "decide_model", "judge_of", "may_offer", "own_origin", "tools_verdict"]
@@ -40,13 +42,18 @@ def decide_call(policy: CompiledPolicy, name: str, arguments: str | None, origin
 
 
 def judge_of(
-    policy: CompiledPolicy, offered: Sequence[Offered] = (), origin_of: OriginOf = own_origin
+    policy: CompiledPolicy,
+    offered: Sequence[Offered] = (),
+    origin_of: OriginOf = own_origin,
+    *,
+    note: Note = SILENT,
 ) -> Judge:
     """By which rules a tool of a name may be called with its arguments.
 
     Args:
         offered: what the request offered; a call means each of them that has its name and may be called.
         origin_of: where they come from.
+        note: takes each decision before it has any effect; the arguments of a call are not told.
     """
     origins: dict[str | None, list[Origin]] = {}
     for tool in offered:
@@ -54,7 +61,11 @@ def judge_of(
             origins.setdefault(tool.name, []).append(origin_of(tool))
 
     def judge(name: str, arguments: str | None) -> tuple[str, ...] | None:
-        found = [decide_call(policy, name, arguments, origin) for origin in origins.get(name, [_UNKNOWN])]
+        found = []
+        for origin in origins.get(name, [_UNKNOWN]):
+            decision = decide_call(policy, name, arguments, origin)
+            note(ToolQuestion(name, arguments or "", origin), decision)
+            found.append(decision)
         if not all(decision.allowed for decision in found):
             return None
         return tuple(dict.fromkeys(rule for decision in found for rule in decision.rules))
@@ -67,7 +78,9 @@ def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Calla
     return lambda tool: policy.decide_tool(tool.name or "", origin_of(tool)).allowed
 
 
-def decide_model(policy: CompiledPolicy, model: str, account: Account) -> tuple[str, ...]:
+def decide_model(
+    policy: CompiledPolicy, model: str, account: Account, *, note: Note = SILENT
+) -> tuple[str, ...]:
     """The rules that allow ``model``; a denial is kept in ``account`` for the record.
 
     Raises:
@@ -75,6 +88,7 @@ def decide_model(policy: CompiledPolicy, model: str, account: Account) -> tuple[
         UpstreamNotAttested: it does, but for an attested upstream, and none is.
     """
     decision = policy.decide_model(model, attested=False)
+    note(ModelQuestion(model), decision)
     if decision.allowed:
         return decision.rules
     account.verdict = Verdict("deny", decision.rules)
@@ -88,6 +102,8 @@ def tools_verdict(
     tools: Sequence[Offered],
     rules: tuple[str, ...],
     origin_of: OriginOf = own_origin,
+    *,
+    note: Note = SILENT,
 ) -> Verdict:
     """Whether the offered tools stand (``allow``) or some must go (``redact``).
 
@@ -96,7 +112,12 @@ def tools_verdict(
     """
     if not policy.restricts_tools:
         return Verdict("allow", rules)
-    decisions = [policy.decide_tool(tool.name or "", origin_of(tool)) for tool in tools]
+    decisions = []
+    for tool in tools:
+        name, origin = tool.name or "", origin_of(tool)
+        decision = policy.decide_tool(name, origin)
+        note(ToolQuestion(name, None, origin), decision, offered=True)
+        decisions.append(decision)
     fired = sorted({rule for decision in decisions if decision.allowed for rule in decision.rules})
     redacted = not all(decision.allowed for decision in decisions)
     return Verdict("redact" if redacted else "allow", (*rules, *fired))

@@ -1,4 +1,4 @@
-"""The server process: ``python -m affiant.gateway.server --td-fd N --settings-fd N [--ready-fd N]``.
+"""The server process: ``python -m affiant.gateway.server --td-fd N --settings-fd N [--ready-fd N] [--decisions-fd N]``.
 
 It holds the keys, so it closes itself to inspection before it makes any, and ends when its launcher does. It
 listens on TLS only (and on the operator's Unix socket), says on the ready descriptor where, and on SIGTERM or
@@ -37,6 +37,7 @@ from affiant.gateway.bounded_http import BoundedHTTP
 from affiant.gateway.config import Settings, parse_settings
 from affiant.gateway.confinement import confine
 from affiant.gateway.control_plane import control_plane, operator_plane
+from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.errors import JournalUnavailable, SettingsRefused
 from affiant.gateway.inference import ChatCompletions
 from affiant.gateway.journal import hold_store
@@ -44,6 +45,7 @@ from affiant.gateway.keyset import LIFETIME
 from affiant.gateway.service import Service
 from affiant.gateway.sessions import SessionState
 from affiant.gateway.tls import TLSIdentity, make_tls_identity
+from affiant.policy.decision_file import DecisionFile
 
 __all__ = ["CONTROL_SOCKET", "STATE_FILE", "main", "serve"]
 
@@ -53,8 +55,9 @@ _MAX_SETTINGS: Final = 4 << 20
 _log = logging.getLogger("affiant.gateway")
 
 
-def gateway_app(service: Service) -> GatewayApp:
-    """The public application."""
+def gateway_app(service: Service, decisions: DecisionFile | None = None) -> GatewayApp:
+    """The public application; ``decisions``: the log of what policy decides, if one was asked for."""
+    told = GatewayDecisions(decisions, service.clock)
     chat = ChatCompletions(
         recorder=service.recorder,
         log=service.log,
@@ -66,15 +69,18 @@ def gateway_app(service: Service) -> GatewayApp:
         refusals=service.refusals,
         draining=lambda: service.draining,
         tools=service.tools,
+        decisions=told,
     )
     routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}
     if service.tools is not None:
-        routes["POST", "/mcp"] = service.tools.route(service)
+        routes["POST", "/mcp"] = service.tools.route(service, told)
     return GatewayApp(routes, control_plane(service))
 
 
-async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -> None:
-    """Serve until SIGTERM or SIGINT.
+async def serve(
+    settings: Settings, source: SimulatedTD, *, ready: int | None, decisions: DecisionFile | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``decisions`` as :func:`gateway_app`.
 
     Raises:
         AffiantError: it cannot start, or could not end its chain.
@@ -84,7 +90,7 @@ async def serve(settings: Settings, source: SimulatedTD, *, ready: int | None) -
     ambient = Ambient(source, tls.spki, clock, secrets.token_bytes, require_clock=clock.require)
     listener = _listen(settings.host, settings.port)
     async with booted(settings, ambient) as service:
-        public = _server(gateway_app(service), settings, tls=tls)
+        public = _server(gateway_app(service, decisions), settings, tls=tls)
         with _operator_socket(settings.store / CONTROL_SOCKET) as control:
             operator = _server(operator_plane(service), settings, tls=None)
             tasks = [
@@ -278,6 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--td-fd", type=int, required=True, help="descriptor of the TD to run in")
     parser.add_argument("--settings-fd", type=int, required=True, help="descriptor of the settings document")
     parser.add_argument("--ready-fd", type=int, help="descriptor that gets one line of JSON when serving")
+    parser.add_argument("--decisions-fd", type=int, help="descriptor of a decision log")
     options = parser.parse_args(arguments)
     logging.basicConfig(format="affiant gateway: %(message)s", level=logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what it reports, records say
@@ -285,12 +292,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         confine()
         settings = _read_settings(options.settings_fd)
+        decisions = None if options.decisions_fd is None else DecisionFile(options.decisions_fd)
         with (
             SimulatedTD(options.td_fd) as source,
             hold_store(settings.store),
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            runner.run(serve(settings, source, ready=options.ready_fd))
+            runner.run(serve(settings, source, ready=options.ready_fd, decisions=decisions))
     except AffiantError as error:
         show_refusal(error)
         return EXIT_REFUSED

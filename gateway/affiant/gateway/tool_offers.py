@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from affiant.gateway.asgi import Application
 from affiant.gateway.chat import Offered
 from affiant.gateway.config import Settings
+from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.errors import SettingsRefused, ToolNotAllowed
 from affiant.gateway.policy_gate import OriginOf
 from affiant.gateway.sessions import Session
@@ -38,8 +39,8 @@ class ToolOffers:
         self._gate = gate
         self._route: ToolGateRoute | None = None
 
-    def route(self, service: Service) -> Application:
-        """``POST /mcp``."""
+    def route(self, service: Service, decisions: GatewayDecisions) -> Application:
+        """``POST /mcp``; ``decisions`` takes what policy decides there."""
         from affiant.gateway.tool_gate.route import ToolGateRoute  # noqa: PLC0415 - only with the SDK
 
         self._route = ToolGateRoute(
@@ -51,6 +52,7 @@ class ToolOffers:
             bodies=service.bodies,
             refusals=service.refusals,
             draining=lambda: service.draining,
+            decisions=decisions,
         )
         return self._route
 

@@ -76,13 +76,14 @@ def learn_policy(
 ) -> None:
     """Draft the least profile that allows what agents were seen to use.
 
-    A log comes from 'affiant run --decisions FILE'. The draft is a proposal: it says so, and why each rule is there;
-    what was denied, and what nothing used, is in comments. A run in which an agent did not need something says nothing
-    about the next: read the draft, and keep what you know is needed.
+    Logs come from 'affiant run --decisions FILE' (egress, secrets, files) and 'affiant gateway serve --decisions FILE'
+    (models, tools); for the latter --from tells whose lines they are. The draft is a proposal: it says so, and why
+    each rule is there; what was denied, and what nothing used, is in comments. A run in which an agent did not need
+    something says nothing about the next: read the draft, and keep what you know is needed.
 
     \b
     Examples:
-      affiant policy learn --log decisions.jsonl --from profiles.yaml -o proposal.yaml
+      affiant policy learn --log run.jsonl --log gateway.jsonl --from profiles.yaml -o proposal.yaml
       affiant policy diff profiles.yaml proposal.yaml
       affiant policy learn --log decisions.jsonl --generalize-paths 2
       affiant policy learn --log monday.jsonl --log tuesday.jsonl --from profiles.yaml --keep models --json

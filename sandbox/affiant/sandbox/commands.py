@@ -137,8 +137,8 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
 @click.option(
     "--decisions",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Append each decision of the profile to this file, for 'affiant policy learn' and 'simulate'. If it cannot be "
-    "written, the session ends.",
+    help="Append each decision about egress, secrets and files to this file, for 'affiant policy learn' and "
+    "'simulate'. If it cannot be written, the session ends.",
 )
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
 @click.option(

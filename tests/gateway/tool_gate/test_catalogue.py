@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+
 import pytest
 
 from affiant.gateway.errors import (
@@ -13,6 +16,7 @@ from affiant.gateway.errors import (
 )
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool, served_tools
 from affiant.policy.load import load_profiles
+from affiant.policy.questions import question_text
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -40,6 +44,27 @@ def test_what_a_profile_does_not_list_is_not_shown_and_not_called() -> None:
     for name in ("y", "z", "X", "x ", "х", "a_x", "a.x", "a/x", ""):  # noqa: RUF001 - a Cyrillic letter
         with pytest.raises(ToolNotAllowed):
             found.judge(name, {}, "{}")
+
+
+def test_a_decision_log_is_told_what_the_profile_decides_and_nothing_that_the_gate_does() -> None:
+    told: list[tuple[str, str]] = []
+
+    def note(question, decision, *, offered: bool = False) -> None:
+        told.append((question_text(question), decision.reason))
+
+    seen = FirstSeen()
+    found = catalogue("x, {name: y, args: {n: {max: 1}}}", tool("x"), tool("y"), tool("z"), seen=seen)
+    for name, arguments in (("x", {}), ("x", {"n": "no integer"}), ("y", {"n": 2}), ("z", {}), ("gone", {})):
+        with suppress(ToolNotAllowed, ToolArgumentsRefused):
+            found.judge(name, arguments, json.dumps(arguments), note=note)
+    with pytest.raises(ToolSchemaChanged):
+        catalogue("x", tool("x", "a", "Says something else."), seen=seen).judge("x", {}, "{}", note=note)
+    assert [(request.partition("#")[0], reason) for request, reason in told] == [
+        ("tool:x@a", "allowed"),
+        ("tool:y@a", "tool_argument_refused"),
+        ("tool:z {}", "tool_not_listed"),
+        ("tool:gone {}", "tool_not_listed"),
+    ]
 
 
 def test_one_name_on_two_servers_is_none_unless_a_rule_says_which() -> None:

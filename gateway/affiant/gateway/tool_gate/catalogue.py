@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from affiant.gateway.decisions import SILENT, Note
 from affiant.gateway.errors import (
     ToolArgumentsRefused,
     ToolNameAmbiguous,
@@ -26,6 +27,7 @@ from affiant.gateway.tool_gate.schema_check import fits
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Decision
 from affiant.policy.names import check_tool_name
+from affiant.policy.questions import ToolQuestion
 from affiant.policy.refusals import NameRefused, ToolDefinitionRefused
 from affiant.policy.tool_origin import ANYWHERE, Origin, tool_digest
 
@@ -131,11 +133,14 @@ class Catalogue:
                 found.append(tool)
         return tuple(found)
 
-    def judge(self, name: str, arguments: Mapping[str, object], text: str) -> tuple[ServedTool, Decision]:
+    def judge(
+        self, name: str, arguments: Mapping[str, object], text: str, *, note: Note = SILENT
+    ) -> tuple[ServedTool, Decision]:
         """The tool that a call means, and the decision that allows it.
 
         Args:
             text: JSON of ``arguments``.
+            note: takes the profile's decision before it has any effect. What the gate itself refuses is no such one.
 
         Raises:
             ToolUnknown, ToolNameAmbiguous, ToolSchemaChanged, ToolNotAllowed, ToolArgumentsRefused: as named.
@@ -144,9 +149,13 @@ class Catalogue:
         if (
             not listed.allowed and listed.reason != "approval_no_approver"
         ):  # told before anything about servers: an agent learns nothing of tools that are not its
+            note(ToolQuestion(name, text, ANYWHERE), listed)
             raise ToolNotAllowed(listed.text, reason=listed.reason, rules=listed.rules)
         tool = self.find(name)
         decision = decide_call(self.policy, name, text, tool.origin)
+        question = ToolQuestion(name, text, tool.origin)
+        if not decision.allowed:
+            note(question, decision)
         if decision.reason == "tool_schema_changed" or self._unpinned_change(tool):
             raise ToolSchemaChanged(
                 "the server says something else of this tool than was agreed to",
@@ -160,6 +169,7 @@ class Catalogue:
             raise ToolArgumentsRefused(
                 "the arguments do not fit the tool's own schema", where="params.arguments"
             )
+        note(question, decision)
         return tool, decision
 
     def find(self, name: str) -> ServedTool:

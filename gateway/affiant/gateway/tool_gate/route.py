@@ -25,6 +25,7 @@ from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.account import Account, GateCall, Verdict
 from affiant.gateway.authentication import Authenticator
 from affiant.gateway.bodies import Bodies, Share
+from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.errors import Busy, RequestMalformed, ToolNotAllowed
 from affiant.gateway.exchange import Exchange
 from affiant.gateway.http_request import (
@@ -84,6 +85,7 @@ class ToolGateRoute:
     bodies: Bodies
     refusals: RefusalBudget
     draining: Callable[[], bool]
+    decisions: GatewayDecisions
     body_max: int = MAX_BODY
     _made: dict[str, int] = field(default_factory=dict)
     _under_way: dict[tuple[str, RequestId], list[asyncio.Task[None]]] = field(default_factory=dict)
@@ -247,7 +249,9 @@ class _Exchange(Exchange):
     def _call(self, message: Message, catalogue: Catalogue) -> _Call:
         assert message.id is not None
         params = call_params(message)
-        tool, decision = catalogue.judge(params.name, params.arguments, params.text)
+        assert self._account.session is not None
+        note = self._gate_route.decisions.of(self._account.session)
+        tool, decision = catalogue.judge(params.name, params.arguments, params.text, note=note)
         digest = sha256_name(params.text.encode("utf-8"))
         told = GateCall(tool.name, tool.server, digest, decision.rules)
         return _Call(message.id, tool, params.arguments, told)
