@@ -10,8 +10,9 @@ import pytest
 from browser import Browser, browser
 
 from affiant.policy.report.page import render_review
+from affiant.policy.report.review import review_of
 
-from .conftest import made_review
+from .conftest import made_review, policy_file
 from .examples import NEW, OLD, many
 
 pytestmark = pytest.mark.slow
@@ -70,6 +71,18 @@ def test_another_script_or_style_would_be_blocked(shown: Browser, tmp_path: Path
 def test_the_page_is_as_wide_as_its_window(shown: Browser, tmp_path: Path, width: int) -> None:
     for text, old in ((NEW, OLD), (many(30, rules=20), None)):
         opened(shown, tmp_path, text, old, width=width)
+        assert shown.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_long_names_widen_nothing(shown: Browser, tmp_path: Path) -> None:
+    agent, tool, path = "a" * 64, "t" * 128, "/w/" + "p" * 900
+    text = f"agent_configs: {{{agent}: {{tools: [{tool}], filesystem_access: read:{path}}}}}"
+    review = review_of(policy_file(text, name="n" * 200 + ".yaml"), builder="b")
+    (tmp_path / "report.html").write_text(render_review(review))
+    for width in (1280, 800):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        shown.call("Emulation.setDeviceMetricsOverride", **size)
+        shown.open(tmp_path / "report.html")
         assert shown.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 

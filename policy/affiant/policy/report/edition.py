@@ -20,6 +20,8 @@ __all__ = ["MAX_LINES", "Document", "Edition", "edition_of"]
 MAX_LINES: Final = 20_000
 """Lines of one document that a page shows; it says how many it leaves out."""
 _PLACES: Final = 4
+_NAME: Final = 26
+"""Characters of a file's name beside a line; it stands in full above the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,12 @@ class Edition:
         return f"#{prefix}{int(numbers[0])}"
 
     def place(self, where: str) -> Html:
-        """``source:line:column`` as a link to that line, shown without the column."""
+        """``source:line:column`` as a link to that line, shown without the column; of a long name both ends."""
         target = self.target(where)
-        shown = text(where.rpartition(":")[0] or where)
+        source, *numbers = where.rsplit(":", 2)
+        if len(source) > _NAME:
+            source = f"{source[: _NAME // 2]}\u2026{source[-(_NAME // 2 - 1) :]}"
+        shown = text(":".join([source, *numbers[:1]]))
         return shown if target is None else element("a", shown, cls="place", href=target)
 
     def places(self, wheres: Iterable[str]) -> Html:

@@ -118,7 +118,7 @@ thead th,thead td{color:var(--dim);font-weight:600;font-size:.85rem;border-botto
 vertical-align:bottom}
 tbody th{font-weight:600}
 th:first-child{padding-left:.2rem}
-.where{white-space:nowrap;font-size:.92em}td .where{font-size:.92em}.place{white-space:nowrap;margin-right:.35em}
+.where{font-size:.92em}td .where{font-size:.92em}.place{margin-right:.35em;overflow-wrap:anywhere}
 .short th:first-child{width:15rem}.short th .dim{display:block;font-weight:400;font-size:.92em}
 .short p{margin:0 0 .3rem}
 .tag{display:inline-block;border:1px solid;border-radius:3px;padding:0 .4em;font-size:.86em;font-weight:600;
@@ -141,7 +141,6 @@ table.flows th:nth-child(1),table.vain th:nth-child(1){width:17%}
 table.flows th:nth-child(2),table.vain th:nth-child(2){width:15%}
 table.flows th:nth-child(3){width:18%}table.flows th:nth-child(5){width:17%}
 table.flows th:last-child,table.vain th:last-child{width:14%}
-table.flows td.where{white-space:normal}
 table.rules th:first-child{width:8.5rem}table.rules tbody th{font-weight:400;color:var(--dim)}
 table.rules th:last-child{width:13rem}
 .agent{padding-top:.4rem}.agent h3{font-size:1.12rem;border-bottom:1px solid var(--line);padding-bottom:.2rem}
@@ -211,8 +210,7 @@ footer{margin-top:3rem;padding-top:.8rem;border-top:1px solid var(--line);color:
 footer p{max-width:none;overflow-wrap:anywhere}
 @media (max-width:900px){body{padding:24px 20px 48px}h1{font-size:1.7rem}.short th:first-child{width:11rem}
 .facts{grid-template-columns:minmax(0,1fr);gap:0}.facts dd{margin-bottom:.5rem}.graph{overflow-x:auto}
-.graph svg{min-width:740px}
-.where,.place{white-space:normal}}
+.graph svg{min-width:740px}}
 @media (max-width:700px){.wide{overflow-x:auto}.matrix{min-width:640px}section>table,.kind{overflow-x:auto}}
 """
 
@@ -223,16 +221,18 @@ html{font-size:12px}
 body{max-width:none;padding:0;font-size:9.5pt;line-height:1.4}
 h1{font-size:18pt}h2{font-size:13pt;margin-top:16pt;padding-top:6pt;border-top-width:1pt}h3{font-size:10.5pt;
 margin-top:9pt}
-h1,h2,h3,caption,h2+p,h3+p{break-after:avoid}
+h1,h2,h3,caption,h2+p,h2+p+p,h3+p,.kind p,.legend,#filter,thead,thead tr{break-after:avoid}
+#filter:has(output:empty){display:none}
+table.flows th:nth-child(2),table.vain th:nth-child(2){width:19%}table.flows th:nth-child(3){width:17%}
+table.flows th:nth-child(5){width:15%}
 nav,#filter label,.skip{display:none!important}#filter{border:0;padding:0;background:none}
 a{color:inherit;text-decoration:none}
 tr,.tiles li,figure,.notice{break-inside:avoid}thead{display:table-header-group}
-p{orphans:3;widows:3}
+p{break-inside:avoid}
 table{font-size:8.5pt}th,td{padding:2.5pt 5pt}thead th,thead td{font-size:8pt}
 .matrix thead th,.matrix thead td,.matrix tbody th[scope=row]{position:static}
 .letters{font-size:7pt}.letters td,.letters th{padding:1pt 0}.letters td{font-size:7.5pt}
 .letters .up{max-height:none;font-size:7pt}.matrix .plane{break-after:avoid}
-.where,.place{white-space:normal;overflow-wrap:anywhere}
 .wide{overflow:visible}.matrix{min-width:0}
 .graph{max-width:none;overflow:visible}.graph svg{min-width:0;max-height:235mm}
 .tiles{gap:5pt}.tiles b{font-size:14pt}.tiles a{padding:3pt 6pt;font-size:8pt}
