@@ -212,6 +212,7 @@ def test_a_gateway_does_not_start_with_signers_that_are_none(
         pass
 
 
+@pytest.mark.slow
 def test_a_gateway_does_not_start_with_a_root_under_which_nothing_holds(
     tmp_path: Path, platform_home: Path, platform: PlatformClient
 ) -> None:

@@ -36,6 +36,7 @@ def demanding(warm, tmp_path_factory: pytest.TempPathFactory, key: Path) -> Iter
         yield running
 
 
+@pytest.mark.slow
 def test_only_a_signed_profile_runs_and_its_receipts_hold(
     warm, demanding: Running, key: Path, tmp_path: Path
 ):
@@ -45,19 +46,25 @@ def test_only_a_signed_profile_runs_and_its_receipts_hold(
     assert b"policy.unsigned" in refused.stderr
 
     profiles, signature = warm.folder / "profiles.yaml", tmp_path / "signature.json"
-    done = CliRunner().invoke(cli, ["policy", "sign", str(profiles), "--key", str(key), "-o", str(signature)])
-    assert done.exit_code == 0, done.output
+    call("policy", "sign", str(profiles), "--key", str(key), "-o", str(signature), code=0)
     options = ("--policy-signature", str(signature), "--bundle", str(tmp_path / "b"), *pinned)
     ran = warm.run("true", options=options)
     assert ran.returncode == 0, ran.stderr
 
-    trust = json.loads(_trust(warm))
-    trust["gateway_configs"].append({"value": demanding.ready["config"]})
-    (tmp_path / "trust.json").write_text(json.dumps(trust))
-    arguments = ["verify", str(tmp_path / "b"), "--trust", str(tmp_path / "trust.json")]
-    assert CliRunner().invoke(cli, arguments).exit_code == 40
+    trust = tmp_path / "trust.json"
+    named = (
+        "--gateway-config",
+        demanding.ready["config"],
+        "--profile-signers",
+        str(key.parent / "signers.json"),
+    )
+    trust.write_text(call("platform", "trust", "--home", str(warm.home), *named, code=0))
+    rows = json.loads(call("verify", str(tmp_path / "b"), "--trust", str(trust), "--json", code=40))["checks"]
+    (found,) = [each for each in rows if each["code"] == "pol.accepted"]
+    assert found["state"] == "held" and "signed" in found["detail"]
 
 
-def _trust(machine) -> bytes:
-    machine.write_trust(machine.folder / "own-trust.json")
-    return (machine.folder / "own-trust.json").read_bytes()
+def call(*arguments: str, code: int) -> str:
+    done = CliRunner().invoke(cli, list(arguments))
+    assert done.exit_code == code, done.output
+    return done.stdout

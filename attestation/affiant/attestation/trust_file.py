@@ -54,7 +54,7 @@ from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
 from affiant.attestation.keys import public_jwk, public_key_of
 from affiant.attestation.profile_signing.errors import SignersInvalid
-from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_signer
+from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_signer, signers_document
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tlog.errors import NoteMalformed, QuorumMalformed
@@ -377,13 +377,15 @@ def simulated_trust_file(
     witnesses: str | None = None,
     own_witness: str | None = None,
     erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
+    profile_signers: Sequence[AcceptedSigner] = (),
 ) -> bytes:
     """A trust file for the SIMULATED platform: its root, its reference values, the embedded gateway's configuration.
 
     Args:
         reference_values: the document made at build time; its ``roots`` become ``tee_roots``.
         gateway_configs: ``sha256:`` names of configurations accepted beside the embedded one.
-        profiles: ``sha384:`` digests of accepted profiles; none: no profile is pinned.
+        profiles: ``sha384:`` digests of accepted profiles.
+        profile_signers: whose signature over a profile is enough too; without both, no profile is pinned.
         witnesses: the text of a C2SP tlog-policy file: who must have cosigned; None: ``own_witness``, if there is one.
         own_witness: the policy that the embedded gateway runs with, whose only witness is its own; None: none.
     """
@@ -401,6 +403,8 @@ def simulated_trust_file(
     }
     if profiles:
         document["profiles"] = [{"value": digest, "from": since} for digest in profiles]
+    if profile_signers:
+        document["profile_signers"] = signers_document(profile_signers)
     asked = own_witness if witnesses is None else witnesses
     if asked is not None:
         document["witnesses"] = [{"value": asked, "from": since}]

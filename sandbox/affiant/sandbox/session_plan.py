@@ -145,6 +145,7 @@ def plan_session(
     """
     file = read_policy_file(request.profile, owners=owners)
     profile = file.profiles.profile(request.agent)
+    signature = _signature(request, file.profiles)
     roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
     hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
     folders = (
@@ -175,7 +176,7 @@ def plan_session(
         roots=roots,
         vault_roots=() if request.vault is None else _read_roots(request.vault.ca),
         hosts=hosts,
-        signature=_signature(request, file.profiles),
+        signature=signature,
     )
 
 

@@ -55,6 +55,19 @@ def test_trust_accepts_an_erasure_authority_by_its_public_key(tmp_path: Path) ->
     assert (refused.exit_code, refused.stdout) == (1, "")
 
 
+def test_trust_accepts_whom_a_file_of_profile_signers_names(tmp_path: Path) -> None:
+    entry = {"value": {"key": public_jwk(Signer.generate().public_key)}, "until": "2027-01-01T00:00:00Z"}
+    document = {"typ": "affiant-profile-signers/1", "signers": [entry]}
+    (tmp_path / "signers.json").write_text(json.dumps(document))
+    result = run("trust", "--home", tmp_path / "home", "--profile-signers", tmp_path / "signers.json")
+    accepted = parse_trust_file(result.stdout.encode()).profile_signers
+    assert accepted is not None
+    assert [each.to_json() for each in accepted] == [entry]
+    (tmp_path / "signers.json").write_text(json.dumps({**document, "signers": []}))
+    refused = run("trust", "--home", tmp_path / "home", "--profile-signers", tmp_path / "signers.json")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+
+
 def test_trust_is_the_same_before_during_and_after(tmp_path: Path) -> None:
     before = run("trust", "--home", tmp_path).stdout
     with serving(tmp_path) as served:

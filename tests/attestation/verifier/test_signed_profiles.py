@@ -126,6 +126,7 @@ def test_who_makes_the_bundle_does_not_choose_how_long_its_reader_works() -> Non
     assert found.state is State.REFUSED and "more than 16" in found.detail
 
 
+@pytest.mark.slow
 def test_without_the_library_a_signature_by_sigstore_is_not_made(tmp_path: Path) -> None:
     (tmp_path / "b.affiant.json").write_bytes(with_signatures(signed_by_identity()))
     (tmp_path / "t.json").write_bytes(trust_bytes(profiles=..., profile_signers=[by_sigstore()]))

@@ -119,6 +119,13 @@ def serve(
     help="Accept this profile, and from then on no other (`affiant policy digest` prints it).",
 )
 @click.option(
+    "--profile-signers",
+    "signers",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Accept profiles that one of these has signed: a file as `affiant policy verify --signers` reads it.",
+)
+@click.option(
     "--witnesses",
     type=click.File("rb"),
     metavar="FILE",
@@ -137,6 +144,7 @@ def trust(
     *,
     gateway_configs: tuple[str, ...],
     profiles: tuple[str, ...],
+    signers: BinaryIO | None,
     witnesses: BinaryIO | None,
     authorities: tuple[BinaryIO, ...],
 ) -> None:
@@ -150,10 +158,15 @@ def trust(
     Example:
       affiant platform trust > trust.json
       affiant platform trust --gateway-config sha256:... --profile-digest sha384:... > trust.json
+      affiant platform trust --gateway-config sha256:... --profile-signers signers.json > trust.json
       affiant platform trust --witnesses witnesses.policy > trust.json
       affiant platform trust --erasure-authority officer.jwk --gateway-config sha256:... > trust.json
     """
-    from affiant.attestation.tlog.quorum import MAX_POLICY_BYTES  # noqa: PLC0415 - serve does not need it
+    from affiant.attestation.profile_signing.signers import (  # noqa: PLC0415 - serve does not need it
+        MAX_SIGNERS_FILE,
+        parse_signers_file,
+    )
+    from affiant.attestation.tlog.quorum import MAX_POLICY_BYTES  # noqa: PLC0415
     from affiant.attestation.trust_file import (  # noqa: PLC0415
         parse_trust_file,
         simulated_trust_file,
@@ -170,6 +183,7 @@ def trust(
         now,
         gateway_configs=gateway_configs,
         profiles=profiles,
+        profile_signers=() if signers is None else parse_signers_file(signers.read(MAX_SIGNERS_FILE + 1)),
         witnesses=policy,
         own_witness=own_witness(home, random_bytes=os.urandom).policy,
         erasure_authorities=[
