@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2]))
-
-from affiant.policy.load import load_profiles  # noqa: E402 - after the line that makes `browser` importable
-from affiant.policy.policy_file import FloorFile, PolicyFile  # noqa: E402 - as above
-from affiant.policy.report.page import render_review  # noqa: E402 - as above
-from affiant.policy.report.review import Review, review_of  # noqa: E402 - as above
+from affiant.policy.load import load_profiles
+from affiant.policy.policy_file import FloorFile, PolicyFile
+from affiant.policy.report.page import render_review
+from affiant.policy.report.review import Review, review_of
 
 VOID = {"meta", "input"}
 

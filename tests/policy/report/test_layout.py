@@ -6,14 +6,14 @@ from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
+from tests.policy.placed_profiles import profile
 
 from affiant.policy.authority import authority_of
 from affiant.policy.report.graph import KINDS, Node, graph_of
 from affiant.policy.report.layout import CHARACTER, WIDTH, Box, laid_out
 from affiant.policy.report.picture import picture, pictures
 
-from .. import policies as some  # noqa: TID252 - the tests of what the page is made of
-from ..placed_profiles import profile  # noqa: TID252 - as above
 from .conftest import Page, made_review
 from .examples import NEW, many
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
+from tests.policy.placed_profiles import profile
 
 from affiant.policy.authority import Authority, authority_of
 from affiant.policy.compiled import compile_policy
@@ -15,8 +17,6 @@ from affiant.policy.report.changed_cells import AGENT, changed_cells
 from affiant.policy.report.matrix import MEANINGS, Column, Row, rows_of
 from affiant.policy.tool_origin import ANYWHERE
 
-from .. import policies as some  # noqa: TID252 - the tests of what the page is made of
-from ..placed_profiles import profile  # noqa: TID252 - as above
 from .conftest import made_review
 from .examples import NEW, OLD
 

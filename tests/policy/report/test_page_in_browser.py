@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser, browser
+from tests.browser import Browser, browser
 
 from affiant.policy.report.page import render_review
 from affiant.policy.report.review import review_of
