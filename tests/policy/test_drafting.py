@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
 
 import pytest
@@ -22,7 +22,19 @@ from affiant.policy.learned import LearningRefused, learn
 from affiant.policy.lint import lint_profiles
 from affiant.policy.load import load_profiles
 from affiant.policy.normal_form import set_digest
-from affiant.policy.profile import Policy, Scheme
+from affiant.policy.profile import (
+    Approval,
+    EgressDenial,
+    EgressRule,
+    Injection,
+    ModelRule,
+    PathGrant,
+    Policy,
+    Resources,
+    Scheme,
+    SecretGrant,
+    ToolRule,
+)
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, SecretQuestion, answer
 from affiant.policy.rule_text import rule_text
@@ -359,3 +371,43 @@ def test_a_rule_is_written_as_it_is_read(profile_of, sections: str) -> None:
     section = sections.partition(":")[0]
     again = profile_of(f"{section}: [{rule_text(rule)}]").compiled.policy
     assert (rule,) in (again.secrets, again.tools)
+
+
+def test_a_secret_that_no_rule_can_name_is_listed_and_its_connection_stays():
+    value = "sk-aB3dE5gH7jK9mN1pQ3sT5"
+    made = drafted(
+        log(f"secret:{value.replace('-', '_')}@api.b.com", *(f"secret:KEY@h{n}.b.com" for n in range(70)))
+    )
+    profile = made.profiles.profile("dev")
+    assert profile.secrets == ()
+    assert made.text.count("no rule can name it") == 71
+
+
+def test_a_secret_stands_where_its_placeholder_stood():
+    for surface, place in (
+        ("header:authorization", "- {name: KEY, hosts: [a.b.com]}  #"),
+        ("header:x-key", 'inject: {header: x-key, format: "{}"}}'),
+        ("query:key", "inject: {query: key}}"),
+    ):
+        found = log({"request": "secret:KEY@a.b.com", "surface": surface})
+        assert place in drafted(found).text
+
+
+WRITTEN = {
+    Policy: {"tools", "filesystem", "egress", "secrets", "models", "approval", "resources", "floor"},
+    ToolRule: {"name", "approval", "arguments", "server", "schema"},
+    PathGrant: {"path", "mode"},
+    EgressRule: {"host", "port", "scheme", "methods", "paths", "tls", "address"},
+    EgressDenial: {"host", "port", "methods", "paths"},
+    SecretGrant: {"name", "hosts", "ref", "inject", "shape"},
+    Injection: {"header", "format", "user", "query"},
+    ModelRule: {"name", "attested"},
+    Approval: {"everything", "methods"},
+    Resources: {"cpus", "memory", "disk", "pids"},
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_every_member_of_a_rule_is_written_or_a_draft_would_drop_it(kind: type):
+    """Whoever adds one writes it in ``rule_text``, or in ``draft_text``, and here."""
+    assert {each.name for each in fields(kind)} == WRITTEN[kind]

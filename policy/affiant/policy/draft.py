@@ -261,9 +261,14 @@ class _Drafting:
             total.join(seen)
             self.used_ids |= seen.rules
         for name, (hosts, surface, total) in found.items():
-            known = granted.get(name)
-            rule, note = secret_rule(name, tuple(sorted(hosts)), surface, known)
-            yield Entry(rule, total, note)
+            try:
+                rule, note = secret_rule(name, tuple(sorted(hosts)), surface, granted.get(name))
+            except AffiantError as error:  # a name that is none, or reads like a value; too many hosts
+                for use, seen in self._of(SecretQuestion, self.learned.used):
+                    if isinstance(use.question, SecretQuestion) and use.question.name == name:
+                        self._cannot(use, seen, "secrets_access", f"no rule can name it: {error.message}")
+            else:
+                yield Entry(rule, total, note)
 
     def _models(self) -> Iterator[Entry]:
         names: dict[str, tuple[bool, Seen]] = {}

@@ -105,6 +105,8 @@ def secret_rule(
     """A grant for these hosts, in its known place; else in the place in which the placeholder stood."""
     if known is not None:
         return SecretGrant(name, hosts, known.ref, known.inject, known.shape), ""
+    if surface is not None and surface.startswith("query:"):
+        return SecretGrant(name, hosts, inject=Injection(None, query=surface.removeprefix("query:"))), ""
     header = "authorization" if surface is None else surface.removeprefix("header:")
     inject = Injection(header, None if header == "authorization" else "{}")
     note = "" if header == "authorization" else "the log does not tell the format of this header"
