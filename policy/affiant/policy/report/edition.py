@@ -13,7 +13,7 @@ from typing import Final
 from affiant.policy.authority import Authority, authority_of
 from affiant.policy.policy_file import PolicyFile
 from affiant.policy.profile_set import ProfileSet
-from affiant.policy.report.elements import NOTHING, Html, element, joined, text
+from affiant.policy.report.elements import NOTHING, Html, element, joined, shortened, text
 
 __all__ = ["MAX_LINES", "Document", "Edition", "edition_of"]
 
@@ -60,9 +60,7 @@ class Edition:
         """``source:line:column`` as a link to that line, shown without the column; of a long name both ends."""
         target = self.target(where)
         source, *numbers = where.rsplit(":", 2)
-        if len(source) > _NAME:
-            source = f"{source[: _NAME // 2]}\u2026{source[-(_NAME // 2 - 1) :]}"
-        shown = text(":".join([source, *numbers[:1]]))
+        shown = text(":".join([shortened(source, _NAME), *numbers[:1]]))
         return shown if target is None else element("a", shown, cls="place", href=target)
 
     def places(self, wheres: Iterable[str]) -> Html:

@@ -18,7 +18,19 @@ from typing import Final, NewType
 from affiant.command_line import printable
 from affiant.policy.shown_lines import without_values
 
-__all__ = ["NOTHING", "Html", "element", "heading", "joined", "listed", "name", "names", "plain", "text"]
+__all__ = [
+    "NOTHING",
+    "Html",
+    "element",
+    "heading",
+    "joined",
+    "listed",
+    "name",
+    "names",
+    "plain",
+    "shortened",
+    "text",
+]
 
 Html = NewType("Html", str)
 """Markup: whatever came from outside is escaped in it."""
@@ -38,6 +50,15 @@ def plain(value: str, *, limit: int = _MAX_TEXT) -> str:
     """
     shown = printable(without_values(value), limit=limit).replace("\n", "\\n")
     return shown if shown.isascii() else "".join(_unstacked(shown))
+
+
+def shortened(value: str, most: int) -> str:
+    """:func:`plain` without its middle, if it is longer: beginning and end tell names apart. What is cut is masked."""
+    shown = plain(value)
+    if len(shown) <= most:
+        return shown
+    kept = most - 1
+    return f"{shown[: kept - kept // 2]}\u2026{shown[len(shown) - kept // 2 :]}"
 
 
 def _unstacked(shown: str) -> Iterable[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from affiant.policy.report.elements import plain
+from affiant.policy.report.elements import shortened
 from affiant.policy.report.graph import KINDS, Edge, Graph, Node
 
 __all__ = ["CHARACTER", "LINE", "WIDTH", "Box", "Drawing", "Title", "Wire", "laid_out"]
@@ -124,31 +124,23 @@ def _box(node: Node, notes: Mapping[Node, str], ports: Mapping[Node, int]) -> Bo
     """Of its size, not yet at its height."""
     x, width = _COLUMNS[node.kind]
     most = int((width - 2 * _PADDING) / CHARACTER)
-    lines = _fitted(plain(node.name), most)
-    note = _shortened(notes.get(node, ""), most + 4)  # in the narrower face of text
+    lines = _fitted(node.name, most)
+    note = _ended(notes.get(node, ""), most + 4)  # in the narrower face of text
     height = LINE * (len(lines) + bool(note)) + 2 * _PADDING
     return Box(node, x, 0, width, max(height, _PORT * (ports.get(node, 0) + 1)), lines, note)
 
 
 def _fitted(name: str, most: int) -> tuple[str, ...]:
     """``name`` on one line or two of at most ``most`` characters."""
-    if len(name) <= most:
-        return (name,)
-    shown = _cut(name, _MAX_LINES * most)
+    shown = shortened(name, _MAX_LINES * most)
+    if len(shown) <= most:
+        return (shown,)
     breaks = [at + 1 for at, char in enumerate(shown[:most]) if char in "/.-_:"]
     at = breaks[-1] if breaks and len(shown) - breaks[-1] <= most else most
     return shown[:at], shown[at:]
 
 
-def _cut(text: str, most: int) -> str:
-    """``text`` without its middle, if it is too long: its beginning and end tell it from others."""
-    if len(text) <= most:
-        return text
-    kept = most - 1
-    return f"{text[: kept - kept // 2]}\u2026{text[len(text) - kept // 2 :]}"
-
-
-def _shortened(text: str, most: int) -> str:
+def _ended(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 

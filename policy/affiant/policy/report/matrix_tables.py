@@ -15,7 +15,17 @@ from affiant.policy.differences import Direction
 from affiant.policy.reachable import Reach
 from affiant.policy.report.changed_cells import AGENT, changed_cells
 from affiant.policy.report.edition import Edition
-from affiant.policy.report.elements import NOTHING, Html, element, heading, joined, name, text
+from affiant.policy.report.elements import (
+    NOTHING,
+    Html,
+    element,
+    heading,
+    joined,
+    name,
+    plain,
+    shortened,
+    text,
+)
 from affiant.policy.report.matrix import MEANINGS, PLANES, Cell, Column, Row, rows_of
 from affiant.policy.report.review import Review
 
@@ -201,9 +211,9 @@ def _look(directions: frozenset[Direction] | None) -> str:
 
 def _headed(agent: str) -> Iterator[Html]:
     """A name that fits a column's head; in full for the filter and for readers who hear it."""
-    if len(agent) <= _NAME:
+    shown = shortened(agent, _NAME)
+    if shown == plain(agent):
         yield name(agent)
         return
-    cut = f"{agent[: _NAME // 2]}\u2026{agent[-(_NAME // 2 - 1) :]}"
-    yield element("code", text(cut), aria_hidden="true")
+    yield element("code", text(shown), aria_hidden="true")
     yield element("span", text(agent), cls="unseen")
