@@ -4,6 +4,7 @@
 #   swtpm        a TPM 2.0 in software, for the TPM client
 #   tpm2-tools   fills it, and is the second opinion
 #   versitygw    an S3 server over a folder, for the log's copy; named, not installed: it is built by Go
+#   srt          Anthropic's sandbox-runtime, which reads the settings that policies are exported to; named, not installed
 #
 # Nothing that runs needs them, and the tests say that they are skipped without them: so that this never fails.
 # Installs as root on a machine with apt-get, from the package sources that it already has; AFFIANT_INSTALL=no forbids it.
@@ -15,6 +16,10 @@ kept=$HOME/.cache/affiant-tests
 if [[ -z ${AFFIANT_VERSITYGW:-} && ! -x $kept/versitygw ]] && ! command -v versitygw >/dev/null; then
     say "tests against a real S3 server are skipped without versitygw" \
         "(GOBIN=$kept go install github.com/versity/versitygw/cmd/versitygw@v1.8.0)"
+fi
+if [[ -z ${AFFIANT_SRT:-} && ! -d $kept/node_modules/@anthropic-ai/sandbox-runtime ]]; then
+    say "exported settings are not read by srt without it" \
+        "(npm install --prefix $kept @anthropic-ai/sandbox-runtime@0.0.83)"
 fi
 missing=()
 command -v swtpm >/dev/null || missing+=(swtpm)

@@ -16,6 +16,7 @@ from affiant.policy.exports.hosts import numbered_allows, numbered_denials, unse
 from affiant.policy.exports.model import PROFILE, Document, Export, Ledger, Target, header_lines
 from affiant.policy.exports.unjudged import note_unjudged, omit_secrets
 from affiant.policy.hosts import suffix_of
+from affiant.policy.paths import covers
 from affiant.policy.profile import EgressDenial, EgressRule, PathMode
 from affiant.policy.profile_set import Profile
 
@@ -64,13 +65,22 @@ def _filesystem(profile: Profile, ledger: Ledger) -> Mapping[str, object]:
                 "protected_files",
                 "srt never lets its protected names be written there (.git/hooks, .bashrc, .vscode ...)",
             )
-    ledger.unjudged(
-        PROFILE,
-        "image",
-        "the machine's own system folders stand in for the measured image, and /proc and /sys are readable",
-    )
+    for kind, text in (
+        (
+            "image",
+            "the machine's own system folders stand in for the measured image, and /proc and /sys are readable",
+        ),
+        (
+            "scratch",
+            "folders that are hidden, carve-outs among them, are empty and writable inside, and thrown away",
+        ),
+    ):
+        ledger.unjudged(PROFILE, kind, text)
+    # On Linux srt mounts what may be read over what may be written: a tree that is to be written below one that is to
+    # be read is hidden by itself too, and then mounted back last.
+    below = [path for path in written if any(path != tree and covers(tree, path) for tree in readable)]
     return {
-        "denyRead": ["/", *carved],
+        "denyRead": ["/", *sorted([*carved, *below])],
         "allowRead": [*_SYSTEM, *readable],
         "allowWrite": written,
         "denyWrite": carved,
