@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from affiant.__main__ import cli
 from affiant.policy.decision_log import read_decision_log
 
 PROFILE = """agent_configs:
@@ -42,24 +39,6 @@ def profile(warm):
     path.write_text(PROFILE)
     yield path
     path.write_text(before)
-
-
-def test_the_decisions_of_a_session_are_in_the_file_and_replay_as_they_were(warm, profile, tmp_path):
-    log = tmp_path / "decisions.jsonl"
-    done = warm.run("python3", "-c", REACH, options=("--decisions", str(log)))
-    assert done.returncode == 0, done.stderr
-    assert told(log) == [
-        ("write:/workspace", "allow", "allowed"),
-        ("GET http://api.example.test/v1/a", "deny", "port_not_listed"),
-        ("GET http://other.example.test/", "deny", "host_not_listed"),
-    ]
-    assert b"hunter2" not in log.read_bytes()
-    assert log.stat().st_mode & 0o777 == 0o600
-    simulated = CliRunner().invoke(cli, ["policy", "simulate", "--log", str(log), str(profile)])
-    assert simulated.output == "3 decisions, 0 change: 0 wider, 0 narrower\n"
-    first = json.loads(log.read_bytes().splitlines()[0])
-    assert first["agent"] == "writer"
-    assert first["rules"] == ["filesystem/0"]
 
 
 @pytest.mark.slow

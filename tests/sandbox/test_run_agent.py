@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from click.testing import CliRunner
+from tests.sandbox.test_decision_log import PROFILE, REACH, told
+
+from affiant.__main__ import cli
 
 ASK = """
 import json, os, urllib.request
@@ -92,3 +98,23 @@ def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tm
     assert warm.run("sh", "-c", 'echo "[$GITHUB_TOKEN]"').stdout == b"[]\n"
     for path in [tmp_path / "b.json", *Path(warm.home).glob("sessions/*/*")]:
         assert not path.is_file() or value.encode() not in path.read_bytes(), path
+
+
+def test_the_decisions_of_a_session_are_in_the_file_and_replay_as_they_were(warm, tmp_path):
+    log, profile = tmp_path / "decisions.jsonl", tmp_path / "profiles.yaml"
+    profile.write_text(PROFILE)
+    options = ("--decisions", str(log), "--profile", str(profile))  # the last one counts
+    done = warm.run("python3", "-c", REACH, options=options)
+    assert done.returncode == 0, done.stderr
+    assert told(log) == [
+        ("write:/workspace", "allow", "allowed"),
+        ("GET http://api.example.test/v1/a", "deny", "port_not_listed"),
+        ("GET http://other.example.test/", "deny", "host_not_listed"),
+    ]
+    assert b"hunter2" not in log.read_bytes()
+    assert log.stat().st_mode & 0o777 == 0o600
+    simulated = CliRunner().invoke(cli, ["policy", "simulate", "--log", str(log), str(profile)])
+    assert simulated.output == "3 decisions, 0 change: 0 wider, 0 narrower\n"
+    first = json.loads(log.read_bytes().splitlines()[0])
+    assert first["agent"] == "writer"
+    assert first["rules"] == ["filesystem/0"]

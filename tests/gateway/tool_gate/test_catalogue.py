@@ -15,6 +15,7 @@ from affiant.gateway.errors import (
     ToolUnknown,
 )
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool, served_tools
+from affiant.policy.decision_file import DecisionsUnavailable
 from affiant.policy.load import load_profiles
 from affiant.policy.questions import question_text
 
@@ -65,6 +66,16 @@ def test_a_decision_log_is_told_what_the_profile_decides_and_nothing_that_the_ga
         ("tool:z {}", "tool_not_listed"),
         ("tool:gone {}", "tool_not_listed"),
     ]
+
+
+def test_L5_a_call_that_cannot_be_told_is_not_made() -> None:
+    def down(question, decision, *, offered: bool = False) -> None:
+        raise DecisionsUnavailable("the decision log is down")
+
+    found = catalogue("x", tool("x"), tool("y"))
+    for name in ("x", "y"):
+        with pytest.raises(DecisionsUnavailable):
+            found.judge(name, {}, "{}", note=down)
 
 
 def test_one_name_on_two_servers_is_none_unless_a_rule_says_which() -> None:
