@@ -91,6 +91,7 @@ class Account:
     attempts: list[Attempt] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     recorded: Recorded | None = None
+    opened: asyncio.Future[Place] | None = None
 
     def belongs_to(self, session: Session) -> None:
         """The request takes its place in ``session``, until :meth:`leave`."""
@@ -103,10 +104,12 @@ class Account:
             self.session.end()
 
     def open(self) -> asyncio.Future[Place]:
-        """Append the ``open``; nothing goes upstream before the future resolves."""
+        """Append the ``open``, once; nothing goes upstream before the future resolves."""
         assert self.session is not None
         assert self.number is not None
-        return self.recorder.open(self.session, jti=self.jti, number=self.number)
+        if self.opened is None:
+            self.opened = self.recorder.open(self.session, jti=self.jti, number=self.number)
+        return self.opened
 
     def refusal(self, error: AffiantError, body: bytes) -> Recorded:
         """Sign that the request was refused with ``error``, and that ``body`` was the answer to it."""

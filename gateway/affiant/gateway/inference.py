@@ -171,6 +171,7 @@ class _Exchange(Exchange):
         names = {tool.name for tool in request.tools if tool.name is not None}
         named = {name for name in names if policy.tool_servers(name)}
         if self._tools is not None and named:
+            await self._account.open()
             self._origin_of = await self._tools.origins(session, named)
 
     def _decide(self, session: Session, request: ChatRequest) -> bytes:

@@ -2,8 +2,9 @@
 
 As every request of a session (:mod:`..exchange`), and then:
 
-3. every message of the body is read and judged: one that is refused refuses all of them, and nothing is done;
-4. ``open`` and an intent for each call are durable: only now a byte goes to a server;
+3. every message of the body is read; once ``open`` is durable, servers are asked what they serve; every message is
+   judged: one that is refused refuses all of them, and nothing is done;
+4. an intent for each call is durable: only now a byte of it goes to a server;
 5. the calls are made, all of the body at once; results are bounded and redacted;
 6. each call has its outcome, and the last of them, or the answer's own record, the proof's counter;
 7. all of that is durable: only now the answer leaves.
@@ -26,7 +27,7 @@ from affiant.gateway.account import Account, GateCall, Verdict
 from affiant.gateway.authentication import Authenticator
 from affiant.gateway.bodies import Bodies, Share
 from affiant.gateway.decisions import GatewayDecisions
-from affiant.gateway.errors import Busy, RequestMalformed, ToolNotAllowed
+from affiant.gateway.errors import Busy, RequestMalformed, ToolNotAllowed, UpstreamAnswerRefused
 from affiant.gateway.exchange import Exchange
 from affiant.gateway.http_request import (
     NONCE_HEADER,
@@ -64,7 +65,7 @@ from affiant.gateway.tool_gate.messages import (
     call_params,
     parse_envelope,
 )
-from affiant.gateway.tool_gate.results import error_text, passed_result
+from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
 
 __all__ = ["ToolGateRoute"]
 
@@ -216,6 +217,7 @@ class _Exchange(Exchange):
         asked = [message for message in envelope.messages if message.method in ("tools/list", "tools/call")]
         if not asked:
             return None
+        await self._account.open()  # to ask what a server serves is to ask a server
         names = {call_params(message).name for message in asked if message.method == "tools/call"}
         every = any(message.method == "tools/list" for message in asked)
         return await self._gate.catalogue(session.id, session.admitted.policy, None if every else names)
@@ -259,6 +261,8 @@ class _Exchange(Exchange):
     def _keep(self, message: Message, result: Mapping[str, object]) -> None:
         assert message.id is not None
         data = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        if len(data) > MAX_RESULT or self._gate.redactor.redact(data).replaced:
+            raise UpstreamAnswerRefused("the list of tools is too large, or holds this gateway's credential")
         self._answers[message.id] = response(message.id, data)
 
     # -- 4 to 6: done, and recorded ------------------------------------------------------------------------
@@ -266,7 +270,7 @@ class _Exchange(Exchange):
     async def _intend(self) -> None:
         """Nothing goes to a server before this has returned."""
         account = self._account
-        pending = [account.open()]
+        pending = []
         for call in self._calls:
             recorded = account.gate_intent(call.told)
             call.intent = recorded.jti
