@@ -23,6 +23,12 @@ def add(a: int, b: int) -> int:
 
 
 @server.tool()
+def echo(text: str) -> str:
+    """Says what it is told."""
+    return text
+
+
+@server.tool()
 def count() -> int:
     """Counts its own calls: state that stays in the server."""
     calls.append(None)

@@ -1,0 +1,175 @@
+"""An agent in its sandbox uses the MCP SDK's own client, through the proxy and the tool gate, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from tests.gateway.conftest import serving_gateway
+
+pytest.importorskip("mcp", reason="mcp is not installed: make setup")
+pytestmark = pytest.mark.slow
+
+SERVED = Path(__file__).parents[1] / "gateway/tool_gate/served.py"
+PROFILES = """
+agent_configs:
+  tooled:
+    tools:
+      - {name: add, server: web, args: {a: {max: 100}, b: any}}
+      - {name: count, server: local}
+      - {name: echo, server: web}
+      - {name: surroundings, server: local}
+    secrets_access: [{name: DEPLOY_KEY, ref: 'local:DEPLOY_KEY', hosts: [api.example.com]}]
+    network_egress: [{host: api.example.com, methods: [GET]}]
+"""
+AGENT = """
+import asyncio, json, os
+from mcp import Client
+
+async def main():
+    async with Client("http://gateway.affiant.internal/mcp") as client:
+        print(json.dumps([tool.name for tool in (await client.list_tools()).tools]))
+        print((await client.call_tool("add", {"a": 1, "b": 2})).structured_content["result"])
+        print([(await client.call_tool("count", {})).structured_content["result"] for _ in range(2)])
+        try:
+            await client.call_tool("add", {"a": 101, "b": 2})
+        except Exception as error:
+            print("refused:", error)
+        placeholder = os.environ["DEPLOY_KEY"]
+        echoed = await client.call_tool("echo", {"text": placeholder})
+        print(echoed.structured_content["result"] == placeholder)
+        seen = json.loads((await client.call_tool("surroundings", {"path": "HOME_OF_GATEWAY"})).content[0].text)
+        print(json.dumps(seen))
+
+asyncio.run(main())
+"""
+
+
+def _runtime(folder: Path) -> Path:
+    """An environment with the SDK in it, from the packages of this one: no network is needed."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    done = subprocess.run(["/usr/bin/python3", "--version"], capture_output=True, text=True, check=False)
+    if not done.stdout.startswith(f"Python {version}."):
+        pytest.skip(f"the sandbox's python3 is not {version}: the SDK's packages do not fit it")
+    packages = folder / "lib" / f"python{version}" / "site-packages"
+    packages.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python3").symlink_to("/usr/bin/python3")
+    (folder / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    wanted, seen = ["mcp"], set()
+    while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:  # of another platform
+            continue
+        for file in found.files or ():
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                target = packages / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(found.locate_file(file), target)
+        for text in found.requires or ():
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": "crypto"}):
+                wanted.append(needed.name)
+    return folder
+
+
+@contextmanager
+def _web() -> Iterator[str]:
+    command = [sys.executable, str(SERVED), "http"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(child.stdout.readline())}/mcp"
+        finally:
+            child.kill()
+
+
+def test_an_agent_uses_tools_through_the_gate_and_every_call_has_its_receipts(warm, tmp_path):
+    runtime = _runtime(warm.folder / "tool-runtime")
+    (warm.folder / "tools.yaml").write_text(PROFILES)
+    key = "never-to-be-seen-0123456789abcdef"
+    subprocess.run(
+        [sys.executable, "-m", "affiant", "secret", "set", "DEPLOY_KEY"],
+        env={**os.environ, "AFFIANT_HOME": str(warm.home)},
+        input=key.encode(),
+        check=True,
+        cwd="/",
+    )
+    with _web() as url:
+        servers = warm.folder / "tools.json"
+        local = {"command": [sys.executable, str(SERVED), "stdio"]}
+        servers.write_text(json.dumps({"mcp_servers": {"web": {"url": url}, "local": local}}))
+        home = warm.folder / "gated"
+        with serving_gateway(home, warm.home, "--mcp-servers", str(servers)) as gateway:
+            bundle = tmp_path / "b.json"
+            code = AGENT.replace("HOME_OF_GATEWAY", str(home / "gateway"))
+            done = subprocess.run(
+                [
+                    *(sys.executable, "-m", "affiant", "run", "--home", str(warm.home)),
+                    *("--profile", str(warm.folder / "tools.yaml"), "--agent", "tooled"),
+                    *("--min-isolation", warm.isolation, "--runtime", str(runtime)),
+                    *("--gateway", gateway.ready["url"], "--gateway-config", gateway.ready["config"]),
+                    *("--bundle", str(bundle), "--", "python3", "-c", code),
+                ],
+                capture_output=True,
+                timeout=110,
+                check=False,
+                cwd="/",
+            )
+            assert done.returncode == 0, done.stderr.decode()[-3000:]
+            listed, added, counted, refused, echoed, seen = done.stdout.decode().splitlines()
+            trust = subprocess.run(
+                [
+                    *(sys.executable, "-m", "affiant", "platform", "trust", "--home", str(warm.home)),
+                    *("--gateway-config", gateway.ready["config"]),
+                ],
+                capture_output=True,
+                check=True,
+                cwd="/",
+            ).stdout
+    assert json.loads(listed) == ["add", "count", "echo", "surroundings"]
+    assert (added, counted) == ("3", "[1, 2]")
+    assert "does not allow" in refused
+    assert echoed == "True" and key not in done.stdout.decode()  # a placeholder is nothing but that to a tool
+    found = json.loads(seen)
+    assert "DEPLOY_KEY" not in found["environment"] and "AFFIANT_HOME" not in found["environment"]
+    if os.geteuid() == 0:
+        assert found["uid"] == 61786 and found["groups"] == [] and found["seen"] == ["PermissionError"]
+    (tmp_path / "trust.json").write_bytes(trust)
+    verdict = subprocess.run(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "affiant",
+                "verify",
+                str(bundle),
+                "--trust",
+                str(tmp_path / "trust.json"),
+            ),
+            "--json",
+        ],
+        capture_output=True,
+        check=False,
+        cwd="/",
+    )
+    told = json.loads(verdict.stdout)
+    assert verdict.returncode == 40, verdict.stdout
+    assert [check for check in told["checks"] if check.get("tier") == "contraindicated"] == []
+    by_code = {check["code"]: check["tier"] for check in told["checks"]}
+    assert by_code["session.counter"] == by_code["session.intents"] == "affirming"
+    assert key.encode() not in bundle.read_bytes()
