@@ -59,20 +59,20 @@ def measure() -> list[Figure]:
     profile = load_profiles(f"agent_configs:\n  dev:{PROFILE}".encode()).profile("dev")
     policy = compile_policy(profile.compiled.policy, asks=True)
     questions = _questions()
-    ours = [_core(policy, question) for question in questions]
-    core = _percentiles(ours, BATCH)
+    core = _percentiles([_core(policy, question) for question in questions], BATCH)
     whole = _percentiles([_recorded(policy, question) for question in questions], BATCH)
-    figures: list[Figure] = []
     best, best_ours = _one_policy()
-    figures.append(Figure("one rule, p50", best_ours, "us", "cedarpy, one policy", best))
     cedar = _cedar(profile, policy, questions)
-    figures.append(Figure("core decision, p50", core[0], "us", "cedarpy, one profile", cedar[0]))
-    figures.append(Figure("core decision, p99", core[1], "us", "cedarpy, one profile", cedar[1]))
     rego = _rego(policy, questions)
+    peers = [("one rule", best_ours, "cedarpy, one policy", best)]
+    peers.append(("core decisions", core[0], "cedarpy, one profile", cedar[0]))
     if rego is not None:
-        figures.append(Figure("core decision, p50", core[0], "us", "a regopy bundle", rego[0]))
-    figures.append(Figure("canonical, recorded, p50", whole[0], "us", "core decision, p50", core[0]))
-    figures.append(Figure("canonical, recorded, p99", whole[1], "us", "core decision, p99", core[1]))
+        peers.append(("core decisions", core[0], "a regopy bundle", rego[0]))
+    figures = [
+        Figure(name, 1e6 / ours, "per second", peer, 1e6 / theirs) for name, ours, peer, theirs in peers
+    ]
+    figures.append(Figure("core decision, p50", core[0], "us", "its p99", core[1]))
+    figures.append(Figure("canonical, recorded, p50", whole[0], "us", "its p99", whole[1]))
     cold, parsed = _cold()
     figures.append(Figure("200 profiles, cold", cold, "ms", "libyaml's events alone", parsed))
     return figures

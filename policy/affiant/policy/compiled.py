@@ -38,7 +38,7 @@ from affiant.policy.tool_origin import Origin
 __all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]
 
 _UNKNOWN: Final = Origin()
-_ALLOW: Final = Effect.ALLOW
+_ASK: Final = Effect.ASK
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -75,7 +75,7 @@ class CompiledPolicy:
         return self._tools.decide("", Origin()).effect is Effect.DENY
 
     def _settled(self, decision: Decision) -> Decision:
-        return decision if self.asks or decision.effect is _ALLOW else without_approver(decision)
+        return without_approver(decision) if decision.effect is _ASK and not self.asks else decision
 
     def tool_servers(self, name: str) -> frozenset[str]:
         """The servers that rules name for the tool of this name: which is meant where several serve one."""
