@@ -69,6 +69,17 @@ def test_srt_says_files_exactly(policy: Policy) -> None:
         assert model.writes(path) is compiled.decide_path(path, PathMode.READ_WRITE).allowed, path
 
 
+def test_a_system_folder_that_is_carved_out_is_hidden_from_srt(profile_of: Callable) -> None:
+    profile = profile_of("filesystem_access: [{path: /usr, mode: none}, {path: /lib/a, mode: none}, read:/w]")
+    model = Srt(SRT.export(profile, frozenset()))
+    assert [model.reads(path) for path in ("/usr/bin/env", "/lib/a/b", "/lib/b", "/w/a")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
 @quick
 @given(policies())
 def test_cilium_allows_connections_alone_that_may_carry_anything(policy: Policy) -> None:

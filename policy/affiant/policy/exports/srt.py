@@ -81,7 +81,10 @@ def _filesystem(profile: Profile, ledger: Ledger) -> Mapping[str, object]:
     below = [path for path in written if any(path != tree and covers(tree, path) for tree in readable)]
     return {
         "denyRead": ["/", *sorted([*carved, *below])],
-        "allowRead": [*_SYSTEM, *readable],
+        "allowRead": [
+            *(path for path in _SYSTEM if not any(covers(tree, path) for tree in carved)),
+            *readable,
+        ],
         "allowWrite": written,
         "denyWrite": carved,
     }
