@@ -6,6 +6,7 @@ import json
 
 from hypothesis import strategies as st
 
+from affiant.policy.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, EgressLimits, Limits
 from affiant.policy.profile import (
     Approval,
     EgressDenial,
@@ -53,6 +54,10 @@ _some_methods = st.none() | st.lists(st.sampled_from(METHODS), min_size=1, max_s
 _some_targets = st.none() | st.lists(st.sampled_from(TARGET_PATTERNS), min_size=1, max_size=3).map(tuple)
 
 
+_bounds = st.lists(st.builds(Bound, st.integers(1, 3), st.sampled_from([None, 60])), max_size=2).map(tuple)
+_limits = st.builds(Limits, _bounds, _bounds, _bounds, _bounds, st.none() | st.integers(1, 3))
+
+
 @st.composite
 def _allows(draw: st.DrawFn) -> EgressRule:
     if draw(st.integers(0, 4)) == 0:
@@ -63,6 +68,7 @@ def _allows(draw: st.DrawFn) -> EgressRule:
         draw(st.sampled_from(list(Scheme))),
         draw(_some_methods),
         draw(_some_targets),
+        limits=draw(st.just(NO_EGRESS_LIMITS) | st.builds(EgressLimits, _bounds, _bounds)),
     )
 
 
@@ -73,7 +79,7 @@ _grants = st.builds(PathGrant, st.sampled_from(PATHS), st.sampled_from(list(Path
 SERVERS = ["k8s", "docs"]
 PINS = ["sha256:" + digit * 64 for digit in "ab"]
 _tools = (
-    st.builds(ToolRule, st.sampled_from(NAMES), st.booleans())
+    st.builds(ToolRule, st.sampled_from(NAMES), st.booleans(), rate=st.just(()) | _bounds)
     | st.builds(
         ToolRule,
         st.sampled_from(NAMES[:2]),
@@ -84,10 +90,17 @@ _tools = (
     )
     | st.builds(ToolDenial, st.sampled_from(NAMES))
 )
+_models = st.builds(
+    ModelRule, st.sampled_from(NAMES), st.booleans(), max_tokens=st.none() | st.integers(1, 3)
+)
 _endpoints = st.builds(Endpoint, st.sampled_from(HOSTS), st.sampled_from(PORTS))
 _secrets = st.dictionaries(
     st.sampled_from(["KEY", "TOKEN"]), st.lists(_endpoints, max_size=3, unique=True).map(tuple), max_size=2
-).map(lambda found: tuple(SecretGrant(name, hosts) for name, hosts in found.items()))
+).map(
+    lambda found: tuple(
+        SecretGrant(name, hosts, max_uses=len(hosts) or None) for name, hosts in found.items()
+    )
+)
 _sizes = st.none() | st.integers(1, 3)
 
 
@@ -100,11 +113,10 @@ def policies(draw: st.DrawFn) -> Policy:
         "tools": tuple(draw(st.lists(_tools, max_size=4))),
         "filesystem": tuple(draw(st.lists(_grants, max_size=4))),
         "egress": egress,
-        "models": draw(
-            st.none() | st.lists(st.builds(ModelRule, st.sampled_from(NAMES), st.booleans())).map(tuple)
-        ),
+        "models": draw(st.none() | st.lists(_models).map(tuple)),
         "approval": Approval(draw(st.booleans()) and draw(st.booleans()), draw(asked)),
         "resources": Resources(cpus=draw(_sizes)),
+        "limits": draw(st.just(NO_LIMITS) | _limits),
     }
     try:
         return Policy(**parts, secrets=draw(_secrets))

@@ -162,8 +162,8 @@ def test_the_other_way_round_it_is_the_opposite(pair):
         Direction.NARROWS: Direction.WIDENS,
         Direction.CHANGES: Direction.CHANGES,
     }
-    there = {(found.plane, found.request): found.direction for found in compared(*pair)}
-    back = {(found.plane, found.request): opposite[found.direction] for found in compared(*reversed(pair))}
+    there = {(found.plane, found.request, found.direction) for found in compared(*pair)}
+    back = {(found.plane, found.request, opposite[found.direction]) for found in compared(*reversed(pair))}
     assert there == back
 
 

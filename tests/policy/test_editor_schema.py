@@ -90,7 +90,7 @@ def mappings(schema: Any) -> Iterator[Any]:
 def test_every_mapping_is_closed_and_holds_every_key_of_the_reader() -> None:
     found = list(mappings(json.loads(schema_text(profile_schema()))))
     assert all(schema["additionalProperties"] is False for schema in found)
-    tool = {"a tool": [{"name", "server", "schema", "approval", "args"}, {"deny"}]}
+    tool = {"a tool": [{"name", "server", "schema", "approval", "args", "rate"}, {"deny"}]}
     listed = [set(schema["properties"]) for schema in found]
     for what, keys in KEYS.items():
         if what != "a floor":
@@ -170,12 +170,14 @@ SINGLE = members(
 ARGUMENT = pick("any", "all", "{}", "{min: 1, max: 5, optional: true}", "{under: /a, write: true}") | (
     SINGLE | SINGLE.map("{{each: {}, max_items: 3}}".format) | many(many(PLAIN)).map("{{argv: {}}}".format)
 )
+RATE = pick("10/min", "1/s", "'5/h'", "5", "0/s", "5/m")
+LIMIT = pick("5", "'5'", "500k", "2M/day", "7/h", "0", "1e3", "5/week", "[5/s, 100/h]", "[5/s, 6/s]", "[]")
 ARGUED = st.tuples(NAME, ARGUMENT).map(lambda it: "{{name: {}, args: {{a: {}}}}}".format(*it))
 TOOL = (
     NAME
     | ARGUED
     | NAME.map("{{deny: {}}}".format)
-    | members(name=NAME, approval=pick("true", "yes"), deny=NAME)
+    | members(name=NAME, approval=pick("true", "yes"), rate=RATE, deny=NAME)
 )
 PLACE = (
     pick("none", "'read:/a'", "'read-write:/a/b c'", "'read:/a:b'", "/a", "'none:/'", "'read:a'")
@@ -196,6 +198,7 @@ REACH = (
         port=pick("443", "80", "x"),
         scheme=pick("http", "https"),
         tls=pick("inspect", "passthrough"),
+        limits=members(requests=LIMIT, bytes_out=pick("5MiB", "5")) | pick("{}"),
         address=pick("10.0.0.1", "[10.0.0.0/24]", "'10.0.0.1, 10.0.0.2'", "[]"),
         deny=HOST,
     )
@@ -214,9 +217,12 @@ SECRET = (
         ref=pick("'local:A'", "'vault:kv/a#b'", "a"),
         hosts=many(HOST),
         shape=pick("'ghp_{36}'", "'{2}'", "ghp"),
+        max_uses=pick("200", "0", "2/h", "'2'"),
     )
 )
-MODEL = NAME | members(name=NAME, upstream=pick("any", "attested", "x"))
+MODEL = NAME | members(
+    name=NAME, upstream=pick("any", "attested", "x"), max_tokens=pick("4096", "8k", "'8'", "1/s", "0")
+)
 ASKED = pick("true", "false", "yes") | members(tools=many(NAME), egress=pick(*METHODS))
 RESOURCES = members(
     cpus=pick("1", "0", "'2'"), memory=pick("2GiB", "2", "2GB"), disk=pick("1TiB"), pids=pick("5", "-1")
@@ -235,7 +241,14 @@ SECTIONS = members(
     models=many(MODEL),
     resources=RESOURCES,
     tests=many(TEST),
-    limits=pick("{}"),
+    limits=pick("{}")
+    | members(
+        tool_calls=LIMIT,
+        requests=LIMIT,
+        tokens=LIMIT,
+        bytes_out=pick("5MiB", "[5KiB/s, 1GiB]", "5", "5MB"),
+        wall=pick("2h", "90s", "2", "1.5h"),
+    ),
 )
 DOCUMENTS = (
     SECTIONS.map("agent_configs: {{dev: {}}}".format)
@@ -269,13 +282,21 @@ def test_a_name_spelled_null_is_the_one_exception() -> None:
 
 REFUSED_BY_BOTH = [
     "tool: [x]",
-    "limits: {tool_calls: 5}",
+    "limits: {}",
+    "limits: {tool_calls: 0}",
+    "limits: {tool_calls: 5k}",
+    "limits: {requests: 5/minute}",
+    "limits: {requests: []}",
+    "limits: {tokens: 1.5M}",
+    "limits: {tokens: -5}",
+    "limits: {wallclock: 5}",
     "weight: 2",
     "tools: run_tests",
     "tools: {a: true}",
     "tools: [{name: x, deny: y}]",
     "tools: [{name: x, approval: 'true'}]",
-    "tools: [{name: x, rate: 10/min}]",
+    "tools: [{name: x, rate: 10}]",
+    "tools: [{deny: x, rate: 10/min}]",
     "tools: [{approval: true}]",
     "tools: ['a b']",
     "tools: [[x]]",
@@ -304,11 +325,14 @@ REFUSED_BY_BOTH = [
     "network_egress: [{host: a.b.com, methods: [get]}]",
     "network_egress: [{host: a.b.com, methods: []}]",
     "network_egress: [{host: a.b.com, methods: [CONNECT]}]",
-    "network_egress: [{host: a.b.com, limits: {requests: 1/min}}]",
+    "network_egress: [{host: a.b.com, limits: {tokens: 1/min}}]",
+    "network_egress: [{host: a.b.com, limits: {}}]",
+    "limits: {wall: 2}",
+    "limits: {bytes_out: 5MB}",
     "network_egress: [{deny: a.b.com, scheme: http}]",
     "secrets_access: TOKEN",
     "secrets_access: [to-ken]",
-    "secrets_access: [{name: A, max_uses: 2}]",
+    "secrets_access: [{name: A, max_uses: 0}]",
     "secrets_access: [{name: A, hosts: []}]",
     "secrets_access: [{name: A, ref: 'env:A'}]",
     "secrets_access: [{name: A, shape: ghp}]",
@@ -317,7 +341,8 @@ REFUSED_BY_BOTH = [
     "secrets_access: [{name: A, inject: {format: '{}'}}]",
     "models: any",
     "models: [{upstream: attested}]",
-    "models: [{name: m, max_tokens: 1}]",
+    "models: [{name: m, max_tokens: 0}]",
+    "models: [{name: m, max_tokens: 5/min}]",
     "requires_human_approval: yes",
     "requires_human_approval: {}",
     "requires_human_approval: {egress: [POST], ttl: 10m}",

@@ -29,7 +29,7 @@ SECTIONS = st.lists(
             "resources: {cpus: 0}",
             "tests: [{deny: {tool: a}}]",
             "tests: [{allow: {secret: 'ZQ7zq!'}}]",
-            "limits: {tokens: ZQ7zq}",
+            "weight: ZQ7zq",
         ]
     ),
     unique_by=lambda section: section.partition(":")[0],

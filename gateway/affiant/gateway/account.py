@@ -19,6 +19,7 @@ from affiant.gateway.errors_http import status_of
 from affiant.gateway.journal import Place
 from affiant.gateway.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.relay import Usage
+from affiant.gateway.session_limits import Reservation
 from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import ToolCall
 from affiant.gateway.upstream import Attempt
@@ -70,6 +71,9 @@ class Account:
         unread: the body did not come to its end, so its digest was not compared with the proof's.
         digest, size: of the body as received; forwarded: digest of what was sent upstream.
         forwarding: set before it is: from there on the record is an ``inference``.
+        reservation: what it has taken of its session's limits. unsent: no upstream could be connected to.
+        answered: the status of the upstream's answer, 0: none.
+        complete: the answer came to its end, and was passed on.
     """
 
     recorder: Recorder
@@ -90,6 +94,10 @@ class Account:
     forwarding: bool = False
     attempts: list[Attempt] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    reservation: Reservation | None = None
+    unsent: bool = False
+    answered: int = 0
+    complete: bool = False
     recorded: Recorded | None = None
     opened: asyncio.Future[Place] | None = None
 
@@ -99,7 +107,14 @@ class Account:
         session.begin()
 
     def leave(self) -> None:
-        """Nothing more happens to the request."""
+        """Nothing more happens to the request: what it did not use of its session's limits is given back."""
+        if self.session is not None and self.reservation is not None:
+            self.session.limits.settle(
+                self.reservation,
+                sent=self.forwarding and not self.unsent,
+                status=self.answered,
+                used=self.usage.tokens if self.complete else None,
+            )
         if self.session is not None and self.number is not None:
             self.session.end()
 

@@ -261,6 +261,7 @@ def _service(
             per_second=settings.refusals_per_s, burst=settings.refusals_burst, seconds=ambient.seconds
         ),
         clock=ambient.clock,
+        seconds=ambient.seconds,
         require_clock=ambient.require_clock,
     )
 

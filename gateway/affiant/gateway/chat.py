@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
+from affiant.gateway.answer_bounds import AnswerBound, answer_bound
 from affiant.gateway.errors import RequestMalformed
 from affiant.gateway.one_reading import folded, inexact
 from affiant.policy.refusals import ToolDefinitionRefused
@@ -86,6 +87,8 @@ class ChatRequest:
     tools: tuple[Offered, ...]
     """``tools`` and ``functions`` in order."""
     parameters: Mapping[str, str]
+    answer: AnswerBound
+    """How long its answers may be."""
 
 
 def parse_chat(body: bytes) -> ChatRequest:
@@ -112,6 +115,7 @@ def parse_chat(body: bytes) -> ChatRequest:
         stream=bool(stream),
         tools=(*map(_tool, _array(value, "tools")), *map(_function, _array(value, "functions"))),
         parameters={name: _spelled(value[name]) for name in _PARAMETERS if value.get(name) is not None},
+        answer=answer_bound(value),
     )
 
 

@@ -1,7 +1,8 @@
 """Refusals on the wire: one table from stable code to HTTP status, and the body that OpenAI clients read.
 
 ``{"error": {"message", "type", "code", "param": null}}``. A code that the table does not list has its family's
-status. ``x-should-retry`` keeps the OpenAI clients from repeating what will be refused again.
+status; a limit that waiting helps with is 429, with ``retry-after``. ``x-should-retry`` keeps the OpenAI clients from
+repeating what will be refused again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from affiant.errors import (
     StateError,
     UnreachableError,
 )
+from affiant.policy.limit_refusals import LimitReached
 
 __all__ = ["STATUS", "error_body", "error_headers", "status_of"]
 
@@ -68,6 +70,9 @@ _FAMILIES: Final[tuple[tuple[type[AffiantError], int], ...]] = (
     (ConfigurationError, 500),
 )
 
+_WAITED_FOR_S: Final = 60
+"""The OpenAI clients wait for no longer; asked to retry, they would only ask again sooner."""
+
 _TYPES: Final[Mapping[int, str]] = {
     401: "authentication_error",
     403: "permission_error",
@@ -78,6 +83,8 @@ _TYPES: Final[Mapping[int, str]] = {
 
 def status_of(error: AffiantError) -> int:
     """The HTTP status of ``error``; 500 for what no table or family lists."""
+    if isinstance(error, LimitReached) and error.retry_after_s is not None:
+        return 429
     listed = STATUS.get(error.code)
     if listed is not None:
         return listed
@@ -95,6 +102,9 @@ def error_body(error: AffiantError) -> bytes:
 
 def error_headers(error: AffiantError) -> tuple[tuple[bytes, bytes], ...]:
     """Headers that say what a client may do next."""
+    if isinstance(error, LimitReached) and (wait := error.retry_after_s) is not None:
+        soon = b"true" if wait <= _WAITED_FOR_S else b"false"
+        return (b"x-should-retry", soon), (b"retry-after", str(wait).encode("ascii"))
     retry = b"true" if error.retryable else b"false"
     headers = [(b"x-should-retry", retry)]
     if status_of(error) in {429, 503} and error.retryable:

@@ -3,10 +3,10 @@
 The order, and what each step owes to the next (trust rules, 3):
 
 1, 2. who asks, and for what: :mod:`.exchange`;
-3. form, policy: what is refused up to the choice of an upstream ends in a ``refusal``;
+3. form, policy, limits: what is refused up to the choice of an upstream ends in a ``refusal``;
 4. ``open`` is durable: only now a byte goes upstream;
 5. the same bytes are forwarded, or the same without tools that the profile does not list;
-6. the answer is relayed as it comes, hashed; tool calls are judged and recorded before they go on;
+6. the answer is relayed as it comes, hashed; tool calls are judged, counted and recorded before they go on;
 7. the record is durable: only now the last byte, or the terminal event, leaves.
 
 However it ends, it ends in one record: complete, client_abort, upstream_abort, policy_stop, gateway_error, or a
@@ -33,6 +33,7 @@ from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.errors import (
     RequestMalformed,
     ToolNotAllowed,
+    UpstreamUnreachable,
 )
 from affiant.gateway.exchange import NOTHING, Exchange
 from affiant.gateway.http_request import (
@@ -64,6 +65,8 @@ from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer, judge_error
 from affiant.gateway.tool_offers import ToolOffers
 from affiant.gateway.upstream import UpstreamAnswer
+from affiant.policy.limit_refusals import LimitReached
+from affiant.policy.meters import nanoseconds
 
 __all__ = ["ChatCompletions"]
 
@@ -83,7 +86,7 @@ class ChatCompletions:
         log: where it is too far behind, nothing is taken.
         body_max: largest request body, bytes. bodies: bounds them all.
         refusals: bounds the records of requests that belong to no session.
-        draining: whether the gateway is being stopped.
+        draining: whether the gateway is being stopped. seconds: a clock that never goes back, for limits.
         tools: the servers of tools, for where an offered tool comes from.
         decisions: takes what policy decides, if somebody asked for a decision log.
     """
@@ -98,6 +101,7 @@ class ChatCompletions:
     refusals: RefusalBudget
     draining: Callable[[], bool]
     decisions: GatewayDecisions
+    seconds: Callable[[], float]
     tools: ToolOffers | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,6 +185,9 @@ class _Exchange(Exchange):
         verdict = tools_verdict(policy, request.tools, rules, self._origin_of, note=note)
         allowed = may_offer(policy, self._origin_of)
         forwarded = without_tools(body, allowed) if verdict.decision == "redact" else body
+        self._account.reservation = session.limits.reserve(
+            request.model, request.answer, rules=rules, size=len(forwarded), now=self._now()
+        )
         self._account.request, self._account.verdict = request, verdict
         self._account.forwarded = sha256_name(forwarded)
         return forwarded
@@ -188,7 +195,13 @@ class _Exchange(Exchange):
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
 
     async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
-        answer = await asked
+        try:
+            answer = await asked
+        except UpstreamUnreachable:
+            attempts = self._account.attempts
+            self._account.unsent = all(attempt.result == UpstreamUnreachable.code for attempt in attempts)
+            raise
+        self._account.answered = answer.status
         try:
             self._guard.require_absent(*(answer.header(name) or b"" for name in _TOLD_OF))
             if media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
@@ -211,7 +224,7 @@ class _Exchange(Exchange):
             await self._record_calls(judge_answer(body, judge))
         elif judge is not None:
             judge_error(body)
-        self._account.usage = usage_of(body)
+        self._account.usage, self._account.complete = usage_of(body), True
         recorded = self._account.inference(
             "complete", status=answer.status, hidden={"dig": sha256_name(body), "len": len(body)}
         )
@@ -231,7 +244,7 @@ class _Exchange(Exchange):
             await self._release(relay, step)
             terminal = step.terminal
         relay.count(terminal)
-        self._account.usage = relay.usage
+        self._account.usage, self._account.complete = relay.usage, True
         recorded = self._account.inference("complete", status=self._client.status, hidden=relay.hidden)
         await recorded.durable
         comment = f": affiant-receipt {for_agent(recorded.issued)}\n" if self._inline else ""
@@ -244,10 +257,15 @@ class _Exchange(Exchange):
             await self._client.body(b"".join(step.events), more=True)
 
     async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
-        """One durable record for each call, before any of them goes on."""
+        """Room for all of them, and one durable record for each call, before any of them goes on."""
         if calls:
+            assert self._account.session is not None
+            self._account.session.limits.answered_calls.take([call.rules for call in calls], now=self._now())
             made = [self._account.tool(call) for call in calls]
             await asyncio.gather(*(recorded.durable for recorded in made))
+
+    def _now(self) -> int:
+        return nanoseconds(self._route.seconds())
 
     def _judge(self) -> Judge | None:
         assert self._account.session is not None
@@ -274,7 +292,10 @@ class _Exchange(Exchange):
     ) -> Recorded:
         """As :meth:`~.exchange.Exchange.failure`: from where it is forwarded on, of the inference."""
         account = self._account
-        if isinstance(error, ToolNotAllowed) and account.verdict is not None:
+        if isinstance(error, LimitReached):
+            fired = () if account.verdict is None else account.verdict.rules
+            account.verdict = Verdict("deny", (*fired, *error.rules))
+        elif isinstance(error, ToolNotAllowed) and account.verdict is not None:
             account.verdict = Verdict("deny", account.verdict.rules)
         if not account.forwarding:
             return account.refusal(error, told)

@@ -28,6 +28,14 @@ class Usage:
 
     prompt: int | None = None
     completion: int | None = None
+    total: int | None = None
+
+    @property
+    def tokens(self) -> int | None:
+        """All of them: the sum, or the stated total where that is more; None where one of the counts is not stated."""
+        if self.prompt is None or self.completion is None:
+            return None
+        return max(self.prompt + self.completion, self.total or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,8 @@ def usage_of(data: bytes) -> Usage:
     usage = value.get("usage") if isinstance(value, dict) else None
     if not isinstance(usage, dict):
         return Usage()
-    return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+    counts = (usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    return Usage(*map(_count, counts))
 
 
 def _count(value: object) -> int | None:

@@ -68,6 +68,7 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
         bodies=service.bodies,
         refusals=service.refusals,
         draining=lambda: service.draining,
+        seconds=service.seconds,
         tools=service.tools,
         decisions=told,
     )

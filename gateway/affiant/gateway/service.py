@@ -39,7 +39,8 @@ class Service:
     """Everything of one boot that serves requests.
 
     Args:
-        clock: the time that records are dated by, UTC. require_clock: raises while the machine's clock is another.
+        clock: the time that records are dated by, UTC. seconds: a clock that never goes back.
+        require_clock: raises while the machine's clock is another than ``clock``.
         bodies: bounds what request bodies hold. refusals: bounds the records of callers that nobody knows.
         draining: set once the gateway is being stopped.
     """
@@ -59,6 +60,7 @@ class Service:
     refusals: RefusalBudget
     erasing: Erasing
     clock: Callable[[], datetime]
+    seconds: Callable[[], float]
     require_clock: Callable[[], None]
     tools: ToolOffers | None = None
     """The servers of tools, if the configuration names any."""

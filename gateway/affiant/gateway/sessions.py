@@ -26,6 +26,7 @@ from affiant.attestation.receipt import Issued
 from affiant.attestation.session_summary import outcome_of, session_root
 from affiant.attestation.statement import KeysetStatement
 from affiant.gateway.errors import AdmissionReplayed, Busy, SessionClosed, SessionUnknown
+from affiant.gateway.session_limits import SessionLimits
 from affiant.policy.compiled import CompiledPolicy
 
 __all__ = ["TRANSITIONS", "Admitted", "Session", "SessionState", "SessionTable", "SupervisorChain"]
@@ -113,6 +114,7 @@ class Session:
         self.last_proof = started
         self.state = SessionState.OPEN
         self.window = ReplayWindow()
+        self.limits = SessionLimits(admitted.policy)
         self.supervisor = SupervisorChain(
             chn=next(iter(admitted.statement.chn)), prev=admitted.statement.keyset_digest
         )

@@ -53,6 +53,7 @@ class ToolOffers:
             refusals=service.refusals,
             draining=lambda: service.draining,
             decisions=decisions,
+            seconds=service.seconds,
         )
         return self._route
 

@@ -32,11 +32,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ModelAuthority:
-    """A model that may be called; ``attested``: only at an upstream that was verified before."""
+    """A model that may be called; ``attested``: only at an upstream that was verified before.
+
+    ``max_tokens``: the most that a request may ask for; None: any number.
+    """
 
     name: str
     attested: bool
     rules: tuple[str, ...]
+    max_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,7 @@ def _models(compiled: CompiledPolicy) -> tuple[ModelAuthority, ...] | None:
         anywhere = compiled.decide_model(name)
         attested = compiled.decide_model(name, attested=True)
         only = anywhere.effect is Effect.DENY
-        found.append(ModelAuthority(name, only, attested.rules))
+        found.append(ModelAuthority(name, only, attested.rules, compiled.max_tokens(name, attested=True)))
     return tuple(found)
 
 

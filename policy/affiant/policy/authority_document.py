@@ -8,6 +8,9 @@ from affiant.policy.argument_reading import argument_members
 from affiant.policy.authority import Authority, FileAuthority, SecretAuthority
 from affiant.policy.authority_words import BOUNDS, unrestricted_words
 from affiant.policy.decide import Effect
+from affiant.policy.limit_words import profile_limits
+from affiant.policy.normal_form import bounds_members
+from affiant.policy.profile_limits import rule_limits
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.questions import PathQuestion, SecretQuestion, question_text
 from affiant.policy.reachable import Reach
@@ -43,6 +46,7 @@ def _agent(authority: Authority) -> Mapping[str, object]:
             {
                 "name": model.name,
                 "attested_only": model.attested,
+                "max_tokens": model.max_tokens,
                 "rules": _rules(authority, model.rules),
                 "sample": f"model:{model.name}",
             }
@@ -51,6 +55,9 @@ def _agent(authority: Authority) -> Mapping[str, object]:
         "files": [_file(authority, entry) for entry in authority.files],
         "hosts": [_host(authority, reach) for reach in authority.hosts],
         "secrets": [_secret(authority, secret) for secret in authority.secrets],
+        "limits": {
+            name: bounds_members(bounds) for name, bounds in profile_limits(authority.compiled.limits)
+        },
         "bounds": {name: getattr(authority.compiled.resources, name) for name in BOUNDS},
     }
 
@@ -67,9 +74,19 @@ def _tool(authority: Authority, tool: ToolAuthority) -> Mapping[str, object]:
         "schema": None if tool.origin.schema == ANY else tool.origin.schema,
         "arguments": None if tool.arguments is None else argument_members(tool.arguments),
         "effect": tool.effect.value,
+        "rate": bounds_members(tool.rate),
         "rules": _rules(authority, tool.rules),
         "sample": None if denied else question_text(tool.question),
     }
+
+
+def _limits(authority: Authority, rules: Iterable[str]) -> Sequence[Mapping[str, object]]:
+    """Of each rule its own limits; a rule that has none always has room."""
+    return [
+        {"rule": rule, "name": name, "bounds": bounds_members(bounds)}
+        for rule, name, bounds in rule_limits(authority.compiled.policy)
+        if rule in rules
+    ]
 
 
 def _file(authority: Authority, entry: FileAuthority) -> Mapping[str, object]:
@@ -106,6 +123,7 @@ def _group(authority: Authority, reach: Reach, group: Requests) -> Mapping[str, 
         "paths": None if group.paths is None else list(group.paths),
         "except": [{"path": each.path, "rules": _rules(authority, each.rules)} for each in group.exceptions],
         "effect": group.effect.value,
+        "limits": _limits(authority, group.rules),
         "rules": _rules(authority, group.rules),
         "sample": question_text(reach.sample(group)),
     }
@@ -120,6 +138,7 @@ def _secret(authority: Authority, secret: SecretAuthority) -> Mapping[str, objec
         "format": grant.inject.format,
         "basic": grant.inject.user,
         "shape": grant.shape,
+        "max_uses": grant.max_uses,
         "rules": _rules(authority, (secret.rule,)),
         "sinks": [
             {

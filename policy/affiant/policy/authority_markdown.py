@@ -16,9 +16,12 @@ from affiant.policy.authority_words import (
     approved,
     bound_words,
     endpoint_words,
+    limit_lines,
+    model_words,
     names_words,
     place_words,
     requests_words,
+    rule_limit_words,
     unrestricted_words,
 )
 from affiant.policy.decide import Effect
@@ -28,7 +31,7 @@ from affiant.policy.profile import PathMode
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.reachable import Reach
 from affiant.policy.tool_authority import ToolAuthority
-from affiant.policy.tool_words import call_words, tool_words
+from affiant.policy.tool_words import call_words, rate_words, tool_words
 
 __all__ = ["authority_markdown"]
 
@@ -56,6 +59,8 @@ def _tables(authorities: Sequence[Authority]) -> Iterator[str]:
     yield from _table("files", authorities, [(path, _path(path)) for path in sorted(paths)])
     yield from _table("hosts", authorities, _hosts(authorities))
     yield from _table("secret to host", authorities, _secrets(authorities))
+    limited = {name for each in authorities for name, _ in limit_lines(each)}
+    yield from _table("limits of a session", authorities, [(name, _limit(name)) for name in sorted(limited)])
     yield from _table("bounds", authorities, [(name, _bound(name)) for name in BOUNDS])
 
 
@@ -92,7 +97,7 @@ def _tool(name: str) -> _Cell:
 def _may(tool: ToolAuthority) -> str:
     if tool.effect is Effect.DENY:
         return tool_words(tool) if tool.vain else "never"
-    return f"yes{call_words(tool)}{approved(tool.effect)}"
+    return f"yes{call_words(tool)}{approved(tool.effect)}{rate_words(tool)}"
 
 
 def _models(authorities: Sequence[Authority]) -> Sequence[tuple[str, _Cell]]:
@@ -108,8 +113,7 @@ def _model(name: str) -> _Cell:
         found = next((model for model in authority.models or () if model.name == name), None)
         if found is None:
             return _any_model(authority)
-        only = ", at an attested upstream only" if found.attested else ""
-        return [f"yes{only}", *_at(authority, found.rules)]
+        return [f"yes{model_words(found)}", *_at(authority, found.rules)]
 
     return cell
 
@@ -156,7 +160,7 @@ def _reach_lines(authority: Authority, reach: Reach, *, own: bool) -> Iterator[s
         return
     yield from filter(None, (names_words(reach.names), unrestricted_words(reach), endpoint_words(reach)))
     for group in reach.requests:
-        yield requests_words(group)
+        yield requests_words(group) + rule_limit_words(authority, group.rules)
         yield from _at(authority, group.rules)
     yield from (f"denial {place}" for place in _at(authority, reach.denials))
 
@@ -182,6 +186,7 @@ def _flow(name: str, host: str, port: int) -> _Cell:
             for sink in secret.sinks:
                 if (secret.grant.name, sink.host, sink.port) == (name, host, port):
                     words = f"{place_words(secret.grant.inject)}{approved(sink.effect)}"
+                    words += rule_limit_words(authority, (secret.rule,))
                     return [words, *_at(authority, sink.rules)]
         return ["no"]
 
@@ -196,6 +201,10 @@ def _vain(name: str) -> _Cell:
         ] or [""]
 
     return cell
+
+
+def _limit(name: str) -> _Cell:
+    return lambda authority: [dict(limit_lines(authority)).get(name, "none")]
 
 
 def _bound(name: str) -> _Cell:

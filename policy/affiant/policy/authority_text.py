@@ -14,10 +14,13 @@ from affiant.policy.authority_words import (
     approved,
     bound_words,
     endpoint_words,
+    limit_lines,
+    model_words,
     names_words,
     path_words,
     place_words,
     requests_words,
+    rule_limit_words,
     unrestricted_words,
 )
 from affiant.policy.tool_words import tool_words
@@ -73,6 +76,8 @@ def authority_lines(authorities: Sequence[Authority]) -> Iterator[str]:
         yield from entry_lines(
             "bounds: " + ", ".join(f"{name} {bound_words(authority, name)}" for name in BOUNDS), indent=2
         )
+        limits = "; ".join(f"{name} {words}" for name, words in limit_lines(authority))
+        yield from entry_lines(f"limits of a session: {limits or 'none'}", indent=2)
         yield f"  policy {authority.profile.digest}"
         yield ""
     if any(authority.asks for authority in authorities):
@@ -95,8 +100,7 @@ def _model_lines(authority: Authority) -> Iterator[str]:
         yield "    any model the gateway serves"
         return
     for model in authority.models:
-        only = ", at an attested upstream only" if model.attested else ""
-        yield from entry_lines(f"{model.name}{only}", indent=4, at=_at(authority, model.rules))
+        yield from entry_lines(f"{model.name}{model_words(model)}", indent=4, at=_at(authority, model.rules))
 
 
 def _file_lines(authority: Authority) -> Iterator[str]:
@@ -117,7 +121,8 @@ def _host_lines(authority: Authority) -> Iterator[str]:
         if reach.unrestricted:
             yield from entry_lines(unrestricted_words(reach), indent=6)
         for group in reach.requests:
-            yield from entry_lines(requests_words(group), indent=6, at=_at(authority, group.rules))
+            words = requests_words(group) + rule_limit_words(authority, group.rules)
+            yield from entry_lines(words, indent=6, at=_at(authority, group.rules))
         if reach.denials:
             yield from entry_lines("denials here", indent=6, at=_at(authority, reach.denials))
 
@@ -125,7 +130,7 @@ def _host_lines(authority: Authority) -> Iterator[str]:
 def _secret_lines(authority: Authority) -> Iterator[str]:
     for secret in authority.secrets:
         grant = secret.grant
-        text = f"{grant.name}: in {place_words(grant.inject)}"
+        text = f"{grant.name}: in {place_words(grant.inject)}{rule_limit_words(authority, (secret.rule,))}"
         yield from entry_lines(text, indent=4, at=_at(authority, (secret.rule,)))
         for sink in secret.sinks:
             to = f"to {sink.host}:{sink.port}{approved(sink.effect)}"

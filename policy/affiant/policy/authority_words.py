@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from affiant.policy.authority import Authority
+from affiant.policy.authority import Authority, ModelAuthority
 from affiant.policy.decide import Effect
+from affiant.policy.limit_words import most_words, profile_limits
+from affiant.policy.limits import Bound
 from affiant.policy.profile import Injection, TLSMode
+from affiant.policy.profile_limits import rule_limits
 from affiant.policy.reachable import HostNames, Labels, Reach
 from affiant.policy.request_groups import Requests
 from affiant.policy.targets import METHODS
@@ -22,10 +25,13 @@ __all__ = [
     "approved",
     "bound_words",
     "endpoint_words",
+    "limit_lines",
+    "model_words",
     "names_words",
     "path_words",
     "place_words",
     "requests_words",
+    "rule_limit_words",
     "some",
     "unrestricted_words",
 ]
@@ -108,6 +114,30 @@ def place_words(inject: Injection) -> str:
     if inject.format is None:
         return f"header {inject.header}, as the whole credential (Bearer, Basic or token)"
     return f"header {inject.header}, as {inject.format!r}"
+
+
+def model_words(model: ModelAuthority) -> str:
+    """On what conditions a model may be called; empty where there are none."""
+    only = ", at an attested upstream only" if model.attested else ""
+    most = "" if model.max_tokens is None else f", {most_words('max_tokens', (Bound(model.max_tokens),))}"
+    return only + most
+
+
+def limit_lines(authority: Authority) -> Sequence[tuple[str, str]]:
+    """The limits of the whole profile: their names, and what each is; those that there are."""
+    found = profile_limits(authority.compiled.limits)
+    return [(name, most_words(name, bounds)) for name, bounds in found if bounds]
+
+
+def rule_limit_words(authority: Authority, rules: Sequence[str]) -> str:
+    """The limits of rules that let the same through: they hold only where none of the rules is without."""
+    found: dict[str, list[str]] = {rule: [] for rule in rules}
+    for rule, name, bounds in rule_limits(authority.compiled.policy):
+        if rule in found:
+            found[rule].append(most_words(name, bounds))
+    if not found or not all(found.values()):
+        return ""
+    return ", " + "; or ".join(" and ".join(words) for words in found.values())
 
 
 def bound_words(authority: Authority, name: str) -> str:

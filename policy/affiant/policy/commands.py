@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
+from affiant.policy.applied_limits import applied_limits
 from affiant.policy.can_command import can
 from affiant.policy.decide import Decision
 from affiant.policy.diff_command import diff
@@ -127,14 +128,18 @@ def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
       affiant policy explain profiles.yaml deployment_agent secret:DEPLOY_KEY@api.example.com
     """
     profile = read_profiles(file).profile(agent)
-    decision = answer(profile.compiled, parse_question(request))
+    question = parse_question(request)
+    decision = answer(profile.compiled, question)
+    limits = applied_limits(profile.compiled, question, decision) if decision.allowed else ()
     if as_json:
-        print_json(_explained(profile, request, decision))
+        print_json({**_explained(profile, request, decision), "limits": [list(each) for each in limits]})
     else:
         click.echo(printable(f"{decision.effect.value}: {request}"))
         click.echo(f"  because {decision.text} [{decision.reason}]")
         for rule in decision.rules:
             click.echo(f"  rule {rule} at {profile.places.get(rule, profile.mark)}")
+        for rule, words in limits:
+            click.echo(f"  limit {rule}: {words}, at {profile.places.get(rule, profile.mark)}")
         if decision.nearest is not None:
             click.echo(
                 f"  nearest {decision.nearest} at {profile.places.get(decision.nearest, profile.mark)}"

@@ -29,9 +29,19 @@ from affiant.policy.decide import (
     without_approver,
 )
 from affiant.policy.egress import EgressPlane
+from affiant.policy.limits import NO_EGRESS_LIMITS, Bounds, EgressLimits, Limits
 from affiant.policy.normal_form import arranged, arranged_form, policy_digest
 from affiant.policy.normal_form_reader import read_normal_form
-from affiant.policy.profile import EgressRule, PathGrant, PathMode, Policy, Resources, SecretGrant, TLSMode
+from affiant.policy.profile import (
+    EgressRule,
+    PathGrant,
+    PathMode,
+    Policy,
+    Resources,
+    SecretGrant,
+    TLSMode,
+    ToolRule,
+)
 from affiant.policy.refusals import ArgumentsRefused
 from affiant.policy.tool_origin import Origin
 
@@ -68,6 +78,11 @@ class CompiledPolicy:
     def resources(self) -> Resources:
         """Bounds of the session's machine."""
         return self.policy.resources
+
+    @property
+    def limits(self) -> Limits:
+        """What the agent may do in one session."""
+        return self.policy.limits
 
     @property
     def restricts_tools(self) -> bool:
@@ -120,6 +135,30 @@ class CompiledPolicy:
             attested: whether its upstream was verified before the prompt is sent to it.
         """
         return self._models.decide(name, attested=attested)
+
+    def max_tokens(self, name: str, *, attested: bool = False) -> int | None:
+        """The most tokens that a request may ask for as the answers of a model; None: any number.
+
+        Args:
+            name, attested: of a model that :meth:`decide_model` allows.
+        """
+        return self._models.max_tokens(name, attested=attested)
+
+    def tool_rates(self) -> Mapping[str, Bounds]:
+        """The rules for tools that have a rate, by their ids."""
+        return {
+            f"tools/{position}": rule.rate
+            for position, rule in enumerate(self.policy.tools)
+            if isinstance(rule, ToolRule) and rule.rate
+        }
+
+    def egress_limits(self) -> Mapping[str, EgressLimits]:
+        """The egress rules that have limits, by their ids."""
+        return {
+            f"egress/{position}": rule.limits
+            for position, rule in enumerate(self.policy.egress)
+            if isinstance(rule, EgressRule) and rule.limits != NO_EGRESS_LIMITS
+        }
 
     def decide_egress(
         self, *, host: str, port: int, scheme: str, method: str | None = None, target: str | None = None

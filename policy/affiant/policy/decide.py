@@ -241,13 +241,14 @@ def _misfit(
 class ModelPlane:
     """Models by exact name; without rules, any. Every decision is made when it is compiled."""
 
-    __slots__ = ("_decisions",)
+    __slots__ = ("_decisions", "_most")
 
     _ANY: Final = Decision(Effect.ALLOW, "allowed")
     _NOT_LISTED: Final = Decision(Effect.DENY, "model_not_listed")
 
     def __init__(self, rules: tuple[ModelRule, ...] | None) -> None:
         self._decisions: dict[str, tuple[Decision, Decision]] | None = None
+        self._most: dict[str, tuple[int | None, int | None]] = {}
         if rules is not None:
             found: dict[str, list[tuple[str, bool]]] = {}
             for position, rule in enumerate(rules):
@@ -255,6 +256,13 @@ class ModelPlane:
             self._decisions = {
                 name: (_model(entries, attested=False), _model(entries, attested=True))
                 for name, entries in found.items()
+            }
+            self._most = {
+                name: (
+                    _largest([rule for rule in rules if rule.name == name and not rule.attested]),
+                    _largest([rule for rule in rules if rule.name == name]),
+                )
+                for name in {rule.name for rule in rules if rule.max_tokens is not None}
             }
 
     def decide(self, name: str, *, attested: bool) -> Decision:
@@ -264,12 +272,22 @@ class ModelPlane:
         found = self._decisions.get(name)
         return self._NOT_LISTED if found is None else found[attested]
 
+    def max_tokens(self, name: str, *, attested: bool) -> int | None:
+        """The most that a request may ask for as the answers of a model that may be called; None: any number."""
+        return self._most.get(name, (None, None))[attested]
+
 
 def _model(entries: Sequence[tuple[str, bool]], *, attested: bool) -> Decision:
     ids = tuple(rule for rule, needs in entries if attested or not needs)
     if ids:
         return granted(ids, ask=False)
     return denied("model_upstream_unattested", nearest=entries[0][0])
+
+
+def _largest(rules: Sequence[ModelRule]) -> int | None:
+    """The largest ``max_tokens`` of rules; None where one of them has none."""
+    mosts = [rule.max_tokens for rule in rules if rule.max_tokens is not None]
+    return max(mosts) if mosts and len(mosts) == len(rules) else None
 
 
 class PathPlane:

@@ -14,6 +14,7 @@ from typing import Final
 
 from affiant.command_line import printable
 from affiant.policy.differences import Difference, Direction, Side
+from affiant.policy.limit_words import instead_words
 from affiant.policy.markup import markdown_text
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.report_forms import sarif_location, sarif_log
@@ -168,7 +169,10 @@ def told_together(differences: Sequence[Difference]) -> Iterator[Told]:
     for each in together.values():
         first = each[0][0]
         alike = [found for found_at in each for found in found_at]
-        yield Told(alike, _words(first), _requests(each))
+        if first.plane == "limit":
+            yield Told(alike, first.request, instead_words(first.old.says, first.new.says))
+        else:
+            yield Told(alike, _words(first), _requests(each))
 
 
 def _parts(found: Difference) -> tuple[str, str, str]:

@@ -18,6 +18,9 @@ from affiant.policy.addresses import CIDR
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decide import Decision, Effect
+from affiant.policy.limit_differences import LimitDifference, limit_differences
+from affiant.policy.limit_words import limit_words, no_rule_words
+from affiant.policy.limits import Bounds
 from affiant.policy.profile import Policy, Scheme, TLSMode
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, ToolQuestion, question_text
@@ -48,6 +51,9 @@ class Direction(StrEnum):
         return self is not Direction.NARROWS
 
 
+_STEPS: Final = {1: Direction.WIDENS, 0: Direction.CHANGES, -1: Direction.NARROWS}
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """What one of the two says: its effect or value, the reason code, and the places of the rules that decided."""
@@ -64,8 +70,8 @@ class Difference:
 
     ``request`` is as :func:`~affiant.policy.questions.parse_question` reads it, or the setting's name; ``plane`` is
     ``agent``, ``tool``, ``call``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``,
-    ``secret_setting`` or ``resource``. ``others``: the method stands for every method that no rule there names.
-    ``secrets``: what the new policy lets be used in that request.
+    ``secret_setting``, ``limit`` or ``resource``. ``others``: the method stands for every method that no rule there
+    names. ``secrets``: what the new policy lets be used in that request.
     """
 
     agent: str
@@ -131,7 +137,7 @@ def compare_profiles(agent: str, old: Profile | None, new: Profile | None) -> tu
     atoms = Atoms(before.policy.policy, after.policy.policy)
     pair = _Pair(agent, before, after, atoms)
     planes = (pair.agents, pair.tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
-    settings = (pair.addresses, pair.secret_settings, pair.resources)
+    settings = (pair.addresses, pair.secret_settings, pair.limits, pair.resources)
     return tuple(difference for compare in (*planes, *settings) for difference in compare())
 
 
@@ -281,6 +287,23 @@ class _Pair:
                         old or "default",
                         new or "default",
                     )
+
+    def limits(self) -> Iterator[Difference]:
+        """Of an agent that has a profile in both; without one nothing is allowed, and limits say nothing."""
+        if self.old.profile is None or self.new.profile is None:
+            return
+        for found in limit_differences(self.old.policy, self.new.policy, self.atoms):
+            direction = _STEPS[found.step]
+            old = self._limit_side(self.old, found, found.old, found.rules[0])
+            new = self._limit_side(self.new, found, found.new, found.rules[1])
+            yield Difference(self.agent, "limit", direction, found.subject or "limits", old, new)
+
+    def _limit_side(self, half: _Half, found: LimitDifference, bounds: Bounds | None, rule: str) -> Side:
+        says = no_rule_words(found.name) if bounds is None else limit_words(found.name, bounds)
+        rules = (rule or f"limits/{found.name}",) if bounds else ()
+        places = {} if half.profile is None else half.profile.places
+        known = tuple(each for each in rules if each in places)
+        return Side(says, "", known, tuple(str(places[each]) for each in known))
 
     def resources(self) -> Iterator[Difference]:
         for name in ("cpus", "memory", "disk", "pids"):

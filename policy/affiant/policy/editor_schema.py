@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from affiant.policy.format_keys import KEYS
+from affiant.policy.limit_reading import SPELLED
 from affiant.policy.names import SPELLINGS
 from affiant.policy.profile import Scheme, TLSMode
 from affiant.policy.schema import SIZE
@@ -121,6 +122,18 @@ _HOST: Final[Schema] = {"type": "string", "minLength": 1}
 _PORT: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 65535}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 1}
 
+
+def _limit(kind: str) -> Schema:
+    """One limit; to an editor a bare number is one."""
+    spelled = _spelled(SPELLED[kind])
+    return spelled if kind in ("bytes", "rate", "time") else {"anyOf": [_COUNT, spelled]}
+
+
+def _limits(kind: str) -> Schema:
+    """One limit, or several of different windows."""
+    return {"anyOf": [_limit(kind), _list(_limit(kind), least=1)]}
+
+
 _REQUEST_LISTS: Final[Mapping[str, Schema]] = {
     "methods": _told(
         _list(_choice(sorted(METHODS)), least=1),
@@ -163,11 +176,16 @@ _TOOL: Final[Mapping[str, Schema]] = {
         "type": "object",
         "additionalProperties": _ref("argument"),
     },
+    "rate": _told(_limit("rate"), "The calls that this rule lets through, such as 10/min."),
     "deny": _told(_name("tool"), "A tool that may not be called, whatever else allows it."),
 }
 _PATH_ENTRY: Final[Mapping[str, Schema]] = {
     "path": _told(_string(_PATH), "Absolute, inside the sandbox; covers the whole subtree. No globs."),
     "mode": _told(_choice(_MODES), "none is a carve-out, which wins whatever its depth."),
+}
+_EGRESS_LIMITS: Final[Mapping[str, Schema]] = {
+    "requests": _told(_limits("count"), "Such as 60/min."),
+    "bytes_out": _told(_limits("bytes"), "Such as 5MiB."),
 }
 _EGRESS: Final[Mapping[str, Schema]] = {
     "host": _told(_HOST, "A host, *.x for one label more, or **.x for one or more."),
@@ -181,6 +199,10 @@ _EGRESS: Final[Mapping[str, Schema]] = {
     "address": _told(
         {"anyOf": [{"type": "string"}, _list({"type": "string"}, least=1)]},
         "The only addresses (CIDR) at which the host is dialled.",
+    ),
+    "limits": _told(
+        {**_mapping("a rule's 'limits'", _EGRESS_LIMITS), "minProperties": 1},
+        "What this rule lets through in one session.",
     ),
 }
 _EGRESS_DENIAL: Final[Mapping[str, Schema]] = {
@@ -204,14 +226,23 @@ _SECRET: Final[Mapping[str, Schema]] = {
         "dependentRequired": {"format": ["header"]},
     },
     "shape": _told(_spelled(SPELLINGS["shape"]), "What the placeholder looks like, such as ghp_{36}."),
+    "max_uses": _told(_COUNT, "Requests of one session into which it is put."),
 }
 _MODEL: Final[Mapping[str, Schema]] = {
     "name": _told(_name("model"), "The model's exact name."),
     "upstream": _told(_choice(["any", "attested"]), "attested: only where the upstream was verified before."),
+    "max_tokens": _told(_limit("most tokens"), "The most that one request may ask for, such as 4096."),
 }
 _APPROVAL: Final[Mapping[str, Schema]] = {
     "tools": _told(_list(_name("tool"), least=1), "Tools of this profile."),
     "egress": _told(_list(_choice(sorted(METHODS)), least=1), "Methods of requests."),
+}
+_LIMITS: Final[Mapping[str, Schema]] = {
+    "tool_calls": _told(_limits("count"), "Calls that models make, such as 500."),
+    "requests": _told(_limits("count"), "Requests to models, such as 120/min."),
+    "tokens": _told(_limits("tokens"), "Tokens of requests and answers, such as 2M/day."),
+    "bytes_out": _told(_limits("bytes"), "Bytes that go out to hosts, such as 50MiB."),
+    "wall": _told(_limit("time"), "How long the session may last, such as 2h."),
 }
 _SIZE: Final[Schema] = _told(_spelled(SIZE), "With a unit: 512MiB, 2GiB.")
 _RESOURCES: Final[Mapping[str, Schema]] = {
@@ -236,6 +267,7 @@ _TEST: Final[Mapping[str, Schema]] = {
     "deny": _told(_ref("request"), "Denied."),
 }
 _APPROVAL_SECTION: Final = "What a person must approve first: everything (true), or named tools and methods."
+_LIMITS_SECTION: Final = "How much the agent may do in one session: 500, or of a window, 120/min."
 _PROFILE: Final[Mapping[str, Schema]] = {
     "tools": _told(_list(_ref("tool")), "The tools that may be called."),
     "filesystem_access": _told(
@@ -252,6 +284,7 @@ _PROFILE: Final[Mapping[str, Schema]] = {
     "models": _told(
         _list({"anyOf": [_name("model"), _ref("model")]}), "Absent: any that the gateway serves; []: none."
     ),
+    "limits": _told({**_mapping("'limits'", _LIMITS), "minProperties": 1}, _LIMITS_SECTION),
     "resources": _told(_mapping("'resources'", _RESOURCES), "Bounds of the sandbox."),
     "tests": _told(_list(_ref("test")), "Held against the profile whenever it is loaded."),
 }
@@ -281,6 +314,7 @@ _FLOOR: Final[Mapping[str, Schema]] = {
     "requires_human_approval": _told(
         {"anyOf": [{"type": "boolean"}, _ref("methods_to_approve")]}, _APPROVAL_SECTION
     ),
+    "limits": _told({**_mapping("'limits'", _LIMITS), "minProperties": 1}, _LIMITS_SECTION),
 }
 
 _DEFINITIONS: Final[Mapping[str, Schema]] = {

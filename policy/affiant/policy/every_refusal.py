@@ -13,6 +13,7 @@ from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.policy.floor import Floor
+from affiant.policy.limit_reading import read_limits
 from affiant.policy.load import (
     NO_FLOOR,
     agent_members,
@@ -47,6 +48,7 @@ _READERS: Final[Mapping[str, Callable[[Node], object]]] = {
     "secrets_access": lambda node: list(read_secrets(node, sinks=())),
     "requires_human_approval": read_approval,
     "models": lambda node: list(read_models(node)),
+    "limits": read_limits,
     "resources": read_resources,
 }
 """How a section is read alone; the tests of a profile cannot be."""

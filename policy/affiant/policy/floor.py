@@ -1,8 +1,9 @@
-"""The floor: an organisation's denials, merged into every profile of a file that names them.
+"""The floor: an organisation's denials and limits, merged into every profile of a file that names them.
 
-A floor is a file of its own with the sections ``tools``, ``filesystem_access``, ``network_egress`` and
-``requires_human_approval``, in which only denials, carve-outs and demands for approval stand. Its digest is a
-member of each profile's normal form, so that a receipt tells which floor held.
+A floor is a file of its own with the sections ``tools``, ``filesystem_access``, ``network_egress``,
+``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands for approval and limits stand.
+Of its limits and a profile's, the tighter counts. Its digest is a member of each profile's normal form, so that a
+receipt tells which floor held.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from affiant.policy.limit_reading import read_limits
+from affiant.policy.limits import NO_LIMITS, Limits
 from affiant.policy.normal_form import Rule, normal_form
 from affiant.policy.placed import Sections
 from affiant.policy.profile import Approval, Policy
@@ -22,17 +25,25 @@ from affiant.policy.strict_yaml import Mark, Node
 
 __all__ = ["FLOOR_SECTIONS", "Floor", "read_floor"]
 
-FLOOR_SECTIONS: Final = ("tools", "filesystem_access", "network_egress", "requires_human_approval")
+FLOOR_SECTIONS: Final = (
+    "tools",
+    "filesystem_access",
+    "network_egress",
+    "requires_human_approval",
+    "limits",
+)
 _DOMAIN: Final = b"affiant.policy-floor/1\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Denials as a policy that allows nothing; ``digest`` is None if there is no floor."""
+    """Denials and limits as a policy that allows nothing; ``digest`` is None if there is no floor."""
 
     policy: Policy
     digest: str | None
     places: Mapping[Rule, Mark]
+    limits_at: Mark | None
+    """Where its limits begin."""
 
 
 def read_floor(found: Mapping[str, Node], *, source: str) -> Floor:
@@ -47,11 +58,13 @@ def read_floor(found: Mapping[str, Node], *, source: str) -> Floor:
         filesystem=sections.rules("filesystem_access", partial(read_filesystem, floor=True)),
         egress=sections.rules("network_egress", partial(read_egress, floor=True)),
         approval=_approval(found.get("requires_human_approval")),
+        limits=_limits(found.get("limits")),
     )
     if policy == Policy():
-        raise FloorRefused("the floor denies nothing", where=f"{source}:1:1")
+        raise FloorRefused("the floor denies and bounds nothing", where=f"{source}:1:1")
     digest = "sha384:" + hashlib.sha384(_DOMAIN + normal_form(policy)).hexdigest()
-    return Floor(policy, digest, sections.places)
+    limits = found.get("limits")
+    return Floor(policy, digest, sections.places, None if limits is None else limits.mark)
 
 
 def _approval(node: Node | None) -> Approval:
@@ -62,3 +75,10 @@ def _approval(node: Node | None) -> Approval:
         if tools:
             raise FloorRefused("a floor asks for approval of everything or of methods, not of tools")
         return approval
+
+
+def _limits(node: Node | None) -> Limits:
+    if node is None:
+        return NO_LIMITS
+    with located(node.mark):
+        return read_limits(node)

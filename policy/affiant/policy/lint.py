@@ -13,6 +13,7 @@ from typing import Final
 
 from affiant.policy.arguments import Constraint, Each, Pattern
 from affiant.policy.hosts import covering_patterns, is_wildcard, suffix_of
+from affiant.policy.limits import NO_EGRESS_LIMITS
 from affiant.policy.lint_codes import WARNINGS
 from affiant.policy.lint_lists import (
     CHANGING,
@@ -101,6 +102,21 @@ def _tools(profile: Profile) -> Iterator[Finding]:
         allows = profile.compiled.decide_tool(rule.name, ANYWHERE).allowed
         if reaches_out and _changes_things(rule.name) and allows:
             yield _warn(profile, "approval_missing", f"tool {rule.name}", f"tools/{position}")
+        if isinstance(rule, ToolRule) and rule.rate and _unlimited_beside(profile, rule):
+            yield _warn(profile, "limit_without_effect", f"rate of tool {rule.name}", f"tools/{position}")
+
+
+def _unlimited_beside(profile: Profile, rule: ToolRule) -> bool:
+    """Whether another rule for the tool has no rate, and is as wide for sure."""
+    return any(
+        isinstance(other, ToolRule)
+        and other.name == rule.name
+        and not other.rate
+        and other.server in (None, rule.server)
+        and other.schema in (None, rule.schema)
+        and other.arguments in (None, rule.arguments)
+        for other in profile.tools
+    )
 
 
 def _is_pattern(constraint: Constraint) -> bool:
@@ -148,9 +164,21 @@ def _egress(profile: Profile) -> Iterator[Finding]:
             "host_wildcard": is_wildcard(rule.host),
             "tls_passthrough": rule.tls is TLSMode.PASSTHROUGH,
             "scheme_http": rule.scheme is Scheme.HTTP,
+            "limit_without_effect": _as_wide_without_limits(profile, rule),
         }
         for code in (code for code, holds in found.items() if holds):
             yield _warn(profile, code, f"{rule.host}:{rule.port}", position)
+
+
+def _as_wide_without_limits(profile: Profile, rule: EgressRule) -> bool:
+    """Whether another rule for the host and port has no limits, and is as wide for sure."""
+    return rule.limits != NO_EGRESS_LIMITS and any(
+        other.limits == NO_EGRESS_LIMITS
+        and (other.host, other.port, other.scheme) == (rule.host, rule.port, rule.scheme)
+        and other.methods in (None, rule.methods)
+        and other.paths in (None, rule.paths)
+        for _, other in _allows(profile)
+    )
 
 
 def _is_one_of(rule: EgressRule, hosts: tuple[str, ...]) -> bool:

@@ -24,6 +24,7 @@ WARNINGS: Final[Mapping[str, str]] = {
     "approval_missing": "by its name this tool changes or sends something, and nobody is asked first",
     "approval_no_approver": "nobody can approve in this version: what needs approval is denied",
     "denial_without_allow": "no rule allows what this rule denies",
+    "limit_without_effect": "another rule lets the same through without this limit",
     "outsiders_can_steer": "whoever writes there can tell the agent to send out what it may read",
     "profile_twin": "nothing distinguishes this profile from another: a receipt of one fits the other",
 }
@@ -46,6 +47,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "approval_missing": "Demand approval (today that denies it), or take out the tool, or the secrets and hosts.",
     "approval_no_approver": "Count on a denial, or drop the demand where the action may happen unasked.",
     "denial_without_allow": "Check its spelling; if it stands for the future, leave it.",
+    "limit_without_effect": "Give the other rule the limit too, or take one of the two out.",
     "outsiders_can_steer": "Split the agent: one that reads outside, and another that holds the files and secrets.",
     "profile_twin": "Use one profile for both agents, or give each only what it needs.",
 }

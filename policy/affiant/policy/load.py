@@ -27,9 +27,11 @@ from affiant.policy import schema
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.floor import FLOOR_SECTIONS, Floor, read_floor
 from affiant.policy.inline_tests import check_tests
+from affiant.policy.limit_reading import read_limits
+from affiant.policy.limits import NO_LIMITS, Limits
 from affiant.policy.names import check_agent_name
 from affiant.policy.normal_form import set_digest
-from affiant.policy.placed import Sections, rule_places
+from affiant.policy.placed import Sections, limit_places, rule_places
 from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.refusals import (
@@ -77,12 +79,13 @@ _SECTIONS: Final = (
     "secrets_access",
     "requires_human_approval",
     "models",
+    "limits",
     "resources",
     "tests",
 )
-_LATER: Final = ("limits", "weight", "priority")
+_LATER: Final = ("weight", "priority")
 _FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
-NO_FLOOR: Final = Floor(Policy(), None, {})
+NO_FLOOR: Final = Floor(Policy(), None, {}, None)
 
 HoldTests = Callable[[str, Node, CompiledPolicy], None]
 """What is done with the node of an agent's ``tests``; whatever it raises refuses the file."""
@@ -236,6 +239,8 @@ def read_profile(
     if "tests" in sections.found:
         hold_tests(name, sections.found["tests"], compiled)
     places = rule_places(compiled.policy, {**floor.places, **sections.places})
+    written = sections.found.get("limits")
+    places |= limit_places(compiled.policy.limits, floor.limits_at if written is None else written.mark)
     return Profile(name, compiled, mark, MappingProxyType(places))
 
 
@@ -255,6 +260,7 @@ def _policy(sections: Sections) -> Policy:
         models=sections.rules("models", read_models) if "models" in found else None,
         approval=approval,
         resources=_resources(found.get("resources")),
+        limits=_limits(found.get("limits")),
     )
 
 
@@ -263,6 +269,13 @@ def _resources(node: Node | None) -> Resources:
         return Resources()
     with located(node.mark):
         return read_resources(node)
+
+
+def _limits(node: Node | None) -> Limits:
+    if node is None:
+        return NO_LIMITS
+    with located(node.mark):
+        return read_limits(node)
 
 
 def _with_approval(
@@ -303,4 +316,5 @@ def _with_floor(policy: Policy, floor: Floor) -> Policy:
         ),
         resources=policy.resources,
         floor=floor.digest,
+        limits=policy.limits.merged(denials.limits),
     )

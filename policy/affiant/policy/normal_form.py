@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from affiant.attestation.canonical import canonical
 from affiant.policy.argument_reading import argument_members, arranged_argument
+from affiant.policy.limits import NO_LIMITS, Bounds, EgressLimits, Limits, tightest
 from affiant.policy.profile import (
     Approval,
     EgressDenial,
@@ -36,6 +37,7 @@ __all__ = [
     "arranged",
     "arranged_form",
     "arranged_rule",
+    "bounds_members",
     "normal_form",
     "policy_digest",
     "set_digest",
@@ -62,6 +64,7 @@ def arranged_form(policy: Policy) -> bytes:
         "egress": _list_bytes(policy.egress),
         "filesystem": _list_bytes(policy.filesystem),
         "floor": canonical(policy.floor),
+        **({} if policy.limits == NO_LIMITS else {"limits": canonical(_limits(policy.limits))}),
         "models": b"null" if policy.models is None else _list_bytes(policy.models),
         "resources": canonical(
             {
@@ -113,6 +116,7 @@ def arranged(policy: Policy) -> Policy:
         approval=Approval(policy.approval.everything, _texts(policy.approval.methods) or ()),
         resources=policy.resources,
         floor=policy.floor,
+        limits=policy.limits.arranged(),
     )
 
 
@@ -136,10 +140,15 @@ def _arranged(rules: Sequence[_R]) -> tuple[_R, ...]:
 
 
 def _arranged_tool(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
-    if isinstance(rule, ToolDenial) or rule.arguments is None:
+    if isinstance(rule, ToolDenial) or (rule.arguments is None and not rule.rate):
         return rule
-    arguments = tuple(sorted(map(arranged_argument, rule.arguments), key=lambda argument: argument.name))
-    return rule if arguments == rule.arguments else replace(rule, arguments=arguments)
+    arguments = rule.arguments
+    if arguments is not None:
+        arguments = tuple(sorted(map(arranged_argument, arguments), key=lambda argument: argument.name))
+    rate = tightest(rule.rate)
+    if (arguments, rate) == (rule.arguments, rule.rate):
+        return rule
+    return replace(rule, arguments=arguments, rate=rate)
 
 
 def _arranged_egress(rule: EgressRule | EgressDenial) -> EgressRule | EgressDenial:
@@ -149,14 +158,15 @@ def _arranged_egress(rule: EgressRule | EgressDenial) -> EgressRule | EgressDeni
             return rule
         return EgressDenial(rule.host, rule.port, methods, paths)
     address = tuple(sorted(set(rule.address)))
-    if (methods, paths, address) == (rule.methods, rule.paths, rule.address):
+    limits = rule.limits.arranged()
+    if (methods, paths, address, limits) == (rule.methods, rule.paths, rule.address, rule.limits):
         return rule
-    return EgressRule(rule.host, rule.port, rule.scheme, methods, paths, rule.tls, address)
+    return replace(rule, methods=methods, paths=paths, address=address, limits=limits)
 
 
 def _arranged_secret(rule: SecretGrant) -> SecretGrant:
     hosts = tuple(sorted(set(rule.hosts)))
-    return rule if hosts == rule.hosts else SecretGrant(rule.name, hosts, rule.ref, rule.inject, rule.shape)
+    return rule if hosts == rule.hosts else replace(rule, hosts=hosts)
 
 
 def _texts(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -167,9 +177,15 @@ def _members(rule: Rule) -> _JSON:
     match rule:
         case ToolRule():
             arguments = {} if rule.arguments is None else {"args": argument_members(rule.arguments)}
-            pins = {"schema": rule.schema, "server": rule.server}
-            written = {name: pin for name, pin in pins.items() if pin is not None}
-            return {"approval": rule.approval, **arguments, "effect": "allow", "name": rule.name, **written}
+            return {
+                "approval": rule.approval,
+                **arguments,
+                "effect": "allow",
+                "name": rule.name,
+                **_where_written("rate", bounds_members(rule.rate)),
+                **_where_written("schema", rule.schema),
+                **_where_written("server", rule.server),
+            }
         case ToolDenial():
             return {"effect": "deny", "name": rule.name}
         case PathGrant():
@@ -179,6 +195,7 @@ def _members(rule: Rule) -> _JSON:
                 "address": rule.address,
                 "effect": "allow",
                 "host": rule.host,
+                **_where_written("limits", _egress_limits(rule.limits)),
                 "methods": rule.methods,
                 "paths": rule.paths,
                 "port": rule.port,
@@ -197,12 +214,14 @@ def _members(rule: Rule) -> _JSON:
             return {
                 "hosts": [{"host": host, "port": port} for host, port in rule.hosts],
                 "inject": _inject_members(rule.inject),
+                **_where_written("max_uses", rule.max_uses),
                 "name": rule.name,
                 "ref": rule.ref,
                 "shape": rule.shape,
             }
         case ModelRule():
-            return {"attested": rule.attested, "name": rule.name}
+            most = _where_written("max_tokens", rule.max_tokens)
+            return {"attested": rule.attested, **most, "name": rule.name}
 
 
 def _inject_members(inject: Injection) -> Mapping[str, object]:
@@ -211,3 +230,30 @@ def _inject_members(inject: Injection) -> Mapping[str, object]:
     if inject.user is not None:
         return {"basic": inject.user}
     return {"format": inject.format, "header": inject.header}
+
+
+def _where_written(name: str, value: object) -> _JSON:
+    """A member that stands only where the profile says something: without it, digests are what they were."""
+    return {name: value} if value else {}
+
+
+def bounds_members(bounds: Bounds) -> list[_JSON]:
+    """Limits as the normal form has them."""
+    return [{"most": bound.most, "per": bound.per} for bound in bounds]
+
+
+def _limits(limits: Limits) -> _JSON:
+    return {
+        **_where_written("bytes_out", bounds_members(limits.bytes_out)),
+        **_where_written("requests", bounds_members(limits.requests)),
+        **_where_written("tokens", bounds_members(limits.tokens)),
+        **_where_written("tool_calls", bounds_members(limits.tool_calls)),
+        **_where_written("wall", limits.wall),
+    }
+
+
+def _egress_limits(limits: EgressLimits) -> _JSON:
+    return {
+        **_where_written("bytes_out", bounds_members(limits.bytes_out)),
+        **_where_written("requests", bounds_members(limits.requests)),
+    }

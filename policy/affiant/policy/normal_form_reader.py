@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from affiant.attestation.canonical import parse_object
 from affiant.errors import AffiantError
 from affiant.policy.argument_reading import read_argument_members
+from affiant.policy.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, Bounds, EgressLimits, Limits
 from affiant.policy.normal_form import SEMANTICS, normal_form
 from affiant.policy.profile import (
     Approval,
@@ -76,6 +77,7 @@ def _read(top: _Object) -> Policy:
             approval=_read_approval(top.object("approval")),
             resources=_read_resources(top.object("resources")),
             floor=top.text_or_none("floor"),
+            limits=_read_limits(top.object("limits")) if top.has("limits") else NO_LIMITS,
         )
     )
 
@@ -96,7 +98,7 @@ def _read_tool(rule: _Object) -> ToolRule | ToolDenial:
     approval = rule.boolean("approval")
     arguments = read_argument_members(rule.members("args")) if rule.has("args") else None
     server, schema = (rule.text(pin) if rule.has(pin) else None for pin in ("server", "schema"))
-    return rule.done(ToolRule(name, approval, arguments, server, schema))
+    return rule.done(ToolRule(name, approval, arguments, server, schema, _read_bounds(rule, "rate")))
 
 
 def _read_path(rule: _Object) -> PathGrant:
@@ -116,6 +118,33 @@ def _read_egress(rule: _Object) -> EgressRule | EgressDenial:
             paths,
             rule.choice("tls", TLSMode),
             rule.texts("address"),
+            _read_egress_limits(rule.object("limits")) if rule.has("limits") else NO_EGRESS_LIMITS,
+        )
+    )
+
+
+def _read_bounds(found: _Object, name: str) -> Bounds:
+    """The bounds of a member that stands only where there are some."""
+    if not found.has(name):
+        return ()
+    return tuple(
+        bound.done(Bound(bound.integer("most"), bound.integer_or_none("per")))
+        for bound in found.objects(name)
+    )
+
+
+def _read_egress_limits(limits: _Object) -> EgressLimits:
+    return limits.done(EgressLimits(_read_bounds(limits, "requests"), _read_bounds(limits, "bytes_out")))
+
+
+def _read_limits(limits: _Object) -> Limits:
+    return limits.done(
+        Limits(
+            tool_calls=_read_bounds(limits, "tool_calls"),
+            requests=_read_bounds(limits, "requests"),
+            tokens=_read_bounds(limits, "tokens"),
+            bytes_out=_read_bounds(limits, "bytes_out"),
+            wall=limits.integer("wall") if limits.has("wall") else None,
         )
     )
 
@@ -131,13 +160,14 @@ def _read_secret(rule: _Object) -> SecretGrant:
     hosts = tuple(
         host.done(Endpoint(host.text("host"), host.integer("port"))) for host in rule.objects("hosts")
     )
-    return rule.done(
-        SecretGrant(rule.text("name"), hosts, rule.text_or_none("ref"), injection, rule.text_or_none("shape"))
-    )
+    name, ref, shape = rule.text("name"), rule.text_or_none("ref"), rule.text_or_none("shape")
+    max_uses = rule.integer("max_uses") if rule.has("max_uses") else None
+    return rule.done(SecretGrant(name, hosts, ref, injection, shape, max_uses))
 
 
 def _read_model(rule: _Object) -> ModelRule:
-    return rule.done(ModelRule(rule.text("name"), rule.boolean("attested")))
+    max_tokens = rule.integer("max_tokens") if rule.has("max_tokens") else None
+    return rule.done(ModelRule(rule.text("name"), rule.boolean("attested"), max_tokens))
 
 
 class _Object:

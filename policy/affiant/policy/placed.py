@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from affiant.policy.limit_words import profile_limits
+from affiant.policy.limits import Limits
 from affiant.policy.normal_form import Rule, arranged_rule
 from affiant.policy.profile import Policy
 from affiant.policy.strict_yaml import Mark, Node
 
-__all__ = ["Sections", "rule_places"]
+__all__ = ["Sections", "limit_places", "rule_places"]
 
 _R = TypeVar("_R", bound=Rule)
 
@@ -50,3 +52,8 @@ def rule_places(policy: Policy, places: Mapping[Rule, Mark]) -> dict[str, Mark]:
         for section, rules in sections.items()
         for position, rule in enumerate(rules)
     }
+
+
+def limit_places(limits: Limits, at: Mark | None) -> dict[str, Mark]:
+    """Where the section of each limit of the profile begins; of limits of the floor alone, the floor's."""
+    return {} if at is None else {f"limits/{name}": at for name, bounds in profile_limits(limits) if bounds}

@@ -17,6 +17,15 @@ from typing import Final, NamedTuple
 from affiant.policy.addresses import parse_cidr
 from affiant.policy.arguments import Argument
 from affiant.policy.hosts import covering_patterns, host_pattern, is_wildcard
+from affiant.policy.limits import (
+    NO_EGRESS_LIMITS,
+    NO_LIMITS,
+    Bounds,
+    EgressLimits,
+    Limits,
+    check_bounds,
+    check_most,
+)
 from affiant.policy.names import (
     check_basic_user,
     check_format,
@@ -97,7 +106,7 @@ class ToolRule:
     """A tool that may be called; ``arguments`` are all that it may be called with, None: any.
 
     ``server`` is the only one that may serve it, ``schema`` the only definition that it may have
-    (:func:`~affiant.policy.tool_origin.tool_digest`); None: any.
+    (:func:`~affiant.policy.tool_origin.tool_digest`); None: any. ``rate`` bounds the calls that this rule lets through.
     """
 
     name: str
@@ -105,6 +114,7 @@ class ToolRule:
     arguments: tuple[Argument, ...] | None = None
     server: str | None = None
     schema: str | None = None
+    rate: Bounds = ()
 
     def __post_init__(self) -> None:
         check_tool_name(self.name)
@@ -112,6 +122,7 @@ class ToolRule:
             check_server(self.server)
         if self.schema is not None:
             check_schema_pin(self.schema)
+        check_bounds(self.rate, what="'rate'")
         if self.arguments is not None:
             if len(self.arguments) > _MAX_TOOL_ARGUMENTS:
                 raise ValueRefused(
@@ -147,6 +158,7 @@ class EgressRule:
     """A host pattern that may be reached on one port.
 
     ``methods`` and ``paths`` are None for any; ``address`` is a tuple of CIDRs, empty for any public address.
+    ``limits`` bounds what this rule lets through.
     """
 
     host: str
@@ -156,6 +168,7 @@ class EgressRule:
     paths: tuple[str, ...] | None = None
     tls: TLSMode = TLSMode.INSPECT
     address: tuple[str, ...] = ()
+    limits: EgressLimits = NO_EGRESS_LIMITS
 
     def __post_init__(self) -> None:
         _canonical_pattern(self.host, single_label=bool(self.address))
@@ -178,6 +191,12 @@ class EgressRule:
                 "'tls: passthrough' hides methods and paths, so it cannot be narrowed by them",
                 found=self.host,
                 hint="Drop 'tls: passthrough', or drop 'methods' and 'paths'",
+            )
+        if self.limits.requests:
+            raise PolicyConflict(
+                "'tls: passthrough' hides requests, so they cannot be counted",
+                found=self.host,
+                hint="Drop 'tls: passthrough', or bound 'bytes_out' instead",
             )
 
 
@@ -241,7 +260,8 @@ class SecretGrant:
     """A secret by name, and the https endpoints at which its placeholder stands for it.
 
     ``ref`` is where the value is kept (``local:NAME``, ``vault:mount/path#field``); None: where the
-    deployment keeps this name. ``hosts`` may be empty: the secret then exists, and cannot be used.
+    deployment keeps this name. ``hosts`` may be empty: the secret then exists, and cannot be used. ``max_uses``
+    is the number of requests into which it is put in one session; None: any.
     """
 
     name: str
@@ -249,9 +269,12 @@ class SecretGrant:
     ref: str | None = None
     inject: Injection = Injection()
     shape: str | None = None
+    max_uses: int | None = None
 
     def __post_init__(self) -> None:
         check_secret_name(self.name)
+        if self.max_uses is not None:
+            check_most(self.max_uses, what="'max_uses'")
         if len(self.hosts) > _MAX_SECRET_HOSTS:
             raise ValueRefused(
                 f"the secret {self.name} is bound to too many hosts",
@@ -277,13 +300,19 @@ class SecretGrant:
 
 @dataclass(frozen=True, slots=True)
 class ModelRule:
-    """A model that may be called; ``attested``: only at an upstream that was verified before."""
+    """A model that may be called; ``attested``: only at an upstream that was verified before.
+
+    ``max_tokens`` is the most that one request may ask for as its answers; None: any number.
+    """
 
     name: str
     attested: bool = False
+    max_tokens: int | None = None
 
     def __post_init__(self) -> None:
         check_model_name(self.name)
+        if self.max_tokens is not None:
+            check_most(self.max_tokens, what="'max_tokens'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +352,7 @@ class Policy:
 
     ``models`` is None where any model that the gateway serves may be called: the one plane in which absence
     is not denial, because every call is judged and receipted there. ``floor`` is the digest of the
-    organisation's denials that are already merged in.
+    organisation's denials that are already merged in; its ``limits`` are, too.
     """
 
     tools: tuple[ToolRule | ToolDenial, ...] = ()
@@ -334,6 +363,7 @@ class Policy:
     approval: Approval = Approval()
     resources: Resources = Resources()
     floor: str | None = None
+    limits: Limits = NO_LIMITS
 
     def __post_init__(self) -> None:
         if self.floor is not None and _DIGEST.match(self.floor) is None:

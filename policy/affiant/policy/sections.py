@@ -12,6 +12,8 @@ from affiant.policy import schema
 from affiant.policy.addresses import parse_cidr
 from affiant.policy.argument_reading import read_arguments
 from affiant.policy.hosts import host_pattern, is_wildcard
+from affiant.policy.limit_reading import read_egress_limits, read_max_tokens, read_max_uses, read_rate
+from affiant.policy.limits import NO_EGRESS_LIMITS
 from affiant.policy.profile import (
     Approval,
     EgressDenial,
@@ -55,7 +57,7 @@ _R = TypeVar("_R", bound=ToolRule | ToolDenial | EgressRule | EgressDenial)
 
 
 def read_tools(node: Node, *, floor: bool = False) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
-    """``tools``: a list of names, ``{name, server, schema, approval, args}`` and ``{deny}``."""
+    """``tools``: a list of names, ``{name, server, schema, approval, args, rate}`` and ``{deny}``."""
     for item in schema.items(node, what="'tools'"):
         with located(item.mark):
             yield _denials_only(_tool(item), floor=floor), item.mark
@@ -64,15 +66,16 @@ def read_tools(node: Node, *, floor: bool = False) -> Iterator[tuple[ToolRule | 
 def _tool(item: Node) -> ToolRule | ToolDenial:
     if isinstance(item, ScalarNode):
         return ToolRule(schema.text(item, what="a tool"))
-    known = ("name", "server", "schema", "approval", "args", "deny")
-    found = schema.keys(item, known, what="a tool", later=("rate",))
+    known = ("name", "server", "schema", "approval", "args", "rate", "deny")
+    found = schema.keys(item, known, what="a tool")
     if "deny" in found:
         _alone(found, "deny", item)
         return ToolDenial(schema.text(found["deny"], what="'deny'"))
     name = schema.text(schema.required(found, "name", item, what="a tool"), what="'name'")
     approval = "approval" in found and schema.boolean(found["approval"], what="'approval'")
     arguments = read_arguments(found["args"]) if "args" in found else None
-    return ToolRule(name, approval, arguments, _maybe_text(found, "server"), _maybe_text(found, "schema"))
+    pins = _maybe_text(found, "server"), _maybe_text(found, "schema")
+    return ToolRule(name, approval, arguments, *pins, read_rate(found["rate"]) if "rate" in found else ())
 
 
 def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGrant, Mark]]:
@@ -121,8 +124,8 @@ def _egress(item: Node) -> EgressRule | EgressDenial:
         return _short_egress(schema.text(item, what="'network_egress'"))
     if isinstance(item, MapNode) and any(member.key.text == "deny" for member in item.members):
         return _egress_denial(item)
-    known = ("host", "port", "scheme", "methods", "paths", "tls", "address")
-    found = schema.keys(item, known, what="an egress rule", later=("limits", "rate", "approval"))
+    known = ("host", "port", "scheme", "methods", "paths", "tls", "address", "limits")
+    found = schema.keys(item, known, what="an egress rule", later=("rate", "approval"))
     scheme = Scheme(_choice(found, "scheme", [word.value for word in Scheme], Scheme.HTTPS.value))
     address = tuple(_addresses(found["address"])) if "address" in found else ()
     host = schema.text(schema.required(found, "host", item, what="an egress rule"), what="'host'")
@@ -135,6 +138,7 @@ def _egress(item: Node) -> EgressRule | EgressDenial:
         paths=_maybe_texts(found, "paths"),
         tls=TLSMode(_choice(found, "tls", [word.value for word in TLSMode], TLSMode.INSPECT.value)),
         address=address,
+        limits=read_egress_limits(found["limits"]) if "limits" in found else NO_EGRESS_LIMITS,
     )
 
 
@@ -183,7 +187,7 @@ def _addresses(node: Node) -> Iterator[str]:
 
 
 def read_secrets(node: Node, *, sinks: tuple[Endpoint, ...]) -> Iterator[tuple[SecretGrant, Mark]]:
-    """``secrets_access``: a list of names and ``{name, ref, hosts, inject, shape}``.
+    """``secrets_access``: a list of names and ``{name, ref, hosts, inject, shape, max_uses}``.
 
     Args:
         sinks: the https endpoints of the profile, at which a secret without ``hosts`` may be used.
@@ -196,8 +200,8 @@ def read_secrets(node: Node, *, sinks: tuple[Endpoint, ...]) -> Iterator[tuple[S
 def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
     if isinstance(item, ScalarNode):
         return SecretGrant(schema.text(item, what="a secret"), sinks)
-    known = ("name", "ref", "hosts", "inject", "shape")
-    found = schema.keys(item, known, what="a secret", later=("max_uses",))
+    known = ("name", "ref", "hosts", "inject", "shape", "max_uses")
+    found = schema.keys(item, known, what="a secret")
     hosts = sinks
     if "hosts" in found:
         hosts = tuple(_endpoint(text) for text in schema.texts(found["hosts"], what="'hosts'"))
@@ -207,6 +211,7 @@ def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
         ref=_maybe_text(found, "ref"),
         inject=_injection(found["inject"]) if "inject" in found else Injection(),
         shape=_maybe_text(found, "shape"),
+        max_uses=read_max_uses(found["max_uses"]) if "max_uses" in found else None,
     )
 
 
@@ -240,7 +245,7 @@ def https_endpoints(rules: Iterable[EgressRule | EgressDenial]) -> tuple[Endpoin
 
 
 def read_models(node: Node) -> Iterator[tuple[ModelRule, Mark]]:
-    """``models``: a list of names and ``{name, upstream}``; an empty list means none."""
+    """``models``: a list of names and ``{name, upstream, max_tokens}``; an empty list means none."""
     for item in schema.items(node, what="'models'"):
         with located(item.mark):
             yield _model(item), item.mark
@@ -249,9 +254,10 @@ def read_models(node: Node) -> Iterator[tuple[ModelRule, Mark]]:
 def _model(item: Node) -> ModelRule:
     if isinstance(item, ScalarNode):
         return ModelRule(schema.text(item, what="a model"))
-    found = schema.keys(item, ("name", "upstream"), what="a model", later=("max_tokens",))
+    found = schema.keys(item, ("name", "upstream", "max_tokens"), what="a model")
     name = schema.text(schema.required(found, "name", item, what="a model"), what="'name'")
-    return ModelRule(name, _choice(found, "upstream", ("any", "attested"), "any") == "attested")
+    attested = _choice(found, "upstream", ("any", "attested"), "any") == "attested"
+    return ModelRule(name, attested, read_max_tokens(found["max_tokens"]) if "max_tokens" in found else None)
 
 
 def read_approval(node: Node) -> tuple[Approval, frozenset[str]]:

@@ -29,6 +29,7 @@ from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Effect
 from affiant.policy.hosts import covering_patterns
+from affiant.policy.limits import Bounds
 from affiant.policy.paths import covers
 from affiant.policy.profile import PathMode, Policy, ToolRule
 from affiant.policy.questions import ToolQuestion
@@ -48,6 +49,7 @@ class ToolAuthority:
     more. ``effect`` is *deny* for a tool that a rule denies whatever else allows
     it, and for a rule that no call fits, because no path or host that an argument may name is allowed: the second has
     ``vain``. ``sample`` is the JSON text of the arguments of one call; None where every call may be made, or none.
+    ``rate`` bounds the calls that the rule lets through.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ToolAuthority:
     vain: bool = False
     origin: Origin = ANYWHERE
     beside: Origin | None = None
+    rate: Bounds = ()
 
     @property
     def question(self) -> ToolQuestion:
@@ -93,6 +96,7 @@ def tools_of(compiled: CompiledPolicy) -> Iterator[ToolAuthority]:
                 vain,
                 origin,
                 _beside(compiled.policy, rule) if asked and effect is Effect.ALLOW else None,
+                rule.rate,
             )
         seen.add(rule.name)
 

@@ -21,18 +21,24 @@ from affiant.policy.arguments import (
 )
 from affiant.policy.authority_words import approved, path_words, some
 from affiant.policy.decide import Effect
+from affiant.policy.limit_words import most_words
 from affiant.policy.tool_authority import ToolAuthority
 from affiant.policy.tool_origin import ANY, Origin
 
-__all__ = ["call_words", "tool_words"]
+__all__ = ["call_words", "rate_words", "tool_words"]
 
 
 def tool_words(tool: ToolAuthority) -> str:
     """A tool, what it may be called with, and whether it may be at all."""
     if tool.effect is not Effect.DENY:
-        return f"{tool.name}{call_words(tool)}{approved(tool.effect)}"
+        return f"{tool.name}{call_words(tool)}{approved(tool.effect)}{rate_words(tool)}"
     vain = f"{call_words(tool)}: no path or host that its arguments may name is allowed" if tool.vain else ""
     return f"never {tool.name}{vain}"
+
+
+def rate_words(tool: ToolAuthority) -> str:
+    """How often a tool may be called by its rule; nothing where that is any number of times."""
+    return f", {most_words('rate', tool.rate)}" if tool.rate else ""
 
 
 def call_words(tool: ToolAuthority) -> str:

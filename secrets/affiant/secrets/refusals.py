@@ -6,7 +6,7 @@
                          upstream.malformed  upstream.encoding  upstream.upgrade  vault.response
     NotAuthenticError    store.authentic  upstream.certificate  vault.certificate
     NotAllowedError      secret.placeholder_misplaced  secret.placeholder_hidden  secret.not_bound
-                         secret_too_weak  broker.request  vault.denied  vault.redirected
+                         secret_too_weak  limit_secret_uses  broker.request  vault.denied  vault.redirected
     UnreachableError     upstream.unreachable  upstream.timeout  upstream.truncated  broker.gone
                          broker.internal  vault.unreachable  vault.sealed  vault.standby  vault.rate_limited
     ConfigurationError   secret.shape  secret.not_found  secret.surface  secret.grants  store.key
@@ -54,6 +54,7 @@ __all__ = [
     "SecretOutsideBroker",
     "SecretReferenceInvalid",
     "SecretTooWeak",
+    "SecretUsesSpent",
     "SecretValueInvalid",
     "SurfaceInvalid",
     "UpgradeRefused",
@@ -295,6 +296,12 @@ class ExchangeNotAllowed(NotAllowedError):
     """A request that the broker does not send whoever decided it."""
 
     code = "broker.request"
+
+
+class SecretUsesSpent(NotAllowedError):
+    """A secret was put into as many requests of the session as the profile lets it."""
+
+    code = "limit_secret_uses"
 
 
 class BrokerProtocolError(MalformedError):

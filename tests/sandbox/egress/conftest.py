@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
+from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy, ProxyLimits
 from affiant.sandbox.egress.records import EgressRecords, PolicyFacts
 from affiant.sandbox.egress.resolver import Resolver
@@ -341,6 +343,7 @@ class World:
                     resolver=resolver,
                     upstream=BrokerUpstream(client, random_bytes=os.urandom),
                     records=records,
+                    meters=EgressMeters(policy, nanoseconds=time.monotonic_ns),
                     notes=self.notes,
                 ),
                 gateway=GatewayRoute(self.gateway, records, budget),

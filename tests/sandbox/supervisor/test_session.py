@@ -339,6 +339,30 @@ def test_a_flood_of_denied_requests_ends_the_agent_and_leaves_whole_evidence(lau
     assert len(story.kinds) == 2 + 50 + 3
 
 
+def test_a_session_that_lasts_as_long_as_its_profile_lets_it_ends_with_its_reason(
+    launcher: Launcher,
+) -> None:
+    async def scenario():
+        async with launcher.session(f"{DENIED}\nlimits: {{wall: 1s}}") as link:
+            await link.expect("ready")
+            for descriptor in await link.start(["sleep", "60"]):
+                descriptors.append(descriptor)
+            try:
+                await link.expect("finished", within_s=20)
+            finally:
+                stories.append(link.story())
+
+    descriptors, stories = [], []
+    with pytest.raises(Refused) as refused:
+        run(scenario())
+    for descriptor in descriptors:
+        os.close(descriptor)
+    assert refused.value.code == "limit_wall"
+    (story,) = stories
+    assert story.close.member("why") == "policy"
+    assert story.kinds[-3:] == ["exec.outcome", "refusal.limit_wall", "end"]
+
+
 def other_policy(message: dict) -> None:
     text = b"agent_configs: {dev: {network_egress: 'allowed:evil.example.com'}}"
     message["policy"] = b64u(load_profiles(text).profile("dev").normal_form)

@@ -17,6 +17,7 @@ from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.errors import RequestMalformed, ToolMethodRefused, ToolNotAllowed
 from affiant.gateway.tool_gate.catalogue import ServedTool
 from affiant.gateway.tool_gate.messages import Envelope, Message, RequestId
+from affiant.policy.limit_refusals import LimitReached
 
 __all__ = [
     "CANCELLED",
@@ -93,6 +94,8 @@ def error_member(error: AffiantError, *, receipt: str) -> Mapping[str, object]:
     data: dict[str, object] = {"code": error.code, "receipt": receipt}
     if isinstance(error, ToolNotAllowed) and error.reason:
         data["reason"] = error.reason
+    if isinstance(error, LimitReached) and error.retry_after_s is not None:
+        data["retry_after_s"] = error.retry_after_s
     return {"code": _code(error), "message": printable(str(error), limit=500), "data": data}
 
 
@@ -103,7 +106,7 @@ def _code(error: AffiantError) -> int:
         return _INVALID
     if error.code == "tool.arguments":
         return _BAD_PARAMS
-    return _REFUSED if isinstance(error, ToolNotAllowed) else _FAILED
+    return _REFUSED if isinstance(error, (ToolNotAllowed, LimitReached)) else _FAILED
 
 
 def refused_whole(envelope: Envelope | None, error: AffiantError, *, receipt: str) -> bytes:

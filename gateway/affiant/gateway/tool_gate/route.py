@@ -66,6 +66,8 @@ from affiant.gateway.tool_gate.messages import (
     parse_envelope,
 )
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
+from affiant.policy.limit_refusals import LimitReached
+from affiant.policy.meters import nanoseconds
 
 __all__ = ["ToolGateRoute"]
 
@@ -87,6 +89,7 @@ class ToolGateRoute:
     refusals: RefusalBudget
     draining: Callable[[], bool]
     decisions: GatewayDecisions
+    seconds: Callable[[], float]
     body_max: int = MAX_BODY
     _made: dict[str, int] = field(default_factory=dict)
     _under_way: dict[tuple[str, RequestId], list[asyncio.Task[None]]] = field(default_factory=dict)
@@ -191,6 +194,8 @@ class _Exchange(Exchange):
         verdict = self._judge(envelope, catalogue)
         if self._calls:
             self._gate_route.take_calls(session.id, len(self._calls))
+            now = nanoseconds(self._gate_route.seconds())
+            session.limits.gate_calls.take([call.told.rules for call in self._calls], now=now)
             await self._intend()
             await self._unless_gone(self._make())
         await self._finish(envelope, verdict)
@@ -351,7 +356,7 @@ class _Exchange(Exchange):
         del hidden, status
         if self._calls and all(call.intent for call in self._calls):
             return self._outcomes()[-1]
-        if isinstance(error, ToolNotAllowed):
+        if isinstance(error, (ToolNotAllowed, LimitReached)):
             self._account.verdict = Verdict("deny", error.rules)
         return self._account.refusal(error, told)
 

@@ -8,12 +8,14 @@ is wider, because something else must enforce it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from affiant.command_line import printable
+from affiant.policy.limit_words import most_words, profile_limits
+from affiant.policy.profile_limits import rule_limits
 from affiant.policy.profile_set import Profile
 
 __all__ = ["PROFILE", "Document", "Export", "Ledger", "Loss", "Outcome", "Target", "header_lines"]
@@ -44,8 +46,8 @@ class Outcome(StrEnum):
 class Loss:
     """One thing that the target does not say.
 
-    ``rule`` is a rule id (``egress/0``), ``approval``, ``models``, ``resources`` or :data:`PROFILE`. ``kind`` is a
-    stable word; ``optional``: ``--allow-wider`` with it would write the rule all the same.
+    ``rule`` is a rule id (``egress/0``, ``limits/tokens``), ``approval``, ``models``, ``resources`` or :data:`PROFILE`.
+    ``kind`` is a stable word; ``optional``: ``--allow-wider`` with it would write the rule all the same.
     """
 
     rule: str
@@ -131,8 +133,22 @@ class Ledger:
         order = {
             rule: number for number, rule in enumerate((*profile.places, "approval", "models", "resources"))
         }
-        losses = sorted(dict.fromkeys(self._losses), key=lambda loss: order.get(loss.rule, len(order)))
+        omitted = {loss.rule for loss in self._losses if loss.outcome is Outcome.OMITTED}
+        uncounted = [loss for loss in _uncounted(profile) if loss.rule not in omitted]
+        losses = sorted(
+            dict.fromkeys((*self._losses, *uncounted)), key=lambda loss: order.get(loss.rule, len(order))
+        )
         return Export(profile, target, tuple(documents), tuple(losses))
+
+
+def _uncounted(profile: Profile) -> Iterator[Loss]:
+    """Every limit of the profile and of its rules: no target counts in the life of a session."""
+    for name, bounds in profile_limits(profile.compiled.limits):
+        if bounds:
+            text = f"nothing is counted: {most_words(name, bounds)}"
+            yield Loss(f"limits/{name}", "limit", Outcome.UNJUDGED, text)
+    for rule, name, bounds in rule_limits(profile.compiled.policy):
+        yield Loss(rule, "limit", Outcome.UNJUDGED, f"nothing is counted: {most_words(name, bounds)}")
 
 
 def header_lines(profile: Profile, target: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
+from affiant.policy.limit_refusals import LimitReached
 from affiant.sandbox.egress.errors import EgressDenied, PeerSilent, RequestTooLarge, reason_of
 
 __all__ = ["Denial", "denial_of"]
@@ -25,6 +26,7 @@ _REASONS: Final = {
     403: b"Forbidden",
     408: b"Request Timeout",
     413: b"Content Too Large",
+    429: b"Too Many Requests",
     502: b"Bad Gateway",
     503: b"Service Unavailable",
     504: b"Gateway Timeout",
@@ -37,6 +39,7 @@ class Denial:
 
     status: int
     body: bytes
+    retry_after_s: int | None = None
 
     def to_bytes(self, *, keep_alive: bool, with_body: bool = True) -> bytes:
         """The answer as HTTP/1.1; one to a HEAD request has no body (RFC 9110, section 9.3.2)."""
@@ -46,6 +49,7 @@ class Denial:
             b"".join(
                 b"%s: %s\r\n" % field
                 for field in (
+                    *self._retry(),
                     (b"Content-Type", b"application/json"),
                     (b"Content-Length", str(len(self.body)).encode("ascii")),
                     (b"Cache-Control", b"no-store"),
@@ -55,6 +59,11 @@ class Denial:
             self.body if with_body else b"",
         )
 
+    def _retry(self) -> tuple[tuple[bytes, bytes], ...]:
+        if self.retry_after_s is None:
+            return ()
+        return ((b"Retry-After", str(self.retry_after_s).encode("ascii")),)
+
 
 def denial_of(refusal: AffiantError, *, record: str | None) -> Denial:
     """The answer to a request that was refused.
@@ -62,7 +71,7 @@ def denial_of(refusal: AffiantError, *, record: str | None) -> Denial:
     Args:
         record: id of the refusal's record in the session's chain.
     """
-    rules = list(refusal.rules) if isinstance(refusal, EgressDenied) else []
+    rules = list(refusal.rules) if isinstance(refusal, (EgressDenied, LimitReached)) else []
     error: dict[str, object] = {
         "message": str(refusal),
         "type": "egress_denied" if isinstance(refusal, NotAllowedError) else "egress_failed",
@@ -72,7 +81,8 @@ def denial_of(refusal: AffiantError, *, record: str | None) -> Denial:
     members: dict[str, object] = {"error": error, "rules": rules, "record": record}
     if isinstance(refusal, NotAllowedError):
         members["how_to_ask"] = _ASK
-    return Denial(_status(refusal), _json(members))
+    wait = refusal.retry_after_s if isinstance(refusal, LimitReached) else None
+    return Denial(_status(refusal), _json(members), wait)
 
 
 def _status(refusal: AffiantError) -> int:
@@ -83,6 +93,8 @@ def _status(refusal: AffiantError) -> int:
             return 408
         case MalformedError() if refusal.code.startswith(("egress.", "policy.")):
             return 400
+        case LimitReached() if refusal.retry_after_s is not None:
+            return 429
         case NotAllowedError():
             return 403
         case StateError():

@@ -1,9 +1,10 @@
 """One inspected request, from the agent to its host and back.
 
-The order is the whole point (trust rules, 3): canonicalise, decide, record the intent, look up and check the
-address, hand over to the broker (which substitutes, sends and redacts), record the outcome, and only then let
-the last byte of the answer go. A name under a wildcard is the agent's own words to whoever serves its zone, so
-looking it up has an intent whatever the method. Whatever fails on the way fails closed, and is in the chain.
+The order is the whole point (trust rules, 3): canonicalise, decide, take room under the profile's limits, record the
+intent, look up and check the address, hand over to the broker (which substitutes, sends and redacts), record the
+outcome, and only then let the last byte of the answer go. A name under a wildcard is the agent's own words to whoever
+serves its zone, so looking it up has an intent whatever the method. Whatever fails on the way fails closed, and is in
+the chain.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import Final
 from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.limit_refusals import LimitReached
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
 from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, chosen_by_agent, judge_request
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.denial import denial_of
-from affiant.sandbox.egress.errors import RecordsUnavailable
+from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable
+from affiant.sandbox.egress.limits import EgressMeters, Passing
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome
 from affiant.sandbox.egress.request_head import RequestHead
@@ -63,18 +66,22 @@ async def refuse(
 
 
 class _Body:
-    """The request's body on its way to the broker: searched for placeholders, held back where one may begin."""
+    """The request's body on its way to the broker: searched for placeholders, held back where one may begin.
+
+    ``passing``, once it is set, has room for each further piece before it goes on: where no head announced its length.
+    """
 
     def __init__(self, http: AgentHTTP, detector: PlaceholderDetector) -> None:
         self._pieces = http.body()
         self._detector = detector
         self._ready: list[bytes] = []
         self._ended = False
+        self.passing: Passing | None = None
         self.refusal: AffiantError | None = None
         """Why the body was broken off, if it was."""
 
-    async def prefetch(self) -> None:
-        """Read and search the beginning; most bodies are then known as a whole.
+    async def prefetch(self) -> int:
+        """Read and search the beginning; most bodies are then known as a whole. Returns its size in bytes.
 
         Raises:
             PlaceholderMisplaced, PlaceholderHidden: nothing has been sent yet.
@@ -84,6 +91,7 @@ class _Body:
             piece = await self._next()
             size += len(piece)
             self._ready.append(piece)
+        return size
 
     async def _next(self) -> bytes:
         try:
@@ -100,6 +108,8 @@ class _Body:
         while not self._ended:
             try:
                 piece = await self._next()
+                if self.passing is not None and piece:
+                    self.passing.take(len(piece))
             except AffiantError as refusal:
                 self.refusal = refusal
                 raise
@@ -111,7 +121,7 @@ class _Body:
 class Forwarder:
     """Everything that a request needs on its way; one for a session.
 
-    ``versions``: of the secrets, by name. ``notes``: who is told each decision.
+    ``versions``: of the secrets, by name. ``notes``: who is told each decision. ``meters``: what may still be sent.
     """
 
     policy: CompiledPolicy
@@ -119,6 +129,7 @@ class Forwarder:
     resolver: Resolver
     upstream: Upstream
     records: EgressRecords
+    meters: EgressMeters
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: DecisionNotes = SILENT
 
@@ -138,7 +149,8 @@ class Forwarder:
                 self.policy, self.table, origin=origin, head=head, target=target, notes=self.notes
             )
             body = _Body(http, self._detector(head))
-            await body.prefetch()
+            begun = await body.prefetch()
+            self._meter(allowed, body, begun)
             intents = await self._intents(action, allowed)
         except AffiantError as refusal:
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
@@ -151,6 +163,24 @@ class Forwarder:
             intents=intents,
         )
         return await exchange.run(body)
+
+    def _meter(self, allowed: AllowedRequest, body: _Body, begun: int) -> None:
+        """Take room for the request, before its intent: for all that is known of it, and later for the rest.
+
+        Raises:
+            LimitReached: there is none.
+        """
+        try:
+            size = _head_size(allowed) + (begun if allowed.length is None else allowed.length)
+            passing = self.meters.request(allowed.rules, size)
+        except LimitReached:
+            raise
+        except Exception as error:  # what cannot be counted does not go out (negative test E21)
+            raise EgressDenied(
+                "the request could not be counted", reason="limit_unavailable", rules=allowed.rules
+            ) from error
+        if allowed.length is None:
+            body.passing = passing
 
     def _detector(self, head: RequestHead) -> PlaceholderDetector:
         return PlaceholderDetector(
@@ -247,6 +277,12 @@ class _Exchange:
             ),
         )
         await self.forwarder.records.outcome(self.action, self.allowed.rules, outcome, intents=self.intents)
+
+
+def _head_size(allowed: AllowedRequest) -> int:
+    """Bytes of the request line and the headers, as judged."""
+    line = len(allowed.method) + len(allowed.target) + len("  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + len(": \r\n") for name, value in allowed.headers)
 
 
 def reason_phrase(status: int) -> bytes:

@@ -67,6 +67,7 @@ class EgressProxy:
             timeouts=self._limits.timeouts,
             own_services=GATEWAY_ORIGINS,
             notes=forwarder.notes,
+            meters=forwarder.meters,
         )
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()

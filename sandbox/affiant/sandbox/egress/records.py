@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.trace_context import TraceContext
 from affiant.errors import AffiantError
+from affiant.policy.limit_refusals import LimitReached
 from affiant.sandbox.egress.errors import EgressDenied, reason_of
 from affiant.sandbox.egress.origin import Origin
 
@@ -170,7 +171,7 @@ class EgressRecords:
         self, refusal: AffiantError, action: Action, *, typ: str = "egress", cseq: int | None = None
     ) -> str:
         """Something that was not done, and why."""
-        rules = refusal.rules if isinstance(refusal, EgressDenied) else ()
+        rules = refusal.rules if isinstance(refusal, (EgressDenied, LimitReached)) else ()
         members = {
             "rsn": reason_of(refusal),
             "act": {"typ": typ, "end": "refused"},

@@ -18,6 +18,7 @@ from typing import Final
 
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.limit_refusals import LimitReached
 from affiant.policy.profile import TLSMode
 from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
@@ -25,6 +26,7 @@ from affiant.sandbox.egress.decision import judge_connection
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import ClientHelloMalformed, PeerSilent, ServerNameMissing
 from affiant.sandbox.egress.forward import action_of, refuse
+from affiant.sandbox.egress.limits import EgressMeters, Passing
 from affiant.sandbox.egress.origin import Origin, check_server_name, connect_origin
 from affiant.sandbox.egress.records import Action, EgressRecords, Outcome
 from affiant.sandbox.egress.request_head import RequestHead
@@ -48,11 +50,12 @@ ServeInside = Callable[[AgentHTTP, Origin], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A connection that is passed through unread: where to, by which rules, and the id of its intent."""
+    """A connection that is passed through unread: where to, by which rules, what it may send, the id of its intent."""
 
     origin: Origin
     action: Action
     rules: tuple[str, ...]
+    passing: Passing
     intent: str
 
 
@@ -60,7 +63,8 @@ class _Passage:
 class Tunnels:
     """Everything that a CONNECT needs; one for a session.
 
-    ``own_services``: hosts that the supervisor serves. ``notes``: who is told each decision.
+    ``own_services``: hosts that the supervisor serves. ``notes``: who is told each decision. ``meters``: what may still
+    be sent.
     """
 
     policy: CompiledPolicy
@@ -69,6 +73,7 @@ class Tunnels:
     certificates: SessionCA
     timeouts: Timeouts
     own_services: frozenset[Origin]
+    meters: EgressMeters
     notes: DecisionNotes = SILENT
 
     async def serve(
@@ -96,8 +101,9 @@ class Tunnels:
         return decision.rules, mode
 
     async def _passage(self, origin: Origin, action: Action, rules: tuple[str, ...]) -> _Passage:
-        """A passage with its intent, which is acknowledged before the name is looked up or anything is sent."""
-        return _Passage(origin, action, rules, await self.records.intent(action, rules))
+        """A passage with room, and its intent: acknowledged before the name is looked up or anything is sent."""
+        passing = self.meters.connection(rules)
+        return _Passage(origin, action, rules, passing, await self.records.intent(action, rules))
 
     async def _pass_through(
         self, http: AgentHTTP, stream: PlainStream, head: RequestHead, passage: _Passage
@@ -112,7 +118,7 @@ class Tunnels:
                 end = "refused" if isinstance(refusal, NotAllowedError) else "failed"
                 return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
             if await self._named_alike(http, stream, origin, action):
-                end = await self._spliced(stream, address, origin.port)
+                end = await self._spliced(stream, address, passage)
             else:
                 end = "refused"
             return False
@@ -171,32 +177,39 @@ class Tunnels:
         finally:
             await tls.close()
 
-    async def _spliced(self, stream: PlainStream, address: str, port: int) -> str:
-        """Copy both ways until both have ended; how it went."""
+    async def _spliced(self, stream: PlainStream, address: str, passage: _Passage) -> str:
+        """Copy both ways until both have ended, or there is no room for what the agent sends; how it went."""
         try:
             async with asyncio.timeout(_DIAL_S):
-                reader, writer = await asyncio.open_connection(address, port)
+                reader, writer = await asyncio.open_connection(address, passage.origin.port)
         except (OSError, TimeoutError):
             return "failed"
         peer = PlainStream(reader, writer)
         end = "complete"
         try:
             async with asyncio.TaskGroup() as copies:
-                copies.create_task(_copy(stream, peer))
+                copies.create_task(_copy(stream, peer, passage.passing))
                 copies.create_task(_copy(peer, stream))
         except* (OSError, TimeoutError):
             end = "failed"
+        except* LimitReached as spent:
+            end = "refused"
+            for refusal in spent.exceptions:
+                assert isinstance(refusal, LimitReached)
+                await self.records.refusal(refusal, passage.action)
         finally:
             await peer.close()
         return end
 
 
-async def _copy(source: PlainStream, sink: PlainStream) -> None:
+async def _copy(source: PlainStream, sink: PlainStream, passing: Passing | None = None) -> None:
     while True:
         async with asyncio.timeout(_SPLICE_IDLE_S):
             data = await source.read()
         if not data:
             break
+        if passing is not None:
+            passing.take(len(data))
         await sink.write(data)
     sink.write_eof()
 

@@ -22,6 +22,7 @@ from affiant.sandbox.egress.decision_notes import SILENT
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
+from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy
 from affiant.sandbox.egress.records import EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
@@ -113,6 +114,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
             resolver=resolver,
             upstream=BrokerUpstream(started.broker, random_bytes=opening.around.random_bytes),
             records=written,
+            meters=EgressMeters(started.launch.policy, nanoseconds=opening.around.nanoseconds),
             versions=versions,
             notes=decisions or SILENT,
         ),

@@ -2,7 +2,7 @@
 
 1. end the sandbox, and with it every process of the agent's; wait for the run's outcome record;
 2. stop the proxy: what is under way gets its outcome record;
-3. write ``end`` with the last counter, after a last ``refusal`` if the agent has spent its budget of records, and
+3. write ``end`` with the last counter, after a last ``refusal`` if the agent has spent its records or its time, and
    have every record acknowledged;
 4. close the session at the gateway, and fetch its bundle into the session's folder, piece by piece.
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from affiant.errors import AffiantError, UnreachableError
+from affiant.policy.limit_refusals import LimitReached
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.activating import OpenSession
@@ -80,7 +81,7 @@ async def _end_chain(session: OpenSession, ending: Ending, *, answers_s: float) 
     last = {"why": "shutdown", "cseq": session.gateway.last_counter}
     with suppress(RecordsUnavailable):  # the close then says that this chain has no end
         await _account_for_answers(session, within_s=answers_s)
-        if isinstance(ending.refusal, RecordBudgetSpent):
+        if isinstance(ending.refusal, (RecordBudgetSpent, LimitReached)):
             await session.records.record("refusal", {"rsn": ending.refusal.code}, {})
         await session.records.record("end", last, {}, acknowledged=not session.records.lost.done())
 

@@ -34,7 +34,7 @@ def _grant(grant: SecretGrant, random_bytes: Callable[[int], bytes]) -> Grant:
         endpoints=frozenset(Endpoint(host, port) for host, port in grant.hosts),
         surface=_surface(grant.inject),
     )
-    return Grant(binding, reference_of(grant))
+    return Grant(binding, reference_of(grant), grant.max_uses)
 
 
 def _surface(inject: Injection) -> Surface | QuerySurface:

@@ -3,8 +3,8 @@
 The launcher runs a command, sends signals, and says finish. The session ends too when the launcher's socket
 closes, when records can no longer be kept, when the gateway is gone, when the agent has caused too many records,
 when the broker is gone, when a decision log that was asked for cannot be written, when the sandbox is lost, and when
-the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent
-and closing the chain are :mod:`.closing`'s.
+its profile's or the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`;
+ending the agent and closing the chain are :mod:`.closing`'s.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError
+from affiant.policy.limit_refusals import WallSpent
+from affiant.policy.limit_words import most_words
+from affiant.policy.limits import Bound
 from affiant.sandbox.errors import ControlRefused
 from affiant.sandbox.isolation.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
@@ -71,6 +74,7 @@ class Serving:
                 self._broker(),
                 self._decisions(),
                 self._expiry(),
+                self._wall(),
                 self._failed,
             )
         ]
@@ -187,6 +191,20 @@ class Serving:
     async def _broker(self) -> Ending:
         await self._session.broker.gone()
         return Ending("killed", BrokerLost("the secret broker is gone"))
+
+    async def _wall(self) -> Ending:
+        """The profile's own bound, from the moment at which commands can be run."""
+        wall = self._session.launch.policy.limits.wall
+        if wall is None:
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError("nobody resolves that future")
+        await asyncio.sleep(wall)
+        spent = WallSpent(
+            "the session has lasted as long as its profile lets it",
+            rules=("limits/wall",),
+            expected=most_words("wall", (Bound(wall),)),
+        )
+        return Ending("policy", spent)
 
     async def _expiry(self) -> Ending:
         left = (self._session.expires - self._around.clock()).total_seconds() - _BEFORE_EXPIRY_S

@@ -48,16 +48,19 @@ class Grant:
 
     Args:
         reference: ``local:NAME`` or ``vault:<mount>/<path>#<field>``.
+        max_uses: requests of the session into which its value is put; None: any number.
     """
 
     binding: Binding
     reference: str
+    max_uses: int | None = None
 
     def to_json(self) -> Members:
         """As the configuration carries it."""
         return {
             "hosts": [[place.host, place.port] for place in sorted(self.binding.endpoints)],
             "inject": _surface_members(self.binding.surface),
+            "max_uses": self.max_uses,
             "name": self.binding.name,
             "placeholder": self.binding.placeholder,
             "ref": self.reference,
@@ -71,7 +74,7 @@ class Grant:
             BrokerProtocolError: members are missing, unknown, or of another type.
             AffiantError: they contradict what a binding may be.
         """
-        members = closed_members(value, "hosts", "inject", "name", "placeholder", "ref")
+        members = closed_members(value, "hosts", "inject", "max_uses", "name", "placeholder", "ref")
         places = [as_list(place) for place in as_list(members["hosts"])]
         if any(len(place) != 2 for place in places):
             raise BrokerProtocolError("not a host and its port")
@@ -83,6 +86,7 @@ class Grant:
                 _surface(members["inject"]),
             ),
             as_text(members["ref"]),
+            None if members["max_uses"] is None else as_count(members["max_uses"]),
         )
 
 

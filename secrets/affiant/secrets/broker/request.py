@@ -4,7 +4,7 @@ The supervisor parsed, decided and recorded. Here, numbered as in the code:
 
 1. the method, scheme and target are what HTTP/1.1 and this broker send at all;
 2. the secrets that the request holds are exactly those that were decided, each bound to this host, port and
-   surface (``secret.not_bound``); a placeholder anywhere else is refused;
+   surface (``secret.not_bound``); a placeholder anywhere else is refused; each has a use left, which is taken;
 3. the fields of one hop are dropped; ``Host`` is the decided host; the answer is asked for unencoded; with
    anything to redact, ``Range`` goes, since slices of an echo are no echo (S9);
 4. substitution: into a copy, of which only the bytes for the wire are kept.
@@ -67,6 +67,7 @@ def prepare_request(request: ExchangeRequest, session: BrokerSession) -> Prepare
         SecretNotBound: the secrets in it are not those that were decided, or not bound to this place.
         PlaceholderMisplaced: a placeholder stands anywhere else.
         UpgradeRefused: it asks for another protocol.
+        SecretUsesSpent: a secret was used as often as it may be.
     """
     _check_line(request)
     _check_headers(request)
@@ -80,6 +81,7 @@ def prepare_request(request: ExchangeRequest, session: BrokerSession) -> Prepare
     )
     if Counter((use.name, use.surface) for use in uses) != Counter(request.uses):
         raise SecretNotBound("the secrets in the request are not those that were decided")
+    session.uses.take(use.name for use in uses)
     target, filled = _substituted(request, uses, session)
     recorded = _sent_headers(request, request.headers, session)
     try:

@@ -11,6 +11,7 @@ from typing import Final
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.secrets.broker.messages import Configuration, Grant, Limits
+from affiant.secrets.broker.uses import Uses
 from affiant.secrets.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
 from affiant.secrets.local_store_file import read_private_descriptor
 from affiant.secrets.placeholder import PlaceholderTable
@@ -36,13 +37,14 @@ _MAX_CREDENTIAL_BYTES: Final = 16_384
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BrokerSession:
-    """What the exchanges of one session share; immutable."""
+    """What the exchanges of one session share; immutable but for the uses that are left."""
 
     table: PlaceholderTable
     values: Mapping[str, SecretValue]
     redactor: Redactor
     context: ssl.SSLContext
     limits: Limits
+    uses: Uses
 
     @property
     def guarded(self) -> bool:
@@ -120,7 +122,8 @@ def open_session(configuration: Configuration, descriptors: tuple[int, ...]) -> 
     table = table.restricted_to(resolved)
     values = {name: secret.value for name, secret in resolved.items()}
     redactor = Redactor((values[binding.name], binding.placeholder) for binding in table)
-    session = BrokerSession(table, values, redactor, context, configuration.limits)
+    uses = Uses({grant.binding.name: grant.max_uses for grant in configuration.grants})
+    session = BrokerSession(table, values, redactor, context, configuration.limits, uses)
     return OpenedSession(session, {name: secret.version for name, secret in resolved.items()}, refused)
 
 

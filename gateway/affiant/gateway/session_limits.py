@@ -1,0 +1,187 @@
+"""What one session may still do at this gateway: its profile's limits, in memory, from its admission to its end.
+
+Every count is of one session, and nothing of it is ever read from a store (trust rules, 1). All of it is decided in one
+turn of the event loop, so parallel requests cannot use what another has taken.
+
+*Tokens.* Before a request goes upstream, the most that it can cost is taken from the budget: one token for each byte of
+it, and as many as it asks for as answers (``n`` times ``max_completion_tokens``). When its answer is complete, what the
+upstream says it was takes the place of that. Where the upstream does not say, or the answer was not complete, all of it
+stays taken; where nothing was sent, or the upstream refused the request (400 to 499), none. So as long as the upstream
+does not state more than that most, the tokens that it states never exceed the budget; what it states beyond is counted,
+and whatever follows waits or is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.gateway.answer_bounds import AnswerBound
+from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.limit_refusals import (
+    AnswerTooLong,
+    AnswerUnbounded,
+    LimitReached,
+    ModelRequestsSpent,
+    TokensSpent,
+    ToolCallsSpent,
+    ToolRateReached,
+    limit_reached,
+)
+from affiant.policy.meters import Charge, Meter
+
+__all__ = ["CallMeters", "Reservation", "SessionLimits"]
+
+_CLIENT_ERRORS: Final = range(400, 500)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What one request has taken: a request, and tokens, each where there is a limit."""
+
+    request: Charge
+    tokens: Charge | None
+
+
+class SessionLimits:
+    """The meters of one session; calls are counted in models' answers, and with room of their own at the tool gate."""
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self._policy = policy
+        limits = policy.limits
+        self._requests = Meter(limits.requests)
+        self._tokens = Meter(limits.tokens)
+        self.answered_calls = CallMeters(policy)
+        self.gate_calls = CallMeters(policy)
+
+    def reserve(
+        self, model: str, answer: AnswerBound, *, rules: Sequence[str], size: int, now: int
+    ) -> Reservation:
+        """Take what a request may cost, or nothing.
+
+        Args:
+            answer: how long its answers may be. rules: those that allow the model.
+            size: bytes that go upstream. now: nanoseconds of a clock that never goes back.
+
+        Raises:
+            AnswerUnbounded, AnswerTooLong: it does not say, or asks for more than the profile lets this model give.
+            TokensSpent, ModelRequestsSpent: there is no room.
+        """
+        tokens = self._policy.limits.tokens
+        most = self._policy.max_tokens(model)
+        asked = 0
+        if tokens or most is not None:
+            asked = _bounded(answer, most, rules or ("limits/tokens",))
+        cost = size + asked * answer.answers if tokens else 0
+        wait = self._requests.wait(1, now=now)
+        if wait != 0:
+            raise limit_reached(
+                ModelRequestsSpent,
+                "the profile lets this session make no more requests now",
+                name="requests",
+                bounds=self._policy.limits.requests,
+                wait=wait,
+            )
+        charge = self._tokens.take(cost, now=now) if tokens else None
+        if tokens and charge is None:
+            raise limit_reached(
+                TokensSpent,
+                f"the session's budget has no room for the {cost} tokens that this request could cost",
+                name="tokens",
+                bounds=tokens,
+                wait=self._tokens.wait(cost, now=now),
+            )
+        return Reservation(self._requests.charge(1, now=now), charge)
+
+    def settle(self, reservation: Reservation, *, sent: bool, status: int, used: int | None) -> None:
+        """What became of a request.
+
+        Args:
+            sent: whether anything of it may have gone upstream.
+            status: of the upstream's answer; 0: there was none.
+            used: tokens that the upstream stated for a complete answer; None: it did not, or it was not.
+        """
+        if not sent:
+            self._requests.settle(reservation.request, 0)
+        if reservation.tokens is not None:
+            if used is None and (not sent or status in _CLIENT_ERRORS):
+                used = 0
+            if used is not None:
+                self._tokens.settle(reservation.tokens, used)
+
+
+class CallMeters:
+    """The meters of calls of tools, at one of the two places where they are let through."""
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self._bounds = policy.limits.tool_calls
+        self._rated = policy.tool_rates()
+        self._calls = Meter(self._bounds)
+        self._rates: Mapping[str, Meter] = {rule: Meter(rate) for rule, rate in self._rated.items()}
+
+    def take(self, calls: Sequence[Sequence[str]], *, now: int) -> None:
+        """Take room for calls, each given by the rules that it fits: for all of them or for none.
+
+        A call needs room under one of its rules; a rule without a rate has room always.
+
+        Raises:
+            ToolCallsSpent, ToolRateReached: there is none for one of them.
+        """
+        wait = self._calls.wait(len(calls), now=now)
+        if wait != 0:
+            raise limit_reached(
+                ToolCallsSpent,
+                "the profile lets this session call no more tools now",
+                name="tool_calls",
+                bounds=self._bounds,
+                wait=wait,
+            )
+        taken: list[tuple[Meter, Charge]] = []
+        for rules in calls:
+            if all(rule in self._rates for rule in rules):
+                charged = self._charged(rules, now)
+                if charged is None:
+                    refusal = self._rate_reached(rules, now)
+                    for meter, charge in taken:
+                        meter.settle(charge, 0)
+                    raise refusal
+                taken.append(charged)
+        self._calls.charge(len(calls), now=now)
+
+    def _charged(self, rules: Sequence[str], now: int) -> tuple[Meter, Charge] | None:
+        for rule in rules:
+            charge = self._rates[rule].take(1, now=now)
+            if charge is not None:
+                return self._rates[rule], charge
+        return None
+
+    def _rate_reached(self, rules: Sequence[str], now: int) -> LimitReached:
+        waits = [self._rates[rule].wait(1, now=now) for rule in rules]
+        return limit_reached(
+            ToolRateReached,
+            "a tool was called more often than the profile allows",
+            name="rate",
+            bounds=self._rated[rules[0]],
+            wait=min((wait for wait in waits if wait is not None), default=None),
+            rules=rules,
+        )
+
+
+def _bounded(answer: AnswerBound, most: int | None, rules: Sequence[str]) -> int:
+    """The tokens that each answer may have, which the request must say."""
+    if answer.tokens is None:
+        raise AnswerUnbounded(
+            f"the profile bounds tokens, and the request does not say how many it asks for{answer.why}",
+            rules=rules,
+            expected="max_completion_tokens or max_tokens, a whole number of 1 or more",
+            hint="The gateway does not rewrite requests: set it in the client",
+        )
+    if most is not None and answer.tokens > most:
+        raise AnswerTooLong(
+            "the request asks for longer answers than the profile lets this model give",
+            rules=rules,
+            expected=f"at most {most} tokens",
+            found=answer.tokens,
+        )
+    return answer.tokens

@@ -1,0 +1,144 @@
+"""What one session may still send: the egress limits of its profile, in memory, taken before the bytes go out.
+
+A request needs room under one of the rules that let it through; a rule without limits has room always. It counts
+against the first that has some, and so does what is sent of its body; the profile's own limit of bytes counts
+besides. Bytes are those of the method, target, headers and body as they were judged (placeholders in the place of
+secrets), or of a connection that is passed through whatever the agent sends. What a head announces is taken whole
+before anything is sent, and not given back if it then is not sent; a body of unknown length piece by piece, each before
+it goes on. What goes to the gateway's name is not counted here: the gateway counts it.
+
+All is decided in one turn of the event loop. No clock is read here: instants are an argument's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.limit_refusals import BytesSpent, EgressRequestsSpent, LimitReached, limit_reached
+from affiant.policy.limits import Bounds, EgressLimits
+from affiant.policy.meters import Meter
+
+__all__ = ["EgressMeters", "Passing"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """The meters of one rule that has limits."""
+
+    id: str
+    limits: EgressLimits
+    requests: Meter
+    bytes_out: Meter
+
+    def refusal(self, size: int, *, requests: int, now: int) -> LimitReached | None:
+        """Why there is no room for so much; None if there is."""
+        if requests and (wait := self.requests.wait(requests, now=now)) != 0:
+            return _no_more_requests(self.limits.requests, wait, self.id)
+        if size and (wait := self.bytes_out.wait(size, now=now)) != 0:
+            return _no_more_bytes(self.limits.bytes_out, wait, self.id)
+        return None
+
+
+class EgressMeters:
+    """The meters of one session.
+
+    Args:
+        nanoseconds: a clock that never goes back.
+    """
+
+    def __init__(self, policy: CompiledPolicy, *, nanoseconds: Callable[[], int]) -> None:
+        self._nanoseconds = nanoseconds
+        self._whole = policy.limits.bytes_out
+        self._bytes_out = Meter(self._whole)
+        self._rules: Mapping[str, _Rule] = {
+            rule: _Rule(rule, limits, Meter(limits.requests), Meter(limits.bytes_out))
+            for rule, limits in policy.egress_limits().items()
+        }
+
+    def request(self, rules: Sequence[str], size: int) -> Passing:
+        """Let one request through that is known to have ``size`` bytes.
+
+        Args:
+            rules: those that allow it.
+
+        Raises:
+            EgressRequestsSpent, BytesSpent: there is no room; nothing was taken.
+        """
+        return self._let_through(rules, size, requests=1)
+
+    def connection(self, rules: Sequence[str]) -> Passing:
+        """Let a connection through whose bytes nobody reads, while there is room for one of them.
+
+        Raises:
+            BytesSpent: there is none.
+        """
+        return self._let_through(rules, 0, requests=0)
+
+    def _let_through(self, rules: Sequence[str], size: int, *, requests: int) -> Passing:
+        now = self._nanoseconds()
+        wait = self._bytes_out.wait(max(size, 1), now=now)
+        if wait != 0:
+            raise _no_more_bytes(self._whole, wait, "limits/bytes_out")
+        chosen: _Rule | None = None
+        if all(rule in self._rules for rule in rules):
+            refusals: list[LimitReached] = []
+            for rule in (self._rules[rule] for rule in rules):
+                refusal = rule.refusal(max(size, 1), requests=requests, now=now)
+                if refusal is None:
+                    chosen = rule
+                    break
+                refusals.append(refusal)
+            if chosen is None and refusals:
+                raise min(refusals, key=_soonest)
+        passing = Passing(self._nanoseconds, self._bytes_out, self._whole, chosen)
+        passing.count(size, requests=requests, now=now)
+        return passing
+
+
+class Passing:
+    """One request, or connection, on its way."""
+
+    def __init__(
+        self, nanoseconds: Callable[[], int], whole: Meter, bounds: Bounds, rule: _Rule | None
+    ) -> None:
+        self._nanoseconds = nanoseconds
+        self._whole = whole
+        self._bounds = bounds
+        self._rule = rule
+
+    def take(self, size: int) -> None:
+        """Take room for ``size`` more bytes, before they go on.
+
+        Raises:
+            BytesSpent: there is none; they do not go on.
+        """
+        now = self._nanoseconds()
+        wait = self._whole.wait(size, now=now)
+        if wait != 0:
+            raise _no_more_bytes(self._bounds, wait, "limits/bytes_out")
+        if self._rule is not None and (refusal := self._rule.refusal(size, requests=0, now=now)) is not None:
+            raise refusal
+        self.count(size, requests=0, now=now)
+
+    def count(self, size: int, *, requests: int, now: int) -> None:
+        """Count what there was room for."""
+        self._whole.charge(size, now=now)
+        if self._rule is not None:
+            self._rule.bytes_out.charge(size, now=now)
+            self._rule.requests.charge(requests, now=now)
+
+
+def _no_more_requests(bounds: Bounds, wait: int | None, rule: str) -> LimitReached:
+    text = "the profile lets this session make no more requests to this host now"
+    return limit_reached(EgressRequestsSpent, text, name="requests", bounds=bounds, wait=wait, rules=(rule,))
+
+
+def _no_more_bytes(bounds: Bounds, wait: int | None, rule: str) -> LimitReached:
+    text = "the profile has no room for the bytes of this request now"
+    return limit_reached(BytesSpent, text, name="bytes_out", bounds=bounds, wait=wait, rules=(rule,))
+
+
+def _soonest(refusal: LimitReached) -> float:
+    return float("inf") if refusal.retry_after_s is None else refusal.retry_after_s

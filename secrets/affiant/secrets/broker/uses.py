@@ -1,0 +1,43 @@
+"""How often each secret may still be used in this session: counted where the value is, before it is put anywhere.
+
+A use is a request into which the value was put, whether or not the request then arrived. All of it happens in one turn
+of the event loop, so of requests at the same time exactly as many pass as there are uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from affiant.policy.limits import Bound
+from affiant.policy.meters import Meter
+from affiant.secrets.refusals import SecretUsesSpent
+
+__all__ = ["Uses"]
+
+
+class Uses:
+    """The uses that are left of each secret.
+
+    Args:
+        most: by name; None, or no entry: any number.
+    """
+
+    __slots__ = ("_meters",)
+
+    def __init__(self, most: Mapping[str, int | None]) -> None:
+        self._meters = {name: Meter((Bound(count),)) for name, count in most.items() if count is not None}
+
+    def take(self, names: Iterable[str]) -> None:
+        """Take one use of each of ``names``, or of none.
+
+        Raises:
+            SecretUsesSpent: one has none left.
+        """
+        found = [(name, self._meters[name]) for name in sorted(set(names)) if name in self._meters]
+        for name, meter in found:
+            if meter.wait(1, now=0) != 0:
+                raise SecretUsesSpent(
+                    "the profile lets this session use the secret in no more requests", where=name
+                )
+        for _, meter in found:
+            meter.charge(1, now=0)

@@ -1,0 +1,266 @@
+"""A session's meters: what is taken when, what is given back, and what never is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.gateway.answer_bounds import AnswerBound, answer_bound
+from affiant.gateway.relay import Usage
+from affiant.gateway.session_limits import Reservation, SessionLimits
+from affiant.policy.limit_refusals import (
+    AnswerTooLong,
+    AnswerUnbounded,
+    LimitReached,
+    ModelRequestsSpent,
+    TokensSpent,
+    ToolCallsSpent,
+    ToolRateReached,
+)
+from affiant.policy.load import load_profiles
+from affiant.policy.meters import NANOSECONDS
+
+SECOND = NANOSECONDS
+TEN = AnswerBound(10)
+
+
+def limits_of(sections: str) -> SessionLimits:
+    compiled = load_profiles(f"agent_configs: {{dev: {{{sections}}}}}".encode()).profile("dev").compiled
+    return SessionLimits(compiled)
+
+
+def reserve(limits: SessionLimits, *, answer: AnswerBound = TEN, size: int = 90, now: int = 0) -> Reservation:
+    return limits.reserve("m", answer, rules=(), size=size, now=now)
+
+
+def refused(work: Callable[[], object]) -> LimitReached:
+    with pytest.raises(LimitReached) as caught:
+        work()
+    return caught.value
+
+
+def call(*rules: str) -> tuple[str, ...]:
+    """A call, by the rules that it fits."""
+    return rules or ("tools/0",)
+
+
+# -- requests and tokens ---------------------------------------------------------------------------------------------
+
+
+def test_a_rate_of_requests_says_when_there_is_room_again() -> None:
+    limits = limits_of("limits: {requests: 2/min}")
+    reserve(limits)
+    reserve(limits, now=30 * SECOND)
+    error = refused(lambda: reserve(limits, now=31 * SECOND))
+    assert isinstance(error, ModelRequestsSpent)
+    assert (error.code, error.rules, error.retry_after_s) == ("limit_requests", ("limits/requests",), 30)
+    reserve(limits, now=61 * SECOND)
+
+
+def test_what_is_spent_for_the_sessions_life_is_not_worth_waiting_for() -> None:
+    limits = limits_of("limits: {requests: 1}")
+    reserve(limits)
+    assert refused(lambda: reserve(limits, now=10**6 * SECOND)).retry_after_s is None
+
+
+def test_tokens_are_taken_before_the_request_and_settled_after_it() -> None:
+    limits = limits_of("limits: {tokens: 200}")
+    first = reserve(limits)  # 90 bytes and 10 tokens
+    second = reserve(limits)
+    assert isinstance(refused(lambda: reserve(limits)), TokensSpent)
+    limits.settle(first, sent=True, status=200, used=30)
+    assert isinstance(refused(lambda: reserve(limits)), TokensSpent), "70 are free, 100 are needed"
+    limits.settle(second, sent=True, status=200, used=70)
+    reserve(limits)
+    assert isinstance(refused(lambda: reserve(limits, size=0)), TokensSpent)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "used", "kept"),
+    [
+        (False, 0, None, 0),
+        (True, 429, None, 0),
+        (True, 404, None, 0),
+        (True, 0, None, 100),
+        (True, 200, None, 100),
+        (True, 500, None, 100),
+        (True, 200, 0, 0),
+        (True, 200, 40, 40),
+        (True, 200, 150, 150),
+    ],
+)
+def test_what_stays_taken(sent: bool, status: int, used: int | None, kept: int) -> None:
+    limits = limits_of("limits: {tokens: 200}")
+    limits.settle(reserve(limits), sent=sent, status=status, used=used)
+    room = 200 - kept
+    if room:
+        reserve(limits, size=room - 10)
+    assert isinstance(refused(lambda: reserve(limits, size=0, answer=AnswerBound(1))), TokensSpent)
+
+
+def test_more_answers_cost_more() -> None:
+    limits = limits_of("limits: {tokens: 100}")
+    assert isinstance(refused(lambda: reserve(limits, answer=AnswerBound(10, answers=2))), TokensSpent)
+    reserve(limits, answer=AnswerBound(10, answers=2), size=80)
+
+
+def test_a_request_that_never_went_up_is_no_request() -> None:
+    limits = limits_of("limits: {requests: 1, tokens: 100}")
+    limits.settle(reserve(limits), sent=False, status=0, used=None)
+    reserve(limits)
+
+
+def test_a_refused_request_takes_nothing() -> None:
+    limits = limits_of("limits: {requests: 1, tokens: 100}")
+    assert isinstance(refused(lambda: reserve(limits, size=1000)), TokensSpent)
+    reserve(limits)
+
+
+def test_where_tokens_are_bounded_a_request_must_say_how_many() -> None:
+    unsaid = AnswerBound(None, why=": 'n' is no whole number of 1 or more")
+    for sections in ("limits: {tokens: 1M}", "models: [{name: m, max_tokens: 50}]"):
+        error = refused(lambda sections=sections: reserve(limits_of(sections), answer=unsaid))
+        assert isinstance(error, AnswerUnbounded)
+        assert "'n' is no whole number" in str(error)
+        assert error.retry_after_s is None
+    reserve(limits_of("limits: {requests: 1, tool_calls: 1}, models: [m]"), answer=unsaid)
+
+
+def test_a_longer_answer_than_the_profile_gives_is_refused() -> None:
+    limits = limits_of("models: [{name: m, max_tokens: 50}]")
+    reserve(limits, answer=AnswerBound(50))
+    error = refused(lambda: reserve(limits, answer=AnswerBound(51)))
+    assert isinstance(error, AnswerTooLong)
+    assert (error.code, error.expected) == ("limit_max_tokens", "at most 50 tokens")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 60), st.integers(1, 40), st.integers(0, 100) | st.none(), st.booleans()),
+        max_size=40,
+    )
+)
+def test_stated_tokens_never_exceed_the_budget_while_none_exceeds_its_most(
+    steps: list[tuple[int, int, int | None, bool]],
+) -> None:
+    limits, open_ones, stated = limits_of("limits: {tokens: 300}"), [], 0
+    for size, answer, used, close_first in steps:
+        if close_first and open_ones:
+            reservation, most, tokens = open_ones.pop(0)
+            actual = None if tokens is None else min(tokens, most)
+            limits.settle(reservation, sent=True, status=200, used=actual)
+            stated += most if actual is None else actual
+        try:
+            open_ones.append((reserve(limits, size=size, answer=AnswerBound(answer)), size + answer, used))
+        except TokensSpent:
+            continue
+        assert stated + sum(most for _, most, _ in open_ones) <= 300
+
+
+def test_of_parallel_requests_exactly_as_many_pass_as_there_is_room_for() -> None:
+    limits, passed = limits_of("limits: {tokens: 1000, requests: 500}"), []
+
+    async def ask(number: int) -> None:
+        await asyncio.sleep(0)
+        try:
+            reservation = reserve(limits)
+        except TokensSpent:
+            return
+        passed.append(number)
+        await asyncio.sleep(0.001)
+        limits.settle(reservation, sent=True, status=200, used=100)
+
+    async def main() -> None:
+        await asyncio.gather(*(ask(number) for number in range(200)))
+
+    asyncio.run(main())
+    assert len(passed) == 10
+
+
+# -- tools -----------------------------------------------------------------------------------------------------------
+
+
+def test_calls_of_tools_are_counted_together_and_all_or_none() -> None:
+    limits = limits_of("tools: [x], limits: {tool_calls: 3}")
+    limits.answered_calls.take([call(), call()], now=0)
+    error = refused(lambda: limits.answered_calls.take([call(), call()], now=0))
+    assert isinstance(error, ToolCallsSpent)
+    assert error.rules == ("limits/tool_calls",)
+    limits.answered_calls.take([call()], now=0)
+
+
+def test_the_tool_gate_has_room_of_its_own() -> None:
+    limits = limits_of("tools: [x], limits: {tool_calls: 1}")
+    limits.answered_calls.take([call()], now=0)
+    limits.gate_calls.take([call()], now=0)
+    assert isinstance(refused(lambda: limits.gate_calls.take([call()], now=0)), ToolCallsSpent)
+
+
+def test_a_rate_is_of_its_rule_and_a_batch_beyond_it_takes_nothing() -> None:
+    limits = limits_of("tools: [{name: x, rate: 2/min}, y]")
+    limits.answered_calls.take([call("tools/1")] * 9, now=0)
+    assert isinstance(refused(lambda: limits.answered_calls.take([call()] * 3, now=0)), ToolRateReached)
+    limits.answered_calls.take([call()] * 2, now=0)
+    error = refused(lambda: limits.answered_calls.take([call()], now=SECOND))
+    assert (error.code, error.rules, error.retry_after_s) == ("limit_tool_rate", ("tools/0",), 60)
+    limits.answered_calls.take([call()], now=61 * SECOND)
+
+
+def test_a_call_that_fits_several_rules_needs_room_under_one_of_them() -> None:
+    limits = limits_of("tools: [{name: x, rate: 1/min}, {name: x, rate: 2/min}, {name: x, approval: true}]")
+    for _ in range(3):
+        limits.answered_calls.take([call("tools/0", "tools/1")], now=0)
+    assert isinstance(
+        refused(lambda: limits.answered_calls.take([call("tools/0", "tools/1")], now=0)), ToolRateReached
+    )
+    limits.answered_calls.take([call("tools/0", "tools/1", "tools/2")], now=0)
+
+
+# -- how long an answer may be ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_members", "expected"),
+    [
+        ({}, AnswerBound(None)),
+        ({"max_tokens": 5}, AnswerBound(5)),
+        ({"max_completion_tokens": 5, "n": None}, AnswerBound(5)),
+        ({"max_completion_tokens": 5, "max_tokens": 9, "n": 3}, AnswerBound(9, 3)),
+    ],
+)
+def test_the_larger_of_two_bounds_counts(request_members: dict[str, object], expected: AnswerBound) -> None:
+    assert answer_bound(request_members) == expected
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n"])
+@pytest.mark.parametrize("value", [0, -1, 1.0, 1e9, "5", True, [5], {}, 2**31])
+def test_what_two_readers_could_take_for_two_numbers_is_none(name: str, value: object) -> None:
+    bound = answer_bound({"max_tokens": 5, name: value})
+    assert bound.tokens is None
+    assert repr(name) in bound.why
+
+
+@pytest.mark.parametrize("name", ["n_predict", "N_Predict", "max_new_tokens", "maxOutputTokens", "best_of"])
+def test_another_bound_that_some_server_takes_is_none(name: str) -> None:
+    assert answer_bound({"max_tokens": 5, name: 5}).tokens is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (Usage(), None),
+        (Usage(3, None), None),
+        (Usage(None, 3, 9), None),
+        (Usage(3, 2), 5),
+        (Usage(3, 2, 5), 5),
+        (Usage(3, 2, 9), 9),
+        (Usage(3, 2, 1), 5),
+    ],
+)
+def test_the_tokens_of_an_answer_are_what_is_most_of_what_is_stated(usage: Usage, tokens: int | None) -> None:
+    assert usage.tokens == tokens

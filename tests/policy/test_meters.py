@@ -1,0 +1,123 @@
+"""Meters: never more than the bound in any window, whatever is asked when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.policy.limits import WINDOWS, Bound
+from affiant.policy.meters import NANOSECONDS, Meter, nanoseconds
+
+SECOND = NANOSECONDS
+STEPS = st.lists(
+    st.tuples(st.integers(0, 40 * SECOND) | st.integers(0, SECOND), st.integers(1, 6)), max_size=60
+)
+
+
+def used_in_any_window(taken: Sequence[tuple[int, int]], per: int) -> int:
+    """The most that was taken in any half-open stretch of ``per`` seconds."""
+    starts = [now for now, _ in taken]
+    ends = [(start, start + per * SECOND) for start in starts]
+    return max((sum(n for now, n in taken if begin <= now < end) for begin, end in ends), default=0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, st.sampled_from([1, 60]), st.integers(1, 12))
+def test_no_stretch_of_a_window_ever_holds_more_than_its_bound(
+    steps: Sequence[tuple[int, int]], per: int, most: int
+) -> None:
+    meter, now, taken = Meter((Bound(most, per),)), 0, []
+    for step, amount in steps:
+        now += step
+        if meter.take(amount, now=now) is not None:
+            taken.append((now, amount))
+    assert used_in_any_window(taken, per) <= most
+    elapsed = now / SECOND
+    assert sum(amount for _, amount in taken) <= most * elapsed / per + most
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, st.integers(1, 12), st.integers(1, 12))
+def test_what_a_meter_says_to_wait_is_enough_and_nothing_before_it_is(
+    steps: Sequence[tuple[int, int]], most: int, wanted: int
+) -> None:
+    meter, now = Meter((Bound(most, 60), Bound(3 * most, 3600))), 0
+    for step, amount in steps:
+        now += step
+        meter.take(amount, now=now)
+    wait = meter.wait(wanted, now=now)
+    if wait is None:
+        assert wanted > most
+    elif wait:
+        assert meter.take(wanted, now=now + wait - 1) is None
+        assert meter.take(wanted, now=now + wait) is not None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-5 * SECOND, 5 * SECOND), max_size=30))
+def test_a_clock_that_goes_back_refills_nothing(steps: Sequence[int]) -> None:
+    meter, now, latest, taken = Meter((Bound(3, 60),)), 100 * SECOND, 100 * SECOND, []
+    for step in steps:
+        now += step
+        latest = max(latest, now)
+        if meter.take(1, now=now) is not None:
+            taken.append((latest, 1))
+    assert used_in_any_window(taken, 60) <= 3
+
+
+@pytest.mark.parametrize("per", WINDOWS.values())
+def test_all_the_room_is_back_one_sixtieth_of_the_window_after_it(per: int) -> None:
+    meter = Meter((Bound(5, per),))
+    assert meter.take(5, now=1) is not None
+    assert meter.take(1, now=per * SECOND) is None
+    assert meter.take(5, now=1 + 61 * -(-per * SECOND // 60)) is not None
+
+
+def test_a_bound_of_the_sessions_life_never_refills() -> None:
+    meter = Meter((Bound(2),))
+    assert meter.take(2, now=0) is not None
+    assert meter.wait(1, now=10**30) is None
+
+
+def test_either_all_bounds_are_charged_or_none() -> None:
+    meter = Meter((Bound(10, 60), Bound(3)))
+    assert meter.take(3, now=0) is not None
+    assert meter.take(1, now=0) is None
+    assert Meter(()).take(10**9, now=0) is not None, "without bounds there is always room"
+    assert meter.wait(8, now=0) is None, "the charge of the first bound was not kept"
+
+
+def test_a_charge_is_settled_where_it_was_made() -> None:
+    meter = Meter((Bound(100, 60),))
+    charge = meter.take(90, now=0)
+    assert charge is not None
+    assert meter.take(20, now=0) is None
+    meter.settle(charge, 10)
+    assert meter.take(90, now=0) is not None
+    assert meter.take(1, now=0) is None
+
+
+def test_more_than_was_charged_is_counted_and_blocks_what_follows() -> None:
+    meter = Meter((Bound(100, 60), Bound(1000)))
+    charge = meter.take(10, now=0)
+    assert charge is not None
+    meter.settle(charge, 150)
+    assert meter.take(1, now=59 * SECOND) is None
+    assert meter.take(1, now=62 * SECOND) is not None
+    assert meter.take(850, now=200 * SECOND) is None, "the life of the session remembers all 150"
+
+
+def test_a_charge_that_has_left_its_window_gives_nothing_back() -> None:
+    meter = Meter((Bound(10, 60),))
+    charge = meter.take(10, now=0)
+    assert charge is not None
+    assert meter.take(10, now=100 * SECOND) is not None
+    meter.settle(charge, 0)
+    assert meter.take(1, now=100 * SECOND) is None
+
+
+def test_instants_are_whole_nanoseconds() -> None:
+    assert nanoseconds(1.5) == 1_500_000_000

@@ -1,0 +1,191 @@
+"""Limits of egress through the real proxy and broker: exactly as much as the profile lets, and not a byte more."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+
+from affiant.policy.limit_refusals import BytesSpent, EgressRequestsSpent, LimitReached
+from affiant.policy.load import load_profiles
+from affiant.policy.meters import NANOSECONDS
+from affiant.sandbox.egress.limits import EgressMeters, Passing
+
+from .conftest import HOST, World
+from .test_proxy import VALUE, asked, code, echo, get, listed, ok
+
+SECOND = NANOSECONDS
+MANY = 12
+
+
+def refusals(world: World) -> list[str]:
+    return [kind for kind in world.chain.kinds if kind.startswith("refusal")]
+
+
+def test_of_parallel_requests_exactly_the_limit_goes_out(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        ask = (box.https(server.port, get("/", port=server.port)) for _ in range(MANY))
+        return await asyncio.gather(*ask)
+
+    replies = world.run(listed(server.port, "limits: {requests: 5}"), scenario)
+    assert sorted(reply.status for reply in replies) == [200] * 5 + [403] * (MANY - 5)
+    assert len(server.received) == 5
+    assert {code(reply) for reply in replies if reply.status == 403} == {"limit_egress_requests"}
+    assert refusals(world) == ["refusal.limit_egress_requests"] * (MANY - 5)
+    refused = next(record for record in world.chain.records if record.kind == "refusal")
+    assert refused.disclosed.get("pol.rules") == ["egress/0"]
+    assert refused.member("pol", "dec") == "deny"
+
+
+def test_a_rate_that_is_reached_is_429_and_says_when(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box):
+        async with box.tunnel(server.port) as (reader, writer):
+            return [await asked(reader, writer, get("/", port=server.port)) for _ in range(2)]
+
+    first, second = world.run(listed(server.port, "limits: {requests: 1/min}"), scenario)
+    assert first.status == 200
+    assert (second.status, code(second)) == (429, "limit_egress_requests")
+    assert 55 <= int(second.headers[b"retry-after"]) <= 62
+
+
+def test_what_a_head_announces_is_taken_before_a_byte_is_sent(world: World, serve) -> None:
+    server = serve(echo)
+
+    async def scenario(box):
+        replies = []
+        for size in (600, 3000, 300):
+            head = get("/", b"Content-Length: %d" % size, port=server.port, method="POST")
+            replies.append(await box.https(server.port, head + b"x" * size))
+        return replies
+
+    replies = world.run(f"limits: {{bytes_out: 2KiB}}\n{listed(server.port)}", scenario)
+    assert [reply.status for reply in replies] == [200, 403, 200]
+    assert code(replies[1]) == "limit_bytes_out"
+    assert [len(received.body) for received in server.received] == [600, 300]
+
+
+def test_a_body_of_unknown_length_breaks_off_where_there_is_no_room(world: World, serve) -> None:
+    server = serve(echo)
+    piece = b"x" * 65536
+
+    async def scenario(box):
+        data = get("/", b"Transfer-Encoding: chunked", port=server.port, method="POST")
+        data += b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for _ in range(16)) + b"0\r\n\r\n"
+        return await box.https(server.port, data)
+
+    reply = world.run(listed(server.port, "limits: {bytes_out: 512KiB}"), scenario)
+    assert not reply.complete or code(reply) == "limit_bytes_out"
+    assert sum(len(received.body) for received in server.received) <= 512 * 1024
+    assert "egress.outcome.refused" in world.chain.kinds
+
+
+def test_a_connection_that_is_passed_through_ends_where_there_is_no_room(
+    world: World, serve, authority
+) -> None:
+    server = serve(echo)
+
+    async def scenario(box):
+        context = ssl.create_default_context(cadata=authority.pem)
+        box.client_context = lambda named=True: context
+        data = get("/", b"Content-Length: 50000", port=server.port, method="POST") + b"x" * 50000
+        try:
+            async with box.tunnel(server.port) as (reader, writer):
+                await asked(reader, writer, data)
+        except (OSError, asyncio.IncompleteReadError, ssl.SSLError, AssertionError):
+            pass
+        async with asyncio.timeout(5):
+            while len(world.chain.records) < 3:
+                await asyncio.sleep(0.02)
+
+    world.run(listed(server.port, "tls: passthrough", "limits: {bytes_out: 8KiB}"), scenario)
+    assert world.chain.kinds == ["egress.intent", "refusal.limit_bytes_out", "egress.outcome.refused"]
+    assert not any(len(received.body) > 8 * 1024 for received in server.received)
+
+
+def test_of_parallel_uses_of_a_secret_exactly_as_many_as_it_has_reach_the_host(world: World, serve) -> None:
+    server = serve(ok)
+    world.keep("TOKEN", VALUE)
+    profile = listed(server.port) + "\nsecrets_access: [{name: TOKEN, max_uses: 3}]"
+
+    async def scenario(box):
+        bearer = b"Authorization: Bearer " + box.placeholder("TOKEN")
+        ask = (box.https(server.port, get("/", bearer, port=server.port)) for _ in range(8))
+        replies = await asyncio.gather(*ask)
+        without = await box.https(server.port, get("/", port=server.port))
+        return replies, without
+
+    replies, without = world.run(profile, scenario)
+    assert sorted(reply.status for reply in replies) == [200] * 3 + [403] * 5
+    assert {code(reply) for reply in replies if reply.status == 403} == {"limit_secret_uses"}
+    assert [r.header("authorization") for r in server.received].count(b"Bearer " + VALUE) == 3
+    assert len(server.received) == 4
+    assert without.status == 200
+    assert world.chain.kinds.count("egress.outcome.refused") == 5
+
+
+def test_what_cannot_be_counted_does_not_go_out(world: World, serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(ok)
+
+    def broken(*_: object, **__: object) -> Passing:
+        raise RuntimeError("no meters")
+
+    monkeypatch.setattr(EgressMeters, "request", broken)
+    reply = world.run(listed(server.port), lambda box: box.https(server.port, get("/", port=server.port)))
+    assert (reply.status, code(reply)) == (403, "limit_unavailable")
+    assert not server.received
+
+
+# -- which rule counts -----------------------------------------------------------------------------------------------
+
+
+def meters(sections: str) -> tuple[EgressMeters, list[int]]:
+    now = [0]
+    compiled = load_profiles(f"agent_configs: {{dev: {{{sections}}}}}".encode()).profile("dev").compiled
+    return EgressMeters(compiled, nanoseconds=lambda: now[0]), now
+
+
+def refused(work) -> LimitReached:
+    with pytest.raises(LimitReached) as caught:
+        work()
+    return caught.value
+
+
+def test_a_request_counts_against_the_first_of_its_rules_that_has_room() -> None:
+    limited, now = meters(
+        f"network_egress: [{{host: {HOST}, methods: [GET], limits: {{requests: 1/min}}}},"
+        f" {{host: {HOST}, methods: [GET, POST], limits: {{requests: 1/h}}}}]"
+    )
+    for _ in range(2):
+        limited.request(("egress/0", "egress/1"), 100)
+    error = refused(lambda: limited.request(("egress/0", "egress/1"), 100))
+    assert isinstance(error, EgressRequestsSpent)
+    assert error.retry_after_s is not None
+    assert 60 <= error.retry_after_s <= 62, "the sooner of the two"
+    now[0] = 62 * SECOND
+    limited.request(("egress/0", "egress/1"), 100)
+
+
+def test_a_rule_without_limits_has_room_always_and_the_profiles_limit_counts_besides() -> None:
+    limited, _ = meters(
+        f"limits: {{bytes_out: 1KiB}}, network_egress: [{{host: {HOST}, limits: {{requests: 1}}}},"
+        f" {{host: {HOST}, methods: [GET]}}]"
+    )
+    for _ in range(10):
+        limited.request(("egress/0", "egress/1"), 100)
+    error = refused(lambda: limited.request(("egress/0", "egress/1"), 100))
+    assert isinstance(error, BytesSpent)
+    assert error.rules == ("limits/bytes_out",)
+
+
+def test_nothing_is_taken_by_what_is_refused_and_later_pieces_count_where_the_request_did() -> None:
+    limited, _ = meters(f"network_egress: [{{host: {HOST}, limits: {{requests: 2, bytes_out: 1KiB}}}}]")
+    assert isinstance(refused(lambda: limited.request(("egress/0",), 2000)), BytesSpent)
+    passing = limited.request(("egress/0",), 1000)
+    passing.take(24)
+    assert refused(lambda: passing.take(1)).rules == ("egress/0",)
+    assert isinstance(refused(lambda: limited.request(("egress/0",), 1)), BytesSpent)
