@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,24 +26,33 @@ agent_configs:
   tester:
     tools:
       - {name: add, server: web, args: {a: {max: 100}, b: any}}
-      - {name: count, server: local}
-      - {name: secret_of, server: local}
-      - {name: surroundings, server: local}
+      - {name: secret_of, server: web}
       - {name: slow, server: web}
-      - {name: change, server: local}
-      - {name: ends, server: local}
       - {name: fails, server: web}
       - {name: large, server: web}
       - {name: asks, server: web}
       - {name: missing, server: down}
 """
+ON_COMMAND = b"""
+agent_configs:
+  tester:
+    tools:
+      - {name: add, server: local}
+      - {name: count, server: local}
+      - {name: change, server: local}
+      - {name: ends, server: local}
+"""
+"""The same server as a command: its process takes a second to start."""
 SECRET = "s3cr3t-Value-with-chars-0123456789"
 
 
 @contextmanager
 def served_over_http() -> Iterator[str]:
     with subprocess.Popen(
-        [sys.executable, str(SERVED), "http"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, str(SERVED), "http"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TOKEN": SECRET},
     ) as child:
         assert child.stdout is not None
         try:
@@ -68,7 +78,7 @@ def gated(
     store = home / "gateway"
     store.mkdir(mode=0o700)
     servers = (
-        MCPServerConfig(id="web", url=web, timeout_s=2),
+        MCPServerConfig(id="web", url=web, timeout_s=1),
         MCPServerConfig(
             id="local",
             command=(sys.executable, str(SERVED), "stdio"),
@@ -122,3 +132,8 @@ class Agent:
 @pytest.fixture
 def agent(gated: InProcess, platform: PlatformClient) -> Agent:
     return Agent(SessionClient.start(gated, platform, profile=PROFILE))
+
+
+@pytest.fixture
+def on_command(gated: InProcess, platform: PlatformClient) -> Agent:
+    return Agent(SessionClient.start(gated, platform, profile=ON_COMMAND))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from affiant.gateway.errors import RequestMalformed
@@ -91,6 +91,7 @@ def test_a_call_of_another_form_is_refused(params: dict[str, object]) -> None:
         call_params(Message(1, "tools/call", params))
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.dictionaries(
         st.text(max_size=4),
