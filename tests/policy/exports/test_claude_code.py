@@ -74,3 +74,17 @@ def test_no_mode_that_asks_for_less_can_be_chosen(profile_of: Callable[..., Prof
     assert settings["allowManagedPermissionRulesOnly"] is True
     assert settings["permissions"]["disableBypassPermissionsMode"] == "disable"
     assert settings["permissions"]["disableAutoMode"] == "disable"
+
+
+def test_a_host_of_which_a_part_is_denied_is_not_fetched(profile_of: Callable[..., Profile]) -> None:
+    hosts = "{host: a.b.com}, {host: c.b.com}, {deny: a.b.com, paths: [/x]}"
+    model = ClaudeCode(export_claude_code(profile_of(f"tools: [WebFetch], network_egress: [{hosts}]"), ALL))
+    assert (model.fetches("a.b.com"), model.fetches("c.b.com")) == ("deny", "allow")
+    assert "WebFetch(domain:a.b.com)" not in model.lists["allow"]
+
+
+def test_a_fetch_that_needs_approval_is_asked(profile_of: Callable[..., Profile]) -> None:
+    sections = "tools: [WebFetch], network_egress: [{host: a.b.com}], requires_human_approval: {egress: [%s]}"
+    asked = ClaudeCode(export_claude_code(profile_of(sections % "GET"), ALL))
+    other = ClaudeCode(export_claude_code(profile_of(sections % "POST"), ALL))
+    assert (asked.fetches("a.b.com"), other.fetches("a.b.com")) == ("ask", "allow")

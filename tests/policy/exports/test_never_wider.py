@@ -19,7 +19,7 @@ from affiant.policy.exports.claude_code import CLAUDE_CODE
 from affiant.policy.exports.model import Export, Outcome, Target
 from affiant.policy.exports.srt import SRT
 from affiant.policy.load import load_profiles
-from affiant.policy.profile import PathMode, Policy, Scheme
+from affiant.policy.profile import Approval, EgressRule, PathMode, Policy, Scheme
 from affiant.policy.questions import EgressQuestion
 
 from .cedar_requests import profile_of
@@ -32,6 +32,21 @@ PATHS = ["/w", "/w/a", "/w/a/b", "/w/a/q", "/w/x", "/w2", "/v", "/w/a/b/c", "/w/
 TOOLS = {"a": "Read", "b": "Edit", "x": "Write", "y": "WebFetch"}
 
 
+_NOTHING = EgressQuestion("nobody.invalid", 443, Scheme.HTTPS)
+
+
+def _without_detail(policy: Policy) -> Policy:
+    """Allows of whole hosts, unasked: what a target that judges hosts alone can say at all."""
+    egress = tuple(
+        replace(rule, methods=None, paths=None) if isinstance(rule, EgressRule) else rule
+        for rule in policy.egress
+    )
+    return replace(policy, egress=egress, approval=Approval())
+
+
+some_policies = policies() | policies().map(_without_detail)
+
+
 def exported(target: Target, policy: Policy, *kinds: str) -> tuple[CompiledPolicy, Export]:
     compiled = compile_policy(policy, asks=True)
     return compiled, target.export(profile_of(compiled), frozenset(kinds))
@@ -39,7 +54,13 @@ def exported(target: Target, policy: Policy, *kinds: str) -> tuple[CompiledPolic
 
 def requests_to(policy: CompiledPolicy) -> dict[tuple[str, int], dict[Scheme, list[EgressQuestion]]]:
     found: dict[tuple[str, int], dict[Scheme, list[EgressQuestion]]] = {}
-    for question in Atoms(policy.policy).requests():
+    questions = list(Atoms(policy.policy).requests())
+    deeper = [replace(question, host=f"q.{question.host}") for question in questions]
+    for question in (
+        *questions,
+        *deeper,
+        *(replace(question, host=f"p.{question.host}") for question in deeper),
+    ):
         endpoint = found.setdefault((question.host, question.port), {})
         endpoint.setdefault(question.scheme, []).append(question)
     return found
@@ -50,7 +71,7 @@ def allows_all(policy: CompiledPolicy, questions: Sequence[EgressQuestion]) -> b
 
 
 @quick
-@given(policies())
+@given(some_policies)
 def test_srt_allows_connections_alone_that_may_carry_anything(policy: Policy) -> None:
     compiled, export = exported(SRT, policy, "protocol")
     model = Srt(export)
@@ -60,7 +81,7 @@ def test_srt_allows_connections_alone_that_may_carry_anything(policy: Policy) ->
 
 
 @quick
-@given(policies())
+@given(some_policies)
 def test_srt_says_files_exactly(policy: Policy) -> None:
     compiled, export = exported(SRT, policy)
     model = Srt(export)
@@ -81,18 +102,18 @@ def test_a_system_folder_that_is_carved_out_is_hidden_from_srt(profile_of: Calla
 
 
 @quick
-@given(policies())
+@given(some_policies)
 def test_cilium_allows_connections_alone_that_may_carry_anything(policy: Policy) -> None:
     compiled, export = exported(CILIUM, policy, "protocol", "dns", "wildcard")
     model = Cilium(export)
     for (host, port), schemes in requests_to(compiled).items():
         if model.connects(host, port):
-            assert allows_all(compiled, schemes[Scheme.HTTPS]), (host, port)
+            assert allows_all(compiled, schemes.get(Scheme.HTTPS) or [_NOTHING]), (host, port)
             assert model.asks_for(host)
 
 
 @quick
-@given(policies())
+@given(some_policies)
 def test_cilium_lets_through_plain_requests_that_the_profile_allows(policy: Policy) -> None:
     compiled, export = exported(CILIUM, policy, "dns", "wildcard")
     model = Cilium(export)
@@ -124,7 +145,7 @@ def test_cilium_lets_through_plain_requests_that_the_profile_allows(policy: Poli
 
 
 @quick
-@given(policies())
+@given(some_policies)
 def test_claude_code_reads_edits_and_fetches_what_the_profile_allows(policy: Policy) -> None:
     tools = tuple(replace(rule, name=TOOLS[rule.name]) for rule in policy.tools)
     compiled, export = exported(CLAUDE_CODE, replace(policy, tools=tools), "address", "port")
@@ -148,7 +169,7 @@ def test_claude_code_reads_edits_and_fetches_what_the_profile_allows(policy: Pol
 
 
 @quick
-@given(policies(), st.sampled_from([SRT, CILIUM, CLAUDE_CODE]))
+@given(some_policies, st.sampled_from([SRT, CILIUM, CLAUDE_CODE]))
 def test_without_a_kind_accepted_nothing_is_widened(policy: Policy, target: Target) -> None:
     _, export = exported(target, policy)
     assert Outcome.WIDENED not in {loss.outcome for loss in export.losses}
@@ -159,7 +180,7 @@ def test_without_a_kind_accepted_nothing_is_widened(policy: Policy, target: Targ
 
 
 @quick
-@given(policies(), st.sampled_from([SRT, CILIUM, CLAUDE_CODE]))
+@given(some_policies, st.sampled_from([SRT, CILIUM, CLAUDE_CODE]))
 def test_each_rule_that_is_no_loss_and_no_denial_is_said(policy: Policy, target: Target) -> None:
     """A rule that is written nowhere, without a word, would be a loss that nobody is told."""
     compiled, export = exported(target, policy, *target.wider)
