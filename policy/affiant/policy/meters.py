@@ -129,8 +129,13 @@ class Meter:
         Args:
             amount: 1 or more.
         """
-        waits = [part.wait(amount, now) for part in self._parts]
-        return None if None in waits else max((wait for wait in waits if wait is not None), default=0)
+        longest = 0
+        for part in self._parts:
+            wait = part.wait(amount, now)
+            if wait is None:
+                return None
+            longest = max(longest, wait)
+        return longest
 
     def take(self, amount: int, *, now: int) -> Charge | None:
         """Take ``amount`` from every bound, or from none: None where one has no room for it."""
@@ -140,7 +145,9 @@ class Meter:
 
     def charge(self, amount: int, *, now: int) -> Charge:
         """Count ``amount`` whether there is room or not: it has been used."""
-        slots = tuple(part.advance(now) for part in self._parts)
+        if not self._parts:
+            return Charge(amount, ())
+        slots = tuple([part.advance(now) for part in self._parts])
         for part, slot in zip(self._parts, slots, strict=True):
             part.add(amount, slot)
         return Charge(amount, slots)
