@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from tests.gateway.in_process import InProcess
+from tests.gateway.in_process import InProcess, asgi
 from tests.gateway.session_client import SessionClient
 from tests.gateway.test_bundles import with_openings
 from tests.gateway.tool_gate.conftest import ON_COMMAND, PROFILE, SECRET, Agent
 
+from affiant.attestation.proof import PROOF_HEADER
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verifier.verdict import State
@@ -269,6 +270,32 @@ def test_a_call_can_be_taken_back(agent: Agent) -> None:
 
     assert asyncio.run(work())["error"]["data"]["code"] == "tool.cancelled"
     assert "aborted" in [record["act"].get("end") for record in of_kind(agent, "tool")]
+
+
+def test_an_agent_that_goes_away_leaves_an_outcome(agent: Agent, gated: InProcess, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    arguments = {"seconds": 0.6, "path": str(left)}
+    call = {
+        "jsonrpc": "2.0",
+        "id": 5,
+        "method": "tools/call",
+        "params": {"name": "slow", "arguments": arguments},
+    }
+    body, target, kind = json.dumps(call).encode(), "/mcp", "application/json"
+    proof = agent.session.proof("POST", target, body, content_type=kind, counted=True)
+
+    async def work() -> None:
+        gone = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.2, gone.set)
+        headers = {PROOF_HEADER: proof, "Content-Type": kind}
+        answer = await asgi(gated.app, "POST", target, body, headers, gone=gone)
+        assert answer.status == 0
+
+    gated.run(work())
+    intent, outcome = of_kind(agent, "tool")
+    assert (outcome["act"]["end"], outcome["par"], outcome["agt"]["cseq"]) == ("aborted", [intent["jti"]], 0)
+    time.sleep(0.7)
+    assert not left.exists()  # the server was told
 
 
 @pytest.mark.slow
