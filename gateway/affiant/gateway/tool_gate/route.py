@@ -192,6 +192,9 @@ class _Exchange(Exchange):
             require_known(message)
         catalogue = await self._catalogue(session, envelope)
         verdict = self._judge(envelope, catalogue)
+        for message in envelope.messages:
+            if message.method == CANCELLED:
+                self._gate_route.cancel(self._session, message.params.get("requestId"))
         if self._calls:
             self._gate_route.take_calls(session.id, len(self._calls))
             now = nanoseconds(self._gate_route.seconds())
@@ -247,8 +250,6 @@ class _Exchange(Exchange):
                     self._keep(message, handshake(message))
                 case "ping":
                     self._keep(message, {})
-                case method if method == CANCELLED:
-                    self._gate_route.cancel(self._session, message.params.get("requestId"))
                 case _:
                     continue
         return Verdict("redact" if redacted else "allow", tuple(rules))
