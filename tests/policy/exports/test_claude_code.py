@@ -88,3 +88,13 @@ def test_a_fetch_that_needs_approval_is_asked(profile_of: Callable[..., Profile]
     asked = ClaudeCode(export_claude_code(profile_of(sections % "GET"), ALL))
     other = ClaudeCode(export_claude_code(profile_of(sections % "POST"), ALL))
     assert (asked.fetches("a.b.com"), other.fetches("a.b.com")) == ("ask", "allow")
+
+
+def test_a_fetch_through_a_connection_that_nobody_sees_is_asked_like_any_other(
+    profile_of: Callable[..., Profile],
+) -> None:
+    hosts = "[{host: a.b.com, tls: passthrough}]"
+    profile = profile_of(
+        f"tools: [WebFetch], network_egress: {hosts}, requires_human_approval: {{egress: [POST]}}"
+    )
+    assert ClaudeCode(export_claude_code(profile, ALL)).fetches("a.b.com") == "ask"

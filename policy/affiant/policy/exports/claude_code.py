@@ -26,7 +26,7 @@ from affiant.policy.exports.hosts import needs_approval, numbered_allows, number
 from affiant.policy.exports.model import PROFILE, Document, Export, Ledger, Target, header_lines
 from affiant.policy.exports.unjudged import note_unjudged, omit_secrets
 from affiant.policy.hosts import is_wildcard
-from affiant.policy.profile import EgressRule, PathMode, Scheme, ToolDenial, ToolRule
+from affiant.policy.profile import EgressRule, PathMode, Scheme, TLSMode, ToolDenial, ToolRule
 from affiant.policy.profile_set import Profile
 
 __all__ = ["CLAUDE_CODE", "export_claude_code"]
@@ -222,7 +222,8 @@ class _Rules:
     def _must_ask(self, rule_id: str, rule: EgressRule) -> bool:
         """Where some request needs approval, all fetches from the host do."""
         approval = self._profile.approval
-        asks = approval.everything or "GET" in approval.methods
+        unseen = rule.tls is TLSMode.PASSTHROUGH and bool(approval.methods)  # which method it is, nobody sees
+        asks = approval.everything or "GET" in approval.methods or unseen
         if asks and needs_approval(approval, rule):
             self._ledger.narrowed(
                 rule_id, "approval", "denied in the mode dontAsk; another mode asks whoever sits there"
