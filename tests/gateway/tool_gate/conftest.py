@@ -18,8 +18,6 @@ from tests.gateway.session_client import Answer, SessionClient
 from affiant.attestation.gateway_config import MCPServerConfig
 from affiant.attestation.simulated.client import PlatformClient
 
-pytest.importorskip("mcp", reason="mcp is not installed: make setup")
-
 SERVED = Path(__file__).with_name("served.py")
 PROFILE = b"""
 agent_configs:
@@ -48,6 +46,7 @@ SECRET = "s3cr3t-Value-with-chars-0123456789"
 
 @contextmanager
 def served_over_http() -> Iterator[str]:
+    pytest.importorskip("mcp", reason="mcp is not installed: make setup")
     with subprocess.Popen(
         [sys.executable, str(SERVED), "http"],
         stdout=subprocess.PIPE,

@@ -15,10 +15,13 @@ import pytest
 from affiant.attestation.gateway_config import MCPServerConfig
 from affiant.gateway.errors import SettingsRefused, ToolServerUnavailable
 from affiant.gateway.openai_upstream import Credentials
-from affiant.gateway.tool_gate.http_server import http_opener
-from affiant.gateway.tool_gate.link import Link
 from affiant.gateway.tool_gate.results import MAX_RESULT
 from affiant.secrets.value import SecretValue
+
+pytest.importorskip("mcp", reason="mcp is not installed: make setup")
+
+from affiant.gateway.tool_gate.http_server import http_opener  # noqa: E402 - needs the SDK
+from affiant.gateway.tool_gate.link import Link  # noqa: E402 - needs the SDK
 
 Answer = Callable[[BaseHTTPRequestHandler, dict[str, Any]], None]
 TOOL = {"name": "x", "description": "Does.", "inputSchema": {"type": "object"}}
