@@ -18,8 +18,17 @@ import pytest
 from affiant.attestation.gateway_config import MCPServerConfig
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.tool_gate.sockets import socket_of
-from affiant.gateway.tool_gate.stdio_host import TOOLS_USER, command_of, served_commands
-from affiant.sandbox.privileges import is_root
+from affiant.gateway.tool_gate.stdio_host import command_of, served_commands
+from affiant.sandbox.privileges import (
+    BROKER_USER,
+    GATEWAY_USER,
+    PLATFORM_USER,
+    SUPERVISOR_USER,
+    WITNESS_USER,
+    is_root,
+)
+
+USERS = (0, BROKER_USER, GATEWAY_USER, PLATFORM_USER, SUPERVISOR_USER, WITNESS_USER)
 
 TELLS = """
 import json, os, sys
@@ -102,7 +111,8 @@ def test_a_process_sees_nothing_of_the_gateway_and_ends_with_its_connection(tmp_
             connection, told = connected(store)
             other, second = connected(store)
             if is_root():
-                assert (told["uid"], told["groups"]) == (TOOLS_USER, [])
+                assert told["groups"] == []
+                assert len({told["uid"], second["uid"], *USERS}) == 2 + len(USERS)
                 assert told["home"] == "PermissionError"
             assert "receipt.key" not in told["home"]
             assert set(told["environment"]) <= {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TOKEN"}

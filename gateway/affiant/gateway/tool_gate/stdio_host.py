@@ -1,10 +1,11 @@
 """Runs the tool servers that are commands: one process for each connection that the gateway makes, and no longer.
 
 A part of the launcher, which holds no key of the gateway's. As root each process has a user of its own
-(:data:`TOOLS_USER`), who can enter neither the state folder nor any other service's; without root it runs in
+(:mod:`.stdio_users`), who can enter neither the state folder nor any other service's; without root it runs in
 bubblewrap, with nothing in the place of the state folder. Either way: a clean environment with what the configuration
-names, no inherited descriptor but the connection, no new privileges, a process group that is killed when the
-connection ends, when the launcher stops, and by the kernel when it dies.
+names, no inherited descriptor but the connection, no new privileges, no sight of another server's or session's
+processes' inside, and an end, with all that it has started, when the connection ends, when the launcher stops, and by
+the kernel when it dies.
 """
 
 from __future__ import annotations
@@ -30,16 +31,15 @@ from affiant.command_line import printable
 from affiant.errors import AffiantError
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.tool_gate.sockets import socket_of
+from affiant.gateway.tool_gate.stdio_users import ToolUsers
 from affiant.sandbox.exposure import Need
 from affiant.sandbox.privileges import is_root
 from affiant.sandbox.service_process import ServiceProcess, ServiceSpec, start_service
 
-__all__ = ["TOOLS_USER", "command_of", "served_commands"]
+__all__ = ["command_of", "served_commands"]
 
-TOOLS_USER: Final = 61786
-"""User and group of tool servers, where root starts them; beside those of :mod:`affiant.sandbox.privileges`."""
 _GRACE_S: Final = 2.0
-_MAX_AT_ONCE: Final = 256
+_AGAIN_S: Final = 0.5
 
 
 def command_of(command: Sequence[str], *, hidden: Path, root: bool) -> tuple[str, ...]:
@@ -148,6 +148,7 @@ class _Host(threading.Thread):
         self._loop = asyncio.new_event_loop()
         self._enough = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
+        self._users = ToolUsers()
 
     def run(self) -> None:
         """Until :meth:`stop`."""
@@ -170,19 +171,30 @@ class _Host(threading.Thread):
 
     async def _accept(self, server: _Hosted) -> None:
         while True:
-            connection, _ = await self._loop.sock_accept(server.listener)
-            if len(self._running) >= _MAX_AT_ONCE:
+            try:
+                connection, _ = await self._loop.sock_accept(server.listener)
+            except OSError:  # no descriptor or memory is left: who waits is taken when there is some
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            user = await self._users.take()
+            if user is None:  # too many at once
                 connection.close()
                 continue
-            task = asyncio.create_task(self._run(server, connection))
+            task = asyncio.create_task(self._run(server, connection, user))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    async def _run(self, server: _Hosted, connection: socket.socket) -> None:
-        """One process, from its connection to its end."""
+    async def _run(self, server: _Hosted, connection: socket.socket, user: int) -> None:
+        """One process as ``user``, from its connection to the end of all that it has started."""
+        try:
+            await self._served(server, connection, user)
+        finally:
+            await self._users.give_back(user)
+
+    async def _served(self, server: _Hosted, connection: socket.socket, user: int) -> None:
         with connection:
             try:
-                service = _started(server, connection)
+                service = _started(server, connection, user)
             except (AffiantError, OSError) as error:
                 sys.stderr.write(printable(f"affiant gateway: tool server {server.name}: {error}") + "\n")
                 return
@@ -201,7 +213,7 @@ class _Host(threading.Thread):
                 await ended
 
 
-def _started(server: _Hosted, connection: socket.socket) -> ServiceProcess:
+def _started(server: _Hosted, connection: socket.socket, user: int) -> ServiceProcess:
     plan = os.memfd_create("affiant-tool-server", os.MFD_CLOEXEC)
     try:
         with open(os.dup(plan), "wb") as file:
@@ -217,7 +229,7 @@ def _started(server: _Hosted, connection: socket.socket) -> ServiceProcess:
                     *("--connection-fd", str(connection.fileno()), "--plan-fd", str(plan)),
                 ),
                 home=Path("/"),
-                user=TOOLS_USER,
+                user=user,
                 needs=_needs(server.command[0]),
                 fds=(connection.fileno(), plan),
                 death_signal=signal.SIGKILL,
