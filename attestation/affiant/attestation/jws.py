@@ -6,7 +6,8 @@ algorithm. The payload is its own canonical form (RFC 8785). :func:`split` check
 parts as *untrusted*; :func:`verify` checks the signature over the exact bytes before the payload is read.
 
 Types: ``eat+jwt`` (receipts), ``affiant-proof+jwt`` (proofs of possession), ``affiant-ear+jwt`` (attestation
-results), ``affiant-erasure+jwt`` and ``affiant-hold+jwt`` (orders of erasure authorities).
+results), ``affiant-erasure+jwt`` and ``affiant-hold+jwt`` (orders of erasure authorities), ``affiant-approval+jwt`` and
+``affiant-approver+jwt`` (approvers' statements, and proofs of who reads).
 """
 
 from __future__ import annotations
