@@ -82,6 +82,12 @@ COMMANDS: Final = {
     "hold": _Entry(
         "affiant.attestation.erasure.commands", "hold", None, "Hold records against erasure, or end it."
     ),
+    "approvals": _Entry(
+        "affiant.gateway.approvals.commands",
+        "approvals",
+        None,
+        "Approve what an agent does only once somebody has agreed.",
+    ),
     "policy": _Entry(
         "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
     ),

@@ -48,6 +48,7 @@ TARGET_PATTERNS = ["/", "/**", "/a", "/a/", "/a/**", "/a/b", "/a/b/**", "/x/**",
 PATHS = ["/w", "/w/a", "/w/a/b", "/w/x", "/w2", "/v", "/w/a/b/c", "/other"]
 METHODS = ["GET", "POST", "DELETE", "PROPFIND"]
 PORTS = [443, 80, 8443]
+APPROVERS = ["A" * 43, "b" * 42 + "A", "c" * 42 + "8"]
 SURFACES = ["header:authorization", "header:x-key"]
 
 _some_methods = st.none() | st.lists(st.sampled_from(METHODS), min_size=1, max_size=3).map(tuple)
@@ -102,6 +103,15 @@ _secrets = st.dictionaries(
     )
 )
 _sizes = st.none() | st.integers(1, 3)
+_who_approves = st.sampled_from([0, 0, 1, 2]).flatmap(
+    lambda count: st.fixed_dictionaries(
+        {
+            "approvers": st.permutations(APPROVERS).map(lambda keys: tuple(keys[:count])),
+            "quorum": st.integers(1, max(count, 1)),
+            "ttl": st.sampled_from([30, 600]),
+        }
+    )
+)
 
 
 @st.composite
@@ -114,7 +124,7 @@ def policies(draw: st.DrawFn) -> Policy:
         "filesystem": tuple(draw(st.lists(_grants, max_size=4))),
         "egress": egress,
         "models": draw(st.none() | st.lists(_models).map(tuple)),
-        "approval": Approval(draw(st.booleans()) and draw(st.booleans()), draw(asked)),
+        "approval": Approval(draw(st.booleans()) and draw(st.booleans()), draw(asked), **draw(_who_approves)),
         "resources": Resources(cpus=draw(_sizes)),
         "limits": draw(st.just(NO_LIMITS) | _limits),
     }

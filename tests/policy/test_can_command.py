@@ -58,7 +58,7 @@ def can(tmp_path: Path):
 def test_the_text_says_all_that_one_agent_may_do_and_where_it_is_written(can):
     done = can(FILE, "deployer")
     assert done.exit_code == 0
-    assert done.output.splitlines()[:-4] == [
+    assert done.output.splitlines()[:-3] == [
         "deployer  [p.yaml:2:3]",
         "  tools",
         "    kubectl_apply, after approval  [tools/2 p.yaml:3:28]",
@@ -91,10 +91,11 @@ def test_the_text_says_all_that_one_agent_may_do_and_where_it_is_written(can):
         "    DEPLOY_KEY: in header authorization, as the whole credential (Bearer, Basic or token)",
         "        [secrets/1 p.yaml:15:9]",
         "      to api.cloud.com:443  [egress/2 p.yaml:9:9]",
+        "  approval: by nobody, so it is denied",
         "  bounds: cpus 2, memory 2 GiB, disk default, pids default",
         "  limits of a session: none",
     ]
-    assert "nobody can be named as approver in this version" in done.output
+    assert "where no approver is named, it is denied" in done.output
 
 
 def test_what_a_tool_may_be_called_with_is_said(can):

@@ -12,6 +12,8 @@ from affiant.policy.profile_set import Profile
 
 Make = Callable[..., Profile]
 
+KEY = "A" * 43
+ASKED = f"{{everything: true, approvers: [{KEY}]}}"
 CASES = [
     ("secrets_access: [A]", {"secret_no_sink"}),
     ("secrets_access: [{name: A, hosts: [a.b.com]}]", {"secret_unreachable_host"}),
@@ -50,6 +52,21 @@ CASES = [
     ("requires_human_approval: true", {"approval_no_approver"}),
     ("tools: [{name: a, approval: true}]", {"approval_no_approver"}),
     ("requires_human_approval: {egress: [POST]}", {"approval_no_approver"}),
+    (f"requires_human_approval: {{egress: [POST], approvers: [{KEY}]}}", set()),
+    (f"requires_human_approval: {{approvers: [{KEY}]}}", {"approvers_unused"}),
+    (f"requires_human_approval: {{tools: [a], approvers: [{KEY}]}}, tools: [a]", {"approval_unshowable"}),
+    (
+        f"tools: [{{name: a, args: {{n: {{max: 2}}}}}}], requires_human_approval: {{tools: [a], approvers: [{KEY}]}}",
+        set(),
+    ),
+    (
+        f"tools: [{{name: a, args: {{p: {{each: {{under: /w}}}}}}}}], requires_human_approval: {ASKED}",
+        {"approval_unshowable"},
+    ),
+    (
+        f"network_egress: [{{host: a.b.com, tls: passthrough}}], requires_human_approval: {ASKED}",
+        {"approval_unshowable", "tls_passthrough"},
+    ),
     ("network_egress: [{host: '**.windows.net', methods: [GET]}]", {"host_shared", "host_wildcard"}),
     ("network_egress: [{host: api.github.com, methods: [POST], paths: [/gists]}]", {"host_shared"}),
     ("network_egress: [{host: api.github.com, methods: [POST], paths: [/repos/**]}]", set()),

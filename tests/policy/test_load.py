@@ -134,9 +134,6 @@ def test_an_unknown_key_is_refused_with_a_suggestion(sections: str, near: str) -
         ("priority: batch", "priority"),
         ("network_egress: [{host: a.b.com, rate: 60/min}]", "rate"),
         ("secrets_access: [{name: A, inject: {body: token}}]", "body"),
-        ("requires_human_approval: {egress: [POST], ttl: 10m}", "ttl"),
-        ("requires_human_approval: {egress: [POST], approvers: [a]}", "approvers"),
-        ("requires_human_approval: {egress: [POST], quorum: 1}", "quorum"),
     ],
 )
 def test_a_key_that_nothing_enforces_is_refused_and_never_ignored(sections: str, key: str) -> None:

@@ -98,7 +98,7 @@ def test_what_needs_approval_counts_and_is_shown_as_such(who_can):
     done = who_can("tool:kubectl_apply")
     assert done.exit_code == 0
     assert "  deployer: may after approval  [tools/1 p.yaml:3:28]\n" in done.output
-    assert "nobody can be named as approver in this version" in done.output
+    assert "where no approver is named, it is denied" in done.output
 
 
 def test_a_denial_is_named_where_it_wins(who_can):

@@ -135,7 +135,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "tool": _kind(4, "gateway session", {"act": _ACT, "pol": _POL}, {"apr": _APR, "sec": _SEC, "ph": _PHASE}),
     "secret": _kind(5, "session", {"act": _ACT, "pol": _POL, "sec": _SEC}),
-    "egress": _kind(6, "session", {"act": _ACT, "pol": _POL, "ph": _PHASE}, {"sec": _SEC}),
+    "egress": _kind(6, "session", {"act": _ACT, "pol": _POL, "ph": _PHASE}, {"apr": _APR, "sec": _SEC}),
     "approval": _kind(7, "gateway", {"act": _ACT, "pol": _POL, "apr": _APR}),
     "epoch": _kind(
         8,

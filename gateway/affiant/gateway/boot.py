@@ -25,6 +25,8 @@ from affiant.attestation.tdx import VerificationCache
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.gateway.admission import Appraiser
 from affiant.gateway.admissions import Admissions
+from affiant.gateway.approvals.mailbox import Mailbox
+from affiant.gateway.approvals.readers import Readers
 from affiant.gateway.authentication import Authenticator
 from affiant.gateway.bodies import Bodies
 from affiant.gateway.bundles import Bundles
@@ -221,6 +223,9 @@ def _service(
     tools: ToolOffers | None,
 ) -> Service:
     sessions = SessionTable(limit=settings.sessions_max)
+    mailbox = Mailbox(
+        recorder=recorder, sessions=sessions, clock=ambient.clock, random_bytes=ambient.random_bytes
+    )
     book = OrderBook(settings.config.erasure_authorities, settings.config.origin)
     closing = Closing(
         recorder=recorder,
@@ -239,7 +244,7 @@ def _service(
         sessions=sessions,
         authenticator=Authenticator(sessions, keyset.digest, ambient.clock),
         admissions=_admissions(settings, ambient, keyset, recorder, closing),
-        submissions=Submissions(recorder),
+        submissions=Submissions(recorder, mailbox.observe),
         closing=closing,
         bundles=bundles,
         upstreams=upstreams,
@@ -260,6 +265,8 @@ def _service(
         refusals=RefusalBudget(
             per_second=settings.refusals_per_s, burst=settings.refusals_burst, seconds=ambient.seconds
         ),
+        mailbox=mailbox,
+        readers=Readers(mailbox, spki=ambient.tls_spki, clock=ambient.clock),
         clock=ambient.clock,
         seconds=ambient.seconds,
         require_clock=ambient.require_clock,

@@ -22,6 +22,7 @@ from affiant.attestation.encoding import b64u
 from affiant.attestation.erasure.requests import MAX_REQUEST, parse_request
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError
+from affiant.gateway.approvals.routes import ActionHex, add_approvers
 from affiant.gateway.bodies import MAX_ADMISSION, Body, Share
 from affiant.gateway.errors import (
     JournalUnavailable,
@@ -40,6 +41,7 @@ from affiant.gateway.openapi import INFERENCE_PATHS, OpenAPI
 from affiant.gateway.receipts import for_agent
 from affiant.gateway.service import Service
 from affiant.gateway.sessions import Session
+from affiant.policy.approvals.action import MAX_ACTION
 
 __all__ = ["control_plane", "operator_plane"]
 
@@ -74,6 +76,9 @@ def control_plane(service: Service) -> FastAPI:
     _add_session(app, service)
     _add_receipts(app, service)
     _add_models(app, service)
+    add_approvers(
+        app, service.mailbox, service.readers, lambda request, limit: _stranger(service, request, limit=limit)
+    )
     _add_log(app, service)
     _add_health(app, service)
     document = OpenAPI(app, INFERENCE_PATHS)
@@ -248,6 +253,20 @@ def _add_session(app: FastAPI, service: Service) -> None:
         async with _authenticated(service, request, session, limit=_MAX_SMALL) as (found, body):
             why = _why(body)
         return _json(await service.closing.close(found, why))
+
+    @app.post("/v1/sessions/{session}/approvals", openapi_extra=_bytes("application/json"))
+    async def ask(session: Id, request: Request) -> Response:
+        """An action that the session's supervisor holds until it is approved; again, the same answer."""
+        async with _authenticated(service, request, session, limit=MAX_ACTION) as (found, body):
+            require_media_type(request.scope, "application/json")
+            waiting = service.mailbox.post(found, body)
+        return _json({"action": waiting.action.name, "state": waiting.phase.value})
+
+    @app.get("/v1/sessions/{session}/approvals/{action}")
+    async def said(session: Id, action: ActionHex, request: Request) -> Response:
+        """What approvers said of one action of the session, as far as it is recorded."""
+        found = await _reader(service, request, session)
+        return _json(service.mailbox.statements(found, f"sha256:{action}"))
 
     @app.get("/v1/sessions/{session}/bundle")
     async def bundle(session: Id, request: Request) -> Response:

@@ -27,6 +27,9 @@ from affiant.policy.limit_refusals import LimitReached
 __all__ = ["STATUS", "error_body", "error_headers", "status_of"]
 
 STATUS: Final[Mapping[str, int]] = {
+    "approval.reader": 401,
+    "approval.too_many": 429,
+    "approval.unknown": 404,
     "decisions.unavailable": 503,
     "gateway.busy": 429,
     "gateway.draining": 503,

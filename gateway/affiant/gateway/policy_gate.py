@@ -35,8 +35,9 @@ def own_origin(offered: Offered) -> Origin:
 def decide_call(policy: CompiledPolicy, name: str, arguments: str | None, origin: Origin) -> Decision:
     """Whether a tool of a name and origin may be called with a text of arguments.
 
-    The one place in which the gateway decides that. What needs approval is denied here by the policy itself
-    (``approval_no_approver``); whoever can ask a person does so between that decision and the denial.
+    The one place in which the gateway decides that. What needs approval is not allowed: by the policy itself where
+    nobody may approve (``approval_no_approver``), else as *ask*, which every caller denies. Whoever can ask a person
+    (the mailbox's ``require``) does so between that decision and the denial.
     """
     return policy.decide_call(name, arguments, origin)
 

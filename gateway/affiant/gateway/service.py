@@ -13,6 +13,8 @@ from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.steady_clock import ClockStepped
 from affiant.errors import AffiantError
 from affiant.gateway.admissions import Admissions
+from affiant.gateway.approvals.mailbox import Mailbox
+from affiant.gateway.approvals.readers import Readers
 from affiant.gateway.authentication import Authenticator
 from affiant.gateway.bodies import Bodies
 from affiant.gateway.bundles import Bundles
@@ -42,6 +44,7 @@ class Service:
         clock: the time that records are dated by, UTC. seconds: a clock that never goes back.
         require_clock: raises while the machine's clock is another than ``clock``.
         bodies: bounds what request bodies hold. refusals: bounds the records of callers that nobody knows.
+        mailbox: what waits for approval. readers: who may see it.
         draining: set once the gateway is being stopped.
     """
 
@@ -59,6 +62,8 @@ class Service:
     bodies: Bodies
     refusals: RefusalBudget
     erasing: Erasing
+    mailbox: Mailbox
+    readers: Readers
     clock: Callable[[], datetime]
     seconds: Callable[[], float]
     require_clock: Callable[[], None]

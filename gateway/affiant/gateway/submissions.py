@@ -7,7 +7,7 @@ the session's chain exactly; the same record again gets the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,9 +74,10 @@ def _check_peer(record: VerifiedReceipt, session: Session) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Submissions:
-    """Takes the records of all sessions."""
+    """Takes the records of all sessions. ``observe``: told each record once it is taken."""
 
     recorder: Recorder
+    observe: Callable[[Session, VerifiedReceipt], None] = lambda _session, _record: None
 
     async def take(self, session: Session, jws: str, *, sealed: str) -> Mapping[str, object]:
         """Take one record; the acknowledgement.
@@ -108,6 +109,7 @@ class Submissions:
                 head = session.head  # now: what is signed later would be named before it is durable
                 await self.recorder.keep_peer(session, record, sealed=sealed)
                 _advance(session, record, head)
+                self.observe(session, record)
             named = session.supervisor.named
         assert named is not None, "a session has a start before it has anything else"
         return {"rh": record.rh, "leaf": b64u(record.leaf.leaf_hash), "head": named.to_json()}

@@ -194,6 +194,11 @@ Single = OneOf | Number | Text | Pattern | Under | Host
 Constraint = AnyValue | Single | Argv | Each
 
 
+def takes_path(constraint: Constraint) -> bool:
+    """Whether a rule says that values of this argument are paths."""
+    return isinstance(constraint.item if isinstance(constraint, Each) else constraint, Under)
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One named argument; unless it is ``optional`` a call without it is denied: a tool's own default is unknown."""

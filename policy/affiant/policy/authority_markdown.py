@@ -13,6 +13,7 @@ from affiant.policy.authority import Authority, FileAuthority
 from affiant.policy.authority_words import (
     BOUNDS,
     NOBODY_APPROVES,
+    approval_words,
     approved,
     bound_words,
     endpoint_words,
@@ -61,6 +62,8 @@ def _tables(authorities: Sequence[Authority]) -> Iterator[str]:
     yield from _table("secret to host", authorities, _secrets(authorities))
     limited = {name for each in authorities for name, _ in limit_lines(each)}
     yield from _table("limits of a session", authorities, [(name, _limit(name)) for name in sorted(limited)])
+    if any(authority.asks for authority in authorities):
+        yield from _table("approval", authorities, [("by", _approval)])
     yield from _table("bounds", authorities, [(name, _bound(name)) for name in BOUNDS])
 
 
@@ -92,6 +95,10 @@ def _tool(name: str) -> _Cell:
         return [line for tool in found for line in (_may(tool), *_at(authority, tool.rules))] or ["no"]
 
     return cell
+
+
+def _approval(authority: Authority) -> _Lines:
+    return [approval_words(authority).partition(": ")[2] or "not needed"]
 
 
 def _may(tool: ToolAuthority) -> str:

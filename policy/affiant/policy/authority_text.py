@@ -11,6 +11,7 @@ from affiant.policy.authority import Authority
 from affiant.policy.authority_words import (
     BOUNDS,
     NOBODY_APPROVES,
+    approval_words,
     approved,
     bound_words,
     endpoint_words,
@@ -73,6 +74,8 @@ def authority_lines(authorities: Sequence[Authority]) -> Iterator[str]:
             found = list(lines)
             yield f"  {title}" if found else f"  {title}: none"
             yield from found
+        if words := approval_words(authority):
+            yield from entry_lines(words, indent=2)
         yield from entry_lines(
             "bounds: " + ", ".join(f"{name} {bound_words(authority, name)}" for name in BOUNDS), indent=2
         )

@@ -22,6 +22,7 @@ __all__ = [
     "ANYTHING",
     "BOUNDS",
     "NOBODY_APPROVES",
+    "approval_words",
     "approved",
     "bound_words",
     "endpoint_words",
@@ -38,8 +39,7 @@ __all__ = [
 
 ANYTHING: Final = "may do anything that this host's API allows"
 NOBODY_APPROVES: Final = (
-    "after approval: a person must approve it first; nobody can be named as approver in this version, "
-    "so it is denied"
+    "after approval: a person must approve it first; where no approver is named, it is denied"
 )
 BOUNDS: Final = ("cpus", "memory", "disk", "pids")
 _SHOWN: Final = 8
@@ -54,6 +54,16 @@ def some(names: Sequence[str]) -> str:
 def approved(effect: Effect) -> str:
     """What is said after an entry that a person must approve."""
     return ", after approval" if effect is Effect.ASK else ""
+
+
+def approval_words(authority: Authority) -> str:
+    """Who approves what this agent may do after approval; empty where nothing needs it."""
+    if not authority.asks:
+        return ""
+    approval = authority.profile.approval
+    if not approval.approvers:
+        return "approval: by nobody, so it is denied"
+    return f"approval: by {approval.quorum} of {some(approval.approvers)}; holds for {approval.ttl} s"
 
 
 def path_words(path: str) -> str:

@@ -1,6 +1,7 @@
 """``affiant policy``: what a reviewer asks before a profile ships.
 
-Exit codes: 0 loaded, or allowed; 1 refused, or denied; 2 the command line is wrong.
+Exit codes: 0 loaded, or allowed; 1 refused, denied, or allowed only once somebody has approved; 2 the command line is
+wrong.
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ _ASK: Final = Effect.ASK
 class CompiledPolicy:
     """Pure decisions about one profile; immutable, and safe to share between threads.
 
-    Unless it was compiled to say so (``asks``), no decision is ever *ask*: this version of the format has no way to
-    name an approver, so what needs approval is denied, with the reason ``approval_no_approver``. Made by
-    :func:`compile_policy`.
+    What needs approval is *ask* where the profile names approvers, and otherwise denied with the reason
+    ``approval_no_approver``, unless it was compiled to say *ask* always (``asks``). Whoever cannot have it approved
+    goes by :attr:`Decision.allowed`, which *ask* is not. Made by :func:`compile_policy`.
     """
 
     policy: Policy
@@ -90,7 +90,9 @@ class CompiledPolicy:
         return self._tools.decide("", Origin()).effect is Effect.DENY
 
     def _settled(self, decision: Decision) -> Decision:
-        return without_approver(decision) if decision.effect is _ASK and not self.asks else decision
+        if decision.effect is not _ASK or self.asks or self.policy.approval.approvers:
+            return decision
+        return without_approver(decision)
 
     def tool_servers(self, name: str) -> frozenset[str]:
         """The servers that rules name for the tool of this name: which is meant where several serve one."""
@@ -238,7 +240,8 @@ def compile_policy(policy: Policy, *, asks: bool = False) -> CompiledPolicy:
     """``policy`` in its normal form, ready to decide.
 
     Args:
-        asks: answer *ask* where a person must approve, for whoever compares policies; enforcement never does.
+        asks: answer *ask* where a person must approve though nobody may, for whoever compares policies; enforcement
+            never does.
     """
     policy = arranged(policy)
     form = arranged_form(policy)

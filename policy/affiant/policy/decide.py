@@ -185,9 +185,9 @@ class ToolPlane:
         for rule in self._rules[name]:
             if rule.misplaced(origin) is not None:
                 continue
-            reason = _misfit(rule, arguments, place)
+            reason, asks = _misfit(rule, arguments, place)
             if reason is None:
-                fitting.append(rule)
+                fitting.append(rule._replace(approval=rule.approval or asks))
             elif nearest is None:
                 nearest = Decision(Effect.DENY, reason, nearest=rule.id)
         return self._granted(fitting) if nearest is None or fitting else nearest
@@ -225,17 +225,18 @@ def _elsewhere(rules: Sequence[_Allowed], origin: Origin) -> Decision:
 
 def _misfit(
     rule: _Allowed, arguments: Mapping[str, object] | None, place: Callable[[Under | Host, str], Decision]
-) -> str | None:
-    """Why a call does not fit ``rule``, as a reason code; None if it does."""
+) -> tuple[str | None, bool]:
+    """Why a call does not fit ``rule``, as a reason code, None if it does; and whether a path or host in it asks."""
     if rule.arguments is None:
-        return None
+        return None, False
     if arguments is None:
-        return "tool_arguments_malformed"
+        return "tool_arguments_malformed", False
     reason = missed(rule.arguments, arguments)
-    if reason is None:
-        judged = (place(constraint, value) for constraint, value in places_in(rule.arguments, arguments))
-        reason = next((decision.reason for decision in judged if decision.effect is Effect.DENY), None)
-    return reason
+    if reason is not None:
+        return reason, False
+    judged = [place(constraint, value) for constraint, value in places_in(rule.arguments, arguments)]
+    reason = next((decision.reason for decision in judged if decision.effect is Effect.DENY), None)
+    return reason, any(decision.effect is Effect.ASK for decision in judged)
 
 
 class ModelPlane:

@@ -70,8 +70,8 @@ class Difference:
 
     ``request`` is as :func:`~affiant.policy.questions.parse_question` reads it, or the setting's name; ``plane`` is
     ``agent``, ``tool``, ``call``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``,
-    ``secret_setting``, ``limit`` or ``resource``. ``others``: the method stands for every method that no rule there
-    names. ``secrets``: what the new policy lets be used in that request.
+    ``secret_setting``, ``approval``, ``limit`` or ``resource``. ``others``: the method stands for every
+    method that no rule there names. ``secrets``: what the new policy lets be used in that request.
     """
 
     agent: str
@@ -137,7 +137,7 @@ def compare_profiles(agent: str, old: Profile | None, new: Profile | None) -> tu
     atoms = Atoms(before.policy.policy, after.policy.policy)
     pair = _Pair(agent, before, after, atoms)
     planes = (pair.agents, pair.tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
-    settings = (pair.addresses, pair.secret_settings, pair.limits, pair.resources)
+    settings = (pair.addresses, pair.secret_settings, pair.approvals, pair.limits, pair.resources)
     return tuple(difference for compare in (*planes, *settings) for difference in compare())
 
 
@@ -304,6 +304,21 @@ class _Pair:
         places = {} if half.profile is None else half.profile.places
         known = tuple(each for each in rules if each in places)
         return Side(says, "", known, tuple(str(places[each]) for each in known))
+
+    def approvals(self) -> Iterator[Difference]:
+        """Who may approve, how many must, and for how long it holds: each more of it widens, fewer who must too."""
+        before, after = (half.policy.policy.approval for half in self.halves)
+        for key in sorted({*before.approvers} ^ {*after.approvers}):
+            says = ["may approve" if key in each.approvers else "may not approve" for each in (before, after)]
+            direction = Direction.WIDENS if key in after.approvers else Direction.NARROWS
+            yield self._setting("approval", direction, f"approver {key}", *says)
+        if before.approvers and after.approvers:
+            if before.quorum != after.quorum:
+                direction = Direction.WIDENS if after.quorum < before.quorum else Direction.NARROWS
+                yield self._setting("approval", direction, "quorum", str(before.quorum), str(after.quorum))
+            if before.ttl != after.ttl:
+                direction = Direction.WIDENS if after.ttl > before.ttl else Direction.NARROWS
+                yield self._setting("approval", direction, "ttl", f"{before.ttl}s", f"{after.ttl}s")
 
     def resources(self) -> Iterator[Difference]:
         for name in ("cpus", "memory", "disk", "pids"):

@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from affiant.policy.approval_reading import DURATION
 from affiant.policy.format_keys import KEYS
 from affiant.policy.limit_reading import SPELLED
 from affiant.policy.names import SPELLINGS
@@ -233,9 +234,20 @@ _MODEL: Final[Mapping[str, Schema]] = {
     "upstream": _told(_choice(["any", "attested"]), "attested: only where the upstream was verified before."),
     "max_tokens": _told(_limit("most tokens"), "The most that one request may ask for, such as 4096."),
 }
-_APPROVAL: Final[Mapping[str, Schema]] = {
-    "tools": _told(_list(_name("tool"), least=1), "Tools of this profile."),
+_WHO_APPROVES: Final[Mapping[str, Schema]] = {
+    "everything": _told({"type": "boolean"}, "Every tool call and every request."),
     "egress": _told(_list(_choice(sorted(METHODS)), least=1), "Methods of requests."),
+    "approvers": _told(
+        {**_list(_name("approver"), least=1), "maxItems": 64},
+        "Thumbprints of the approvers' keys; without any, what needs approval is denied.",
+    ),
+    "quorum": _told(_COUNT, "How many different approvers must agree; default 1."),
+    "ttl": _told(_spelled(DURATION), "How long a request waits: 90s, 10m, 2h; default 10m."),
+}
+_BESIDE_APPROVERS: Final[Schema] = {"dependentRequired": {name: ["approvers"] for name in ("quorum", "ttl")}}
+_APPROVAL: Final[Mapping[str, Schema]] = {
+    **_WHO_APPROVES,
+    "tools": _told(_list(_name("tool"), least=1), "Tools of this profile."),
 }
 _LIMITS: Final[Mapping[str, Schema]] = {
     "tool_calls": _told(_limits("count"), "Calls that models make, such as 500."),
@@ -266,7 +278,7 @@ _TEST: Final[Mapping[str, Schema]] = {
     "ask": _told(_ref("request"), "Allowed once a person has approved it."),
     "deny": _told(_ref("request"), "Denied."),
 }
-_APPROVAL_SECTION: Final = "What a person must approve first: everything (true), or named tools and methods."
+_APPROVAL_SECTION: Final = "What a person must approve first, and who may: true for everything, or a mapping."
 _LIMITS_SECTION: Final = "How much the agent may do in one session: 500, or of a window, 120/min."
 _PROFILE: Final[Mapping[str, Schema]] = {
     "tools": _told(_list(_ref("tool")), "The tools that may be called."),
@@ -312,7 +324,7 @@ _FLOOR: Final[Mapping[str, Schema]] = {
         _one_or_many(_ref("egress_denial"), none=["denied"]), "Hosts that no agent reaches."
     ),
     "requires_human_approval": _told(
-        {"anyOf": [{"type": "boolean"}, _ref("methods_to_approve")]}, _APPROVAL_SECTION
+        {"anyOf": [{"type": "boolean"}, _ref("approval_by_floor")]}, _APPROVAL_SECTION
     ),
     "limits": _told({**_mapping("'limits'", _LIMITS), "minProperties": 1}, _LIMITS_SECTION),
 }
@@ -346,12 +358,17 @@ _DEFINITIONS: Final[Mapping[str, Schema]] = {
     "egress_denial": _mapping("an egress denial", _EGRESS_DENIAL, required=["deny"]),
     "secret": _mapping("a secret", _SECRET, required=["name"]),
     "model": _mapping("a model", _MODEL, required=["name"]),
-    "approval": {**_mapping("'requires_human_approval'", _APPROVAL), "minProperties": 1},
-    "methods_to_approve": {
+    "approval": {
+        **_mapping("'requires_human_approval'", _APPROVAL),
+        **_BESIDE_APPROVERS,
+        "minProperties": 1,
+    },
+    "approval_by_floor": {
         "type": "object",
-        "required": ["egress"],
-        "properties": {"egress": _APPROVAL["egress"]},
+        "properties": dict(_WHO_APPROVES),
         "additionalProperties": False,
+        **_BESIDE_APPROVERS,
+        "minProperties": 1,
     },
     "test": {**_mapping("a test", _TEST), "minProperties": 1, "maxProperties": 1},
     "request": {
@@ -377,4 +394,4 @@ _DEFINED: Final = (
     ),
     *("secret", "model", "approval", "test", "request"),
 )
-_DEFINED_FOR_FLOORS: Final = ("tool_denial", "carve_out", "egress_denial", "methods_to_approve")
+_DEFINED_FOR_FLOORS: Final = ("tool_denial", "carve_out", "egress_denial", "approval_by_floor")

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from affiant.errors import AffiantError
+from affiant.policy.approval_reading import read_approval
 from affiant.policy.floor import Floor
 from affiant.policy.limit_reading import read_limits
 from affiant.policy.load import (
@@ -26,7 +27,6 @@ from affiant.policy.load import (
 )
 from affiant.policy.refusals import located
 from affiant.policy.sections import (
-    read_approval,
     read_egress,
     read_filesystem,
     read_models,

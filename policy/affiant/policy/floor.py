@@ -1,9 +1,9 @@
 """The floor: an organisation's denials and limits, merged into every profile of a file that names them.
 
 A floor is a file of its own with the sections ``tools``, ``filesystem_access``, ``network_egress``,
-``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands for approval and limits stand.
-Of its limits and a profile's, the tighter counts. Its digest is a member of each profile's normal form, so that a
-receipt tells which floor held.
+``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands for approval, their approvers,
+and limits stand. Of its limits and a profile's, the tighter counts. Its digest is a member of each profile's normal
+form, so that a receipt tells which floor held.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from affiant.policy.approval_reading import read_approval
 from affiant.policy.limit_reading import read_limits
 from affiant.policy.limits import NO_LIMITS, Limits
 from affiant.policy.normal_form import Rule, normal_form
 from affiant.policy.placed import Sections
 from affiant.policy.profile import Approval, Policy
 from affiant.policy.refusals import FloorRefused, located
-from affiant.policy.sections import read_approval, read_egress, read_filesystem, read_tools
+from affiant.policy.sections import read_egress, read_filesystem, read_tools
 from affiant.policy.strict_yaml import Mark, Node
 
 __all__ = ["FLOOR_SECTIONS", "Floor", "read_floor"]

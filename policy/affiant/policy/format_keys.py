@@ -40,7 +40,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a secret": ("name", "ref", "hosts", "inject", "shape", "max_uses"),
     "'inject'": ("header", "format", "basic", "query"),
     "a model": ("name", "upstream", "max_tokens"),
-    "'requires_human_approval'": ("tools", "egress"),
+    "'requires_human_approval'": ("everything", "tools", "egress", "approvers", "quorum", "ttl"),
     "'limits'": ("tool_calls", "requests", "tokens", "bytes_out", "wall"),
     "a rule's 'limits'": ("requests", "bytes_out"),
     "'resources'": ("cpus", "memory", "disk", "pids"),

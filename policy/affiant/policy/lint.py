@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.policy.arguments import Constraint, Each, Pattern
+from affiant.policy.arguments import Constraint, Each, Pattern, takes_path
 from affiant.policy.hosts import covering_patterns, is_wildcard, suffix_of
 from affiant.policy.limits import NO_EGRESS_LIMITS
 from affiant.policy.lint_codes import WARNINGS
@@ -26,7 +26,6 @@ from affiant.policy.lint_lists import (
 )
 from affiant.policy.paths import covers
 from affiant.policy.profile import (
-    Approval,
     EgressRule,
     Endpoint,
     PathMode,
@@ -221,14 +220,34 @@ def _reaches(profile: Profile, grant: SecretGrant, at: Endpoint) -> bool:
         grant.name, host=at.host, port=at.port, scheme="https", surface=grant.surface
     )
     connection = profile.compiled.decide_egress(host=at.host, port=at.port, scheme="https")
-    return all(found.allowed or found.reason == "approval_no_approver" for found in (use, connection))
+    waiting = ("approval_no_approver", "approval_required")
+    return all(found.allowed or found.reason in waiting for found in (use, connection))
 
 
 def _whole(profile: Profile) -> Iterator[Finding]:
     asking = any(isinstance(rule, ToolRule) and rule.approval for rule in profile.tools)
-    if asking or profile.approval != Approval():
+    asking = asking or profile.approval.everything or bool(profile.approval.methods)
+    if asking and not profile.approval.approvers:
         yield _warn(profile, "approval_no_approver", "requires_human_approval")
+    if profile.approval.approvers and not asking:
+        yield _warn(profile, "approvers_unused", "requires_human_approval")
+    yield from _unshowable(profile)
     yield from _steered(profile)
+
+
+def _unshowable(profile: Profile) -> Iterator[Finding]:
+    """What needs approval, could be approved, and is denied all the same: no approver could be shown all of it."""
+    if not profile.approval.approvers:
+        return
+    for position, rule in enumerate(profile.tools):
+        if not isinstance(rule, ToolRule) or not (rule.approval or profile.approval.everything):
+            continue
+        if rule.arguments is None or any(takes_path(argument.constraint) for argument in rule.arguments):
+            yield _warn(profile, "approval_unshowable", f"tool {rule.name}", f"tools/{position}")
+    for name, allow in _allows(profile):
+        hidden = allow.tls is TLSMode.PASSTHROUGH
+        if hidden and (profile.approval.everything or profile.approval.methods):
+            yield _warn(profile, "approval_unshowable", f"{allow.host}:{allow.port}", name)
 
 
 def _steered(profile: Profile) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ from typing import Final
 from affiant.attestation.encoding import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy import schema
+from affiant.policy.approval_reading import merged_approval, read_approval
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.floor import FLOOR_SECTIONS, Floor, read_floor
 from affiant.policy.inline_tests import check_tests
@@ -46,7 +47,6 @@ from affiant.policy.refusals import (
 )
 from affiant.policy.sections import (
     https_endpoints,
-    read_approval,
     read_egress,
     read_filesystem,
     read_models,
@@ -310,10 +310,7 @@ def _with_floor(policy: Policy, floor: Floor) -> Policy:
         egress=(*policy.egress, *denials.egress),
         secrets=policy.secrets,
         models=policy.models,
-        approval=Approval(
-            everything=policy.approval.everything or denials.approval.everything,
-            methods=(*policy.approval.methods, *denials.approval.methods),
-        ),
+        approval=merged_approval(policy.approval, denials.approval),
         resources=policy.resources,
         floor=floor.digest,
         limits=policy.limits.merged(denials.limits),

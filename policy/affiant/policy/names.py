@@ -16,6 +16,7 @@ from affiant.policy.targets import METHODS
 __all__ = [
     "SPELLINGS",
     "check_agent_name",
+    "check_approver",
     "check_basic_user",
     "check_format",
     "check_header",
@@ -43,6 +44,8 @@ _REFERENCE: Final = re.compile(
     r"|vault:(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}/){1,16}[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
     r"#[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
 )
+_APPROVER: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z")
+"""32 bytes in base64url: the last character holds four bits, so that one key has one spelling."""
 _HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 _BASIC_USER: Final = re.compile(r"[A-Za-z0-9._~@+-]{1,64}\Z")
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9._~-]{1,64}\Z")
@@ -51,6 +54,7 @@ _SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9
 
 SPELLINGS: Final[Mapping[str, re.Pattern[str]]] = {
     "agent": _AGENT,
+    "approver": _APPROVER,
     "tool": _TOOL,
     "model": _MODEL,
     "secret": _SECRET,
@@ -144,6 +148,21 @@ def check_agent_name(text: str) -> None:
         NameRefused: not 1 to 64 letters, digits, ``_``, ``.``, ``-``, beginning with a letter or digit.
     """
     _check(text, _AGENT, "an agent")
+
+
+def check_approver(text: str) -> None:
+    """Refuse what is not the key of an approver, by its RFC 7638 SHA-256 thumbprint.
+
+    Raises:
+        NameRefused: not 32 bytes in base64url, 43 characters.
+    """
+    if _APPROVER.match(text) is None:
+        raise NameRefused(
+            "not the key of an approver",
+            expected="its RFC 7638 SHA-256 thumbprint, 43 characters",
+            found=excerpt(text),
+            hint="'affiant approvals keygen' makes a key and prints its thumbprint",
+        )
 
 
 def check_tool_name(text: str) -> None:

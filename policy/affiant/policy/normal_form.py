@@ -60,7 +60,7 @@ def arranged_form(policy: Policy) -> bytes:
     """:func:`normal_form` of a policy that :func:`arranged` returned."""
     resources = policy.resources
     members = {
-        "approval": canonical({"everything": policy.approval.everything, "methods": policy.approval.methods}),
+        "approval": canonical(_approval_members(policy.approval)),
         "egress": _list_bytes(policy.egress),
         "filesystem": _list_bytes(policy.filesystem),
         "floor": canonical(policy.floor),
@@ -113,7 +113,7 @@ def arranged(policy: Policy) -> Policy:
         egress=_arranged([_arranged_egress(rule) for rule in policy.egress]),
         secrets=_arranged([_arranged_secret(rule) for rule in policy.secrets]),
         models=None if policy.models is None else _arranged(policy.models),
-        approval=Approval(policy.approval.everything, _texts(policy.approval.methods) or ()),
+        approval=_arranged_approval(policy.approval),
         resources=policy.resources,
         floor=policy.floor,
         limits=policy.limits.arranged(),
@@ -137,6 +137,13 @@ def _arranged(rules: Sequence[_R]) -> tuple[_R, ...]:
     if len(rules) <= 1:
         return tuple(rules)
     return tuple(sorted(set(rules), key=_rule_bytes))
+
+
+def _arranged_approval(approval: Approval) -> Approval:
+    methods, approvers = (tuple(sorted(set(values))) for values in (approval.methods, approval.approvers))
+    if not approvers:
+        return Approval(approval.everything, methods)
+    return Approval(approval.everything, methods, approvers, approval.quorum, approval.ttl)
 
 
 def _arranged_tool(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
@@ -171,6 +178,14 @@ def _arranged_secret(rule: SecretGrant) -> SecretGrant:
 
 def _texts(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(sorted(set(values)))
+
+
+def _approval_members(approval: Approval) -> _JSON:
+    """Who may approve stands there where somebody may: a policy without approvers keeps its digest."""
+    members: _JSON = {"everything": approval.everything, "methods": approval.methods}
+    if not approval.approvers:
+        return members
+    return members | {"approvers": approval.approvers, "quorum": approval.quorum, "ttl": approval.ttl}
 
 
 def _members(rule: Rule) -> _JSON:

@@ -83,7 +83,11 @@ def _read(top: _Object) -> Policy:
 
 
 def _read_approval(approval: _Object) -> Approval:
-    return approval.done(Approval(approval.boolean("everything"), approval.texts("methods")))
+    everything, methods = approval.boolean("everything"), approval.texts("methods")
+    if not approval.has("approvers"):
+        return approval.done(Approval(everything, methods))
+    who = (approval.texts("approvers"), approval.integer("quorum"), approval.integer("ttl"))
+    return approval.done(Approval(everything, methods, *who))
 
 
 def _read_resources(resources: _Object) -> Resources:

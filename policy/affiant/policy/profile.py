@@ -27,6 +27,7 @@ from affiant.policy.limits import (
     check_most,
 )
 from affiant.policy.names import (
+    check_approver,
     check_basic_user,
     check_format,
     check_header,
@@ -46,6 +47,8 @@ from affiant.policy.refusals import EmptyList, PolicyConflict, ValueRefused, exc
 from affiant.policy.targets import path_pattern
 
 __all__ = [
+    "APPROVAL_TTL",
+    "APPROVAL_TTL_BOUNDS",
     "Approval",
     "EgressDenial",
     "EgressRule",
@@ -68,6 +71,11 @@ _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
 _MAX_ENTRIES: Final = 1024
 """In each list; a profile that needs more is not one that a person reviewed."""
 _MAX_TOOL_ARGUMENTS: Final = 64
+_MAX_APPROVERS: Final = 64
+APPROVAL_TTL: Final = 600
+"""Seconds for which a request waits for approval, where the profile says nothing else."""
+APPROVAL_TTL_BOUNDS: Final = (30, 86_400)
+"""Seconds: shorter nobody reads, longer nobody remembers what they agreed to."""
 _MAX_SECRET_HOSTS: Final = 64
 """Without ``hosts`` a secret goes to every https host of the profile: to very many, nobody meant it."""
 
@@ -317,17 +325,37 @@ class ModelRule:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What a person must approve first: everything, or the requests with these methods.
+    """What a person must approve first: everything, or the requests with these methods; and who may.
 
-    The tools that need it say so themselves (:attr:`ToolRule.approval`).
+    The tools that need it say so themselves (:attr:`ToolRule.approval`). ``approvers`` are thumbprints of keys; without
+    any, what needs approval is denied, and ``quorum`` (how many different ones must agree) and ``ttl`` (seconds for
+    which a request waits, and an approval of it holds) mean nothing.
     """
 
     everything: bool = False
     methods: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    ttl: int = APPROVAL_TTL
 
     def __post_init__(self) -> None:
         if self.methods:
             _request_lists(self.methods, None)
+        if len(self.approvers) > _MAX_APPROVERS:
+            raise ValueRefused("too many approvers", expected=f"at most {_MAX_APPROVERS}")
+        for approver in self.approvers:
+            check_approver(approver)
+        least, most = APPROVAL_TTL_BOUNDS
+        if not least <= self.ttl <= most:
+            raise ValueRefused("'ttl' out of range", expected=f"{least}s to {most // 3600}h", found=self.ttl)
+        if self.quorum < 1:
+            raise ValueRefused("'quorum' out of range", expected="at least 1", found=self.quorum)
+        if self.approvers and self.quorum > len(set(self.approvers)):
+            raise PolicyConflict(
+                "'quorum' demands more approvers than are named, so nothing could be approved",
+                expected=f"at most {len(set(self.approvers))}",
+                found=self.quorum,
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from affiant.policy.hosts import host_pattern, is_wildcard
 from affiant.policy.limit_reading import read_egress_limits, read_max_tokens, read_max_uses, read_rate
 from affiant.policy.limits import NO_EGRESS_LIMITS
 from affiant.policy.profile import (
-    Approval,
     EgressDenial,
     EgressRule,
     Endpoint,
@@ -35,7 +34,6 @@ from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 
 __all__ = [
     "https_endpoints",
-    "read_approval",
     "read_egress",
     "read_filesystem",
     "read_models",
@@ -258,21 +256,6 @@ def _model(item: Node) -> ModelRule:
     name = schema.text(schema.required(found, "name", item, what="a model"), what="'name'")
     attested = _choice(found, "upstream", ("any", "attested"), "any") == "attested"
     return ModelRule(name, attested, read_max_tokens(found["max_tokens"]) if "max_tokens" in found else None)
-
-
-def read_approval(node: Node) -> tuple[Approval, frozenset[str]]:
-    """``requires_human_approval``: true, false, or ``{tools, egress}``; the second value names the tools."""
-    if isinstance(node, ScalarNode):
-        return Approval(schema.boolean(node, what="'requires_human_approval'")), frozenset()
-    later = ("ttl", "approvers", "quorum")
-    found = schema.keys(node, ("tools", "egress"), what="'requires_human_approval'", later=later)
-    if not found:
-        raise WrongType(
-            "'requires_human_approval' names nothing", expected="true, false, 'tools' or 'egress'"
-        )
-    return Approval(methods=_maybe_texts(found, "egress") or ()), frozenset(
-        _maybe_texts(found, "tools") or ()
-    )
 
 
 def read_resources(node: Node) -> Resources:

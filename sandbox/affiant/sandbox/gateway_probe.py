@@ -26,7 +26,14 @@ from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_conf
 from affiant.errors import ConfigurationError
 from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable
 
-__all__ = ["RunningGateway", "fetch_config", "gateway_origin", "read_gateway_file"]
+__all__ = [
+    "RunningGateway",
+    "fetch_config",
+    "gateway_origin",
+    "pinless_context",
+    "read_gateway_file",
+    "spki_of",
+]
 
 _LIMIT: Final = 64 * 1024
 _TIMEOUT_S: Final = 5.0
@@ -93,10 +100,10 @@ def fetch_config(url: str, *, spki: str | None) -> GatewayConfig:
         GatewayUnreachable: no answer, or none that is HTTP. GatewayNotTheOne: another key.
     """
     host, port = gateway_origin(url)
-    connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=_context())
+    connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=pinless_context())
     try:
         connection.connect()
-        if spki is not None and _spki_of(connection.sock) != spki:
+        if spki is not None and spki_of(connection.sock) != spki:
             raise GatewayNotTheOne("the gateway has another TLS key than its file names", where=url)
         connection.request("GET", _CONFIG)
         answer = connection.getresponse()
@@ -114,7 +121,7 @@ def fetch_config(url: str, *, spki: str | None) -> GatewayConfig:
         connection.close()
 
 
-def _context() -> ssl.SSLContext:
+def pinless_context() -> ssl.SSLContext:
     """TLS without a certificate authority: the key is pinned, or the content is."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -123,7 +130,8 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-def _spki_of(connection: socket.socket) -> str:
+def spki_of(connection: socket.socket) -> str:
+    """SHA-256 of the public key that the peer of a TLS connection showed: 43 characters."""
     assert isinstance(connection, ssl.SSLSocket)
     certificate = connection.getpeercert(binary_form=True)
     assert certificate is not None

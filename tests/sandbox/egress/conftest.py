@@ -27,6 +27,7 @@ from affiant.attestation.statement import parse_statement, session_statement
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.load import load_profiles
 from affiant.sandbox.egress.agent_http import Timeouts
+from affiant.sandbox.egress.approvals import EgressApprovals
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
@@ -260,6 +261,7 @@ class World:
     record_limits: RecordLimits = field(default_factory=RecordLimits)
     own_process: bool = False
     notes: DecisionNotes = SILENT
+    approvals: Callable[[CompiledPolicy], EgressApprovals | None] | None = None
     expected_defects: tuple[str, ...] = ()
     """Texts of exceptions that a test puts in; any other that nobody handles fails it."""
 
@@ -345,6 +347,7 @@ class World:
                     records=records,
                     meters=EgressMeters(policy, nanoseconds=time.monotonic_ns),
                     notes=self.notes,
+                    approvals=None if self.approvals is None else self.approvals(policy),
                 ),
                 gateway=GatewayRoute(self.gateway, records, budget),
                 records=records,

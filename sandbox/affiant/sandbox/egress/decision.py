@@ -13,7 +13,7 @@ from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.decide import Decision
+from affiant.policy.decide import Decision, Effect
 from affiant.policy.profile import EgressRule, Scheme, SecretGrant, TLSMode
 from affiant.policy.questions import EgressQuestion, SecretQuestion
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
@@ -64,12 +64,17 @@ class AllowedRequest:
     uses: tuple[GrantedUse, ...]
     length: int | None
     """Bytes of the body; None: chunked."""
+    asks: bool = False
+    """Whether an approver must agree first: nothing is sent without a grant."""
 
 
 def judge_connection(
     policy: CompiledPolicy, origin: Origin, notes: DecisionNotes = SILENT
 ) -> tuple[Decision, TLSMode]:
     """Whether a tunnel to ``origin`` may be opened, and whether it will be read.
+
+    Where approval is needed, each request inside an inspected tunnel is asked for by itself; what is inside a tunnel
+    that is not read cannot be shown to an approver, so that one is denied.
 
     Raises:
         EgressDenied: the profile says no. AffiantError: the decision could not be noted.
@@ -80,7 +85,14 @@ def judge_connection(
         notes,
     )
     notes.note(_question(origin), decision, took_ns=took)
-    return _demand(decision, origin.authority), policy.tls_mode(origin.host, origin.port)
+    mode = policy.tls_mode(origin.host, origin.port)
+    if decision.effect is Effect.ASK and mode is not TLSMode.INSPECT:
+        raise EgressDenied(
+            f"a connection that is not read cannot be approved ({origin.authority})",
+            reason="approval_unshowable",
+            rules=decision.rules,
+        )
+    return _demand(decision, origin.authority, asking=True), mode
 
 
 def judge_request(
@@ -111,10 +123,11 @@ def judge_request(
         notes,
     )
     question = _question(origin, head.method, target)
-    if not decision.allowed:
+    asks = decision.effect is Effect.ASK
+    if not (decision.allowed or asks):
         hidden = _holds_placeholder(table, origin, target)
         notes.note(question, decision, took_ns=took, target_hidden=hidden, size=head.length)
-        _demand(decision, what)
+        _demand(decision, what, asking=False)
     headers = _forwarded(head, origin)
     try:
         uses = judge_head(
@@ -136,12 +149,16 @@ def judge_request(
         target=target,
         headers=headers,
         rules=decision.rules,
-        uses=tuple(_granted(policy, origin, use, notes) for use in uses),
+        uses=tuple(_granted(policy, origin, use, notes, asked=asks) for use in uses),
         length=head.length,
+        asks=asks,
     )
 
 
-def _granted(policy: CompiledPolicy, origin: Origin, use: SecretUse, notes: DecisionNotes) -> GrantedUse:
+def _granted(
+    policy: CompiledPolicy, origin: Origin, use: SecretUse, notes: DecisionNotes, *, asked: bool
+) -> GrantedUse:
+    """A secret's use; where it needs approval, that of the request that carries it is meant (``asked``)."""
     what = f"secret {use.name}"
     decision, took = _decided(
         lambda: policy.decide_secret(
@@ -152,7 +169,7 @@ def _granted(policy: CompiledPolicy, origin: Origin, use: SecretUse, notes: Deci
     )
     question = SecretQuestion(use.name, origin.host, origin.port)
     notes.note(question, decision, took_ns=took, surface=use.surface)
-    _demand(decision, what)
+    _demand(decision, what, asking=asked)
     grant = next(grant for grant in policy.secret_grants() if grant.name == use.name)
     return GrantedUse(use, decision.rules[0], reference_of(grant))
 
@@ -194,9 +211,9 @@ def _decided(decide: Callable[[], Decision], what: str, notes: DecisionNotes) ->
     return decision, notes.instant() - began
 
 
-def _demand(decision: Decision, what: str) -> Decision:
-    """The decision, if it allows."""
-    if not decision.allowed:
+def _demand(decision: Decision, what: str, *, asking: bool) -> Decision:
+    """The decision, if it allows, or asks where the caller has that answered (``asking``)."""
+    if not (decision.allowed or (asking and decision.effect is Effect.ASK)):
         raise EgressDenied(f"{decision.text} ({what})", reason=decision.reason, rules=decision.rules)
     return decision
 

@@ -7,13 +7,13 @@ rules are ids into this agent's own profile, and nothing of another agent's poli
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
 from affiant.policy.limit_refusals import LimitReached
-from affiant.sandbox.egress.errors import EgressDenied, PeerSilent, RequestTooLarge, reason_of
+from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied, PeerSilent, RequestTooLarge, reason_of
 
 __all__ = ["Denial", "denial_of"]
 
@@ -21,6 +21,11 @@ _ASK: Final = (
     "What this agent may reach stands in its permission profile. Ask whoever reviews the profile to list the "
     "host, port, method and path there ('affiant policy explain' shows which part is missing)."
 )
+_WAIT: Final = (
+    "An approver was asked. Send exactly the same request again before 'not_after' (seconds since 1970): once it is "
+    "approved, it goes out, one time."
+)
+_RETRY_AFTER_S: Final = 10
 _REASONS: Final = {
     400: b"Bad Request",
     403: b"Forbidden",
@@ -40,29 +45,24 @@ class Denial:
     status: int
     body: bytes
     retry_after_s: int | None = None
+    """Seconds after which the same request may find another answer."""
 
     def to_bytes(self, *, keep_alive: bool, with_body: bool = True) -> bytes:
         """The answer as HTTP/1.1; one to a HEAD request has no body (RFC 9110, section 9.3.2)."""
         return b"HTTP/1.1 %d %s\r\n%s\r\n%s" % (
             self.status,
             _REASONS[self.status],
-            b"".join(
-                b"%s: %s\r\n" % field
-                for field in (
-                    *self._retry(),
-                    (b"Content-Type", b"application/json"),
-                    (b"Content-Length", str(len(self.body)).encode("ascii")),
-                    (b"Cache-Control", b"no-store"),
-                    (b"Connection", b"keep-alive" if keep_alive else b"close"),
-                )
-            ),
+            b"".join(b"%s: %s\r\n" % field for field in self._headers(keep_alive=keep_alive)),
             self.body if with_body else b"",
         )
 
-    def _retry(self) -> tuple[tuple[bytes, bytes], ...]:
-        if self.retry_after_s is None:
-            return ()
-        return ((b"Retry-After", str(self.retry_after_s).encode("ascii")),)
+    def _headers(self, *, keep_alive: bool) -> Iterator[tuple[bytes, bytes]]:
+        yield b"Content-Type", b"application/json"
+        yield b"Content-Length", str(len(self.body)).encode("ascii")
+        yield b"Cache-Control", b"no-store"
+        if self.retry_after_s is not None:
+            yield b"Retry-After", str(self.retry_after_s).encode("ascii")
+        yield b"Connection", b"keep-alive" if keep_alive else b"close"
 
 
 def denial_of(refusal: AffiantError, *, record: str | None) -> Denial:
@@ -79,6 +79,10 @@ def denial_of(refusal: AffiantError, *, record: str | None) -> Denial:
         "param": None,
     }
     members: dict[str, object] = {"error": error, "rules": rules, "record": record}
+    if isinstance(refusal, ApprovalNeeded):
+        members["approval"] = {"action": refusal.action, "not_after": refusal.not_after}
+        members["how_to_ask"] = _WAIT
+        return Denial(_status(refusal), _json(members), _RETRY_AFTER_S)
     if isinstance(refusal, NotAllowedError):
         members["how_to_ask"] = _ASK
     wait = refusal.retry_after_s if isinstance(refusal, LimitReached) else None

@@ -13,6 +13,7 @@
     +-- HostMismatch           egress.host_mismatch    Host, target, CONNECT and SNI do not name one host
     +-- ServerNameMissing      egress.sni_missing      no SNI, or one that is hidden (ECH)
     +-- EgressDenied           egress.denied           the profile says no; carries its reason and rules
+    |   +-- ApprovalNeeded     egress.denied           an approver must agree first; names what to wait for
     +-- AddressForbidden       egress.address          a name leads to an address that is never dialled
     +-- NameBudgetSpent        egress.name_budget      too many different names were asked for
     UnreachableError
@@ -30,6 +31,7 @@ from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateE
 
 __all__ = [
     "AddressForbidden",
+    "ApprovalNeeded",
     "ClientHelloMalformed",
     "EgressDenied",
     "HostMismatch",
@@ -110,6 +112,21 @@ class EgressDenied(NotAllowedError):
         super().__init__(message, hint=hint)
         self.reason = reason
         self.rules = rules
+
+
+class ApprovalNeeded(EgressDenied):
+    """An approver has not agreed yet: the same request, sent again, finds what became of it.
+
+    Args:
+        action: SHA-256 name of what waits. not_after: until when, seconds since 1970.
+    """
+
+    def __init__(
+        self, message: str, *, reason: str, rules: tuple[str, ...], action: str, not_after: int
+    ) -> None:
+        super().__init__(message, reason=reason, rules=rules)
+        self.action = action
+        self.not_after = not_after
 
 
 class AddressForbidden(NotAllowedError):

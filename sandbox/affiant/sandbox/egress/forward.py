@@ -9,6 +9,7 @@ the chain.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.limit_refusals import LimitReached
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
+from affiant.sandbox.egress.approvals import EgressApprovals, Permit, without_trace
 from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, chosen_by_agent, judge_request
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.denial import denial_of
@@ -100,6 +102,11 @@ class _Body:
             self._ended = True
             return self._detector.flush()
 
+    @property
+    def whole(self) -> bytes | None:
+        """The body as it will be sent, if :meth:`prefetch` has come to its end."""
+        return b"".join(self._ready) if self._ended else None
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self._ready:
             if piece:
@@ -122,6 +129,7 @@ class Forwarder:
     """Everything that a request needs on its way; one for a session.
 
     ``versions``: of the secrets, by name. ``notes``: who is told each decision. ``meters``: what may still be sent.
+    ``approvals``: who is asked; None: what needs approval is denied.
     """
 
     policy: CompiledPolicy
@@ -132,6 +140,7 @@ class Forwarder:
     meters: EgressMeters
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: DecisionNotes = SILENT
+    approvals: EgressApprovals | None = None
 
     def version(self, granted: GrantedUse) -> str:
         """Which version of a secret the broker holds, as records name it."""
@@ -144,16 +153,26 @@ class Forwarder:
             target: canonical, and ``Host`` agreed with ``origin``.
         """
         action = action_of(head, origin, target)
+        permit: Permit | None = None
         try:
             allowed = judge_request(
                 self.policy, self.table, origin=origin, head=head, target=target, notes=self.notes
             )
             body = _Body(http, self._detector(head))
             begun = await body.prefetch()
+            if allowed.asks:
+                allowed = without_trace(allowed)
+                permit = await self._approved(http, allowed, body)
             self._meter(allowed, body, begun)
-            intents = await self._intents(action, allowed)
+            intents = await self._intents(action, allowed, permit)
+            if permit is not None:
+                permit.dispatched()
         except AffiantError as refusal:
+            _over(permit, known=False)
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
+        except BaseException:  # the session ends: an approval that was taken is used up; raised again
+            _over(permit, known=False)
+            raise
         exchange = _Exchange(
             forwarder=self,
             http=http,
@@ -162,7 +181,37 @@ class Forwarder:
             allowed=allowed,
             intents=intents,
         )
-        return await exchange.run(body)
+        try:
+            return await exchange.run(body)
+        finally:
+            _over(permit, known=exchange.known)
+
+    async def _approved(self, http: AgentHTTP, allowed: AllowedRequest, body: _Body) -> Permit:
+        """What an approver lets go out, once; given up when the agent is gone before that.
+
+        Raises:
+            EgressDenied: it was not approved, or not yet, or nobody can be asked.
+        """
+        if self.approvals is None:
+            raise EgressDenied("nobody can be asked here", reason="approval_unavailable", rules=allowed.rules)
+        whole = body.whole
+        if whole is None:
+            raise EgressDenied(
+                "the body is too large to be read before it is approved",
+                reason="approval_unshowable",
+                rules=allowed.rules,
+            )
+        asking = asyncio.ensure_future(self.approvals.require(allowed, whole))
+        leaving = asyncio.ensure_future(http.gone())
+        try:
+            await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise EgressDenied("the agent did not wait", reason="approval_pending", rules=allowed.rules)
+            return asking.result()
+        finally:
+            asking.cancel()
+            leaving.cancel()
+            await asyncio.gather(asking, leaving, return_exceptions=True)
 
     def _meter(self, allowed: AllowedRequest, body: _Body, begun: int) -> None:
         """Take room for the request, before its intent: for all that is known of it, and later for the rest.
@@ -187,23 +236,31 @@ class Forwarder:
             self.table, content_encoding=head.value(b"content-encoding") or b"identity"
         )
 
-    async def _intents(self, action: Action, allowed: AllowedRequest) -> tuple[str, ...]:
+    async def _intents(
+        self, action: Action, allowed: AllowedRequest, permit: Permit | None
+    ) -> tuple[str, ...]:
+        if permit is not None:
+            approved = await self.records.intent(action, allowed.rules, approved=permit.approved)
+            return (approved, *await self._secret_intents(action, allowed))
         if allowed.uses:
-            return tuple(
-                [
-                    await self.records.secret(
-                        action,
-                        name=granted.use.name,
-                        rule=granted.rule,
-                        ref=granted.ref,
-                        version=self.version(granted),
-                    )
-                    for granted in allowed.uses
-                ]
-            )
+            return await self._secret_intents(action, allowed)
         if allowed.method not in SAFE_METHODS or chosen_by_agent(self.policy, allowed.origin):
             return (await self.records.intent(action, allowed.rules),)
         return ()
+
+    async def _secret_intents(self, action: Action, allowed: AllowedRequest) -> tuple[str, ...]:
+        return tuple(
+            [
+                await self.records.secret(
+                    action,
+                    name=granted.use.name,
+                    rule=granted.rule,
+                    ref=granted.ref,
+                    version=self.version(granted),
+                )
+                for granted in allowed.uses
+            ]
+        )
 
 
 @dataclass(slots=True)
@@ -218,6 +275,8 @@ class _Exchange:
     intents: tuple[str, ...]
     sent: Sent = _NOTHING_SENT
     recorded: bool = False
+    known: bool = False
+    """Whether the outcome's record is durable."""
     received: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     async def run(self, body: _Body) -> bool:
@@ -277,6 +336,13 @@ class _Exchange:
             ),
         )
         await self.forwarder.records.outcome(self.action, self.allowed.rules, outcome, intents=self.intents)
+        self.known = True
+
+
+def _over(permit: Permit | None, *, known: bool) -> None:
+    """Whether it is known what became of a request that was approved."""
+    if permit is not None:
+        permit.over(known=known)
 
 
 def _head_size(allowed: AllowedRequest) -> int:

@@ -22,7 +22,16 @@ from affiant.policy.limit_refusals import LimitReached
 from affiant.sandbox.egress.errors import EgressDenied, reason_of
 from affiant.sandbox.egress.origin import Origin
 
-__all__ = ["SAFE_METHODS", "Action", "EgressRecords", "Hidden", "Outcome", "PolicyFacts", "RecordSink"]
+__all__ = [
+    "SAFE_METHODS",
+    "Action",
+    "Approved",
+    "EgressRecords",
+    "Hidden",
+    "Outcome",
+    "PolicyFacts",
+    "RecordSink",
+]
 
 Hidden = Mapping[str, Mapping[str, object]]
 """Path of an object in the record -> its hidden members."""
@@ -100,6 +109,16 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class Approved:
+    """What an intent says of the approval that it rests on."""
+
+    statement: Mapping[str, object]
+    """``apr``: the statement that completed the quorum."""
+    records: Sequence[str]
+    """Ids of the gateway's ``approval`` records: one for each approver who agreed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How it ended. Digests are ``sha256:`` names: of the request as sent (placeholders in the place of
     secrets), of the answer as the agent got it, of the peer's public key."""
@@ -133,9 +152,14 @@ class EgressRecords:
         }
         return await self._sink.record("secret", members, hidden, acknowledged=True)
 
-    async def intent(self, action: Action, rules: Sequence[str]) -> str:
-        """An unsafe request, an unread connection or a name of the agent's: acknowledged, so it may go out."""
-        members = {"act": {"typ": "egress"}, "pol": self._pol("allow"), "ph": "intent"}
+    async def intent(self, action: Action, rules: Sequence[str], *, approved: Approved | None = None) -> str:
+        """An unsafe request, an unread connection or a name of the agent's: acknowledged, so it may go out.
+
+        One that was approved says by whom: ``apr``, and in ``par`` the gateway's records of the approvals.
+        """
+        members: dict[str, object] = {"act": {"typ": "egress"}, "pol": self._pol("allow"), "ph": "intent"}
+        if approved is not None:
+            members |= {"apr": approved.statement, "par": list(approved.records)}
         hidden = {**_trace(action), "act": _act(action), "pol": self._rules(rules)}
         return await self._sink.record("egress", members, hidden, acknowledged=True)
 

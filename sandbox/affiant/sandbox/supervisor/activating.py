@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from affiant.attestation.chain import ChainSigner
+from affiant.attestation.steady_clock import SteadyClock
 from affiant.errors import AffiantError
+from affiant.policy.approvals.desk import ApprovalDesk
 from affiant.policy.decision_file import DecisionFile
 from affiant.policy.decision_record import DecidedBy
+from affiant.sandbox.egress.approvals import EgressApprovals
 from affiant.sandbox.egress.decision_notes import SILENT
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
@@ -29,6 +33,7 @@ from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.session_ca import SessionCA
 from affiant.sandbox.isolation.client import ProxySocket, RunnerClient
 from affiant.sandbox.supervisor.admission import EPOCH_S
+from affiant.sandbox.supervisor.approval_mailbox import GatewayMailbox
 from affiant.sandbox.supervisor.attesting import Admitted
 from affiant.sandbox.supervisor.broker_upstream import BrokerUpstream
 from affiant.sandbox.supervisor.context import Opening
@@ -117,6 +122,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
             meters=EgressMeters(started.launch.policy, nanoseconds=opening.around.nanoseconds),
             versions=versions,
             notes=decisions or SILENT,
+            approvals=_approvals(opening, started.launch, admitted),
         ),
         gateway=GatewayRoute(admitted.gateway, written, budget),
         records=written,
@@ -152,6 +158,29 @@ def _decisions(opening: Opening, launch: Launch) -> SessionDecisions | None:
     opening.stack.callback(file.close)
     by = DecidedBy(launch.activation.session, launch.policy.digest, opening.provision.agent.name)
     return SessionDecisions(file, by, clock=around.clock, nanoseconds=around.nanoseconds)
+
+
+def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressApprovals | None:
+    """Who is asked before what needs approval goes out; None where the profile names nobody."""
+    approval = launch.policy.policy.approval
+    if not approval.approvers:
+        return None
+    session, steady = launch.activation.session, SteadyClock(opening.around.clock, time.monotonic)
+    desk = ApprovalDesk(
+        session=session,
+        policy=launch.policy.digest,
+        approval=approval,
+        never={admitted.identity.signer.kid},
+    )
+    return EgressApprovals(
+        desk,
+        GatewayMailbox(admitted.gateway, session=session),
+        session=session,
+        agent=opening.provision.agent.name,
+        policy=launch.policy.digest,
+        clock=lambda: steady().timestamp(),
+        random_bytes=opening.around.random_bytes,
+    )
 
 
 async def _watch(records: SessionRecords, url: str, spki: str) -> None:

@@ -1,0 +1,280 @@
+"""What waits for approval in the sessions of this boot: kept in memory, decided by signatures, written down first.
+
+Two enforce. A supervisor posts the actions that its proxy holds, and fetches the statements that approvers left for
+them: it judges those itself, and believes nothing here but that they are signed. A tool call that this gateway lets
+through is asked, claimed and judged here (:meth:`Mailbox.require`). Either way a statement counts only once its
+``approval`` record is durable, and whoever waits sees it no earlier.
+
+Nothing of this is read back from a store: when this process dies its sessions are lost, and whatever waited is never
+done. What was approved and not done is told by the chain: an ``approval`` that no later record names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from affiant.attestation.approving.errors import NotAnApprover, StatementForAnother
+from affiant.attestation.approving.statement import Statement, read_statement
+from affiant.attestation.encoding import b64u
+from affiant.attestation.receipt import VerifiedReceipt
+from affiant.gateway.errors import NotFound
+from affiant.gateway.recorder import Recorded, Recorder, policy_members
+from affiant.gateway.sessions import Session, SessionState, SessionTable
+from affiant.policy.approvals.action import Action, Draft, parse_action
+from affiant.policy.approvals.desk import ApprovalDesk, Grant, Phase, Waiting
+from affiant.policy.approvals.refusals import ActionMalformed, ApprovalDenied, ApprovalExpired
+
+__all__ = ["Approved", "Mailbox", "Post"]
+
+_MAX_TARGET = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """A grant of this gateway's, and the ids of the ``approval`` records that it rests on."""
+
+    grant: Grant
+    records: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One action as an approver may see it."""
+
+    waiting: Waiting
+    quorum: int
+
+
+@dataclass(slots=True)
+class _Box:
+    """One session's desk, and which statements are recorded: thumbprint -> id of the record, by action."""
+
+    session: Session
+    desk: ApprovalDesk
+    recorded: dict[str, dict[str, str]] = field(default_factory=dict)
+    written: dict[str, Recorded] = field(default_factory=dict)
+    """Records by the statement that they hold: one that is posted twice has one."""
+    intents: dict[str, str] = field(default_factory=dict)
+    """Id of a supervisor's intent -> the action that it begins."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self) -> None:
+        """Wake everybody who waits for something of this session."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class Mailbox:
+    """All of it.
+
+    Args:
+        recorder: writes the ``approval`` records.
+        clock: the time that records are dated by, UTC.
+    """
+
+    def __init__(
+        self,
+        *,
+        recorder: Recorder,
+        sessions: SessionTable,
+        clock: Callable[[], datetime],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._recorder = recorder
+        self._sessions = sessions
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._boxes: dict[str, _Box] = {}
+
+    # -- for sessions ------------------------------------------------------------------------------------------
+
+    def post(self, session: Session, raw: bytes) -> Waiting:
+        """Take an action that the supervisor of ``session`` holds; the same again is the same.
+
+        Raises:
+            ActionMalformed, ApprovalExpired, TooManyApprovals: it is not taken. SessionClosed: nothing is.
+        """
+        action = parse_action(raw)
+        if action.plane != "egress":
+            raise ActionMalformed("not an action that a supervisor holds", expected="egress", where="plane")
+        session.require_open(now=self._now())
+        return self._box(session).desk.post(action, now=self._now())
+
+    def statements(self, session: Session, name: str) -> Mapping[str, object]:
+        """What approvers said of an action of ``session``, as far as it is recorded: ``state`` and ``statements``."""
+        box = self._box(session)
+        found = box.desk.look(name, now=self._now())
+        recorded = box.recorded.get(name, {})
+        said = [
+            {"statement": each.text, "record": recorded[each.kid]}
+            for each in found.statements
+            if each.kid in recorded
+        ]
+        return {"state": found.phase.value, "statements": said}
+
+    def observe(self, session: Session, record: VerifiedReceipt) -> None:
+        """Take in what a supervisor's record says of an action: only what is told of it changes, nothing is decided."""
+        box = self._boxes.get(session.id)
+        if box is None or record.kind != "egress":
+            return
+        name = record.member("apr", "dig")
+        if isinstance(name, str) and record.member("ph") == "intent":
+            box.desk.observed(name, Phase.DISPATCHED)
+            box.intents[record.jti] = name
+        elif record.member("ph") == "outcome" and isinstance(begun := record.member("par"), list):
+            for intent in begun:
+                if (done := box.intents.pop(intent, None)) is not None:
+                    box.desk.observed(done, Phase.DONE)
+
+    async def require(self, session: Session, draft: Draft) -> Approved:
+        """Ask for approval of what this gateway is about to let through, wait, and take it: once.
+
+        Raises:
+            ApprovalDenied, ApprovalExpired, ApprovalUsed, TooManyApprovals, ActionUnshowable: it is not let through.
+            SessionClosed: the session has ended meanwhile.
+        """
+        box = self._box(session)
+        name = box.desk.ask(draft, nonce=lambda: b64u(self._random_bytes(16)), now=self._now()).action.name
+        while True:
+            session.require_open(now=self._now())
+            found = box.desk.look(name, now=self._now())
+            if found.phase is Phase.DENIED:
+                raise ApprovalDenied("an approver has denied this", where=name)
+            if found.phase is Phase.EXPIRED:
+                raise ApprovalExpired("nobody approved it in time", where=name)
+            recorded = box.recorded.get(name, {})
+            if found.phase is not Phase.PENDING and all(each.kid in recorded for each in found.statements):
+                grant = box.desk.claim(name, now=self._now())
+                return Approved(grant, tuple(recorded[each.kid] for each in grant.statements))
+            await self._changed(box, found.action)
+
+    async def _changed(self, box: _Box, action: Action) -> None:
+        """Wait until somebody said something, the action's time is over, or a second has passed."""
+        left = min(action.not_after - self._now(), 1.0)
+        try:
+            async with asyncio.timeout(max(left, 0.01)):
+                await box.changed.wait()
+        except TimeoutError:
+            return
+
+    # -- for approvers -----------------------------------------------------------------------------------------
+
+    def names(self, kid: str) -> bool:
+        """Whether some session of this boot names the key of this thumbprint as an approver's."""
+        return any(box.desk.may_approve(kid) for box in self._boxes.values())
+
+    def listed(self, kid: str) -> tuple[Post, ...]:
+        """Every action that the key of this thumbprint may approve, or could have."""
+        return tuple(
+            Post(waiting, box.desk.approval.quorum)
+            for box in self._current()
+            if box.desk.may_approve(kid)
+            for waiting in box.desk.all(now=self._now())
+        )
+
+    def shown(self, kid: str, name: str) -> Post:
+        """One of them.
+
+        Raises:
+            NotFound: there is none, or it is none of theirs.
+        """
+        for post in self.listed(kid):
+            if post.waiting.action.name == name:
+                return post
+        raise NotFound("no such action waits for you")
+
+    async def decide(self, kid: str, name: str, text: str) -> Mapping[str, object]:
+        """Count a statement of the key of this thumbprint, once it is recorded; ``state`` and ``record``.
+
+        Raises:
+            NotFound: no such action of theirs. AffiantError: as the desk refuses. JournalUnavailable: not recorded.
+        """
+        action = self.shown(kid, name).waiting.action
+        box = self._boxes[action.session]
+        box.session.require_open(now=self._now())
+        given = read_statement(text)
+        if given.kid != kid:  # a statement is handed over by whoever made it, and by nobody who found it
+            raise NotAnApprover("signed by another key than the request", expected=kid, found=given.kid)
+        if given.action != name:
+            raise StatementForAnother("a statement about another action", expected=name, found=given.action)
+        waiting = box.desk.decide(text, now=self._now())
+        statement = next(each for each in waiting.statements if each.kid == kid)
+        recorded = box.recorded.setdefault(name, {})
+        if statement.text != text:  # they had approved it before: that one stands, and is recorded
+            return {"state": waiting.phase.value, "record": recorded.get(kid)}
+        written = box.written.get(text) or self._record(box.session, action, statement)
+        box.written[text] = written
+        await written.durable
+        recorded[kid] = written.jti
+        box.tell()
+        return {"state": waiting.phase.value, "record": written.jti}
+
+    def _record(self, session: Session, action: Action, statement: Statement) -> Recorded:
+        end, decision = ("complete", "allow") if statement.approves else ("refused", "deny")
+        return self._recorder.session_record(
+            session,
+            "approval",
+            {
+                "act": {"typ": "approval", "end": end},
+                "pol": policy_members(session, decision),
+                "apr": apr_members(action, statement),
+            },
+            {
+                "act": {"name": action.plane, "arg": action.name, "tgt": _target(action)},
+                "pol": {"rules": action.rules},
+            },
+            number=None,
+        )
+
+    # -- keeping -----------------------------------------------------------------------------------------------
+
+    def _box(self, session: Session) -> _Box:
+        box = self._boxes.get(session.id)
+        if box is None:
+            self._current()
+            box = self._boxes[session.id] = _Box(session, _desk(session))
+        return box
+
+    def _current(self) -> tuple[_Box, ...]:
+        """The boxes of sessions that are known; of those that have ended, nothing waits any more."""
+        for session, box in tuple(self._boxes.items()):
+            if box.session.state is not SessionState.OPEN:
+                box.desk.close()
+            if self._sessions.by_id(session) is not box.session:
+                del self._boxes[session]
+        return tuple(self._boxes.values())
+
+    def _now(self) -> float:
+        return self._clock().timestamp()
+
+
+def apr_members(action: Action, statement: Statement) -> Mapping[str, object]:
+    """``apr`` of a record."""
+    return {
+        "dig": action.name,
+        "kid": statement.kid,
+        "sig": statement.text,
+        "exp": statement.expires,
+        "via": statement.via,
+    }
+
+
+def _desk(session: Session) -> ApprovalDesk:
+    policy = session.admitted.policy
+    return ApprovalDesk(
+        session=session.id,
+        policy=policy.digest,
+        approval=policy.policy.approval,
+        never={session.admitted.statement.receipt_kid},
+    )
+
+
+def _target(action: Action) -> str:
+    request, call = action.members.get("request"), action.members.get("call")
+    if isinstance(request, Mapping):
+        return f"{request['method']} {request['url']}"[:_MAX_TARGET]
+    assert isinstance(call, Mapping)
+    return str(call["tool"])

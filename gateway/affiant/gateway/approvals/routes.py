@@ -1,0 +1,84 @@
+"""The HTTP interface of approvals.
+
+For a session, with its proof of possession: ``POST /v1/sessions/{id}/approvals`` (an action's exact bytes) and ``GET
+/v1/sessions/{id}/approvals/{action}`` (what approvers said of it). For approvers, with ``Affiant-Approver``: ``GET
+/v1/approvals``, ``GET /v1/approvals/{action}`` and ``POST /v1/approvals/{action}`` (a statement). An action is named
+by the 64 hexadecimal digits of its SHA-256.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import FastAPI, Path, Request, Response
+
+from affiant.attestation.approving.statement import MAX_STATEMENT
+from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding import b64u
+from affiant.gateway.approvals.mailbox import Mailbox, Post
+from affiant.gateway.approvals.readers import Readers
+from affiant.gateway.http_request import require_media_type
+
+__all__ = ["add_approvers", "described"]
+
+JOSE: Final = "application/jose"
+ActionHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+
+
+def add_approvers(app: FastAPI, mailbox: Mailbox, readers: Readers, read: Any) -> None:
+    """Add what approvers use.
+
+    Args:
+        read: the body of a request of nobody known, in bounds: an asynchronous context manager.
+    """
+
+    @app.get("/v1/approvals")
+    async def listed(request: Request) -> Response:
+        """What the approver's key may approve, or could have, in the sessions of this gateway."""
+        kid = readers.require(request.scope, b"")
+        return _json({"approvals": [described(post) for post in mailbox.listed(kid)]})
+
+    @app.get("/v1/approvals/{action}")
+    async def one(action: ActionHex, request: Request) -> Response:
+        """One action with its exact bytes."""
+        kid = readers.require(request.scope, b"")
+        post = mailbox.shown(kid, f"sha256:{action}")
+        return _json({**described(post), "bytes": b64u(post.waiting.action.raw)})
+
+    @app.post("/v1/approvals/{action}", openapi_extra=_STATEMENT)
+    async def decide(action: ActionHex, request: Request) -> Response:
+        """An approver's statement about one action; it counts once it is recorded."""
+        async with read(request, MAX_STATEMENT) as body:
+            kid = readers.require(request.scope, body)
+            require_media_type(request.scope, JOSE)
+            return _json(await mailbox.decide(kid, f"sha256:{action}", body.decode("ascii", "replace")))
+
+
+def described(post: Post) -> Mapping[str, object]:
+    """An action in a list: what it is, where it stands, and who has spoken."""
+    action = post.waiting.action
+    return {
+        "action": action.name,
+        "session": action.session,
+        "agent": action.members["agent"],
+        "plane": action.plane,
+        "state": post.waiting.phase.value,
+        "made": action.made,
+        "not_after": action.not_after,
+        "quorum": post.quorum,
+        "approved": sorted(each.kid for each in post.waiting.statements if each.approves),
+        "denied": sorted(each.kid for each in post.waiting.statements if not each.approves),
+    }
+
+
+def _json(members: Mapping[str, object]) -> Response:
+    return Response(canonical(members), headers={"cache-control": "no-store"}, media_type="application/json")
+
+
+_STATEMENT: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {JOSE: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}

@@ -1,0 +1,308 @@
+"""What waits for approval in one session, in the memory of whoever lets it happen: it decides, and keeps nothing.
+
+States of one action, and what leads from one to the next::
+
+    PENDING --quorum of statements--> APPROVED --claim, once--> CONSUMED --about to be sent--> DISPATCHED --> DONE
+       |                                 |                          |                              |
+       +--a denial, its time--> DENIED, EXPIRED <--+                +------- cut off: UNKNOWN <----+
+
+A claim is one step under a lock: of two that want the same approval, one gets it. What was consumed is never given
+back, whether or not it was done after that. When whoever holds a desk dies the desk is gone with it: nothing that
+waited is ever done, and nobody can bring a statement back to life, because every action has a nonce of its own.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from affiant.attestation.approving.errors import NotAnApprover
+from affiant.attestation.approving.statement import Statement, judge_statement, read_statement
+from affiant.policy.approvals.action import Action, Draft
+from affiant.policy.approvals.refusals import (
+    ActionMalformed,
+    ActionUnknown,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalPending,
+    ApprovalUsed,
+    TooManyApprovals,
+)
+from affiant.policy.profile import Approval
+
+__all__ = ["MAX_ASKED", "MAX_WAITING", "TRANSITIONS", "ApprovalDesk", "Grant", "Phase", "Waiting"]
+
+MAX_WAITING: Final = 16
+"""Actions of one session that wait at the same time: more, nobody reads one by one."""
+MAX_ASKED: Final = 256
+"""Actions that one session may ask approval for altogether."""
+
+
+class Phase(enum.Enum):
+    """Where an action stands."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CONSUMED = "consumed"
+    DISPATCHED = "dispatched"
+    DONE = "done"
+    UNKNOWN = "unknown"
+
+
+TRANSITIONS: Final[Mapping[Phase, frozenset[Phase]]] = {
+    Phase.PENDING: frozenset({Phase.APPROVED, Phase.DENIED, Phase.EXPIRED}),
+    Phase.APPROVED: frozenset({Phase.CONSUMED, Phase.DENIED, Phase.EXPIRED}),
+    Phase.CONSUMED: frozenset({Phase.DISPATCHED, Phase.UNKNOWN}),
+    Phase.DISPATCHED: frozenset({Phase.DONE, Phase.UNKNOWN}),
+    Phase.DENIED: frozenset(),
+    Phase.EXPIRED: frozenset(),
+    Phase.DONE: frozenset(),
+    Phase.UNKNOWN: frozenset(),
+}
+"""State -> states that may follow."""
+
+_WAITING: Final = frozenset({Phase.PENDING, Phase.APPROVED})
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An action at one instant, and what was said of it."""
+
+    action: Action
+    phase: Phase
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The right to do one action once. Made by :meth:`ApprovalDesk.claim` only."""
+
+    action: Action
+    statements: tuple[Statement, ...]
+
+
+@dataclass(slots=True)
+class _Entry:
+    action: Action
+    key: bytes
+    phase: Phase = Phase.PENDING
+    statements: dict[str, Statement] = field(default_factory=dict)
+
+    def move(self, phase: Phase) -> None:
+        if phase not in TRANSITIONS[self.phase]:
+            raise ApprovalUsed(f"an action that is {self.phase.value} does not become {phase.value}")
+        self.phase = phase
+
+    def seen(self) -> Waiting:
+        return Waiting(self.action, self.phase, tuple(self.statements.values()))
+
+
+class ApprovalDesk:
+    """One session's desk.
+
+    Args:
+        session: its id. policy: the digest of its profile.
+        approval: who may approve, how many must, and for how long.
+        never: thumbprints of the session's own keys: whoever asks does not approve.
+    """
+
+    def __init__(self, *, session: str, policy: str, approval: Approval, never: Collection[str]) -> None:
+        self._session = session
+        self._policy = policy
+        self._approval = approval
+        self._never = frozenset(never)
+        self._entries: dict[str, _Entry] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def approval(self) -> Approval:
+        """Who may approve, how many must, and for how long."""
+        return self._approval
+
+    def may_approve(self, kid: str) -> bool:
+        """Whether statements by the key of this thumbprint count."""
+        return kid in self._approval.approvers and kid not in self._never
+
+    def ask(self, draft: Draft, *, nonce: Callable[[], str], now: float) -> Waiting:
+        """Ask for approval of ``draft``, or find the action by which the same was asked before and still waits.
+
+        Raises:
+            ApprovalDenied: the same was denied, and its time is not over yet.
+            TooManyApprovals: too much waits, or was asked for. ActionUnshowable: nobody could read it.
+        """
+        key = draft.key
+        with self._lock:
+            self._expire(now)
+            for entry in self._entries.values():
+                if entry.key == key and entry.phase in _WAITING:
+                    return entry.seen()
+                if entry.key == key and entry.phase is Phase.DENIED and now < entry.action.not_after:
+                    raise ApprovalDenied("an approver has denied this", where=entry.action.name)
+            self._require_room()
+            made = int(now)
+            action = draft.issue(nonce=nonce(), made=made, not_after=made + self._approval.ttl)
+            return self._add(action, key)
+
+    def post(self, action: Action, *, now: float) -> Waiting:
+        """Take an action that somebody else asked for, as it is; the same again is the same.
+
+        Raises:
+            ActionMalformed: of another session or profile, or not within the profile's time.
+            ApprovalExpired: its time is over. TooManyApprovals: too much waits, or was asked for.
+        """
+        if (action.session, action.policy) != (self._session, self._policy):
+            raise ActionMalformed("an action of another session or profile", where="session")
+        if action.not_after - action.made > self._approval.ttl or action.made > now + 60:
+            raise ActionMalformed("an action for longer than the profile lets it wait", where="not_after")
+        with self._lock:
+            self._expire(now)
+            known = self._entries.get(action.name)
+            if known is not None:
+                return known.seen()
+            if now >= action.not_after:
+                raise ApprovalExpired("the action's time is over", found=action.not_after)
+            self._require_room()
+            return self._add(action, b"")
+
+    def decide(self, text: str, *, now: float) -> Waiting:
+        """Count one approver's statement. A denial ends the action, also when others have approved it.
+
+        Raises:
+            StatementMalformed, NotAnApprover, StatementForAnother, StatementStale: it does not count.
+            ActionUnknown: no such action. ApprovalDenied, ApprovalExpired, ApprovalUsed: it is too late.
+        """
+        statement = read_statement(text)
+        with self._lock:
+            self._expire(now)
+            if not self.may_approve(statement.kid):
+                raise NotAnApprover("signed by nobody who may approve this", found=statement.kid)
+            entry = self._require(statement.action)
+            self._require_waiting(entry)
+            judge_statement(
+                statement,
+                action=entry.action.name,
+                approvers=self._approval.approvers,
+                never=self._never,
+                made=entry.action.made,
+                not_after=entry.action.not_after,
+                now=now,
+            )
+            if not statement.approves:
+                entry.statements[statement.kid] = statement
+                entry.move(Phase.DENIED)
+            else:
+                entry.statements.setdefault(statement.kid, statement)  # one person counts once
+                if entry.phase is Phase.PENDING and len(entry.statements) >= self._approval.quorum:
+                    entry.move(Phase.APPROVED)
+            return entry.seen()
+
+    def claim(self, name: str, *, now: float) -> Grant:
+        """Take the approval of the action with this name, once.
+
+        Raises:
+            ApprovalPending: not approved yet. ApprovalDenied, ApprovalExpired, ApprovalUsed, ActionUnknown: as named.
+        """
+        with self._lock:
+            self._expire(now)
+            entry = self._require(name)
+            self._require_waiting(entry)
+            standing = tuple(each for each in entry.statements.values() if now < each.expires)
+            if entry.phase is not Phase.APPROVED or len(standing) < self._approval.quorum:
+                raise ApprovalPending("not approved yet", found=f"{len(standing)} of {self._approval.quorum}")
+            entry.move(Phase.CONSUMED)
+            return Grant(entry.action, standing)
+
+    def dispatched(self, grant: Grant) -> None:
+        """The intent is recorded: from here on, the action may have happened."""
+        self._move(grant, Phase.DISPATCHED)
+
+    def done(self, grant: Grant) -> None:
+        """What became of it is recorded."""
+        self._move(grant, Phase.DONE)
+
+    def lost(self, grant: Grant) -> None:
+        """Nobody knows what became of it; nothing where that was known already."""
+        with self._lock:
+            entry = self._require(grant.action.name)
+            if Phase.UNKNOWN in TRANSITIONS[entry.phase]:
+                entry.move(Phase.UNKNOWN)
+
+    def observed(self, name: str, phase: Phase) -> None:
+        """Whoever enforces says that the action was begun or done; nothing where it was not approved here."""
+        with self._lock:
+            entry = self._entries.get(name)
+            if entry is None:
+                return
+            if phase is Phase.DISPATCHED and entry.phase is Phase.APPROVED:
+                entry.move(Phase.CONSUMED)
+                entry.move(Phase.DISPATCHED)
+            elif phase is Phase.DONE and entry.phase is Phase.DISPATCHED:
+                entry.move(Phase.DONE)
+
+    def look(self, name: str, *, now: float) -> Waiting:
+        """The action with this name as it stands.
+
+        Raises:
+            ActionUnknown: there is none.
+        """
+        with self._lock:
+            self._expire(now)
+            return self._require(name).seen()
+
+    def all(self, *, now: float) -> tuple[Waiting, ...]:
+        """Every action, in the order in which they were asked for."""
+        with self._lock:
+            self._expire(now)
+            return tuple(entry.seen() for entry in self._entries.values())
+
+    def close(self) -> None:
+        """The session ends: what waits is never done, and of what is under way nobody knows what becomes."""
+        with self._lock:
+            for entry in self._entries.values():
+                if entry.phase in _WAITING:
+                    entry.move(Phase.EXPIRED)
+                elif Phase.UNKNOWN in TRANSITIONS[entry.phase]:
+                    entry.move(Phase.UNKNOWN)
+
+    # -- under the lock ----------------------------------------------------------------------------------------
+
+    def _add(self, action: Action, key: bytes) -> Waiting:
+        entry = self._entries[action.name] = _Entry(action, key)
+        return entry.seen()
+
+    def _expire(self, now: float) -> None:
+        for entry in self._entries.values():
+            if entry.phase in _WAITING and now >= entry.action.not_after:
+                entry.move(Phase.EXPIRED)
+
+    def _require(self, name: str) -> _Entry:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise ActionUnknown("no such action waits for approval", found=name[:80])
+        return entry
+
+    def _require_room(self) -> None:
+        waiting = sum(entry.phase in _WAITING for entry in self._entries.values())
+        if waiting >= MAX_WAITING or len(self._entries) >= MAX_ASKED:
+            raise TooManyApprovals(
+                "too many actions of this session wait for approval, or were asked for",
+                expected=f"at most {MAX_WAITING} at a time, {MAX_ASKED} altogether",
+            )
+
+    def _require_waiting(self, entry: _Entry) -> None:
+        if entry.phase in _WAITING:
+            return
+        if entry.phase is Phase.DENIED:
+            raise ApprovalDenied("an approver has denied this", where=entry.action.name)
+        if entry.phase is Phase.EXPIRED:
+            raise ApprovalExpired("nobody approved it in time", where=entry.action.name)
+        raise ApprovalUsed("its approval was used before", where=entry.action.name)
+
+    def _move(self, grant: Grant, phase: Phase) -> None:
+        with self._lock:
+            self._require(grant.action.name).move(phase)

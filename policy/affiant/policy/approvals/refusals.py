@@ -1,0 +1,80 @@
+"""What is refused of actions and of waiting for approval.
+
+::
+
+    MalformedError
+    +-- ActionMalformed       approval.action       bytes are no action in its one form
+    NotAllowedError
+    +-- ActionUnshowable      approval.unshowable   nobody can be shown all of it, so nobody can approve it
+    +-- ApprovalDenied        approval.denied       an approver said no
+    +-- ApprovalPending       approval.pending      nobody, or not everybody, has approved it yet
+    +-- TooManyApprovals      approval.too_many     too many actions of one session wait, or were asked for
+    NotFreshError
+    +-- ApprovalExpired       approval.expired      nobody approved it in time
+    StateError
+    +-- ApprovalUsed          approval.used         it was approved, and somebody else used that
+    +-- ActionUnknown         approval.unknown      no such action waits here
+"""
+
+from __future__ import annotations
+
+from affiant.errors import MalformedError, NotAllowedError, NotFreshError, StateError
+
+__all__ = [
+    "ActionMalformed",
+    "ActionUnknown",
+    "ActionUnshowable",
+    "ApprovalDenied",
+    "ApprovalExpired",
+    "ApprovalPending",
+    "ApprovalUsed",
+    "TooManyApprovals",
+]
+
+
+class ActionMalformed(MalformedError):
+    """Bytes are not an action in its one canonical form."""
+
+    code = "approval.action"
+
+
+class ActionUnshowable(NotAllowedError):
+    """All of an action cannot be shown to a person (too large, binary, a path whose content is not bound)."""
+
+    code = "approval.unshowable"
+
+
+class ApprovalDenied(NotAllowedError):
+    """An approver has denied the action."""
+
+    code = "approval.denied"
+
+
+class ApprovalPending(NotAllowedError):
+    """Not as many approvers as must have approved the action yet."""
+
+    code = "approval.pending"
+
+
+class TooManyApprovals(NotAllowedError):
+    """Too many actions of one session wait for approval, or were asked for."""
+
+    code = "approval.too_many"
+
+
+class ApprovalExpired(NotFreshError):
+    """The action was not approved, or not done, in time."""
+
+    code = "approval.expired"
+
+
+class ApprovalUsed(StateError):
+    """The approval was used: it is good for one execution."""
+
+    code = "approval.used"
+
+
+class ActionUnknown(StateError):
+    """No such action waits for approval here."""
+
+    code = "approval.unknown"

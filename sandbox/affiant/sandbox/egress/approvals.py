@@ -1,0 +1,215 @@
+"""Requests that a person must approve: held, shown to approvers through the gateway, and sent once.
+
+The supervisor decides. It writes the action's exact bytes, hands them to the gateway's mailbox, fetches what approvers
+left there, and judges their signatures itself against the keys that its own profile names: the mailbox can withhold,
+and can forge nothing. A held request waits for some seconds and is then answered 403 with the action's name, because
+clients give up; the same request sent again finds the same action. What was approved goes out in exactly the bytes
+that were shown, and only after the intent that names the approval is acknowledged.
+
+All of it lives in memory: when the supervisor dies, nothing that waited is ever sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from affiant.attestation.encoding import b64u
+from affiant.errors import AffiantError, UnreachableError
+from affiant.policy.approvals.action import Action, BoundSecret, Draft, egress_draft
+from affiant.policy.approvals.desk import ApprovalDesk, Grant, Phase
+from affiant.policy.approvals.refusals import (
+    ActionUnshowable,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalPending,
+    ApprovalUsed,
+    TooManyApprovals,
+)
+from affiant.sandbox.egress.decision import AllowedRequest
+from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied
+from affiant.sandbox.egress.records import Approved
+
+__all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit", "without_trace"]
+
+HOLD_S: Final = 25.0
+"""How long a request is held before it is answered that it waits: below what most clients and proxies give up at."""
+_POLL_S: Final = 0.5
+_FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
+_TRACE: Final = frozenset({b"traceparent", b"tracestate"})
+
+_REASONS: Final[Mapping[type[AffiantError], str]] = {
+    ActionUnshowable: "approval_unshowable",
+    ApprovalDenied: "approval_denied",
+    ApprovalExpired: "approval_expired",
+    ApprovalUsed: "approval_used",
+    TooManyApprovals: "approval_too_many",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What an approver left in the mailbox: the statement, and the id of the gateway's record of it."""
+
+    statement: str
+    record: str
+
+
+class ApprovalMailbox(Protocol):
+    """The gateway's mailbox, as this session uses it."""
+
+    async def post(self, action: bytes) -> None:
+        """Show an action to whoever may approve it; again is the same.
+
+        Raises:
+            UnreachableError: nobody knows whether it is there. AffiantError: it is not taken.
+        """
+        ...
+
+    async def fetch(self, name: str) -> Sequence[Left]:
+        """What approvers left for the action with this SHA-256 name.
+
+        Raises:
+            UnreachableError, AffiantError: it cannot be read now.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """A request that may be sent, once. Made by :meth:`EgressApprovals.require` only."""
+
+    desk: ApprovalDesk
+    grant: Grant
+    approved: Approved
+
+    def dispatched(self) -> None:
+        """Its intent is acknowledged."""
+        self.desk.dispatched(self.grant)
+
+    def over(self, *, known: bool) -> None:
+        """It ended; ``known``: what became of it is recorded."""
+        if known:
+            self.desk.done(self.grant)
+        else:
+            self.desk.lost(self.grant)
+
+
+class EgressApprovals:
+    """Asks for one session's requests.
+
+    Args:
+        session, agent, policy: what the action says of who asks.
+        clock: seconds since 1970, which do not go back. hold_s: how long one request is held.
+    """
+
+    def __init__(
+        self,
+        desk: ApprovalDesk,
+        mailbox: ApprovalMailbox,
+        *,
+        session: str,
+        agent: str,
+        policy: str,
+        clock: Callable[[], float],
+        random_bytes: Callable[[int], bytes],
+        hold_s: float = HOLD_S,
+    ) -> None:
+        self._desk = desk
+        self._mailbox = mailbox
+        self._session = session
+        self._agent = agent
+        self._policy = policy
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._hold_s = hold_s
+        self._records: dict[str, str] = {}
+
+    async def require(self, allowed: AllowedRequest, body: bytes) -> Permit:
+        """Wait until ``allowed`` with this body is approved, and take the approval.
+
+        Raises:
+            EgressDenied: it is denied, it waits still (:class:`ApprovalNeeded`), or it cannot be asked for.
+        """
+        action: Action | None = None
+        try:
+            action = self._desk.ask(self._draft(allowed, body), nonce=self._nonce, now=self._clock()).action
+            await self._mailbox.post(action.raw)
+            async with asyncio.timeout(self._hold_s):
+                return await self._taken(action)
+        except (TimeoutError, ApprovalPending) as error:
+            assert action is not None
+            raise self._waits(allowed, action, "an approver must agree first") from error
+        except UnreachableError as error:
+            raise EgressDenied(
+                "approvers cannot be asked now", reason="approval_unavailable", rules=allowed.rules
+            ) from error
+        except AffiantError as error:
+            reason = _REASONS.get(type(error), "approval_unavailable")
+            raise EgressDenied(error.message, reason=reason, rules=allowed.rules) from error
+
+    async def _taken(self, action: Action) -> Permit:
+        while True:
+            await self._collect(action)
+            if self._desk.look(action.name, now=self._clock()).phase is not Phase.PENDING:
+                return self._permit(self._desk.claim(action.name, now=self._clock()))
+            await asyncio.sleep(_POLL_S)
+
+    async def _collect(self, action: Action) -> None:
+        """Judge what approvers left, each statement once; one that does not count changes nothing."""
+        for left in await self._mailbox.fetch(action.name):
+            if left.statement in self._records:
+                continue
+            self._records[left.statement] = left.record
+            try:
+                self._desk.decide(left.statement, now=self._clock())
+            except AffiantError:
+                continue
+
+    def _permit(self, grant: Grant) -> Permit:
+        last = grant.statements[-1]
+        statement = {
+            "dig": grant.action.name,
+            "kid": last.kid,
+            "sig": last.text,
+            "exp": last.expires,
+            "via": last.via,
+        }
+        records = tuple(self._records[each.text] for each in grant.statements)
+        return Permit(self._desk, grant, Approved(statement, records))
+
+    def _draft(self, allowed: AllowedRequest, body: bytes) -> Draft:
+        at = allowed.origin
+        return egress_draft(
+            session=self._session,
+            agent=self._agent,
+            policy=self._policy,
+            rules=allowed.rules,
+            method=allowed.method,
+            url=at.url(allowed.target),
+            headers=[each for each in allowed.headers if each[0].lower() not in _FRAMING],
+            body=body,
+            secrets=[
+                BoundSecret(granted.use.name, granted.use.surface, f"{at.host}:{at.port}")
+                for granted in allowed.uses
+            ],
+        )
+
+    def _nonce(self) -> str:
+        return b64u(self._random_bytes(16))
+
+    def _waits(self, allowed: AllowedRequest, action: Action, text: str) -> ApprovalNeeded:
+        return ApprovalNeeded(
+            f"{text} ({allowed.method} {allowed.origin.authority})",
+            reason="approval_pending",
+            rules=allowed.rules,
+            action=action.name,
+            not_after=action.not_after,
+        )
+
+
+def without_trace(allowed: AllowedRequest) -> AllowedRequest:
+    """The request without its trace context, which differs each time that it is sent and would be approved with it."""
+    return replace(allowed, headers=tuple(each for each in allowed.headers if each[0].lower() not in _TRACE))

@@ -1,0 +1,264 @@
+"""The mailbox over HTTP: who may read, who may decide, and that nothing counts before it is recorded."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.gateway.approvals.approver import Approver, action_of, path_of, profile
+from tests.gateway.in_process import InProcess, in_process
+from tests.gateway.session_client import SessionClient
+
+from affiant.attestation.approving.reader_proof import READER_HEADER
+from affiant.attestation.canonical import parse_object
+from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.statement import parse_statement
+from affiant.policy.approvals.action import Action, parse_action
+from affiant.policy.load import load_profiles
+
+
+@dataclass
+class Place:
+    gateway: InProcess
+    platform: PlatformClient
+    ann: Approver
+    bob: Approver
+
+    def session(self, *approvers: Approver, more: str = "") -> tuple[SessionClient, str]:
+        """A session whose profile names these, and the digest of the profile."""
+        text = profile(*(each.kid for each in approvers), more=more)
+        digest = load_profiles(text).profile("tester").digest
+        return SessionClient.start(self.gateway, self.platform, profile=text), digest
+
+    def asked(self, *approvers: Approver, more: str = "", **action: object) -> tuple[SessionClient, Action]:
+        session, digest = self.session(*approvers, more=more)
+        posted = action_of(session, policy=digest, **action)
+        answer = post(session, posted.raw)
+        assert answer.status == 200, answer.body
+        return session, posted
+
+
+def post(session: SessionClient, raw: bytes, *, of: str | None = None):
+    target = f"/v1/sessions/{of or session.id}/approvals"
+    return session.ask("POST", target, raw, content_type="application/json")
+
+
+def receipt_of(session: SessionClient, jti: str) -> VerifiedReceipt:
+    statement = parse_statement(session.gateway.keyset)
+    return verify_receipt(parse_receipt(session.receipt(jti).body.decode()), statement)
+
+
+def said(session: SessionClient, action: Action):
+    return session.ask("GET", f"/v1/sessions/{session.id}/approvals/{action.name.removeprefix('sha256:')}")
+
+
+@pytest.fixture(scope="module")
+def place(platform: PlatformClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    store: Path = tmp_path_factory.mktemp("approvals") / "store"
+    with in_process(platform, store, drain_s=1) as gateway:
+        yield Place(gateway, platform, Approver(gateway), Approver(gateway))
+
+
+def test_an_action_is_read_approved_recorded_and_fetched(place: Place) -> None:
+    session, action = place.asked(place.ann)
+    (entry,) = [each for each in place.ann.listed() if each["session"] == session.id]
+    assert entry | {"made": 0, "not_after": 0} == {
+        "action": action.name,
+        "agent": "tester",
+        "approved": [],
+        "denied": [],
+        "made": 0,
+        "not_after": 0,
+        "plane": "egress",
+        "quorum": 1,
+        "session": session.id,
+        "state": "pending",
+    }
+    shown = place.ann.ask("GET", path_of(action))
+    assert parse_action(from_b64u(shown.json()["bytes"])) == action
+    assert shown.headers["cache-control"] == "no-store"
+    assert said(session, action).json() == {"state": "pending", "statements": []}
+    statement = place.ann.says(action)
+    decided = place.ann.hand_over(action, statement)
+    assert decided.status == 200, decided.body
+    record = decided.json()["record"]
+    assert said(session, action).json() == {
+        "state": "approved",
+        "statements": [{"statement": statement, "record": record}],
+    }
+    receipt = receipt_of(session, record)
+    assert receipt.kind == "approval"
+    assert receipt.member("apr") == {
+        "dig": action.name,
+        "kid": place.ann.kid,
+        "sig": statement,
+        "exp": action.not_after,
+        "via": "cli",
+    }
+    assert (receipt.member("act", "end"), receipt.member("pol", "dec")) == ("complete", "allow")
+    assert receipt.disclosed.text("act.tgt") == "POST https://api.example.com/v1/x"
+
+
+def test_the_same_statement_again_has_one_record(place: Place) -> None:
+    session, action = place.asked(place.ann)
+    statement = place.ann.says(action)
+    answers = [place.ann.hand_over(action, statement).json() for _ in range(3)]
+    assert len({answer["record"] for answer in answers}) == 1
+    texts = [entry["sdjwt"] for entry in session.bundle()["bundle"]["receipts"]]
+    kinds = [parse_object(from_b64u(text.split(".")[1])).get("kind") for text in texts]
+    assert kinds.count("approval") == 1
+
+
+def test_a_denial_is_recorded_and_ends_it(place: Place) -> None:
+    session, action = place.asked(place.ann, place.bob)
+    assert place.ann.decide(action).json()["state"] == "approved"
+    denied = place.bob.decide(action, approves=False).json()
+    assert denied["state"] == "denied"
+    receipt = receipt_of(session, denied["record"])
+    assert (receipt.member("act", "end"), receipt.member("pol", "dec")) == ("refused", "deny")
+    again = place.ann.decide(action)
+    assert (again.status, again.code) == (403, "approval.denied")
+
+
+def test_a_quorum_is_counted_by_keys(place: Place) -> None:
+    _, action = place.asked(place.ann, place.bob, more=", quorum: 2")
+    assert place.ann.decide(action).json()["state"] == "pending"
+    assert place.ann.decide(action).json()["state"] == "pending"
+    assert place.bob.decide(action).json()["state"] == "approved"
+
+
+def test_whoever_is_no_approver_sees_and_decides_nothing(place: Place) -> None:
+    _, action = place.asked(place.ann)
+    stranger = Approver(place.gateway)
+    for answer in (
+        stranger.ask("GET", "/v1/approvals"),
+        stranger.ask("GET", path_of(action)),
+        stranger.decide(action),
+    ):
+        assert (answer.status, answer.code) == (403, "approval.not_an_approver")
+    place.asked(place.bob)  # an approver, of another session
+    assert action.name not in [each["action"] for each in place.bob.listed()]
+    for answer in (place.bob.ask("GET", path_of(action)), place.bob.decide(action)):
+        assert (answer.status, answer.code) == (404, "not_found")
+    for target in ("/v1/approvals", path_of(action)):
+        assert place.gateway.ask("GET", target).code == "proof.missing"
+
+
+def test_an_approver_hands_over_nobody_elses_statement(place: Place) -> None:
+    """Else whoever holds one key could replay what another said, or be counted for it."""
+    _, action = place.asked(place.ann, place.bob, more=", quorum: 2")
+    foreign = place.bob.says(action)
+    answer = place.ann.hand_over(action, foreign)
+    assert (answer.status, answer.code) == (403, "approval.not_an_approver")
+    other = place.ann.hand_over(action, place.ann.says(action, of="sha256:" + "0" * 64))
+    assert other.code == "approval.other_action"
+    assert place.ann.ask("GET", path_of(action)).json()["approved"] == []
+
+
+@pytest.mark.parametrize("wrong", ["target", "method", "body", "spki", "time", "replay", "garbage"])
+def test_a_proof_is_for_one_request_at_this_gateway_now(place: Place, wrong: str) -> None:
+    _, action = place.asked(place.ann)
+    target, body, method, ahead, ann = "/v1/approvals", b"", "GET", 0, place.ann
+    if wrong == "target":
+        target = path_of(action)
+    elif wrong == "method":
+        method = "POST"
+    elif wrong == "body":
+        body = b"x"
+    elif wrong == "spki":
+        ann = Approver(place.gateway, place.ann.signer, b64u(secrets.token_bytes(32)))
+    elif wrong == "time":
+        ahead = 120
+    proof = "e30.e30.e30" if wrong == "garbage" else ann.proof(method, target, body, ahead=ahead)
+    if wrong == "replay":
+        assert place.gateway.ask("GET", "/v1/approvals", headers={READER_HEADER: proof}).status == 200
+    answer = place.gateway.ask("GET", "/v1/approvals", headers={READER_HEADER: proof})
+    expected = (400, "approval.statement") if wrong == "garbage" else (401, "approval.reader")
+    assert (answer.status, answer.code) == expected
+
+
+def test_a_session_posts_and_reads_its_own_actions_only(place: Place) -> None:
+    session, digest = place.session(place.ann)
+    other, _ = place.session(place.ann)
+    action = action_of(session, policy=digest)
+    for answer in (
+        post(other, action.raw),
+        post(session, action_of(session, policy="sha384:" + "0" * 96).raw),
+        post(session, action.raw + b" "),
+        post(session, action_of(session, policy=digest, ttl=601).raw),
+    ):
+        assert (answer.status, answer.code) == (400, "approval.action")
+    assert post(session, action.raw, of=other.id).code == "not_found"
+    assert post(session, action.raw).status == 200
+    assert said(other, action).code == "approval.unknown"
+
+
+def test_a_sessions_actions_are_bounded(place: Place) -> None:
+    session, digest = place.session(place.ann)
+    answers = [post(session, action_of(session, policy=digest, body=b"%d" % n).raw) for n in range(17)]
+    assert [answer.status for answer in answers] == [200] * 16 + [429]
+
+
+def test_what_nobody_approved_in_time_is_shown_and_never_approved(place: Place) -> None:
+    session, action = place.asked(place.ann)
+    place.gateway.clock.offset = timedelta(seconds=601)
+    try:
+        late = Approver(place.gateway, place.ann.signer)
+        proof = late.proof("GET", "/v1/approvals", ahead=601)
+        listed = place.gateway.ask("GET", "/v1/approvals", headers={READER_HEADER: proof}).json()["approvals"]
+        (entry,) = [each for each in listed if each["action"] == action.name]
+        assert entry["state"] == "expired"
+        statement = place.ann.says(action).encode()
+        proof = late.proof("POST", path_of(action), statement, ahead=601)
+        answer = place.gateway.ask(
+            "POST", path_of(action), statement, {READER_HEADER: proof, "Content-Type": "application/jose"}
+        )
+        assert answer.code == "approval.expired"
+    finally:
+        place.gateway.clock.offset = timedelta()
+
+
+def test_when_the_session_ends_nothing_of_it_waits(place: Place) -> None:
+    session, action = place.asked(place.ann)
+    assert session.close().status == 200
+    (entry,) = [each for each in place.ann.listed() if each["action"] == action.name]
+    assert entry["state"] == "expired"
+    assert place.ann.decide(action).code == "session.closed"
+
+
+def test_what_the_supervisor_records_of_an_action_is_shown(place: Place) -> None:
+    """Whoever looks sees whether it was done; what was begun and never ended is unknown."""
+    states = {}
+    for ends in (True, False):
+        session, action = place.asked(place.ann)
+        decided = place.ann.decide(action).json()
+        apr = receipt_of(session, decided["record"]).member("apr")
+        pol = {
+            "dec": "allow",
+            "dig": action.policy,
+            "fil": "sha256:" + "0" * 64,
+            "bind": "mrconfigid",
+            "epoch": 0,
+        }
+        members = {"act": {"typ": "egress"}, "pol": pol, "agt": session.agt()}
+        intent = session.chain.issue(
+            "egress", {**members, "ph": "intent", "apr": apr, "par": [decided["record"]]}, {}
+        )
+        assert session.submit(intent).status == 200
+        assert said(session, action).json()["state"] == "dispatched"
+        again = place.ann.decide(action)
+        assert (again.status, again.code) == (409, "approval.used")
+        if ends:
+            jti = intent.payload["jti"]
+            outcome = {**members, "act": {"typ": "egress", "end": "complete"}, "ph": "outcome", "par": [jti]}
+            assert session.submit(session.chain.issue("egress", outcome, {})).status == 200
+        session.close()
+        (entry,) = [each for each in place.ann.listed() if each["action"] == action.name]
+        states[ends] = entry["state"]
+    assert states == {True: "done", False: "unknown"}

@@ -1,0 +1,150 @@
+"""Actions and their cards: what is shown is what is hashed, all of it, and nothing that could mislead."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.attestation.encoding import sha256_name
+from affiant.errors import AffiantError
+from affiant.policy.approvals.action import MAX_ACTION, Action, parse_action, tool_draft
+from affiant.policy.approvals.card import card_lines
+from affiant.policy.approvals.refusals import ActionMalformed, ActionUnshowable
+
+from .making import NOW, POLICY, SESSION, draft, nonce
+
+
+def issued(**changes: object) -> Action:
+    return draft(**changes).issue(nonce="n" * 21 + "A", made=NOW, not_after=NOW + 600)
+
+
+def call(arguments: str) -> Action:
+    made = tool_draft(
+        session=SESSION,
+        agent=None,
+        policy=POLICY,
+        rules=("tools/0",),
+        tool="pay",
+        schema=None,
+        arguments=arguments,
+    )
+    return made.issue(nonce="n" * 21 + "A", made=NOW, not_after=NOW + 600)
+
+
+def test_an_action_is_its_bytes_and_its_name_their_sha256() -> None:
+    action = issued()
+    assert parse_action(action.raw) == action
+    assert action.name == sha256_name(action.raw)
+    assert (action.session, action.policy, action.plane) == (SESSION, POLICY, "egress")
+
+
+def test_the_card_says_every_member() -> None:
+    body = b'{"n": 1}\n{\\}'
+    action = issued(body=body)
+    assert list(card_lines(action)) == [
+        f"action   {action.name}",
+        f"session  {SESSION}",
+        "agent    'dev'",
+        f"policy   {POLICY}",
+        "rules    'egress/0'",
+        f"asked    2027-01-15 08:00:00 UTC ({NOW})   nonce {'n' * 21}A",
+        f"until    2027-01-15 08:10:00 UTC ({NOW + 600})",
+        "",
+        "request  POST https://api.example.com/v1/x",
+        "header   content-type: application/json",
+        f"body     12 bytes, {sha256_name(body)}",
+        '  | {"n": 1}',
+        "  | {\\\\}",
+        "secret   KEY in header:authorization, to api.example.com:443",
+    ]
+
+
+def test_what_an_agent_writes_is_no_line_of_the_card_and_turns_nothing_around() -> None:
+    hostile = "ok\nuntil    never\r\u202edrow\u200b \\u202e "
+    lines = card_lines(issued(body=hostile.encode()))
+    assert "  | until    never\\u000d\\u202edrow\\u200b \\\\u202e\\u0020" in lines
+    assert all(line.isprintable() for line in lines)
+    assert [line for line in lines if line.startswith("until")] == [lines[6]]
+
+
+TEXT = st.text(st.sampled_from("ab\\u0 '\n\r\t|\u202e\u200b\u00e9,:"), max_size=8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(one=TEXT, other=TEXT)
+def test_two_texts_never_have_one_card(one: str, other: str) -> None:
+    first, second = (tuple(card_lines(call(text)))[1:] for text in (one, other))
+    assert (first == second) == (one == other)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": b"\xff\xfe"},
+        {"body": b"a\x00b"},
+        {"body": b"\x1b[2J"},
+        {"body": "\x9b2J".encode()},
+        {"body": b"x" * (MAX_ACTION + 1)},
+        {"body": b"x" * (MAX_ACTION - 100)},
+        {"headers": ((b"X-A", b"caf\xe9"),)},
+        {"headers": ((b"X-A", b"a\tb"),)},
+        {"url": "https://api.example.com/" + "x" * 17_000},
+        {"rules": ("x" * 65,)},
+    ],
+)
+def test_what_nobody_can_be_shown_cannot_be_asked_for(changes) -> None:
+    with pytest.raises(ActionUnshowable):
+        issued(**changes)
+
+
+def changed(action: Action, **members: object) -> bytes:
+    from affiant.attestation.canonical import canonical  # noqa: PLC0415
+
+    return canonical({**action.members, **members})
+
+
+def test_bytes_in_another_form_are_no_action() -> None:
+    action = issued()
+    request = dict(action.members["request"])
+    body = dict(request["body"])
+    for raw in (
+        b"",
+        b"[]",
+        json.dumps(dict(action.members)).encode(),
+        action.raw + b" ",
+        action.raw[:-1] + b',"typ":"affiant-action/1"}',
+        changed(action, more=1),
+        changed(action, plane="file"),
+        changed(action, plane="tool"),
+        changed(action, typ="affiant-action/2"),
+        changed(action, not_after=NOW),
+        changed(action, request={**request, "body": {**body, "text": "x"}}),
+        changed(action, request={**request, "body": {**body, "size": 1}}),
+        changed(action, request={**request, "headers": [["a: b", "c"]]}),
+        changed(action, secrets=[{"name": "A in x", "place": "y", "to": "z"}]),
+    ):
+        with pytest.raises(ActionMalformed):
+            parse_action(raw)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_any_changed_byte_is_another_action_or_none(at: int, by: int) -> None:
+    action = issued()
+    raw = bytearray(action.raw)
+    raw[at % len(raw)] ^= by
+    try:
+        other = parse_action(bytes(raw))
+    except AffiantError:
+        return
+    assert other.name != action.name
+    assert card_lines(other) != card_lines(action)
+
+
+def test_drafts_of_the_same_action_have_one_key_and_others_another() -> None:
+    assert draft().key == draft().key
+    assert draft().key != draft(body=b"{}").key
+    assert draft().issue(nonce=nonce(), made=NOW, not_after=NOW + 1).name != issued().name

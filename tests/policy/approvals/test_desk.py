@@ -1,0 +1,267 @@
+"""The desk: what was approved is done once, by whoever came first, in its time, or never."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.errors import AffiantError
+from affiant.policy.approvals.action import Draft
+from affiant.policy.approvals.desk import MAX_ASKED, MAX_WAITING, TRANSITIONS, ApprovalDesk, Phase
+
+from .making import ANN, BOB, CID, NOW, POLICY, SESSION_KEY, desk, draft, nonce, says
+
+
+def asked(at: ApprovalDesk, what: Draft | None = None, *, now: float = NOW) -> str:
+    return at.ask(what or draft(), nonce=nonce, now=now).action.name
+
+
+def refused(do) -> str:
+    with pytest.raises(AffiantError) as caught:
+        do()
+    return caught.value.code
+
+
+def test_an_approved_action_is_claimed_once() -> None:
+    at = desk(ANN)
+    name = asked(at)
+    assert refused(lambda: at.claim(name, now=NOW)) == "approval.pending"
+    assert at.decide(says(ANN, name), now=NOW).phase is Phase.APPROVED
+    grant = at.claim(name, now=NOW)
+    assert [each.kid for each in grant.statements] == [ANN.kid]
+    assert refused(lambda: at.claim(name, now=NOW)) == "approval.used"
+    at.dispatched(grant)
+    at.done(grant)
+    assert at.look(name, now=NOW).phase is Phase.DONE
+    for again in (at.dispatched, at.done):
+        assert refused(lambda again=again: again(grant)) == "approval.used"
+
+
+def test_of_many_who_claim_at_once_one_wins() -> None:
+    for _ in range(20):
+        at = desk(ANN)
+        name = asked(at)
+        at.decide(says(ANN, name), now=NOW)
+        start, won = threading.Barrier(8), []
+
+        def claim(at=at, name=name, start=start, won=won) -> None:
+            start.wait()
+            try:
+                won.append(at.claim(name, now=NOW))
+            except AffiantError as error:
+                assert error.code == "approval.used"  # noqa: PT017 - in a thread
+
+        threads = [threading.Thread(target=claim) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+
+
+def test_a_quorum_is_of_different_approvers() -> None:
+    at = desk(ANN, BOB, CID, quorum=2)
+    name = asked(at)
+    at.decide(says(ANN, name), now=NOW)
+    assert at.decide(says(ANN, name, made=NOW + 1), now=NOW + 1).phase is Phase.PENDING
+    assert refused(lambda: at.claim(name, now=NOW)) == "approval.pending"
+    assert at.decide(says(BOB, name), now=NOW).phase is Phase.APPROVED
+    assert {each.kid for each in at.claim(name, now=NOW).statements} == {ANN.kid, BOB.kid}
+
+
+def test_one_denial_ends_it_whoever_approved_before() -> None:
+    at = desk(ANN, BOB)
+    name = asked(at)
+    at.decide(says(ANN, name), now=NOW)
+    assert at.decide(says(BOB, name, approves=False), now=NOW).phase is Phase.DENIED
+    assert refused(lambda: at.claim(name, now=NOW)) == "approval.denied"
+    assert refused(lambda: at.decide(says(ANN, name), now=NOW)) == "approval.denied"
+    assert refused(lambda: asked(at)) == "approval.denied"  # not asked again while the denial's time lasts
+    assert asked(at, now=NOW + 600) != name
+
+
+def test_what_nobody_approved_in_time_is_denied() -> None:
+    at = desk(ANN)
+    name = asked(at)
+    assert refused(lambda: at.decide(says(ANN, name), now=NOW + 600)) == "approval.expired"
+    assert refused(lambda: at.claim(name, now=NOW + 600)) == "approval.expired"
+    at = desk(ANN)
+    name = asked(at)
+    at.decide(says(ANN, name), now=NOW)
+    assert refused(lambda: at.claim(name, now=NOW + 600)) == "approval.expired"
+    assert at.look(name, now=NOW).phase is Phase.EXPIRED, "a clock that is set back revives nothing"
+
+
+def test_an_approval_that_ends_sooner_is_not_counted_after_that() -> None:
+    at = desk(ANN)
+    name = asked(at)
+    at.decide(says(ANN, name, expires=NOW + 10), now=NOW)
+    assert refused(lambda: at.claim(name, now=NOW + 10)) == "approval.pending"
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        (lambda name: says(CID, name), "approval.not_an_approver"),
+        (lambda name: says(SESSION_KEY, name), "approval.not_an_approver"),
+        (lambda name: says(ANN, "sha256:" + "0" * 64), "approval.unknown"),
+        (lambda name: says(ANN, name, expires=NOW + 601), "approval.stale"),
+        (lambda name: says(ANN, name, expires=NOW), "approval.stale"),
+        (lambda name: says(ANN, name, made=NOW + 61), "approval.stale"),
+        (lambda name: says(ANN, name, made=NOW - 61), "approval.stale"),
+        (lambda name: says(ANN, name) + "A", "approval.statement"),
+        (lambda name: "", "approval.statement"),
+        (lambda name: "e30.e30.e30", "approval.statement"),
+    ],
+)
+def test_a_statement_that_does_not_count_changes_nothing(statement, code) -> None:
+    at = desk(ANN, SESSION_KEY)  # the profile names the session's own key: it does not count all the same
+    name = asked(at)
+    assert refused(lambda: at.decide(statement(name), now=NOW)) == code
+    assert at.look(name, now=NOW).phase is Phase.PENDING
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"session": "t" * 21 + "A"},
+        {"policy": "sha384:" + "cd" * 48},
+        {"url": "https://api.example.com/v1/y"},
+        {"method": "PUT"},
+        {"body": b'{"n": 2}'},
+        {"headers": ((b"Content-Type", b"text/plain"),)},
+        {"secrets": ()},
+        {"rules": ("egress/1",)},
+    ],
+)
+def test_any_change_is_another_action_for_which_no_approval_holds(changes) -> None:
+    at = desk(ANN)
+    name = asked(at)
+    at.decide(says(ANN, name), now=NOW)
+    other = at.ask(draft(**changes), nonce=nonce, now=NOW)
+    assert other.phase is Phase.PENDING
+    assert other.action.name != name
+    assert refused(lambda: at.claim(other.action.name, now=NOW)) == "approval.pending"
+
+
+def test_the_same_asked_again_is_the_same_while_it_waits_and_another_after_it_was_used() -> None:
+    at = desk(ANN)
+    name = asked(at)
+    assert asked(at, now=NOW + 5) == name
+    at.decide(says(ANN, name), now=NOW)
+    assert asked(at) == name
+    at.claim(name, now=NOW)
+    again = asked(at)
+    assert again != name
+    assert refused(lambda: at.claim(again, now=NOW)) == "approval.pending"
+    assert refused(lambda: at.decide(says(ANN, name), now=NOW)) == "approval.used"
+
+
+def test_another_desk_knows_no_approval_of_this_one() -> None:
+    """After a restart nothing that waited is done: every action has a nonce that the new desk never drew."""
+    first, second = desk(ANN), desk(ANN)
+    name = asked(first)
+    text = says(ANN, name)
+    first.decide(text, now=NOW)
+    asked(second)
+    assert refused(lambda: second.decide(text, now=NOW)) == "approval.unknown"
+
+
+def test_when_the_session_ends_nothing_waits_any_more() -> None:
+    at = desk(ANN)
+    names = [asked(at, draft(body=b"%d" % number)) for number in range(4)]
+    for name in names[1:]:
+        at.decide(says(ANN, name), now=NOW)
+    consumed, sent = (at.claim(name, now=NOW) for name in names[2:])
+    at.dispatched(sent)
+    at.close()
+    assert [at.look(name, now=NOW).phase.value for name in names] == [
+        "expired",
+        "expired",
+        "unknown",
+        "unknown",
+    ]
+    for grant in (consumed, sent):
+        at.lost(grant)
+        assert refused(lambda grant=grant: at.done(grant)) == "approval.used"
+
+
+def test_what_one_session_asks_for_is_bounded() -> None:
+    at = desk(ANN)
+    for number in range(MAX_WAITING):
+        asked(at, draft(body=b"%d" % number))
+    assert refused(lambda: asked(at)) == "approval.too_many"
+    at = desk(ANN, ttl=30)
+    for number in range(MAX_ASKED):
+        asked(at, draft(body=b"%d" % number), now=NOW + number * 30)
+    assert refused(lambda: asked(at, now=NOW + 10**6)) == "approval.too_many"
+
+
+def test_an_action_that_somebody_else_asked_for_is_of_this_session_profile_and_time() -> None:
+    at, other = desk(ANN), desk(ANN, ttl=601)
+    action = at.ask(draft(), nonce=nonce, now=NOW).action
+    mailbox = desk(ANN)
+    assert mailbox.post(action, now=NOW).phase is Phase.PENDING
+    assert mailbox.post(action, now=NOW).action == action
+    assert refused(lambda: desk(ANN).post(action, now=NOW + 600)) == "approval.expired"
+    longer = other.ask(draft(), nonce=nonce, now=NOW).action
+    assert refused(lambda: mailbox.post(longer, now=NOW)) == "approval.action"
+    for foreign in (draft(session="t" * 21 + "A"), draft(policy=POLICY.replace("ab", "cd", 1))):
+        issued = foreign.issue(nonce=nonce(), made=NOW, not_after=NOW + 600)
+        assert refused(lambda issued=issued: mailbox.post(issued, now=NOW)) == "approval.action"
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("approve"), st.sampled_from([ANN, BOB, CID])),
+        st.tuples(st.just("deny"), st.sampled_from([ANN, BOB, CID])),
+        st.tuples(st.just("claim"), st.none()),
+        st.tuples(st.just("dispatch"), st.none()),
+        st.tuples(st.just("done"), st.none()),
+        st.tuples(st.just("wait"), st.integers(0, 400)),
+        st.tuples(st.just("close"), st.none()),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS, quorum=st.integers(1, 2))
+def test_whatever_the_order_it_is_sent_at_most_once_and_only_after_a_quorum(steps, quorum) -> None:
+    at, now = desk(ANN, BOB, quorum=quorum), NOW
+    name = asked(at)
+    agreed, denied, grants, sent, phases = set(), False, [], 0, [Phase.PENDING]
+    for what, of in steps:
+        try:
+            match what:
+                case "approve":
+                    at.decide(says(of, name, made=now, expires=NOW + 600), now=now)
+                    agreed.add(of.kid)
+                case "deny":
+                    at.decide(says(of, name, approves=False, made=now, expires=NOW + 600), now=now)
+                    denied = True
+                case "claim":
+                    grants.append(at.claim(name, now=now))
+                    assert len(agreed) >= quorum
+                    assert CID.kid not in agreed
+                    assert not denied
+                    assert now < NOW + 600
+                case "dispatch" if grants:
+                    at.dispatched(grants[0])
+                    sent += 1
+                case "done" if grants:
+                    at.done(grants[0])
+                case "wait":
+                    now += of
+                case "close":
+                    at.close()
+        except AffiantError:
+            pass
+        phases.append(at.look(name, now=now).phase)
+    assert len(grants) <= 1
+    assert sent <= len(grants)
+    for before, after in zip(phases, phases[1:], strict=False):
+        assert before is after or after in TRANSITIONS[before] or Phase.EXPIRED is after
