@@ -2,7 +2,8 @@
 
 A rule looks at each argument alone, so it is enough to combine, for every argument that some rule names, one value for
 each set of constraints that a value can satisfy. Where the combinations are too many, or the sets of another kind than
-is listed here (hosts of bounded length, lists that three rules judge), there is no answer: whoever compares then says
+is listed here (hosts of bounded length, lists that three rules judge, or one rule whole and another value by value),
+there is no answer: whoever compares then says
 that it could not, and never that there is no difference.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations, count, product
 from math import prod
 from typing import Final
 
@@ -40,6 +41,7 @@ _MAX_LISTS: Final = 2
 _MAX_SEGMENT: Final = 4096
 _ABSENT: Final = object()
 _OTHER: Final = "other"
+_LETTERS: Final = "xyzabcdefghijklmnopqrstuvwABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TYPES: Final[Sequence[object]] = (None, True, False, 0.5, {}, [], "")
 """One value of each type; integers have boundaries of their own."""
 
@@ -55,11 +57,14 @@ def calls_of(
     """
     named: dict[str, list[Constraint]] = {}
     lists: Counter[tuple[int, str]] = Counter()
+    exact: set[tuple[int, str]] = set()
     for number, policy in enumerate(rules):
         for argument in (argument for arguments in policy for argument in arguments or ()):
             named.setdefault(argument.name, []).append(argument.constraint)
             lists[number, argument.name] += isinstance(argument.constraint, Each)
-    if max(lists.values(), default=0) > _MAX_LISTS:
+            if isinstance(argument.constraint, Argv):
+                exact.add((number, argument.name))
+    if any(count > (0 if at in exact else _MAX_LISTS) for at, count in lists.items()):
         return None
     values: dict[str, Sequence[object]] = {}
     for name, constraints in named.items():
@@ -118,23 +123,26 @@ def _singles(
 ) -> list[object] | None:
     if _is_beyond(constraints):
         return None
+    letter, segment = _fresh(constraints, paths)
     numbers: set[int] = {0, 1}
-    texts: set[str] = {"x"}
+    texts: set[str] = {letter}
     bounds = [each.most for each in constraints if isinstance(each, Text)]
     for each in constraints:
         match each:
             case OneOf(values):
-                numbers.update(value for value in values if type(value) is int)
+                ints = (value for value in values if type(value) is int)
+                numbers.update(near for value in ints for near in (value - 1, value, value + 1))
                 texts.update(value for value in values if isinstance(value, str))
             case Number(least, most):
                 for bound in (least, most):
                     if bound is not None:
                         numbers.update((bound - 1, bound, bound + 1))
             case Text(most):
-                texts.update(("x" * most, "x" * (most + 1)))
+                texts.update((letter * most, letter * (most + 1)))
             case Under(path, _):
                 for place in (path, *(place for place in paths if covers(path, place))):
-                    texts.update((place, f"{place}/x", *_of_lengths(f"{place}/", bounds)))
+                    below = f"{place}/{segment}"
+                    texts.update((place, below, *_of_lengths(below, bounds)))
             case Host():
                 texts.update(hosts)
             case _:
@@ -144,6 +152,22 @@ def _singles(
         return None
     texts.update(fitting)
     return [*sorted(number for number in numbers if abs(number) <= MAX_INTEGER), *sorted(texts)]
+
+
+def _fresh(constraints: Sequence[Constraint], paths: Sequence[str]) -> tuple[str, str]:
+    """A letter and a segment of a path with which none that is named begins: what is made of them is itself not named.
+
+    No text of a profile holds what cannot be printed.
+    """
+    named = [value for each in constraints if isinstance(each, OneOf) for value in each.values]
+    named += [*paths, *(each.path for each in constraints if isinstance(each, Under))]
+    taken = {segment for text in named if isinstance(text, str) for segment in text.split("/")}
+    first = {segment[:1] for segment in taken}
+    letter = next((each for each in _LETTERS if each not in first), None)
+    if letter is not None:
+        return letter, letter
+    numbered = (f"x{number}-" for number in count(2))
+    return "\x7f", next(each for each in numbered if not any(segment.startswith(each) for segment in taken))
 
 
 def _fitting(constraints: Sequence[Constraint], bounds: Sequence[int]) -> Sequence[str] | None:
@@ -167,5 +191,5 @@ def _of_lengths(begin: str, bounds: Sequence[int]) -> Iterator[str]:
     """What begins so and is as long as each bound allows, and one longer; none where it is longer anyhow."""
     for bound in bounds:
         for length in (bound, bound + 1):
-            if length > len(begin) and length - len(begin) <= _MAX_SEGMENT:
+            if length >= len(begin) and length - len(begin) <= _MAX_SEGMENT:
                 yield begin + "x" * (length - len(begin))

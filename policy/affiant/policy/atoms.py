@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from affiant.policy.argument_atoms import calls_of
-from affiant.policy.arguments import Each, Host
+from affiant.policy.arguments import Constraint, Each, Host, OneOf
 from affiant.policy.hosts import covering_patterns, is_canonical_host, is_wildcard, suffix_of
 from affiant.policy.paths import above
 from affiant.policy.profile import EgressDenial, EgressRule, PathMode, Policy, Scheme, ToolRule
@@ -77,7 +77,7 @@ class Atoms:
         self._schema = next(pin for pin in map("sha256:{:064x}".format, count()) if pin not in pins)
         self._model = _fresh("other-model", self._models)
         self._path = "/" + _fresh("other", {path.split("/")[1] for path in self._paths})
-        self._label = _fresh_label(self._patterns)
+        self._label = _fresh_label({*self._patterns, *self._argument_texts()})
         self._sites: dict[str, _Site] = {}
 
     # -- all of them -------------------------------------------------------------------------------------------
@@ -161,13 +161,19 @@ class Atoms:
             yield f"{self._label}.{child}"
 
     def _argument_hosts(self) -> Iterator[str]:
+        return (each.pattern for each in self._constraints() if isinstance(each, Host))
+
+    def _argument_texts(self) -> Iterator[str]:
+        """Texts that rules name beside hosts: what stands for all other hosts is none of them."""
+        values = (value for each in self._constraints() if isinstance(each, OneOf) for value in each.values)
+        return (value for value in values if isinstance(value, str))
+
+    def _constraints(self) -> Iterator[Constraint]:
         for policy in self._policies:
             for rule in policy.tools:
                 for argument in (isinstance(rule, ToolRule) and rule.arguments) or ():
                     constraint = argument.constraint
-                    inner = constraint.item if isinstance(constraint, Each) else constraint
-                    if isinstance(inner, Host):
-                        yield inner.pattern
+                    yield constraint.item if isinstance(constraint, Each) else constraint
 
     def stands_for_the_rest(self, question: EgressQuestion | ModelQuestion) -> bool:
         """Whether its method, or its model, is the one that stands for all that no rule there names."""

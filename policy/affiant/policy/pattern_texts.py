@@ -16,8 +16,8 @@ __all__ = ["judged_texts"]
 
 _MAX_STEPS: Final = 200_000
 _PREFERRED: Final = "xyzabcdefghijklmnopqrstuvwABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_- "
-_STRANGE: Final = range(0xE9, 0x24F)
-"""Letters beyond ASCII, which are in no pattern."""
+_UNPRINTABLE: Final = "\x7f"
+"""In no pattern and in no text of a profile, and one byte: a long text of it is still no call that is too large."""
 
 _States = tuple[int | None, ...]
 """Where each automaton is; None: no text that begins so fits it."""
@@ -39,7 +39,8 @@ def judged_texts(
     found = walk.texts()
     if found is None:
         return None
-    strange = next(chr(code) for code in _STRANGE if not any(chr(code) in text for text in literals))
+    known = {char for each in automata for step in each.steps for char in step}
+    strange = next(char for char in _PREFERRED + _UNPRINTABLE if char not in known)
     of_none = (strange * length for bound in walk.bounds for length in (bound, bound + 1))
     apart: dict[object, str] = {}
     for text in (*literals, *found, "", strange, *of_none):
