@@ -106,6 +106,17 @@ def test_every_place_in_the_page_is_a_link_to_its_line(pair: Page) -> None:
     assert len(told) == len(places)
 
 
+def test_every_limit_is_told_beside_what_it_limits(page_of) -> None:
+    page = page_of(
+        "agent_configs: {dev: {tools: [{name: run, rate: 10/min}], models: [{name: big, max_tokens: 64}],"
+        " network_egress: [{host: a.b.com, limits: {requests: 60/h}}],"
+        " secrets_access: [{name: KEY, hosts: [a.b.com], max_uses: 7}], limits: {tokens: 2M/day}}}"
+    )
+    said = " ".join(data for data, _ in page.texts)
+    for words in ("10 calls a minute", "64", "60 requests an hour", "7 requests", "2M tokens a day"):
+        assert words in said, words
+
+
 def test_the_sections_stand_in_the_order_of_a_review(pair: Page, seed_page: Page) -> None:
     order = [
         "what",

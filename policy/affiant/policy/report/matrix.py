@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from affiant.policy.authority import Authority, FileAuthority
-from affiant.policy.authority_words import approved, names_words, requests_words, some, unrestricted_words
+from affiant.policy.authority_words import (
+    approved,
+    model_words,
+    names_words,
+    requests_words,
+    some,
+    unrestricted_words,
+)
 from affiant.policy.decide import Effect
 from affiant.policy.paths import covers
 from affiant.policy.profile import PathMode
@@ -24,7 +31,7 @@ __all__ = ["ANY_MODEL", "MEANINGS", "PLANES", "Cell", "Column", "Row", "rows_of"
 
 MEANINGS: Final[Mapping[str, str]] = {
     "A": "allowed, with nothing that narrows it",
-    "L": "allowed, limited: by arguments, server, methods, paths, denials, an attested upstream, or approval of a part",
+    "L": "allowed, limited: by arguments, server, methods, paths, denials, an attested upstream, tokens, part approval",
     "P": "only after approval",
     "R": "may be read",
     "W": "may be read and written",
@@ -90,8 +97,8 @@ class Column:
     def _model(self, name: str) -> Cell:
         model = self._models.get(name)
         if model is not None:
-            only = ("at an attested upstream only",) if model.attested else ("yes",)
-            return Cell("L" if model.attested else "A", only, model.rules)
+            words = model_words(model).removeprefix(", ")
+            return Cell("L" if words else "A", (words or "yes",), model.rules)
         return Cell("A", ("yes",)) if self.authority.models is None else Cell()
 
     def _path(self, path: str) -> Cell:

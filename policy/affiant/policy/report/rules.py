@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from affiant.policy.authority import Authority
-from affiant.policy.authority_words import BOUNDS, bound_words
+from affiant.policy.authority_words import BOUNDS, bound_words, limit_lines, rule_limit_words
 from affiant.policy.decide import Effect
+from affiant.policy.limit_words import most_words
+from affiant.policy.limits import Bound
 from affiant.policy.normal_form import Rule
 from affiant.policy.profile import (
     EgressDenial,
@@ -99,7 +101,13 @@ def _row(review: Review, authority: Authority, rule_id: str, rule: Rule, *, new:
     return element(
         "tr",
         element("th", text(rule_id), scope="row"),
-        element("td", rule_said(rule), text(" ") if new else NOTHING, tag),
+        element(
+            "td",
+            rule_said(rule),
+            text(rule_limit_words(authority, (rule_id,))),
+            text(" ") if new else NOTHING,
+            tag,
+        ),
         element("td", review.new.rules(authority, (rule_id,)), cls="where"),
     )
 
@@ -111,6 +119,8 @@ def _rest(authority: Authority) -> Iterator[Html]:
         yield text("Approval is required for every tool and request.")
     elif approval.methods:
         yield text(f"Approval is required for requests with {', '.join(approval.methods)}.")
+    limits = "; ".join(f"{each} {words}" for each, words in limit_lines(authority))
+    yield text(f"Limits of a session: {limits or 'none'}.")
     bounds = ", ".join(f"{each} {bound_words(authority, each)}" for each in BOUNDS)
     yield text(f"Bounds: {bounds}.")
     if authority.models is None:
@@ -131,7 +141,10 @@ def rule_said(rule: Rule) -> Html:
             return Html(text("deny tool ") + name(rule.name))
         case ModelRule():
             only = ", at an attested upstream only" if rule.attested else ""
-            return Html(text("allow model ") + name(rule.name) + text(only))
+            most = (
+                "" if rule.max_tokens is None else f", {most_words('max_tokens', (Bound(rule.max_tokens),))}"
+            )
+            return Html(text("allow model ") + name(rule.name) + text(only + most))
         case PathGrant():
             verb = {
                 PathMode.NONE: "never ",

@@ -23,6 +23,7 @@ TITLES: Final[Mapping[str, str]] = {
     "secret_shared": "One secret's name, different hosts",
     "rw_hooks": "Files that other people's tools run",
     "rw_system_path": "Programs of the image may be changed",
+    "limit_without_effect": "A limit that another rule takes away",
     "argument_pattern": "Text that only a pattern holds back",
     "tool_unpinned": "A tool that its server may change",
     "approval_missing": "Changes that nobody approves",
