@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
     max_leaves=5,
 )
+NEARLY = json.loads(f"[{'0.5,' * 11_999}1]")
 TYPES = ["array", "boolean", "integer", "null", "number", "object", "string"]
 
 
@@ -85,6 +87,39 @@ def test_what_cannot_be_decided_in_bounded_steps_does_not_fit(schema: dict[str, 
     began = time.monotonic()
     assert not fits({"a": 1}, schema)
     assert time.monotonic() - began < 2
+
+
+def doubled(schema: dict[str, Any], times: int = 13) -> dict[str, Any]:
+    """A schema that asks for ``schema`` 2**times times."""
+    parts = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(times)}
+    return {"$defs": {**parts, f"d{times}": schema}, "$ref": "#/$defs/d0"}
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        ({"a": 1}, {"required": [*["a"] * 15_000, "b"]}),
+        ([0.5] * 12_000, {"enum": [NEARLY, NEARLY]}),
+        ([0.5] * 12_000, {"const": NEARLY}),
+    ],
+)
+def test_neither_long_lists_of_names_nor_long_values_hold_up_the_gateway(
+    value: Any, schema: dict[str, Any]
+) -> None:
+    began = time.monotonic()
+    assert not fits(value, doubled(schema))
+    assert time.monotonic() - began < 0.5
+
+
+@pytest.mark.parametrize("names", [[[]], [{}], [1], [None, "a"]])
+def test_names_that_are_no_text_decide_nothing(names: list[Any]) -> None:
+    assert not fits({"a": 1}, {"required": names})
+
+
+def test_true_is_not_one_at_any_depth() -> None:
+    assert not fits([True], {"const": [1]})
+    assert not fits({"a": [0]}, {"enum": [{"a": [False]}]})
+    assert fits({"a": [1.0, True]}, {"const": {"a": [1, True]}})
 
 
 def test_a_regular_expression_of_a_server_is_never_run() -> None:

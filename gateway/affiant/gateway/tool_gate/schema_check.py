@@ -47,9 +47,14 @@ class _Check:
         self._root = root
         self._steps = 0
 
+    def _step(self, count: int = 1) -> None:
+        self._steps += count
+        if self._steps > _MAX_STEPS:
+            raise _Undecided
+
     def fits(self, value: object, schema: object, depth: int) -> bool:
-        self._steps += 1
-        if self._steps > _MAX_STEPS or depth > _MAX_DEPTH:
+        self._step()
+        if depth > _MAX_DEPTH:
             raise _Undecided
         if isinstance(schema, bool):
             return schema
@@ -59,8 +64,8 @@ class _Check:
             return False
         return (
             self._of_type(value, schema.get("type"))
-            and ("const" not in schema or _same(value, schema["const"]))
-            and ("enum" not in schema or any(_same(value, each) for each in _listed(schema["enum"])))
+            and ("const" not in schema or self._same(value, schema["const"]))
+            and ("enum" not in schema or any(self._same(value, each) for each in _listed(schema["enum"])))
             and self._combined(value, schema, depth)
             and self._inside(value, schema, depth)
         )
@@ -112,15 +117,27 @@ class _Check:
         return True
 
     def _members(self, value: Mapping[str, object], schema: Mapping[str, object], depth: int) -> bool:
-        required, known = schema.get("required", []), schema.get("properties", {})
-        if not isinstance(known, dict):
+        required, known = _listed(schema.get("required", [])), schema.get("properties", {})
+        if not isinstance(known, dict) or not all(isinstance(name, str) for name in required):
             raise _Undecided
-        if any(name not in value for name in _listed(required)):
+        self._step(len(required))
+        if any(name not in value for name in required):
             return False
         others = True if "patternProperties" in schema else schema.get("additionalProperties", True)
         return _sized(len(value), schema, "minProperties", "maxProperties") and all(
             self.fits(item, known.get(name, others), depth + 1) for name, item in value.items()
         )
+
+    def _same(self, value: object, other: object) -> bool:
+        """Equal as JSON: ``true`` is not ``1``, at any depth. Each item that is compared is a step."""
+        self._step()
+        if isinstance(value, dict) and isinstance(other, dict):
+            return value.keys() == other.keys() and all(
+                self._same(value[name], other[name]) for name in value
+            )
+        if isinstance(value, list) and isinstance(other, list):
+            return len(value) == len(other) and all(map(self._same, value, other))
+        return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _listed(value: object) -> list[object]:
@@ -139,11 +156,6 @@ def _is(value: object, kind: object) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _TYPES[kind])
-
-
-def _same(value: object, other: object) -> bool:
-    """Equal as JSON: ``true`` is not ``1``."""
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _sized(size: float, schema: Mapping[str, object], least: str, most: str) -> bool:
