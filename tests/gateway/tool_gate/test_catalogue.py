@@ -195,3 +195,13 @@ def test_what_needs_approval_is_denied_here_for_now() -> None:
         found.judge("x", {}, "{}")
     assert refused.value.reason == "approval_no_approver"
     assert found.visible() == ()
+
+
+def test_a_server_that_names_ever_new_tools_fills_no_memory_and_is_not_served_further() -> None:
+    seen = FirstSeen()
+    for number in range(12):
+        entries = [{"name": f"t{number}_{each}", "inputSchema": SCHEMA} for each in range(512)]
+        kept = seen.note(served_tools("a", entries))
+        assert len(kept) == (512 if number < 8 else 0)
+    assert not seen.has("a", "t9_0")
+    assert [each.name for each in seen.note((tool("x", "b"), tool("t0_0")))] == ["x", "t0_0"]

@@ -10,6 +10,7 @@ later is refused, unless the profile pins what it says now.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,7 +35,9 @@ from affiant.policy.tool_origin import ANYWHERE, Origin, tool_digest
 __all__ = ["MAX_TOOLS", "Catalogue", "FirstSeen", "ServedTool", "served_tools"]
 
 MAX_TOOLS: Final = 512
-"""Of one server."""
+"""Of one server, at one time."""
+_MAX_SEEN: Final = 4096
+"""Names of one server in one boot: each is kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,23 @@ class FirstSeen:
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, str], str] = {}
+        self._counts: Counter[str] = Counter()
 
-    def note(self, tools: Iterable[ServedTool]) -> None:
-        """Keep what is seen for the first time."""
-        for tool in tools:
-            self._digests.setdefault((tool.server, tool.name), tool.digest)
+    def note(self, tools: Iterable[ServedTool]) -> tuple[ServedTool, ...]:
+        """Keep what is seen for the first time.
+
+        Returns:
+            The tools without those that a server names beyond the bound: nobody could say whether they change.
+        """
+        return tuple(tool for tool in tools if self._noted(tool))
+
+    def _noted(self, tool: ServedTool) -> bool:
+        if not self.has(tool.server, tool.name):
+            if self._counts[tool.server] >= _MAX_SEEN:
+                return False
+            self._counts[tool.server] += 1
+            self._digests[tool.server, tool.name] = tool.digest
+        return True
 
     def has(self, server: str, name: str) -> bool:
         """Whether this server has served a tool of this name."""

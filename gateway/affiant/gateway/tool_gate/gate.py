@@ -94,8 +94,7 @@ class ToolGate:
                 unavailable[name] = each.code
             else:
                 tools += each
-        self.seen.note(tools)
-        return Catalogue(policy, tuple(tools), self.seen, unavailable)
+        return Catalogue(policy, self.seen.note(tools), self.seen, unavailable)
 
     async def _tools(self, session: str, server: str) -> tuple[ServedTool, ...] | AffiantError:
         since, _ = self._down.get((session, server), (None, ""))
