@@ -7,9 +7,11 @@ import json
 
 import pytest
 
+from affiant.attestation.approving.errors import ReaderRefused
 from affiant.errors import AffiantError
 from affiant.gateway import errors
 from affiant.gateway.errors_http import STATUS, error_body, error_headers, status_of
+from affiant.policy.approvals.refusals import ActionUnknown, TooManyApprovals
 from affiant.policy.decision_file import DecisionsUnavailable
 
 REFUSALS = [getattr(errors, name) for name in errors.__all__]
@@ -37,7 +39,7 @@ def test_the_table_names_codes_that_exist() -> None:
 
     known = {refusal.code for refusal in REFUSALS}
     known |= {o.code for _, o in inspect.getmembers(proof, inspect.isclass) if issubclass(o, AffiantError)}
-    known.add(DecisionsUnavailable.code)
+    known |= {each.code for each in (DecisionsUnavailable, ReaderRefused, ActionUnknown, TooManyApprovals)}
     assert set(STATUS) <= known
 
 

@@ -36,9 +36,9 @@ class Place:
         digest = load_profiles(text).profile("tester").digest
         return SessionClient.start(self.gateway, self.platform, profile=text), digest
 
-    def asked(self, *approvers: Approver, more: str = "", **action: object) -> tuple[SessionClient, Action]:
+    def asked(self, *approvers: Approver, more: str = "") -> tuple[SessionClient, Action]:
         session, digest = self.session(*approvers, more=more)
-        posted = action_of(session, policy=digest, **action)
+        posted = action_of(session, policy=digest)
         answer = post(session, posted.raw)
         assert answer.status == 200, answer.body
         return session, posted
