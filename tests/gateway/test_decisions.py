@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.gateway.conftest import serving_gateway
@@ -13,11 +17,15 @@ from tests.gateway.session_client import PROFILE, SessionClient
 from tests.gateway.upstream_server import Received, Step, scripted_upstream, whole
 
 from affiant.attestation.simulated.client import PlatformClient
+from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.server import gateway_app
-from affiant.policy.decision_file import DecisionFile, open_decision_file
+from affiant.gateway.sessions import Session
+from affiant.policy.decide import Decision, Effect
+from affiant.policy.decision_file import DecisionFile, DecisionsUnavailable, open_decision_file
 from affiant.policy.decision_log import agents_of, read_decision_log
 from affiant.policy.load import load_profiles
+from affiant.policy.questions import ModelQuestion, ToolQuestion
 
 
 def tool(name: str) -> Mapping[str, object]:
@@ -106,6 +114,48 @@ def test_L5_what_cannot_be_told_is_not_done_nor_anything_after_it(
         assert (answer.status, answer.code) == (503, "decisions.unavailable")
     assert bool(inside.upstream.received) is reached
     assert log.read_bytes().count(b"\n") == lines
+
+
+class OneSession:
+    """What a decision log must know of a session."""
+
+    id = "s-1"
+    admitted = SimpleNamespace(policy=SimpleNamespace(digest="sha384:" + "0" * 96))
+
+
+@pytest.fixture
+def decisions(tmp_path: Path) -> GatewayDecisions:
+    file = DecisionFile(open_decision_file(tmp_path / "decisions.jsonl"))
+    return GatewayDecisions(file, lambda: datetime.now(UTC), most=64 << 10)
+
+
+def test_one_session_cannot_fill_the_log_of_all(decisions: GatewayDecisions, tmp_path: Path) -> None:
+    greedy, other = OneSession(), OneSession()
+    note = decisions.of(cast("Session", greedy))
+    with pytest.raises(DecisionsUnavailable, match="session"):
+        for number in range(1000):
+            note(ToolQuestion(f"{number:0128}"), Decision(Effect.DENY, "tool_not_listed"), offered=True)
+    assert (tmp_path / "decisions.jsonl").stat().st_size <= 64 << 10
+    with pytest.raises(DecisionsUnavailable):
+        note(ModelQuestion("m"), Decision(Effect.DENY, "model_not_listed"))
+    decisions.of(cast("Session", other))(ModelQuestion("m"), Decision(Effect.DENY, "model_not_listed"))
+    assert (tmp_path / "decisions.jsonl").read_bytes().endswith(b"\n")
+
+
+def test_names_that_nobody_could_list_are_told_once_and_kept_nowhere(
+    decisions: GatewayDecisions, tmp_path: Path
+) -> None:
+    session = OneSession()
+    note = decisions.of(cast("Session", session))
+    tracemalloc.start()
+    try:
+        for number in range(64):
+            name = f"{number}" + "x" * (1 << 20)
+            note(ToolQuestion(name), Decision(Effect.DENY, "tool_not_listed"), offered=True)
+        assert tracemalloc.get_traced_memory()[0] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "decisions.jsonl").read_bytes().count(b"\n") == 1
 
 
 def test_a_file_that_others_can_reach_starts_no_gateway(

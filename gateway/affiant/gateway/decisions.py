@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from affiant.gateway.sessions import Session
 from affiant.policy.decide import Decision
-from affiant.policy.decision_file import DecisionFile
+from affiant.policy.decision_file import MAX_BYTES, DecisionFile, DecisionsUnavailable
 from affiant.policy.decision_record import DecidedBy, decision_line
 from affiant.policy.questions import Question
 
@@ -34,6 +34,8 @@ class Note(Protocol):
 
 _KEPT_OFFERS: Final = 1024
 """Tools of one session whose offer is told once. A conversation offers the same ones in every request."""
+_SESSION_BYTES: Final = MAX_BYTES // 8
+"""That one session can write: no agent shall fill the log on which all sessions depend."""
 
 
 def _silent(question: Question, decision: Decision, *, offered: bool = False) -> None:
@@ -49,17 +51,23 @@ class GatewayDecisions:
 
     Args:
         clock: the present time, UTC.
+        most: bytes of one session's lines.
     """
 
-    def __init__(self, file: DecisionFile | None, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, file: DecisionFile | None, clock: Callable[[], datetime], *, most: int = _SESSION_BYTES
+    ) -> None:
         self._file = file
         self._clock = clock
-        self._offered: WeakKeyDictionary[Session, set[Question]] = WeakKeyDictionary()
+        self._most = most
+        self._offered: WeakKeyDictionary[Session, set[bytes]] = WeakKeyDictionary()
+        self._written: WeakKeyDictionary[Session, int] = WeakKeyDictionary()
 
     def of(self, session: Session) -> Note:
         """What takes the decisions about one session.
 
-        It raises :class:`~affiant.policy.decision_file.DecisionsUnavailable` where the file does not take one.
+        It raises :class:`~affiant.policy.decision_file.DecisionsUnavailable` where the file does not take one, or the
+        session has had its part of it.
         """
         file = self._file
         if file is None:
@@ -67,16 +75,28 @@ class GatewayDecisions:
         by = DecidedBy(session.id, session.admitted.policy.digest)
 
         def note(question: Question, decision: Decision, *, offered: bool = False) -> None:
-            if not (offered and self._was_offered(session, question)):
-                ts = int(self._clock().timestamp())
-                file.append(decision_line(by, question, decision, ts=ts, offered=offered))
+            if offered and self._was_offered(
+                session, decision_line(by, question, decision, ts=0, offered=True)
+            ):
+                return
+            line = decision_line(by, question, decision, ts=int(self._clock().timestamp()), offered=offered)
+            self._count(session, len(line))
+            file.append(line)
 
         return note
 
-    def _was_offered(self, session: Session, question: Question) -> bool:
-        """Whether this was told; a profile does not change while a session lasts, so the decision is the same."""
+    def _count(self, session: Session, size: int) -> None:
+        """Count a line; once one is beyond the bound every later one is, that the log of a session has no gaps."""
+        self._written[session] = written = self._written.get(session, 0) + size
+        if written > self._most:
+            raise DecisionsUnavailable(
+                "the session has filled its part of the decision log", expected=f"at most {self._most} bytes"
+            )
+
+    def _was_offered(self, session: Session, timeless: bytes) -> bool:
+        """Whether a line was told, whenever. What is kept is the line: a name may be as large as a request."""
         told = self._offered.setdefault(session, set())
-        known = question in told
+        known = timeless in told
         if len(told) < _KEPT_OFFERS:
-            told.add(question)
+            told.add(timeless)
         return known
