@@ -157,6 +157,10 @@ def test_a_value_is_escaped_so_that_it_stays_one_value() -> None:
             b"key=" + PH + b"&+key=1",
             b"key",
         ),
+        *(
+            b"key=" + PH + rest
+            for rest in (b"&key[]=1", b"&key%5Ba%5D=1", b"&KEY[a=1", b"&key%00=1", b"&key [0]")
+        ),
         *(b"other=" + PH, PH + b"=key", b"", b"key=" + PH[:-1], b"key=" + PH + b"&%20key=1"),
     ],
 )

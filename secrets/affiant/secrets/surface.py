@@ -29,6 +29,9 @@ _BASIC_PASSWORDS: Final = (b"", b"x-oauth-basic")
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9._~-]{1,64}\Z")
 _SEPARATORS: Final = re.compile(rb"[&;]")
 """What servers take for the end of a parameter (the second: HTML 4.01, B.2.2)."""
+_NESTED: Final = re.compile(rb"[\[\0].*", re.DOTALL)
+"""``key[]`` and ``key[a]`` are parts of ``key`` to PHP, Rack and qs, which makes a value beside them a name; PHP ends a
+name at a NUL."""
 
 _NOT_INJECTABLE: Final = frozenset(
     {
@@ -142,14 +145,14 @@ class QuerySurface:
     def place(self, target: bytes, placeholder: bytes) -> slice | None:
         """Where in ``target`` the placeholder is all of this parameter; None where it is not.
 
-        A parameter that stands twice, in any spelling, is none: two servers would read two values.
+        A parameter that stands twice, in any spelling or as a list, is none: two servers would read two values.
         """
         path, mark, query = target.partition(b"?")
         names = [
             unquote_to_bytes(part.partition(b"=")[0].replace(b"+", b" ")) for part in _SEPARATORS.split(query)
         ]
         wanted = self.name.encode("ascii")
-        if sum(name.strip().lower() == wanted.lower() for name in names) != 1:
+        if sum(_NESTED.sub(b"", name).strip().lower() == wanted.lower() for name in names) != 1:
             return None
         at = len(path) + len(mark)
         for part in query.split(b"&"):
