@@ -298,6 +298,25 @@ def test_an_agent_that_goes_away_leaves_an_outcome(agent: Agent, gated: InProces
     assert not left.exists()  # the server was told
 
 
+def test_a_session_that_is_closed_while_servers_are_asked_makes_no_call(
+    agent: Agent, gated: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "left"
+    assert agent.text("add", a=1, b=2) == "3"
+    service, closing = gated.service, []
+    real = service.tools._gate.catalogue
+
+    async def closed_meanwhile(*arguments: Any) -> Any:
+        session = service.sessions.by_id(agent.session.id)
+        closing.append(asyncio.create_task(service.closing.close(session, "killed")))
+        await asyncio.sleep(0)
+        return await real(*arguments)
+
+    monkeypatch.setattr(service.tools._gate, "catalogue", closed_meanwhile)
+    assert agent.refused("slow", seconds=0, path=str(left)) == "session.closed"
+    assert not left.exists()
+
+
 @pytest.mark.slow
 def test_a_process_that_ends_is_started_again_for_the_next_call(on_command: Agent) -> None:
     assert [on_command.text("count"), on_command.text("count")] == ["1", "2"]

@@ -191,6 +191,9 @@ class _Exchange(Exchange):
         for message in envelope.messages:
             require_known(message)
         catalogue = await self._catalogue(session, envelope)
+        session.require_open(
+            now=self._gate_route.authenticator.clock().timestamp()
+        )  # servers may take their time
         verdict = self._judge(envelope, catalogue)
         for message in envelope.messages:
             if message.method == CANCELLED:
