@@ -53,6 +53,7 @@ def policy() -> None:
       affiant policy schema > profile.schema.json
       affiant policy test profiles.yaml --coverage --mutation
       affiant policy simulate --log decisions.jsonl after.yaml --fail-on widen
+      affiant policy learn --log decisions.jsonl --from profiles.yaml -o proposal.yaml
       affiant policy can profiles.yaml deployment_agent
       affiant policy who-can profiles.yaml tool:kubectl_apply
       affiant policy sign profiles.yaml --key reviewer.pem
