@@ -197,6 +197,17 @@ def test_what_needs_approval_is_denied_here_for_now() -> None:
     assert found.visible() == ()
 
 
+def test_another_server_does_not_stand_in_for_the_one_that_is_meant_while_that_is_down() -> None:
+    seen = FirstSeen()
+    both = (tool("x", "a"), tool("x", "b"))
+    assert catalogue("{name: x, server: a}, x", *both, seen=seen).find("x").server == "a"
+    with pytest.raises(ToolNameAmbiguous):
+        catalogue("{name: x, server: a}, x", both[1], seen=seen, unavailable=("a",)).find("x")
+    assert (
+        catalogue("{name: x, server: a}, x", both[0], seen=seen, unavailable=("b",)).find("x").server == "a"
+    )
+
+
 def test_a_server_that_names_ever_new_tools_fills_no_memory_and_is_not_served_further() -> None:
     seen = FirstSeen()
     for number in range(12):

@@ -208,7 +208,7 @@ class Catalogue:
             raise ToolUnknown(
                 "no server serves a tool of this name" + (", and some do not answer" if down else "")
             )
-        if not named and self._seen_elsewhere(serving[0]):
+        if serving[0].server not in named and self._seen_elsewhere(serving[0]):
             raise ToolNameAmbiguous(
                 "another server serves a tool of this name, and does not answer", reason="tool_name_ambiguous"
             )
