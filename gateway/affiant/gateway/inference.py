@@ -145,6 +145,7 @@ class _Exchange(Exchange):
         self._account.require_formable()
         await self._account.open()
         upstream = await self._upstreams.choose(request.model)  # may ask what they list
+        session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
         self._guard, self._account.forwarding = upstream.guard, True
         accept = _EVENTS if request.stream else _JSON
         await self._unless_gone(

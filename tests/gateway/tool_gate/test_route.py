@@ -298,10 +298,7 @@ def test_an_agent_that_goes_away_leaves_an_outcome(agent: Agent, gated: InProces
     assert not left.exists()  # the server was told
 
 
-def test_a_session_that_is_closed_while_servers_are_asked_makes_no_call(
-    agent: Agent, gated: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = tmp_path / "left"
+def close_while_servers_are_asked(agent: Agent, gated: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     assert agent.text("add", a=1, b=2) == "3"
     service, closing = gated.service, []
     real = service.tools._gate.catalogue
@@ -313,8 +310,23 @@ def test_a_session_that_is_closed_while_servers_are_asked_makes_no_call(
         return await real(*arguments)
 
     monkeypatch.setattr(service.tools._gate, "catalogue", closed_meanwhile)
+
+
+def test_a_session_that_is_closed_while_servers_are_asked_makes_no_call(
+    agent: Agent, gated: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "left"
+    close_while_servers_are_asked(agent, gated, monkeypatch)
     assert agent.refused("slow", seconds=0, path=str(left)) == "session.closed"
     assert not left.exists()
+
+
+def test_nor_does_its_prompt_go_upstream(
+    agent: Agent, gated: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+    close_while_servers_are_asked(agent, gated, monkeypatch)
+    assert agent.session.say("hello", tools=[add]).code == "session.closed"
 
 
 @pytest.mark.slow
