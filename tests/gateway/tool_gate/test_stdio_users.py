@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("mcp", reason="mcp is not installed: make setup")
 
 from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.gateway.tool_gate import stdio_users
 from affiant.gateway.tool_gate.sockets import socket_of
 from affiant.gateway.tool_gate.stdio_host import served_commands
 
@@ -90,6 +91,13 @@ def test_what_a_server_started_ends_with_it_wherever_it_went(tmp_path: Path) -> 
         while _runs(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not _runs(pid)
+
+
+def test_nobody_elses_user_is_ever_lent() -> None:
+    first, most = stdio_users._FIRST, stdio_users._MAX_USERS
+    assert (
+        60706 <= first and first + most - 1 <= 61183
+    )  # below those that systemd makes up, which would be ended
 
 
 def test_two_gateways_of_one_machine_lend_no_user_twice(tmp_path: Path) -> None:

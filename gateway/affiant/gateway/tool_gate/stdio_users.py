@@ -21,8 +21,9 @@ from affiant.sandbox.privileges import is_root
 
 __all__ = ["ToolUsers"]
 
-_FIRST: Final = 61786
-"""User and group, and those after it; beside those of :mod:`affiant.sandbox.privileges`."""
+_FIRST: Final = 60706
+"""User and group, and those after it: 60706 to 61183 are nobody's (systemd, "Users, Groups, UIDs and GIDs"). Whoever
+runs as one of them is ended."""
 _MAX_USERS: Final = 256
 _LOCKS: Final = Path("/run/affiant-tool-users")
 _TRIES: Final = 5
