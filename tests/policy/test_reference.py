@@ -6,12 +6,14 @@ allowed because of how it is written.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import random
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
@@ -19,22 +21,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from affiant.policy.arguments import (
+    AnyValue,
+    Argument,
+    Argv,
+    Constraint,
+    Each,
+    Host,
+    Number,
+    OneOf,
+    Pattern,
+    Text,
+    Under,
+)
 from affiant.policy.compiled import compile_policy
 from affiant.policy.decide import Effect
+from affiant.policy.load import load_profiles
 from affiant.policy.profile import (
+    Approval,
     EgressDenial,
     EgressRule,
+    Endpoint,
+    ModelRule,
     PathGrant,
     PathMode,
     Policy,
+    SecretGrant,
     TLSMode,
     ToolDenial,
     ToolRule,
 )
-from affiant.policy.questions import EgressQuestion, PathQuestion, ToolQuestion
+from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.tool_origin import ANY, Origin
 
-from .policies import egress, paths, policies, tools
+from .policies import calls, connections, egress, models, paths, policies, secrets, tool_rules, tools
 
 DENY, ASK, ALLOW = Effect.DENY, Effect.ASK, Effect.ALLOW
 METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK REPORT SEARCH QUERY"
@@ -163,6 +183,108 @@ def request(policy: Policy, host: str, port: int, scheme: str, method: str, targ
     ]
     ask = policy.approval.everything or method in policy.approval.methods
     return effect(allowing, denied=denied, ask=ask)
+
+
+def connection(policy: Policy, host: str, port: int, scheme: str) -> Effect:
+    """Before a request is seen; where none ever will be, every denial of the host and port matches."""
+    covering = [rule for rule in policy.egress if covers(rule.host, host) and rule.port in (None, port)]
+    allows = [rule for rule in covering if isinstance(rule, EgressRule) and rule.scheme == scheme]
+    unseen = scheme == "https" and bool(allows) and all(rule.tls is TLSMode.PASSTHROUGH for rule in allows)
+    denied = any(
+        isinstance(rule, EgressDenial) and (unseen or (rule.methods is None and rule.paths is None))
+        for rule in covering
+    )
+    ask = policy.approval.everything or (unseen and bool(policy.approval.methods))
+    return effect([False for _ in allows], denied=denied or not is_host(host), ask=ask)
+
+
+def model(policy: Policy, name: str, *, attested: bool) -> Effect:
+    """Models need no approval."""
+    return (
+        ALLOW
+        if policy.models is None
+        else effect(
+            [False for rule in policy.models if rule.name == name and (attested or not rule.attested)],
+            denied=False,
+            ask=False,
+        )
+    )
+
+
+def secret(policy: Policy, name: str, host: str, port: int, scheme: str, surface: str) -> Effect:
+    """Over inspected https alone, at an endpoint that is named in full, in its own place."""
+    inspected = any(
+        isinstance(rule, EgressRule)
+        and (rule.port, rule.scheme, rule.tls) == (port, "https", TLSMode.INSPECT)
+        and covers(rule.host, host)
+        for rule in policy.egress
+    )
+    granted = [
+        False
+        for grant in policy.secrets
+        if grant.name == name and (host, port) in grant.hosts and grant.surface == surface
+    ]
+    return effect(granted, denied=scheme != "https" or not inspected, ask=policy.approval.everything)
+
+
+def call(policy: Policy, name: str, values: dict[str, object], origin: Origin = Origin()) -> Effect:
+    denied = any(isinstance(rule, ToolDenial) and rule.name == name for rule in policy.tools)
+    allowing = [
+        rule.approval or asks
+        for rule in policy.tools
+        if isinstance(rule, ToolRule)
+        and rule.name == name
+        and (rule.server is None or origin.server in (rule.server, ANY))
+        and (rule.schema is None or origin.schema in (rule.schema, ANY))
+        for asks in [fits(policy, rule, values)]
+        if asks is not None
+    ]
+    return effect(allowing, denied=denied, ask=policy.approval.everything)
+
+
+def fits(policy: Policy, rule: ToolRule, values: dict[str, object]) -> bool | None:
+    """Whether a host among the arguments needs approval; None: the rule does not allow the call."""
+    known = {each.name: each for each in rule.arguments or ()}
+    if rule.arguments is None:
+        return False
+    if values.keys() - known.keys() or any(
+        not each.optional for name, each in known.items() if name not in values
+    ):
+        return None
+    effects = [argument(policy, known[name].constraint, value) for name, value in values.items()]
+    return None if DENY in effects else ASK in effects
+
+
+def argument(policy: Policy, constraint: Constraint, value: object) -> Effect:
+    match constraint:
+        case AnyValue():
+            return ALLOW
+        case Argv(lists):
+            return ALLOW if json.dumps(value) in {json.dumps(list(each)) for each in lists} else DENY
+        case Each(item, most):
+            if not isinstance(value, list) or len(value) > most:
+                return DENY
+            found = {argument(policy, item, each) for each in value}
+            return DENY if DENY in found else ASK if ASK in found else ALLOW
+        case OneOf(values):
+            return ALLOW if json.dumps(value) in map(json.dumps, values) else DENY
+        case Number(least, most):
+            integer = re.fullmatch("-?[0-9]+", json.dumps(value)) is not None
+            bounds = (-(2**60) if least is None else least, 2**60 if most is None else most)
+            return ALLOW if integer and bounds[0] <= int(json.dumps(value)) <= bounds[1] else DENY
+        case Text(most):
+            return ALLOW if isinstance(value, str) and len(value) <= most else DENY
+        case Pattern(pattern, most):
+            fit = isinstance(value, str) and re.fullmatch(pattern, value) is not None
+            return ALLOW if fit and (most is None or len(str(value)) <= most) else DENY
+        case Under(place, write):
+            if not isinstance(value, str) or not is_path(value):
+                return DENY
+            mode = PathMode.READ_WRITE if write else PathMode.READ
+            return path(policy, value, mode) if PurePosixPath(value).is_relative_to(place) else DENY
+        case Host(pattern):
+            fit = isinstance(value, str) and is_host(value) and covers(pattern, value)
+            return connection(policy, str(value), 443, "https") if fit else DENY
 
 
 # Other spellings
@@ -334,6 +456,51 @@ def test_random_policies_decide_as_by_the_slow_reading(
         assert found.effect is request(policy, *asked), asked
 
 
+@settings(max_examples=80, deadline=None)
+@given(
+    policies(),
+    st.lists(connections, min_size=4, max_size=12),
+    st.lists(models, max_size=4),
+    st.lists(secrets, min_size=4, max_size=12),
+)
+def test_random_policies_decide_connections_models_and_secrets_as_by_the_slow_reading(
+    policy: Policy,
+    opened: list[EgressQuestion],
+    named: list[ModelQuestion],
+    wanted: list[tuple[SecretQuestion, str]],
+) -> None:
+    compiled = compile_policy(policy, asks=True)
+    for each in opened:
+        asked = (each.host, each.port, each.scheme.value)
+        found = compiled.decide_egress(host=each.host, port=each.port, scheme=each.scheme.value)
+        assert found.effect is connection(policy, *asked), asked
+    for name, attested in product(named, (False, True)):
+        assert compiled.decide_model(name.name, attested=attested).effect is model(
+            policy, name.name, attested=attested
+        )
+    for question, surface in wanted:
+        for scheme in ("https", "http"):
+            place = (question.name, question.host, question.port, scheme, surface)
+            decision = compiled.decide_secret(
+                question.name, host=question.host, port=question.port, scheme=scheme, surface=surface
+            )
+            assert decision.effect is secret(compiled.policy, *place), place
+
+
+AROUND = """filesystem_access: [{path: /w, mode: read-write}, {path: /w/s, mode: none}, {path: /v, mode: read}],
+network_egress: [{host: '**.b.com'}, {deny: x.b.com}]"""
+
+
+@settings(max_examples=150, deadline=None)
+@given(tool_rules(), st.lists(calls, min_size=4, max_size=12))
+def test_random_calls_are_decided_as_by_the_slow_reading(rules: str, asked: list[str]) -> None:
+    data = f"agent_configs: {{dev: {{{rules}, {AROUND}}}}}".encode()
+    policy = load_profiles(data).profile("dev").compiled.policy
+    compiled = compile_policy(policy, asks=True)
+    for text in asked:
+        assert compiled.decide_call("x", text).effect is call(policy, "x", json.loads(text)), text
+
+
 def test_the_slow_reading_allows_asks_and_denies() -> None:
     """A comparison in which everything is denied would hold of anything."""
     policy = Policy(
@@ -350,3 +517,23 @@ def test_the_slow_reading_allows_asks_and_denies() -> None:
     asked = [("a.b.c", "/a/x"), ("a.b.c", "/a"), ("x.b.c", "/a/x"), ("b.c", "/a/x"), ("z.c", "/")]
     found = [request(policy, host, 443, "https", "GET", target) for host, target in asked]
     assert found == [ALLOW, DENY, DENY, DENY, ALLOW]
+    passed = EgressRule("p.b.c", tls=TLSMode.PASSTHROUGH)
+    grants = (SecretGrant("KEY", (Endpoint("a.b.c", 443),)),)
+    tools = (
+        ToolRule("x", False, (Argument("p", Number(1, 2)),)),
+        ToolRule("x", True, (Argument("p", Text(1)),)),
+    )
+    policy = Policy(
+        tools=tools,
+        egress=(EgressRule("a.b.c"), passed, EgressDenial("a.b.c", methods=("PUT",))),
+        secrets=grants,
+        models=(ModelRule("m", attested=True),),
+        approval=Approval(methods=("GET",)),
+    )
+    hosts = ("a.b.c", "p.b.c", "z.b.c")
+    assert [connection(policy, host, 443, "https") for host in hosts] == [ALLOW, ASK, DENY]
+    assert [model(policy, "m", attested=each) for each in (True, False)] == [ALLOW, DENY]
+    surfaces = ("header:authorization", "query:key")
+    assert [secret(policy, "KEY", "a.b.c", 443, "https", each) for each in surfaces] == [ALLOW, DENY]
+    values: list[object] = [1, "1", "22", 3, True]
+    assert [call(policy, "x", {"p": each}) for each in values] == [ALLOW, ASK, DENY, DENY, DENY]
