@@ -26,6 +26,17 @@ def test_a_server_s_tool_has_its_server_in_its_name(profile_of: Callable[..., Pr
     assert kinds == {"schema", "subprocess"}
 
 
+def test_a_tool_that_is_named_like_another_server_s_is_left_out(profile_of: Callable[..., Profile]) -> None:
+    """``mcp__a__b__c`` is ``b__c`` of ``a``, and ``c`` of ``a__b``."""
+    export = export_claude_code(
+        profile_of("tools: [{name: b__c, server: a}, {name: _c, server: a}, {name: b_c, server: a}]"), ALL
+    )
+    assert ClaudeCode(export).lists["allow"] == ["mcp__a__b_c"]
+    assert (
+        len([loss for loss in export.losses if (loss.kind, loss.outcome) == ("name", Outcome.OMITTED)]) == 2
+    )
+
+
 def test_a_shell_is_left_out_unless_that_is_accepted(profile_of: Callable[..., Profile]) -> None:
     profile = profile_of("tools: [Bash]")
     assert ClaudeCode(export_claude_code(profile)).calls("Bash") == "deny"

@@ -137,6 +137,9 @@ class _Rules:
         if name not in BUILT_IN and not is_server_tool(name):
             self._ledger.omitted(rule_id, "name", "it is neither a tool of Claude Code nor mcp__SERVER__TOOL")
             return False
+        if rule.server is not None and (rule.name.startswith("_") or "__" in rule.name):
+            self._ledger.omitted(rule_id, "name", f"{name} can be a tool of another server too")
+            return False
         for together in (EDITS, READS[:1]):
             if name in (EDITS if together is EDITS else READS) and not self._allows.keys() >= set(together):
                 text = f"it is said together with {' and '.join(together)}, of which one is not allowed"
