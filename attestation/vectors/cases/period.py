@@ -245,7 +245,16 @@ _HELD = ("chain.coverage", "rfs.accepted")
 _CHAINS = ("chain.boot", "chain.contiguous", "chain.end", "chain.epochs", "chain.time", "session.supervisor")
 _LOG = ("chain.coverage", "log.consistency", "log.inclusion")
 _EVIDENCE = (
-    *("conf.accepted", "conf.bound", "iso.floor", "key.bound", "key.evidence", "key.not_after", "peer.bound"),
+    *(
+        "apr.bound",
+        "conf.accepted",
+        "conf.bound",
+        "iso.floor",
+        "key.bound",
+        "key.evidence",
+        "key.not_after",
+        "peer.bound",
+    ),
     *("peer.ear", "pol.accepted", "pol.bound", "pol.private", "rfs.accepted", "session.sealed"),
     *("tee.appraisal", "tee.class"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vectors.cases import (
     anchors,
+    approvals,
     bundles,
     chain,
     content,
@@ -37,6 +38,7 @@ def collection() -> tuple[Case, ...]:
         disclosures,
         chain,
         sessions,
+        approvals,
         erasure,
         log,
         witnesses,
@@ -52,6 +54,7 @@ def collection() -> tuple[Case, ...]:
         *valid.CASES,
         *erasure.VALID,
         *profile_signers.VALID,
+        *approvals.VALID,
         *(case for each in tampered for case in each.CASES),
     )
     ids = [case.id for case in cases]

@@ -93,6 +93,7 @@ class Story:
         ses = docs.identifier(f"{label} id")
         plain = docs.manifest(self.config_raw, self.reference)
         plain["cls"] = plain["gateway"]["cls"] = self.cls
+        plain["profile"]["dig"] = docs.profile_digest(self.policies[0])
         man, man_raw = self._document(f"{label}-manifest", plain)
         act, act_raw = self._document(f"{label}-activation", docs.activation(label, ses))
         gks = self.gateway.keyset_digest

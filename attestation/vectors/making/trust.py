@@ -17,6 +17,7 @@ from vectors.making.witnesses import self_policy, witness_policy
 from vectors.making.witnesses_mldsa import mixed_policy
 
 __all__ = [
+    "ANY_PROFILE",
     "ASKING_AUTHORITIES",
     "AUTHORITIES",
     "OPERATORS_OWN",
@@ -49,6 +50,8 @@ SIGNERS = "trust-profile-signers.json"
 """Profiles count for who has signed them: three keys, and one that was revoked. No digest is listed."""
 SIGNERS_AND_PROFILES = "trust-profile-signers-and-profiles.json"
 """The same, and the usual profile's digest."""
+ANY_PROFILE = "trust-any-profile.json"
+"""Names no profile: each is accepted with a warning."""
 _OTHER_AUTHORITY = "trust-authority-other.json"
 _OTHER_POLICY = "trust-authority-policy.json"
 _REVOKED = "trust-authority-revoked.json"
@@ -101,6 +104,7 @@ def trust_files() -> Iterator[tuple[str, bytes]]:
         _trust(reference_values=[{"revoked_at": "2026-11-21T12:29:59Z", "value": measured}]),
     )
     yield "trust-other-profile.json", _trust(profiles=[{"value": "sha384:" + "1" * 96}])
+    yield ANY_PROFILE, _trust(profiles=...)
     yield "trust-other-rootfs.json", _trust(rootfs=[{"value": other}])
     yield "trust-strict-floor.json", _trust(isolation_floor="userspace-kernel")
     yield WITNESSED, _trust(witnesses=[{"from": instant(CREATED), "value": witness_policy()}])

@@ -2,6 +2,7 @@
 // check]`; a check is given a case.
 
 import { checkSigstore, checkTokens } from "./anchor_checks.mjs";
+import { checkApprovals } from "./approval_checks.mjs";
 import { checkRequest, checkResponse } from "./body_checks.mjs";
 import { checkBoot, checkContiguous, checkEnd, checkEpochs, checkGaps, checkIds, checkTime } from "./chain_checks.mjs";
 import { checkEvidence, checkExpiry, checkKeyBound, checkPeerBound, checkResults } from "./evidence_checks.mjs";
@@ -58,6 +59,7 @@ export const CHECKS = Object.freeze([
   ["conf.bound", "L4", checkConfigBound],
   ["pol.bound", "L4", checkPolicyBound],
   ["session.sealed", "L1", checkSealed],
+  ["apr.bound", "L4", checkApprovals],
   ["tee.appraisal", "L4", checkAppraisal],
   ["tee.class", "L4", checkClass],
   ["peer.bound", "L4", checkPeerBound],

@@ -46,7 +46,7 @@ export async function checkPolicyBound(subject) {
     if (statement.man !== manifest.digest || statement.act !== activation.digest || activation.ses !== id) {
       throw policyUnbound("the keyset names another manifest, activation or session", id);
     }
-    await demandProfile(subject, manifest.profile.dig);
+    await profileOf(subject, manifest.profile.dig);
     for (const record of bothSides(session)) demandJudged(record, manifest);
   }
   return held("profile digest bound in MRCONFIGID, and named by every decision");
@@ -161,10 +161,11 @@ export function checkRootfs(subject) {
   return held("the agent ran on the host's /usr (host-usr)", { tier: "warning" });
 }
 
-async function demandProfile(subject, digest) {
+/** The bytes of the normal form that has this digest. */
+export async function profileOf(subject, digest) {
   for (const raw of subject.bundle.policies.values()) {
     const found = await sha384(concat(utf8("affiant.policy/1\n"), raw));
-    if (`sha384:${toHex(found)}` === digest) return;
+    if (`sha384:${toHex(found)}` === digest) return raw;
   }
   throw new NotMade("the bundle does not carry the profile's normal form");
 }

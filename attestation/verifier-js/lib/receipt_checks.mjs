@@ -6,8 +6,8 @@ import { NotMade, Refusal } from "./refusals.mjs";
 import { parseStatement } from "./statement.mjs";
 import { held } from "./verdict.mjs";
 
-/** Kinds whose meaning (approvers' signatures, narrowing, lineage) is not checked yet. */
-const UNJUDGED = ["approval", "fork", "handoff", "policy", "snapshot"];
+/** Kinds whose meaning (narrowing, lineage) is not checked yet. */
+const UNJUDGED = ["fork", "handoff", "policy", "snapshot"];
 
 /**
  * `fmt.keysets`: every statement in its closed form, and no two claim one key, chain or session. A second keyset of one

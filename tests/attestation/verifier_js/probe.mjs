@@ -3,6 +3,7 @@
 
 import { createInterface } from "node:readline";
 
+import { readApprovers, readStatement } from "../../../attestation/verifier-js/lib/approval_statement.mjs";
 import { importP256, isPoint, verifyES256 } from "../../../attestation/verifier-js/lib/cryptography.mjs";
 import { fromBase64, fromBase64url, fromUtf8, toHex } from "../../../attestation/verifier-js/lib/encoding.mjs";
 import { parseGatewayConfig } from "../../../attestation/verifier-js/lib/gateway_config.mjs";
@@ -49,6 +50,14 @@ const OPS = {
   },
   async statement(data) {
     return (await parseStatement(data)).keysetDigest;
+  },
+  async approval(data) {
+    const { kid, action, approves, made, expires, via } = await readStatement(fromUtf8(data));
+    return [kid, action, approves, made, expires, via];
+  },
+  approvers(data) {
+    const named = readApprovers(data);
+    return named === null ? null : [[...named.kids].sort(), named.quorum];
   },
   async quote(data, { roots, at }) {
     const quote = parseQuote(data);

@@ -17,6 +17,7 @@ _BY_AREA: Final = {
     "key": "evidence bound not_after",
     "conf": "bound accepted",
     "pol": "bound accepted private",
+    "apr": "bound",
     "tee": "appraisal class",
     "peer": "bound ear",
     "iso": "floor",

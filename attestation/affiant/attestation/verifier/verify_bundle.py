@@ -16,6 +16,7 @@ from affiant.attestation.encoding import sha256_name
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier import (
     anchor_checks,
+    approval_checks,
     body_checks,
     chain_checks,
     erasure_checks,
@@ -95,6 +96,7 @@ CHECKS: Final[Sequence[Row]] = (
     Row("conf.bound", "L4", policy_checks.check_config_bound),
     Row("pol.bound", "L4", policy_checks.check_policy_bound),
     Row("session.sealed", "L1", session_checks.check_sealed),
+    Row("apr.bound", "L4", approval_checks.check_approvals),
     Row("tee.appraisal", "L4", evidence_checks.check_appraisal),
     Row("tee.class", "L4", evidence_checks.check_class),
     Row("peer.bound", "L4", evidence_checks.check_peer_bound),

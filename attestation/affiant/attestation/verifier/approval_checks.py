@@ -1,0 +1,170 @@
+"""Approvals: every one that a record names was signed by approvers of the session's profile, and used once.
+
+What records hold of an approval is the digest of the action and the statement of an approver, which carries its key;
+the action itself is in no bundle. So it is judged *that* approvers agreed to an action with this digest, and not
+whether what was done is that action: this the supervisor held against its bytes. Nor is it judged whether something
+was done that needed an approval and names none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from affiant.attestation.approving.errors import NotAnApprover, StatementForAnother, StatementStale
+from affiant.attestation.approving.named_approvers import NamedApprovers, read_approvers
+from affiant.attestation.approving.statement import CLOCK_TOLERANCE_S, Statement, read_statement
+from affiant.attestation.receipt import VerifiedReceipt
+from affiant.attestation.verifier.case import Case, Session
+from affiant.attestation.verifier.policy_checks import POLICY_DOMAIN
+from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade, SessionBroken
+from affiant.attestation.verifier.verdict import Finding, Tier
+from affiant.errors import AffiantError
+
+__all__ = ["check_approvals"]
+
+
+class ApprovalUnbound(EvidenceUnbound):
+    """A record says something else of an approval than the approver's statement in it."""
+
+    code = "apr.unbound"
+
+
+class QuorumMissing(NotAccepted):
+    """An action was done without the approvals that its session's profile demands."""
+
+    code = "apr.quorum"
+
+
+class ApprovalRepeated(SessionBroken):
+    """One approved action was begun twice."""
+
+    code = "apr.repeated"
+
+
+class _Approval(NamedTuple):
+    """A record that names an approval, and the statement in it, whose signature holds."""
+
+    record: VerifiedReceipt
+    statement: Statement
+
+    @property
+    def acts(self) -> bool:
+        """Whether something was done by it; a record of the kind ``approval`` only keeps it."""
+        return self.record.kind != "approval"
+
+
+def check_approvals(case: Case) -> Finding:
+    """``apr.bound``: each statement is signed by an approver of the profile, about that action and in its time; each
+    action that was done has its quorum, and was done once. What was approved on an operator's page is a warning."""
+    case.need("session.order", "pol.bound")
+    console: list[str] = []
+    done: set[str] = set()
+    for session in case.sessions:
+        found = [
+            _Approval(record, _statement_in(record))
+            for record in [*session.gateway, *session.supervisor.records]
+            if record.member("apr") is not None
+        ]
+        if not found:
+            continue
+        approvers = _approvers_of(case, session)
+        for each in found:
+            _judge(each, approvers)
+        erased = bool(case.gone(session).gateway)
+        for each in found:
+            if not each.acts:
+                continue
+            if each.statement.action in done:
+                raise ApprovalRepeated("a second use of one approval", where=each.record.jti)
+            done.add(each.statement.action)
+            _judge_quorum(each, found, approvers.quorum, erased=erased)
+        console += [
+            each.record.jti for each in found if each.statement.approves and each.statement.via == "console"
+        ]
+    if console:
+        return Finding("approved on a page that the operator serves (console)", Tier.WARNING, tuple(console))
+    return Finding(f"{len(done)} actions done by approval, each with its quorum and once")
+
+
+def _statement_in(record: VerifiedReceipt) -> Statement:
+    """The statement that ``apr`` holds, if its other members say the same."""
+    said = record.member("apr")
+    assert isinstance(said, dict)
+    try:
+        statement = read_statement(str(said["sig"]))
+    except AffiantError as error:
+        error.where = record.jti
+        raise
+    if statement.action != said["dig"]:
+        raise StatementForAnother(
+            "a statement about another action", expected=said["dig"], found=statement.action, where=record.jti
+        )
+    if (statement.kid, statement.expires, statement.via) != (said["kid"], said["exp"], said["via"]):
+        raise ApprovalUnbound("key, end or way are not the statement's", where=record.jti)
+    return statement
+
+
+def _approvers_of(case: Case, session: Session) -> NamedApprovers:
+    assert session.manifest is not None
+    wanted = session.manifest.profile_digest
+    for raw in case.bundle.policies.values():
+        if "sha384:" + hashlib.sha384(POLICY_DOMAIN + raw).hexdigest() == wanted:
+            try:
+                return read_approvers(raw)
+            except AffiantError as error:
+                raise NotMade("the profile's normal form does not say here who may approve") from error
+    raise NotMade("the bundle does not carry the profile's normal form")
+
+
+def _judge(each: _Approval, approvers: NamedApprovers) -> None:
+    """Who signed, when, and whether the record draws from it what was said."""
+    record, statement = each
+    if statement.kid not in approvers.kids:
+        raise NotAnApprover(
+            "signed by nobody whom the profile lets approve", found=statement.kid, where=record.jti
+        )
+    if not statement.made - CLOCK_TOLERANCE_S <= record.iat <= statement.expires + CLOCK_TOLERANCE_S:
+        raise StatementStale(
+            "recorded outside the statement's time",
+            expected=f"from {statement.made} to {statement.expires}",
+            found=record.iat,
+            where=record.jti,
+        )
+    if each.acts:
+        if record.member("pol", "dec") != "allow" or record.member("ph") == "outcome":
+            raise ApprovalUnbound("an approval stands in what allows an action to begin", where=record.jti)
+        if not statement.approves:
+            raise ApprovalUnbound("done by a statement that denies it", where=record.jti)
+        return
+    kept = (record.member("pol", "dec"), record.member("act", "end"))
+    if kept != (("allow", "complete") if statement.approves else ("deny", "refused")):
+        raise ApprovalUnbound("recorded as another decision than was signed", where=record.jti)
+
+
+def _judge_quorum(use: _Approval, found: Sequence[_Approval], quorum: int, *, erased: bool) -> None:
+    """That the action was begun by the recorded statements of as many approvers as must agree."""
+    record, statement = use
+    agreed = set(_agreed(use, {each.record.jti: each for each in found if not each.acts}))
+    if statement.kid in agreed and len(agreed) >= quorum:
+        return
+    if erased:
+        raise NotMade("records of approvals may be erased ones")
+    raise QuorumMissing(
+        "its approvals are not the recorded ones, or too few",
+        expected=f"{quorum} different approvers",
+        found=str(len(agreed)),
+        where=record.jti,
+    )
+
+
+def _agreed(use: _Approval, recorded: Mapping[str, _Approval]) -> Iterator[str]:
+    """Keys of those whose recorded approvals the record names, as far as they still held."""
+    parents = use.record.member("par")
+    for jti in parents if isinstance(parents, list) else ():
+        kept = recorded.get(jti)
+        if kept is None or not kept.statement.approves or kept.statement.action != use.statement.action:
+            continue
+        if use.record.iat <= kept.statement.expires + CLOCK_TOLERANCE_S:
+            yield kept.statement.kid

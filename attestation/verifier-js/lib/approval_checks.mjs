@@ -1,0 +1,103 @@
+// Approvals: every one that a record names was signed by approvers of the session's profile, and used once. The action itself
+// is in no bundle: that what was done is that action, and that nothing else needed an approval, is not judged.
+
+import { readApprovers, readStatement } from "./approval_statement.mjs";
+import { bothSides } from "./case.mjs";
+import { goneOf } from "./erasure_checks.mjs";
+import { profileOf } from "./policy_checks.mjs";
+import { NotMade, Refusal } from "./refusals.mjs";
+import { held } from "./verdict.mjs";
+
+// Seconds by which an approver's clock may differ from the one that made the record.
+const TOLERANCE = 60;
+
+/** `apr.bound`: each statement is an approver's, about that action, in time; each action has its quorum, and is done once. */
+export async function checkApprovals(subject) {
+  subject.need("session.order", "pol.bound");
+  const onPage = [];
+  const done = new Set();
+  for (const session of subject.sessions) {
+    const found = [];
+    for (const record of bothSides(session)) {
+      if (record.member("apr") === undefined) continue;
+      const statement = await statementIn(record);
+      found.push({ record, statement, acts: record.kind !== "approval" });
+    }
+    if (found.length === 0) continue;
+    const approvers = readApprovers(await profileOf(subject, session.manifest.profile.dig));
+    if (approvers === null) throw new NotMade("the profile's normal form does not say here who may approve");
+    for (const each of found) judge(each, approvers);
+    for (const each of found) if (each.acts) judgeUse(subject, session, each, found, approvers.quorum, done);
+    const paged = found.filter(({ statement }) => statement.approves && statement.via === "console");
+    onPage.push(...paged.map(({ record }) => record.jti));
+  }
+  if (onPage.length > 0) {
+    return held("approved on a page that the operator serves (console)", { tier: "warning", where: onPage });
+  }
+  return held(`${done.size} actions done by approval, each with its quorum and once`);
+}
+
+/** The statement that `apr` holds, if its other members say the same. */
+async function statementIn(record) {
+  const { dig, kid, sig, exp, via } = record.member("apr");
+  let statement;
+  try {
+    statement = await readStatement(sig);
+  } catch (error) {
+    throw error instanceof Refusal ? error.at(record.jti) : error;
+  }
+  if (statement.action !== dig) throw refusal("approval.other_action", "a statement about another action", record);
+  if (statement.kid !== kid || statement.expires !== exp || statement.via !== via) {
+    throw unbound("key, end or way are not the statement's", record);
+  }
+  return statement;
+}
+
+/** Who signed, when, and whether the record draws from it what was said. */
+function judge({ record, statement, acts }, { kids }) {
+  if (!kids.has(statement.kid)) {
+    throw refusal("approval.not_an_approver", "signed by nobody whom the profile lets approve", record);
+  }
+  if (record.iat < statement.made - TOLERANCE || record.iat > statement.expires + TOLERANCE) {
+    throw refusal("approval.stale", "recorded outside the statement's time", record);
+  }
+  const decision = record.member("pol", "dec");
+  if (acts) {
+    if (decision !== "allow" || record.member("ph") === "outcome") {
+      throw unbound("an approval stands in what allows an action to begin", record);
+    }
+    if (!statement.approves) throw unbound("done by a statement that denies it", record);
+    return;
+  }
+  const kept = `${decision} ${record.member("act", "end")}`;
+  if (kept !== (statement.approves ? "allow complete" : "deny refused")) {
+    throw unbound("recorded as another decision than was signed", record);
+  }
+}
+
+/** That the action was begun once, and by the statements of as many approvers as must agree. */
+function judgeUse(subject, session, { record, statement }, found, quorum, done) {
+  if (done.has(statement.action)) throw refusal("apr.repeated", "a second use of one approval", record);
+  done.add(statement.action);
+  const named = record.member("par") ?? [];
+  const agreed = found.filter(
+    (kept) =>
+      !kept.acts &&
+      named.includes(kept.record.jti) &&
+      kept.statement.approves &&
+      kept.statement.action === statement.action &&
+      record.iat <= kept.statement.expires + TOLERANCE,
+  );
+  const kids = new Set(agreed.map((kept) => kept.statement.kid));
+  if (kids.has(statement.kid) && kids.size >= quorum) return;
+  if (goneOf(subject, session).gateway.length > 0) throw new NotMade("records of approvals may be erased ones");
+  throw refusal("apr.quorum", "its approvals are not the recorded ones, or too few", record);
+}
+
+function unbound(message, record) {
+  return refusal("apr.unbound", message, record);
+}
+
+function refusal(code, message, record) {
+  return new Refusal(code, message, { where: record.jti });
+}

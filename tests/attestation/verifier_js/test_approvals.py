@@ -1,0 +1,129 @@
+"""Approvers' statements, and who a profile names: both verifiers read the same, and refuse the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from affiant.attestation import jws
+from affiant.attestation.approving.named_approvers import read_approvers
+from affiant.attestation.approving.statement import read_statement
+from affiant.attestation.canonical import canonical
+from affiant.attestation.keys import Signer, public_jwk
+from affiant.errors import AffiantError
+
+from .test_foundations import Probe, probe, question
+
+__all__ = ["probe"]
+
+ANN, EVE = (Signer(ec.derive_private_key(number, ec.SECP256R1())) for number in (41, 42))
+SAID: dict[str, Any] = {
+    "typ": "affiant-approval/1",
+    "act": "sha256:" + "1" * 64,
+    "dec": "approve",
+    "iat": 1795262400,
+    "exp": 1795263000,
+    "via": "cli",
+    "jwk": dict(public_jwk(ANN.public_key)),
+}
+CHANGES: tuple[dict[str, Any], ...] = (
+    {},
+    {"dec": "deny", "via": "console"},
+    {"typ": "affiant-approval/2"},
+    {"act": "sha256:" + "g" * 64},
+    {"dec": "maybe"},
+    {"exp": "later"},
+    {"exp": -1},
+    {"iat": True},
+    {"via": "phone"},
+    {"note": "more"},
+    {"jwk": None},
+    {"jwk": dict(public_jwk(EVE.public_key))},
+    {"jwk": {**public_jwk(ANN.public_key), "alg": "ES256"}},
+    {"jwk": {**public_jwk(ANN.public_key), "crv": "P-384"}},
+    {"jwk": {**public_jwk(ANN.public_key), "x": "A" * 43}},
+    {"jwk": {**public_jwk(ANN.public_key), "y": 7}},
+)
+APPROVAL: dict[str, Any] = {
+    "everything": False,
+    "methods": ["POST"],
+    "approvers": [ANN.kid, EVE.kid],
+    "quorum": 2,
+    "ttl": 600,
+}
+FORMS: tuple[Any, ...] = (
+    APPROVAL,
+    {"everything": True, "methods": []},
+    {"everything": False},
+    {"methods": []},
+    None,
+    [],
+    *(
+        APPROVAL | change
+        for change in (
+            {"everything": 0},
+            {"everything": "no"},
+            {"methods": "POST"},
+            {"methods": [7]},
+            {"approvers": []},
+            {"approvers": [ANN.kid[:-1]]},
+            {"approvers": [ANN.kid] * 65},
+            {"quorum": 0},
+            {"quorum": True},
+            {"quorum": 65},
+            {"ttl": None},
+            {"deputies": []},
+        )
+    ),
+)
+
+
+def of_statement(text: str) -> Any:
+    try:
+        said = read_statement(text)
+    except AffiantError as error:
+        return error.code
+    return [said.kid, said.action, said.approves, said.made, said.expires, said.via]
+
+
+def of_approvers(form: bytes) -> Any:
+    try:
+        named = read_approvers(form)
+    except AffiantError:
+        return None
+    return [sorted(named.kids), named.quorum]
+
+
+def told(answer: dict[str, Any]) -> Any:
+    return answer["ok"] if "ok" in answer else answer["code"]
+
+
+def test_statements_are_read_alike(probe: Probe) -> None:
+    texts = [jws.sign(ANN, {**SAID, **change}, typ="affiant-approval+jwt") for change in CHANGES]
+    texts += [jws.sign(ANN, SAID, typ="affiant-approver+jwt"), "", "a.b.c", "é" + texts[0]]
+    found = [told(answer) for answer in probe([question("approval", text.encode()) for text in texts])]
+    assert found == [of_statement(text) for text in texts]
+    assert sum(isinstance(each, list) for each in found) == 2
+
+
+def test_any_changed_character_of_a_statement_is_refused_alike(probe: Probe) -> None:
+    whole = jws.sign(ANN, SAID, typ="affiant-approval+jwt")
+    dice = random.Random(15)
+    texts = []
+    for place in dice.sample(range(len(whole)), 200):
+        other = dice.choice([char for char in "AZaz09-_.=+ " if char != whole[place]])
+        texts.append(whole[:place] + other + whole[place + 1 :])
+    found = [told(answer) for answer in probe([question("approval", text.encode()) for text in texts])]
+    assert found == [of_statement(text) for text in texts] == ["approval.statement"] * len(texts)
+
+
+def test_who_a_profile_names_is_read_alike(probe: Probe) -> None:
+    forms = [canonical({"semantics": "affiant.policy/1", "approval": each}) for each in FORMS]
+    forms += [canonical({"semantics": "affiant.policy/1"}), canonical({"semantics": "affiant.policy/2"})]
+    forms += [b"", b"[]", b"null", forms[0] + b" ", json.dumps({"semantics": "affiant.policy/1"}).encode()]
+    found = [told(answer) for answer in probe([question("approvers", form) for form in forms])]
+    assert found == [of_approvers(form) for form in forms]
+    assert sum(each is not None for each in found) == 3
