@@ -80,8 +80,8 @@ PORT = Sabotage(
         # How a connection is inspected is looked up by port as well; without it, nothing would be opened.
         Patch(
             "policy/affiant/policy/egress.py",
-            "if rule.port == port and rule.scheme is Scheme.HTTPS",
-            "if rule.scheme is Scheme.HTTPS",
+            "return None if found is None else found.tls.get(port)",
+            "return None if found is None else next(iter(found.tls.values()), None)",
         ),
     ),
     ("a port that is not listed, at an allowed host, was refused and receipted", NOTHING_ARRIVED),
@@ -97,8 +97,8 @@ HOST_LIST = Sabotage(
         # How a connection is inspected is looked up by host as well.
         Patch(
             "policy/affiant/policy/egress.py",
-            "return None if found is None else found.tls_mode(port)",
-            "return TLSMode.INSPECT if found is None else found.tls_mode(port)",
+            "return None if found is None else found.tls.get(port)",
+            "return TLSMode.INSPECT if found is None else found.tls.get(port)",
         ),
     ),
     ("a host that is not listed was refused and receipted", NOTHING_ARRIVED),

@@ -56,7 +56,9 @@ _some_targets = st.none() | st.lists(st.sampled_from(TARGET_PATTERNS), min_size=
 
 
 _bounds = st.lists(st.builds(Bound, st.integers(1, 3), st.sampled_from([None, 60])), max_size=2).map(tuple)
-_limits = st.builds(Limits, _bounds, _bounds, _bounds, _bounds, st.none() | st.integers(1, 3))
+_sizes_out = _bounds.map(lambda bounds: tuple(Bound(most << 10, per) for most, per in bounds))
+_rates = st.integers(1, 3).map(lambda most: (Bound(most, 60),))
+_limits = st.builds(Limits, _bounds, _bounds, _bounds, _sizes_out, st.none() | st.integers(1, 3))
 
 
 @st.composite
@@ -69,7 +71,7 @@ def _allows(draw: st.DrawFn) -> EgressRule:
         draw(st.sampled_from(list(Scheme))),
         draw(_some_methods),
         draw(_some_targets),
-        limits=draw(st.just(NO_EGRESS_LIMITS) | st.builds(EgressLimits, _bounds, _bounds)),
+        limits=draw(st.just(NO_EGRESS_LIMITS) | st.builds(EgressLimits, _bounds, _sizes_out)),
     )
 
 
@@ -80,7 +82,7 @@ _grants = st.builds(PathGrant, st.sampled_from(PATHS), st.sampled_from(list(Path
 SERVERS = ["k8s", "docs"]
 PINS = ["sha256:" + digit * 64 for digit in "ab"]
 _tools = (
-    st.builds(ToolRule, st.sampled_from(NAMES), st.booleans(), rate=st.just(()) | _bounds)
+    st.builds(ToolRule, st.sampled_from(NAMES), st.booleans(), rate=st.just(()) | _rates)
     | st.builds(
         ToolRule,
         st.sampled_from(NAMES[:2]),

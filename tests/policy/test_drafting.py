@@ -16,6 +16,7 @@ from affiant.policy.decide import Effect
 from affiant.policy.decision_log import RecordedDecision, read_decision_log
 from affiant.policy.decision_record import DecidedBy, decision_line
 from affiant.policy.differences import compare_profiles
+from affiant.policy.draft_rules import rules_of
 from affiant.policy.draft_text import Source
 from affiant.policy.drafting import Proposal, propose
 from affiant.policy.learned import LearningRefused, learn
@@ -37,7 +38,7 @@ from affiant.policy.profile import (
 )
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, SecretQuestion, answer
-from affiant.policy.rule_text import rule_text
+from affiant.policy.rule_text import approval_text, limits_text, rule_text
 from affiant.policy.strict_yaml import Mark
 
 connections = some.connections.map(lambda each: replace(each, scheme=Scheme.HTTPS))  # a CONNECT is TLS
@@ -363,14 +364,66 @@ def test_denials_beyond_the_bound_are_counted(start: ProfileSet):
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {basic: git}}]",
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {query: key}}]",
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {header: X-Key, format: 'k {}'}}]",
+        "tools: [{name: x, rate: 10/min}]",
+        "secrets_access: [{name: A, hosts: [a.b.com], max_uses: 7}]",
+        "models: [{name: m, max_tokens: 4096}]",
+        "models: [{name: m, upstream: attested, max_tokens: 8k}]",
+        "network_egress: [{host: a.b.com, limits: {requests: [60/min, 500], bytes_out: 5MiB/h}}]",
         "tools: [{name: x, args: {a: {pattern: '[a-z]+', max_len: 4}, b: {each: {pattern: 'v[0-9]'}}}}]",
     ],
 )
 def test_a_rule_is_written_as_it_is_read(profile_of, sections: str) -> None:
-    (rule,) = profile_of(sections).compiled.policy.secrets or profile_of(sections).compiled.policy.tools
     section = sections.partition(":")[0]
-    again = profile_of(f"{section}: [{rule_text(rule)}]").compiled.policy
-    assert (rule,) in (again.secrets, again.tools)
+    (rule,) = rules_of(profile_of(sections), section)
+    assert rules_of(profile_of(f"{section}: [{rule_text(rule)}]"), section) == (rule,)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    ["{tool_calls: 500, wall: 2h}", "{requests: [120/min, 9000/day], tokens: 2M/day, bytes_out: 50MiB}"],
+)
+def test_limits_are_written_as_they_are_read(profile_of, limits: str) -> None:
+    read = profile_of(f"limits: {limits}").compiled.policy.limits
+    assert profile_of(f"limits: {limits_text(read)}").compiled.policy.limits == read
+
+
+@pytest.mark.parametrize(
+    "approval",
+    [
+        "true",
+        "{egress: [POST]}",
+        f"{{everything: true, approvers: [{'A' * 43}], ttl: 90s}}",
+        f"{{egress: [PUT, POST], approvers: [{'A' * 43}, {'B' * 42}A], quorum: 2}}",
+    ],
+)
+def test_approval_is_written_as_it_is_read(profile_of, approval: str) -> None:
+    read = profile_of(f"requires_human_approval: {approval}").approval
+    assert profile_of(f"requires_human_approval: {approval_text(read)}").approval == read
+
+
+def test_a_rule_that_counts_is_kept_whole_and_so_is_every_limit() -> None:
+    text = (
+        "agent_configs: {dev: {network_egress: [{host: a.b.com, methods: [GET, POST], limits: {requests: 60/min}},"
+        " {host: c.b.com}], models: [{name: m, max_tokens: 64}], limits: {requests: 9},"
+        " secrets_access: [{name: K, hosts: [c.b.com], max_uses: 2}]}}"
+    )
+    profiles = load_profiles(text.encode())
+    start = profiles.profile("dev")
+    rules = {rule.host: f"egress/{at}" for at, rule in enumerate(start.egress)}
+    asked = {
+        "GET https://a.b.com/x": rules["a.b.com"],
+        "POST https://a.b.com/y": rules["a.b.com"],
+        "GET https://c.b.com/z": rules["c.b.com"],
+        "secret:K@c.b.com": "secrets/0",
+        "model:m": "models/0",
+    }
+    found = log(*({"agent": "dev", "request": each, "rules": [rule]} for each, rule in asked.items()))
+    made = drafted(found, profiles).profiles.profile("dev")
+    kept = {rule.host: rule for rule in made.egress}
+    assert kept["a.b.com"].limits == start.egress[int(rules["a.b.com"][-1])].limits
+    assert kept["a.b.com"].methods == ("GET", "POST") and kept["c.b.com"].methods == ("GET",)
+    assert (made.models, made.secrets) == (start.models, start.secrets)
+    assert made.compiled.policy.limits == start.compiled.policy.limits
 
 
 def test_a_secret_that_no_rule_can_name_is_listed_and_its_connection_stays():
@@ -394,15 +447,25 @@ def test_a_secret_stands_where_its_placeholder_stood():
 
 
 WRITTEN = {
-    Policy: {"tools", "filesystem", "egress", "secrets", "models", "approval", "resources", "floor"},
-    ToolRule: {"name", "approval", "arguments", "server", "schema"},
+    Policy: {
+        "tools",
+        "filesystem",
+        "egress",
+        "secrets",
+        "models",
+        "approval",
+        "resources",
+        "floor",
+        "limits",
+    },
+    ToolRule: {"name", "approval", "arguments", "server", "schema", "rate"},
     PathGrant: {"path", "mode"},
-    EgressRule: {"host", "port", "scheme", "methods", "paths", "tls", "address"},
+    EgressRule: {"host", "port", "scheme", "methods", "paths", "tls", "address", "limits"},
     EgressDenial: {"host", "port", "methods", "paths"},
-    SecretGrant: {"name", "hosts", "ref", "inject", "shape"},
+    SecretGrant: {"name", "hosts", "ref", "inject", "shape", "max_uses"},
     Injection: {"header", "format", "user", "query"},
-    ModelRule: {"name", "attested"},
-    Approval: {"everything", "methods"},
+    ModelRule: {"name", "attested", "max_tokens"},
+    Approval: {"everything", "methods", "approvers", "quorum", "ttl"},
     Resources: {"cpus", "memory", "disk", "pids"},
 }
 

@@ -153,7 +153,7 @@ def held(count: int, seed: int) -> tuple[int, int]:
 
 
 def test_a_damaged_file_is_refused_with_a_code_or_is_what_it_says() -> None:
-    loaded, refused = held(400, seed=1)
+    loaded, refused = held(600, seed=1)
     assert loaded > 30 and refused > 200
 
 

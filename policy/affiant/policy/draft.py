@@ -9,7 +9,7 @@ not allow, unless what was denied is to be included. A denial by a rule is never
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from affiant.errors import AffiantError
@@ -19,8 +19,10 @@ from affiant.policy.draft_rules import (
     Entry,
     is_judged_by,
     is_unspeakable,
+    limited_rules,
     marked_denied,
     model_entries,
+    most_tokens,
     path_entries,
     plane_of_use,
     rules_of,
@@ -29,10 +31,12 @@ from affiant.policy.draft_rules import (
     with_host,
 )
 from affiant.policy.learned import LearnedAgent, Seen, Use
+from affiant.policy.limits import NO_LIMITS, Limits
 from affiant.policy.profile import (
     Approval,
     EgressDenial,
     Endpoint,
+    ModelRule,
     PathGrant,
     PathMode,
     Resources,
@@ -92,6 +96,7 @@ class Draft:
     any_model: bool = False
     approval: Approval = field(default_factory=Approval)
     resources: Resources = field(default_factory=Resources)
+    limits: Limits = NO_LIMITS
     withheld: list[Withheld] = field(default_factory=list)
     unused: list[tuple[str, Rule]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -122,6 +127,7 @@ class _Drafting:
     def run(self) -> Draft:
         if self.start is not None:
             self.draft.approval, self.draft.resources = self.start.approval, self.start.resources
+            self.draft.limits = self.start.compiled.policy.limits
         makers: Mapping[str, Callable[[], Iterable[Entry | HostEntry]]] = {
             "tools": self._tools,
             "filesystem_access": self._files,
@@ -237,7 +243,16 @@ class _Drafting:
         for use, seen in found:
             if is_unspeakable(use):
                 self._cannot(use, seen, "network_egress", "a rule cannot name a path with *")
-        spoken = [(use, seen) for use, seen in found if not is_unspeakable(use)]
+        limited = limited_rules(self.start, found)
+        for rule_id, seen in limited.items():
+            assert self.start is not None
+            whole = self.start.egress[int(rule_id.partition("/")[2])]
+            yield Entry(whole, seen, "kept whole: it counts what it lets through")
+        spoken = [
+            (use, seen)
+            for use, seen in found
+            if not is_unspeakable(use) and not (seen.rules and seen.rules <= limited.keys())
+        ]
         entries, refused = host_entries(spoken, self.start)
         yield from entries
         for use, seen, why in refused:
@@ -280,7 +295,12 @@ class _Drafting:
             self.used_ids |= seen.rules
         for name, (attested, total) in names.items():
             use = Use(ModelQuestion(name), attested=attested)
-            yield from self._said(use, total, "models", model_entries)
+            for entry in self._said(use, total, "models", model_entries):
+                assert isinstance(entry.rule, ModelRule)
+                yield replace(
+                    entry,
+                    rule=replace(entry.rule, max_tokens=most_tokens(name, self.start, attested=attested)),
+                )
 
     # -- what was not ------------------------------------------------------------------------------------------
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from affiant.policy.arguments import Constraint, Each
 from affiant.policy.draft_hosts import HostEntry
 from affiant.policy.learned import Seen, Use
-from affiant.policy.profile import Endpoint, Injection, ModelRule, PathGrant, SecretGrant, ToolRule
+from affiant.policy.limits import NO_EGRESS_LIMITS
+from affiant.policy.profile import (
+    EgressRule,
+    Endpoint,
+    Injection,
+    ModelRule,
+    PathGrant,
+    SecretGrant,
+    ToolRule,
+)
 from affiant.policy.profile_set import Profile
 from affiant.policy.questions import (
     EgressQuestion,
@@ -24,8 +33,10 @@ __all__ = [
     "Entry",
     "is_judged_by",
     "is_unspeakable",
+    "limited_rules",
     "marked_denied",
     "model_entries",
+    "most_tokens",
     "path_entries",
     "plane_of_use",
     "rules_of",
@@ -99,12 +110,31 @@ def model_entries(use: Use, seen: Seen) -> Iterator[Entry]:
     yield Entry(ModelRule(use.question.name, use.attested), seen)
 
 
+def most_tokens(name: str, start: Profile | None, *, attested: bool) -> int | None:
+    """What a request to this model, at an ``attested`` upstream or any, might ask for until now; None: any number."""
+    rules = () if start is None or start.models is None else start.models
+    found = [rule.max_tokens for rule in rules if rule.name == name and (attested or not rule.attested)]
+    return None if None in found else max((most for most in found if most is not None), default=None)
+
+
+def limited_rules(start: Profile | None, uses: Iterable[tuple[Use, Seen]]) -> dict[str, Seen]:
+    """The rules for hosts that count what they let through, as far as they were used: one that is drafted anew in
+    several parts would count anew in each."""
+    found: dict[str, Seen] = {}
+    for at, rule in enumerate(() if start is None else start.egress):
+        rule_id = f"egress/{at}"
+        for _, seen in uses:
+            if isinstance(rule, EgressRule) and rule.limits != NO_EGRESS_LIMITS and rule_id in seen.rules:
+                found.setdefault(rule_id, Seen()).join(seen)
+    return found
+
+
 def secret_rule(
     name: str, hosts: tuple[Endpoint, ...], surface: str | None, known: SecretGrant | None
 ) -> tuple[SecretGrant, str]:
     """A grant for these hosts, in its known place; else in the place in which the placeholder stood."""
     if known is not None:
-        return SecretGrant(name, hosts, known.ref, known.inject, known.shape), ""
+        return replace(known, hosts=hosts), ""
     if surface is not None and surface.startswith("query:"):
         return SecretGrant(name, hosts, inject=Injection(None, query=surface.removeprefix("query:"))), ""
     header = "authorization" if surface is None else surface.removeprefix("header:")
@@ -125,7 +155,7 @@ def with_host(entry: Entry | HostEntry, use: Use) -> Entry | HostEntry:
     hosts = tuple(sorted({*rule.hosts, Endpoint(question.host, question.port)}))
     note = f"DENIED until now at {question.host}"
     seen = entry.seen if isinstance(entry, Entry) else None
-    return Entry(SecretGrant(rule.name, hosts, rule.ref, rule.inject, rule.shape), seen, note)
+    return Entry(replace(rule, hosts=hosts), seen, note)
 
 
 def marked_denied(entry: Entry | HostEntry, seen: Seen) -> Entry | HostEntry:

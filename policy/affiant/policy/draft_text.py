@@ -15,11 +15,19 @@ from affiant.policy.draft import SECTIONS, Draft, Withheld
 from affiant.policy.draft_hosts import HostEntry
 from affiant.policy.draft_rules import Entry
 from affiant.policy.learned import Learned, Seen, Use
+from affiant.policy.limits import NO_LIMITS
 from affiant.policy.profile import Approval, Resources
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.questions import question_text
 from affiant.policy.refusals import excerpt
-from affiant.policy.rule_text import egress_members, flow, resources_text, rule_text
+from affiant.policy.rule_text import (
+    approval_text,
+    egress_members,
+    flow,
+    limits_text,
+    resources_text,
+    rule_text,
+)
 
 __all__ = ["Source", "draft_text", "seen_text", "use_text"]
 
@@ -118,7 +126,9 @@ def _agent(draft: Draft) -> Iterator[str]:
         for entry in entries:
             yield from _host(entry) if isinstance(entry, HostEntry) else _entry(entry)
     if draft.approval != Approval():
-        yield f"    requires_human_approval: {_approval(draft.approval)}  # kept as it was"
+        yield f"    requires_human_approval: {approval_text(draft.approval)}  # kept as it was"
+    if draft.limits != NO_LIMITS:
+        yield f"    limits: {limits_text(draft.limits)}  # kept as they were"
     if draft.resources != Resources():
         yield f"    resources: {resources_text(draft.resources)}  # kept as it was"
 
@@ -145,10 +155,6 @@ def _host(entry: HostEntry) -> Iterator[str]:
 
 def _path_said(path: str, seen: Seen) -> str:
     return f"{seen_text(seen)}{'; all below: as asked' if path.endswith('/**') else ''}"
-
-
-def _approval(approval: Approval) -> str:
-    return "true" if approval.everything else flow({"egress": approval.methods})
 
 
 # -- comments ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 from affiant.policy.arguments import (
@@ -20,7 +20,9 @@ from affiant.policy.arguments import (
     Text,
     Under,
 )
+from affiant.policy.limits import WINDOWS, Bound, Bounds, EgressLimits, Limits
 from affiant.policy.profile import (
+    Approval,
     EgressDenial,
     EgressRule,
     Endpoint,
@@ -35,7 +37,7 @@ from affiant.policy.profile import (
     ToolRule,
 )
 
-__all__ = ["egress_members", "flow", "resources_text", "rule_text"]
+__all__ = ["approval_text", "egress_members", "flow", "limits_text", "resources_text", "rule_text"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z/_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_/-])?(?:/\*\*)?\Z")
 _WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
@@ -76,8 +78,9 @@ def rule_text(rule: Rule) -> str:
             return flow(_written(deny=rule.host, port=rule.port, methods=rule.methods, paths=rule.paths))
         case SecretGrant():
             return flow(_secret(rule))
-        case ModelRule(name, attested):
-            return flow({"name": name, "upstream": "attested"} if attested else name)
+        case ModelRule(name, attested, most):
+            model = _written(name=name, upstream="attested" if attested else None, max_tokens=most)
+            return flow(name if len(model) == 1 else model)
         case _:
             assert_never(rule)
 
@@ -93,7 +96,29 @@ def egress_members(rule: EgressRule) -> dict[str, object]:
         address=rule.address or None,
         methods=rule.methods,
         paths=rule.paths,
+        limits=_egress_limits(rule.limits) or None,
     )
+
+
+def limits_text(limits: Limits) -> str:
+    """``limits`` of a profile, each that there is."""
+    members = {name: _bounds(getattr(limits, name)) for name in ("tool_calls", "requests", "tokens")}
+    members["bytes_out"] = _bounds(limits.bytes_out, _size)
+    members["wall"] = None if limits.wall is None else f"{limits.wall}s"
+    return flow(_written(**members))
+
+
+def approval_text(approval: Approval) -> str:
+    """``requires_human_approval``, without the tools, which say it themselves."""
+    named = bool(approval.approvers)
+    members = _written(
+        everything=approval.everything or None,
+        egress=approval.methods or None,
+        approvers=approval.approvers or None,
+        quorum=approval.quorum if named else None,
+        ttl=f"{approval.ttl}s" if named else None,
+    )
+    return "true" if members == {"everything": True} else flow(members)
 
 
 def resources_text(resources: Resources) -> str:
@@ -113,6 +138,7 @@ def _tool(rule: ToolRule) -> dict[str, object]:
         server=rule.server,
         schema=rule.schema,
         approval=rule.approval or None,
+        rate=_bounds(rule.rate),
         args=None if rule.arguments is None else {each.name: _argument(each) for each in rule.arguments},
     )
 
@@ -159,7 +185,24 @@ def _secret(grant: SecretGrant) -> dict[str, object]:
         if standard
         else _written(header=header, format=inject.format, basic=inject.user, query=inject.query),
         shape=grant.shape,
+        max_uses=grant.max_uses,
     )
+
+
+def _egress_limits(limits: EgressLimits) -> dict[str, object]:
+    return _written(requests=_bounds(limits.requests), bytes_out=_bounds(limits.bytes_out, _size))
+
+
+def _bounds(bounds: Bounds, amount: Callable[[int], object] = int) -> object:
+    """One bound, or a list of several; None for none."""
+    found = [_bound(each, amount(each.most)) for each in bounds]
+    return found[0] if len(found) == 1 else found or None
+
+
+def _bound(bound: Bound, amount: object) -> object:
+    if bound.per is None:
+        return amount
+    return f"{amount}/{next(name for name, length in WINDOWS.items() if length == bound.per)}"
 
 
 def _endpoint(endpoint: Endpoint) -> str:
