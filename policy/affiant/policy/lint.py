@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.policy.arguments import Constraint, Each, Pattern, takes_path
+from affiant.policy.approvals.bindable import bindable
+from affiant.policy.arguments import Constraint, Each, Pattern
 from affiant.policy.hosts import covering_patterns, is_wildcard, suffix_of
 from affiant.policy.limits import NO_EGRESS_LIMITS
 from affiant.policy.lint_codes import WARNINGS
@@ -242,7 +243,7 @@ def _unshowable(profile: Profile) -> Iterator[Finding]:
     for position, rule in enumerate(profile.tools):
         if not isinstance(rule, ToolRule) or not (rule.approval or profile.approval.everything):
             continue
-        if rule.arguments is None or any(takes_path(argument.constraint) for argument in rule.arguments):
+        if not bindable(rule):
             yield _warn(profile, "approval_unshowable", f"tool {rule.name}", f"tools/{position}")
     for name, allow in _allows(profile):
         hidden = allow.tls is TLSMode.PASSTHROUGH

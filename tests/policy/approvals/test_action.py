@@ -28,7 +28,8 @@ def call(arguments: str) -> Action:
         policy=POLICY,
         rules=("tools/0",),
         tool="pay",
-        schema=None,
+        server="bank",
+        schema="sha256:" + "ab" * 32,
         arguments=arguments,
     )
     return made.issue(nonce="n" * 21 + "A", made=NOW, not_after=NOW + 600)

@@ -62,6 +62,37 @@ def test_of_many_who_claim_at_once_one_wins() -> None:
         assert len(won) == 1
 
 
+def test_several_are_claimed_together_or_none_is() -> None:
+    at = desk(ANN)
+    drafts = [draft(body=b"%d" % number) for number in range(3)]
+    names = [each.action.name for each in at.ask_all(drafts, nonce=nonce, now=NOW)]
+    for name in names[:2]:
+        at.decide(says(ANN, name), now=NOW)
+    assert refused(lambda: at.claim_all(names, now=NOW)) == "approval.pending"
+    assert {at.look(name, now=NOW).phase for name in names[:2]} == {Phase.APPROVED}
+    at.decide(says(ANN, names[2]), now=NOW)
+    assert [each.action.name for each in at.claim_all(names, now=NOW)] == names
+    assert refused(lambda: at.claim_all(names[1:], now=NOW)) == "approval.used"
+
+
+def test_several_are_asked_for_together_or_none_is() -> None:
+    at = desk(ANN)
+    denied = asked(at)
+    at.decide(says(ANN, denied, approves=False), now=NOW)
+    large = draft(body=b"x" * 32_500)
+    many = [draft(body=b"%d" % number) for number in range(MAX_WAITING + 1)]
+    for drafts, code in (
+        ([many[0], draft()], "approval.denied"),
+        ([many[0], large], "approval.unshowable"),
+        (many, "approval.too_many"),
+    ):
+        assert refused(lambda drafts=drafts: at.ask_all(drafts, nonce=nonce, now=NOW)) == code
+        assert [each.action.name for each in at.all(now=NOW)] == [denied]
+    first = at.ask_all(many[:2], nonce=nonce, now=NOW)
+    again = at.ask_all(many[:3], nonce=nonce, now=NOW)
+    assert again[:2] == first
+
+
 def test_a_quorum_is_of_different_approvers() -> None:
     at = desk(ANN, BOB, CID, quorum=2)
     name = asked(at)

@@ -6,7 +6,7 @@
      "plane": "egress" or "tool", "rules": [rule ids], "nonce", "made", "not_after",
      "secrets": [{"name", "place", "to"}], "paths": [{"argument", "path", "sha256"}],
      "request": {"method", "url", "headers": [[name, value]], "body": {"sha256", "size", "text"}}   (egress)
-     "call": {"tool", "schema": "sha256:..." or null, "arguments"}}                                 (tool)
+     "call": {"tool", "server", "schema": "sha256:...", "arguments"}}                               (tool)
 
 ``agent`` is null where whoever asks does not know the name (the gateway knows a session by its profile alone). Secrets
 stand in headers and arguments as placeholders, and by name in ``secrets``. ``paths`` binds the content that a
@@ -103,7 +103,7 @@ _REQUEST: Final = Obj(
         "body": Obj({"sha256": _SHA256, "size": Int(), "text": _ANY}),
     }
 )
-_CALL: Final = Obj({"tool": Text(128), "schema": _OrNull(_SHA256), "arguments": _ANY})
+_CALL: Final = Obj({"tool": Text(128), "server": Text(64), "schema": _SHA256, "arguments": _ANY})
 _SHAPES: Final[Mapping[str, Obj]] = {
     "egress": Obj({**_COMMON, "plane": Enum(("egress",)), "request": _REQUEST}),
     "tool": Obj({**_COMMON, "plane": Enum(("tool",)), "call": _CALL}),
@@ -237,20 +237,22 @@ def tool_draft(
     policy: str,
     rules: Sequence[str],
     tool: str,
-    schema: str | None,
+    server: str,
+    schema: str,
     arguments: str,
 ) -> Draft:
     """A call of a tool.
 
     Args:
-        schema: ``sha256:`` of the tool's definition as it was offered; None: it was not offered with one.
-        arguments: the exact text that the agent will read.
+        server: the id of the server that serves it. schema: ``sha256:`` of the tool's definition as it is served now.
+        arguments: the exact text that the call is made with.
 
     Raises:
         ActionUnshowable: the arguments are no text.
     """
     call = {
         "tool": tool,
+        "server": server,
         "schema": schema,
         "arguments": _text(arguments.encode("utf-8", "surrogatepass"), "the arguments"),
     }

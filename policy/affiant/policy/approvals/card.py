@@ -50,7 +50,8 @@ def _request(request: Mapping[str, Any]) -> Iterator[str]:
 
 def _call(call: Mapping[str, Any]) -> Iterator[str]:
     yield f"tool     {_quoted(call['tool'])}"
-    yield f"schema   {call['schema'] or 'none was offered'}"
+    yield f"server   {_quoted(call['server'])}"
+    yield f"schema   {call['schema']}"
     yield "arguments"
     yield from _quoted_lines(call["arguments"])
 

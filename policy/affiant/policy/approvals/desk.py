@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,8 +33,10 @@ from affiant.policy.approvals.refusals import (
 )
 from affiant.policy.profile import Approval
 
-__all__ = ["MAX_ASKED", "MAX_WAITING", "TRANSITIONS", "ApprovalDesk", "Grant", "Phase", "Waiting"]
+__all__ = ["HOLD_S", "MAX_ASKED", "MAX_WAITING", "TRANSITIONS", "ApprovalDesk", "Grant", "Phase", "Waiting"]
 
+HOLD_S: Final = 25.0
+"""How long whoever asks is held before the answer that it waits: below what most clients and proxies give up at."""
 MAX_WAITING: Final = 16
 """Actions of one session that wait at the same time: more, nobody reads one by one."""
 MAX_ASKED: Final = 256
@@ -135,18 +137,27 @@ class ApprovalDesk:
             ApprovalDenied: the same was denied, and its time is not over yet.
             TooManyApprovals: too much waits, or was asked for. ActionUnshowable: nobody could read it.
         """
-        key = draft.key
+        return self.ask_all((draft,), nonce=nonce, now=now)[0]
+
+    def ask_all(
+        self, drafts: Sequence[Draft], *, nonce: Callable[[], str], now: float
+    ) -> tuple[Waiting, ...]:
+        """As :meth:`ask`, for all of ``drafts`` or none: what is done together is asked for together."""
         with self._lock:
             self._expire(now)
-            for entry in self._entries.values():
-                if entry.key == key and entry.phase in _WAITING:
-                    return entry.seen()
-                if entry.key == key and entry.phase is Phase.DENIED and now < entry.action.not_after:
-                    raise ApprovalDenied("an approver has denied this", where=entry.action.name)
-            self._require_room()
+            known = [self._known(draft.key, now) for draft in drafts]
+            self._require_room(known.count(None))
             made = int(now)
-            action = draft.issue(nonce=nonce(), made=made, not_after=made + self._approval.ttl)
-            return self._add(action, key)
+            actions = [
+                draft.issue(nonce=nonce(), made=made, not_after=made + self._approval.ttl)
+                for draft, entry in zip(drafts, known, strict=True)
+                if entry is None
+            ]
+            new = iter(actions)
+            return tuple(
+                self._add(next(new), draft.key) if entry is None else entry.seen()
+                for draft, entry in zip(drafts, known, strict=True)
+            )
 
     def post(self, action: Action, *, now: float) -> Waiting:
         """Take an action that somebody else asked for, as it is; the same again is the same.
@@ -166,7 +177,7 @@ class ApprovalDesk:
                 return known.seen()
             if now >= action.not_after:
                 raise ApprovalExpired("the action's time is over", found=action.not_after)
-            self._require_room()
+            self._require_room(1)
             return self._add(action, b"")
 
     def decide(self, text: str, *, now: float) -> Waiting:
@@ -207,15 +218,17 @@ class ApprovalDesk:
         Raises:
             ApprovalPending: not approved yet. ApprovalDenied, ApprovalExpired, ApprovalUsed, ActionUnknown: as named.
         """
+        return self.claim_all((name,), now=now)[0]
+
+    def claim_all(self, names: Sequence[str], *, now: float) -> tuple[Grant, ...]:
+        """As :meth:`claim`, for all of these names or none; no name stands twice."""
         with self._lock:
             self._expire(now)
-            entry = self._require(name)
-            self._require_waiting(entry)
-            standing = tuple(each for each in entry.statements.values() if now < each.expires)
-            if entry.phase is not Phase.APPROVED or len(standing) < self._approval.quorum:
-                raise ApprovalPending("not approved yet", found=f"{len(standing)} of {self._approval.quorum}")
-            entry.move(Phase.CONSUMED)
-            return Grant(entry.action, standing)
+            entries = [self._require(name) for name in names]
+            grants = tuple(self._grant(entry, now) for entry in entries)
+            for entry in entries:
+                entry.move(Phase.CONSUMED)
+            return grants
 
     def dispatched(self, grant: Grant) -> None:
         """The intent is recorded: from here on, the action may have happened."""
@@ -286,9 +299,31 @@ class ApprovalDesk:
             raise ActionUnknown("no such action waits for approval", found=name[:80])
         return entry
 
-    def _require_room(self) -> None:
+    def _known(self, key: bytes, now: float) -> _Entry | None:
+        """The entry by which the same was asked before, and still waits."""
+        for entry in self._entries.values():
+            if entry.key == key and entry.phase in _WAITING:
+                return entry
+            if entry.key == key and entry.phase is Phase.DENIED and now < entry.action.not_after:
+                raise ApprovalDenied("an approver has denied this", where=entry.action.name)
+        return None
+
+    def _grant(self, entry: _Entry, now: float) -> Grant:
+        self._require_waiting(entry)
+        standing = tuple(each for each in entry.statements.values() if now < each.expires)
+        if entry.phase is not Phase.APPROVED or len(standing) < self._approval.quorum:
+            raise ApprovalPending(
+                "not approved yet",
+                found=f"{len(standing)} of {self._approval.quorum}",
+                where=entry.action.name,
+            )
+        return Grant(entry.action, standing)
+
+    def _require_room(self, more: int) -> None:
+        if not more:
+            return
         waiting = sum(entry.phase in _WAITING for entry in self._entries.values())
-        if waiting >= MAX_WAITING or len(self._entries) >= MAX_ASKED:
+        if waiting + more > MAX_WAITING or len(self._entries) + more > MAX_ASKED:
             raise TooManyApprovals(
                 "too many actions of this session wait for approval, or were asked for",
                 expected=f"at most {MAX_WAITING} at a time, {MAX_ASKED} altogether",

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from affiant.attestation.encoding import b64u
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.approvals.action import Action, BoundSecret, Draft, egress_draft
-from affiant.policy.approvals.desk import ApprovalDesk, Grant, Phase
+from affiant.policy.approvals.desk import HOLD_S, ApprovalDesk, Grant, Phase
 from affiant.policy.approvals.refusals import (
     ActionUnshowable,
     ApprovalDenied,
@@ -34,8 +34,6 @@ from affiant.sandbox.egress.records import Approved
 
 __all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit", "without_trace"]
 
-HOLD_S: Final = 25.0
-"""How long a request is held before it is answered that it waits: below what most clients and proxies give up at."""
 _POLL_S: Final = 0.5
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 _TRACE: Final = frozenset({b"traceparent", b"tracestate"})
