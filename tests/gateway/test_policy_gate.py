@@ -7,7 +7,7 @@ import json
 import pytest
 
 from affiant.gateway.chat import Offered, parse_chat, without_tools
-from affiant.gateway.errors import ToolNotAllowed
+from affiant.gateway.errors import ToolNeedsApproval, ToolNotAllowed
 from affiant.gateway.policy_gate import judge_of, may_offer
 from affiant.gateway.tool_filter import StreamFilter, judge_answer
 from affiant.policy.compiled import CompiledPolicy
@@ -60,6 +60,20 @@ def test_a_call_with_allowed_arguments_goes_on_and_is_told_with_them(policy: Com
 def test_any_other_arguments_stop_the_answer(policy: CompiledPolicy, arguments: str) -> None:
     with pytest.raises(ToolNotAllowed):
         judge_answer(answer("apply", arguments), judge_of(policy))
+
+
+def test_a_call_that_a_person_must_approve_stops_the_answer_and_is_told_as_that() -> None:
+    kid = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+    asking = f"requires_human_approval: {{tools: [apply], approvers: [{kid}]}}"
+    text = f"agent_configs: {{dev: {{tools: [{APPLY}], {asking}}}}}"
+    asks = load_profiles(text.encode()).profile("dev").compiled
+    assert not may_offer(asks)(Offered("apply"))
+    with pytest.raises(ToolNeedsApproval) as stopped:
+        judge_answer(answer("apply", '{"namespace": "staging"}'), judge_of(asks))
+    assert (stopped.value.reason, stopped.value.rules) == ("approval_required", ("tools/0",))
+    with pytest.raises(ToolNotAllowed) as refused:
+        judge_answer(answer("apply", '{"namespace": "prod"}'), judge_of(asks))
+    assert refused.value.code == "tool.not_allowed"
 
 
 def test_arguments_are_judged_as_a_stream_joins_them(policy: CompiledPolicy) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.trace_context import TraceContext
 from affiant.errors import AffiantError, NotAllowedError
+from affiant.gateway.approvals.mailbox import Approved
 from affiant.gateway.chat import ChatRequest
 from affiant.gateway.errors_http import status_of
 from affiant.gateway.journal import Place
@@ -224,13 +225,16 @@ class Account:
             number=None,
         )
 
-    def gate_intent(self, call: GateCall) -> Recorded:
+    def gate_intent(self, call: GateCall, approved: Approved | None = None) -> Recorded:
         """Sign that a call at the tool gate is about to be made; nothing of it is sent before that is durable."""
         assert self.session is not None
+        members = {"act": {"typ": "tool"}, "ph": "intent", "pol": policy_members(self.session, "allow")}
+        if approved is not None:
+            members |= {"apr": approved.apr, "par": list(approved.records)}
         return self.recorder.session_record(
             self.session,
             "tool",
-            {"act": {"typ": "tool"}, "ph": "intent", "pol": policy_members(self.session, "allow")},
+            members,
             {**self._trace(), "act": call.hidden(), "pol": {"rules": _bounded(call.rules)}},
             number=None,
         )

@@ -8,7 +8,7 @@
                         UpstreamUnauthorized
     NotFreshError       NonceUnknown, AdmissionReplayed, AdmissionExpired
     NotAllowedError     RecordHeld, KindNotErasable, ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed, ToolUnknown,
-                        ToolNameAmbiguous, ToolSchemaChanged, ToolArgumentsRefused, ToolMethodRefused
+                        ToolNameAmbiguous, ToolSchemaChanged, ToolArgumentsRefused, ToolNeedsApproval, ToolMethodRefused
     UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, LogUnwitnessed, Busy, MemorySpent,
                         RequestLate, Draining, UpstreamUnreachable, UpstreamTimeout, UpstreamCut, ToolServerUnavailable,
                         ToolCallTimeout
@@ -73,6 +73,7 @@ __all__ = [
     "ToolCallTimeout",
     "ToolMethodRefused",
     "ToolNameAmbiguous",
+    "ToolNeedsApproval",
     "ToolNotAllowed",
     "ToolSchemaChanged",
     "ToolServerUnavailable",
@@ -259,6 +260,12 @@ class ToolArgumentsRefused(ToolNotAllowed):
     """The arguments of a call do not fit the tool's own schema."""
 
     code = "tool.arguments"
+
+
+class ToolNeedsApproval(ToolNotAllowed):
+    """A model's answer calls a tool that needs a person's approval: only the tool gate can hold a call for one."""
+
+    code = "tool.needs_approval"
 
 
 class ToolMethodRefused(NotAllowedError):

@@ -12,10 +12,10 @@ from typing import Final
 from affiant.gateway.account import Account, Verdict
 from affiant.gateway.chat import Offered
 from affiant.gateway.decisions import SILENT, Note
-from affiant.gateway.errors import ModelNotAllowed, UpstreamNotAttested
+from affiant.gateway.errors import ModelNotAllowed, ToolNeedsApproval, UpstreamNotAttested
 from affiant.gateway.tool_filter import Judge
 from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.decide import Decision
+from affiant.policy.decide import Decision, Effect
 from affiant.policy.questions import ModelQuestion, ToolQuestion
 from affiant.policy.tool_origin import Origin
 
@@ -36,8 +36,7 @@ def decide_call(policy: CompiledPolicy, name: str, arguments: str | None, origin
     """Whether a tool of a name and origin may be called with a text of arguments.
 
     The one place in which the gateway decides that. What needs approval is not allowed: by the policy itself where
-    nobody may approve (``approval_no_approver``), else as *ask*, which every caller denies. Whoever can ask a person
-    (the mailbox's ``require``) does so between that decision and the denial.
+    nobody may approve (``approval_no_approver``), else as *ask*: the tool gate asks a person, others deny.
     """
     return policy.decide_call(name, arguments, origin)
 
@@ -55,6 +54,9 @@ def judge_of(
         offered: what the request offered; a call means each of them that has its name and may be called.
         origin_of: where they come from.
         note: takes each decision before it has any effect; the arguments of a call are not told.
+
+    What it returns raises :class:`~.errors.ToolNeedsApproval` of a call that a person would have to approve: an answer
+    is not held.
     """
     origins: dict[str | None, list[Origin]] = {}
     for tool in offered:
@@ -67,6 +69,14 @@ def judge_of(
             decision = decide_call(policy, name, arguments, origin)
             note(ToolQuestion(name, arguments or "", origin), decision)
             found.append(decision)
+        asking = next((decision for decision in found if decision.effect is Effect.ASK), None)
+        if asking is not None:
+            raise ToolNeedsApproval(
+                "the model called a tool that needs a person's approval",
+                reason=asking.reason,
+                rules=asking.rules,
+                hint="Let the agent call it at the tool gate",
+            )
         if not all(decision.allowed for decision in found):
             return None
         return tuple(dict.fromkeys(rule for decision in found for rule in decision.rules))

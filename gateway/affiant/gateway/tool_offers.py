@@ -53,6 +53,7 @@ class ToolOffers:
             refusals=service.refusals,
             draining=lambda: service.draining,
             decisions=decisions,
+            mailbox=service.mailbox,
             seconds=service.seconds,
         )
         return self._route

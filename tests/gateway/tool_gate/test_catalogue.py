@@ -189,7 +189,7 @@ def test_an_agent_learns_nothing_of_servers_for_a_tool_that_is_not_its() -> None
     assert refused.value.reason == "tool_not_listed"
 
 
-def test_what_needs_approval_is_denied_here_for_now() -> None:
+def test_what_needs_approval_and_has_no_approver_is_denied() -> None:
     found = catalogue("{name: x, approval: true}", tool())
     with pytest.raises(ToolNotAllowed) as refused:
         found.judge("x", {}, "{}")

@@ -2,8 +2,8 @@
 
 Two enforce. A supervisor posts the actions that its proxy holds, and fetches the statements that approvers left for
 them: it judges those itself, and believes nothing here but that they are signed. A tool call that this gateway lets
-through is asked, claimed and judged here (:meth:`Mailbox.require`). Either way a statement counts only once its
-``approval`` record is durable, and whoever waits sees it no earlier.
+through is asked for, judged and claimed here (:meth:`Mailbox.ask`, :meth:`Mailbox.claim`). Either way a statement
+counts only once its ``approval`` record is durable, and whoever waits sees it no earlier.
 
 Nothing of this is read back from a store: when this process dies its sessions are lost, and whatever waited is never
 done. What was approved and not done is told by the chain: an ``approval`` that no later record names.
@@ -12,7 +12,8 @@ done. What was approved and not done is told by the chain: an ``approval`` that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -24,8 +25,15 @@ from affiant.gateway.errors import NotFound
 from affiant.gateway.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions import Session, SessionState, SessionTable
 from affiant.policy.approvals.action import Action, Draft, parse_action
-from affiant.policy.approvals.desk import ApprovalDesk, Grant, Phase, Waiting
-from affiant.policy.approvals.refusals import ActionMalformed, ApprovalDenied, ApprovalExpired
+from affiant.policy.approvals.desk import MAX_WAITING, ApprovalDesk, Grant, Phase, Waiting
+from affiant.policy.approvals.refusals import (
+    ActionMalformed,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalPending,
+    ApprovalUsed,
+    TooManyApprovals,
+)
 
 __all__ = ["Approved", "Mailbox", "Post"]
 
@@ -36,8 +44,25 @@ _MAX_TARGET = 2048
 class Approved:
     """A grant of this gateway's, and the ids of the ``approval`` records that it rests on."""
 
+    desk: ApprovalDesk
     grant: Grant
     records: tuple[str, ...]
+
+    @property
+    def apr(self) -> Mapping[str, object]:
+        """``apr`` of the intent that it lets be recorded: the statement that completed the quorum."""
+        return apr_members(self.grant.action, self.grant.statements[-1])
+
+    def dispatched(self) -> None:
+        """Its intent is durable."""
+        self.desk.dispatched(self.grant)
+
+    def over(self, *, known: bool) -> None:
+        """It ended; ``known``: what became of it is recorded."""
+        if known:  # where the session ended meanwhile, it stays unknown
+            self.desk.observed(self.grant.action.name, Phase.DONE)
+        else:
+            self.desk.lost(self.grant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +85,8 @@ class _Box:
     intents: dict[str, str] = field(default_factory=dict)
     """Id of a supervisor's intent -> the action that it begins."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    held: int = 0
+    """Requests of the session that this gateway holds until approvers have spoken."""
 
     def tell(self) -> None:
         """Wake everybody who waits for something of this session."""
@@ -129,33 +156,93 @@ class Mailbox:
                 if (done := box.intents.pop(intent, None)) is not None:
                     box.desk.observed(done, Phase.DONE)
 
-    async def require(self, session: Session, draft: Draft) -> Approved:
-        """Ask for approval of what this gateway is about to let through, wait, and take it: once.
+    # -- for calls of tools that this gateway makes ------------------------------------------------------------
+
+    @contextmanager
+    def holding(self, session: Session) -> Iterator[None]:
+        """Count one request that is held for approval.
 
         Raises:
-            ApprovalDenied, ApprovalExpired, ApprovalUsed, TooManyApprovals, ActionUnshowable: it is not let through.
+            TooManyApprovals: as many of the session are.
+        """
+        box = self._box(session)
+        if box.held >= MAX_WAITING:
+            raise TooManyApprovals(
+                "too many requests of this session wait for approval", expected=f"at most {MAX_WAITING}"
+            )
+        box.held += 1
+        try:
+            yield
+        finally:
+            box.held -= 1
+
+    def ask(self, session: Session, drafts: Sequence[Draft]) -> tuple[Action, ...]:
+        """Ask for approval of what this gateway is about to let through, all of it or nothing.
+
+        Raises:
+            ApprovalDenied, TooManyApprovals, ActionUnshowable: nothing new is asked for. SessionClosed: nor here.
+        """
+        session.require_open(now=self._now())
+        waiting = self._box(session).desk.ask_all(
+            drafts, nonce=lambda: b64u(self._random_bytes(16)), now=self._now()
+        )
+        return tuple(each.action for each in waiting)
+
+    async def approved(self, session: Session, actions: Sequence[Action]) -> None:
+        """Return once each of ``actions`` is approved, and all that approvers said of them is recorded.
+
+        Raises:
+            ApprovalDenied, ApprovalExpired: one never will be. ApprovalUsed: somebody else took it.
             SessionClosed: the session has ended meanwhile.
         """
         box = self._box(session)
-        name = box.desk.ask(draft, nonce=lambda: b64u(self._random_bytes(16)), now=self._now()).action.name
         while True:
             session.require_open(now=self._now())
-            found = box.desk.look(name, now=self._now())
-            if found.phase is Phase.DENIED:
-                raise ApprovalDenied("an approver has denied this", where=name)
-            if found.phase is Phase.EXPIRED:
-                raise ApprovalExpired("nobody approved it in time", where=name)
-            recorded = box.recorded.get(name, {})
-            if found.phase is not Phase.PENDING and all(each.kid in recorded for each in found.statements):
-                grant = box.desk.claim(name, now=self._now())
-                return Approved(grant, tuple(recorded[each.kid] for each in grant.statements))
-            await self._changed(box, found.action)
+            if self._are_approved(box, actions):
+                return
+            await self._changed(box, actions)
 
-    async def _changed(self, box: _Box, action: Action) -> None:
-        """Wait until somebody said something, the action's time is over, or a second has passed."""
-        left = min(action.not_after - self._now(), 1.0)
+    def claim(self, session: Session, actions: Sequence[Action]) -> tuple[Approved, ...]:
+        """Take the approvals of all ``actions``, once, or none of them; one step of the event loop.
+
+        Raises:
+            ApprovalPending, ApprovalDenied, ApprovalExpired, ApprovalUsed: nothing is taken. SessionClosed: nor here.
+        """
+        session.require_open(now=self._now())
+        box = self._box(session)
+        if not self._are_approved(box, actions):
+            raise ApprovalPending("not approved yet")
+        grants = box.desk.claim_all([action.name for action in actions], now=self._now())
+        return tuple(Approved(box.desk, grant, self._records(box, grant)) for grant in grants)
+
+    def _are_approved(self, box: _Box, actions: Sequence[Action]) -> bool:
+        waiting = [action for action in actions if not self._is_approved(box, action.name)]  # asks each
+        return not waiting
+
+    def _is_approved(self, box: _Box, name: str) -> bool:
+        found = box.desk.look(name, now=self._now())
+        match found.phase:
+            case Phase.DENIED:
+                raise ApprovalDenied("an approver has denied this", where=name)
+            case Phase.EXPIRED:
+                raise ApprovalExpired("nobody approved it in time", where=name)
+            case Phase.PENDING:
+                return False
+            case Phase.APPROVED:
+                return all(each.kid in box.recorded.get(name, {}) for each in found.statements)
+            case _:
+                raise ApprovalUsed("its approval was used before", where=name)
+
+    @staticmethod
+    def _records(box: _Box, grant: Grant) -> tuple[str, ...]:
+        recorded = box.recorded[grant.action.name]
+        return tuple(recorded[each.kid] for each in grant.statements)
+
+    async def _changed(self, box: _Box, actions: Sequence[Action]) -> None:
+        """Wait until somebody said something, an action's time is over, or a second has passed."""
+        left = min(action.not_after - self._now() for action in actions)
         try:
-            async with asyncio.timeout(max(left, 0.01)):
+            async with asyncio.timeout(min(max(left, 0.01), 1.0)):
                 await box.changed.wait()
         except TimeoutError:
             return

@@ -15,6 +15,7 @@ from typing import Final
 from affiant.command_line import printable
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.errors import RequestMalformed, ToolMethodRefused, ToolNotAllowed
+from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS, ToolCallWaits
 from affiant.gateway.tool_gate.catalogue import ServedTool
 from affiant.gateway.tool_gate.messages import Envelope, Message, RequestId
 from affiant.policy.limit_refusals import LimitReached
@@ -94,6 +95,8 @@ def error_member(error: AffiantError, *, receipt: str) -> Mapping[str, object]:
     data: dict[str, object] = {"code": error.code, "receipt": receipt}
     if isinstance(error, ToolNotAllowed) and error.reason:
         data["reason"] = error.reason
+    if isinstance(error, ToolCallWaits):
+        data |= {"actions": error.actions, "not_after": error.not_after}
     if isinstance(error, LimitReached) and error.retry_after_s is not None:
         data["retry_after_s"] = error.retry_after_s
     return {"code": _code(error), "message": printable(str(error), limit=500), "data": data}
@@ -106,7 +109,7 @@ def _code(error: AffiantError) -> int:
         return _INVALID
     if error.code == "tool.arguments":
         return _BAD_PARAMS
-    return _REFUSED if isinstance(error, (ToolNotAllowed, LimitReached)) else _FAILED
+    return _REFUSED if isinstance(error, (ToolNotAllowed, LimitReached, *APPROVAL_REFUSALS)) else _FAILED
 
 
 def refused_whole(envelope: Envelope | None, error: AffiantError, *, receipt: str) -> bytes:

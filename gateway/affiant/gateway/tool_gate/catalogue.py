@@ -25,8 +25,9 @@ from affiant.gateway.errors import (
 )
 from affiant.gateway.policy_gate import decide_call
 from affiant.gateway.tool_gate.schema_check import fits
+from affiant.policy.approvals.bindable import some_bindable
 from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.decide import Decision
+from affiant.policy.decide import Decision, Effect
 from affiant.policy.names import check_tool_name
 from affiant.policy.questions import ToolQuestion
 from affiant.policy.refusals import NameRefused, ToolDefinitionRefused
@@ -137,21 +138,27 @@ class Catalogue:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
     def visible(self) -> tuple[ServedTool, ...]:
-        """What may be shown: each may be called with some arguments. Sorted by name."""
+        """What may be shown: each may be called with some arguments, perhaps once a person agrees. Sorted by name."""
         found = []
         for name in sorted({tool.name for tool in self.tools}):
             try:
                 tool = self.find(name)
             except ToolNameAmbiguous:
                 continue
-            if self.policy.decide_tool(name, tool.origin).allowed and not self._unpinned_change(tool):
+            if self._callable(tool) and not self._unpinned_change(tool):
                 found.append(tool)
         return tuple(found)
+
+    def _callable(self, tool: ServedTool) -> bool:
+        decision = self.policy.decide_tool(tool.name, tool.origin)
+        if decision.effect is Effect.ASK:
+            return some_bindable(self.policy.policy, decision.rules)
+        return decision.allowed
 
     def judge(
         self, name: str, arguments: Mapping[str, object], text: str, *, note: Note = SILENT
     ) -> tuple[ServedTool, Decision]:
-        """The tool that a call means, and the decision that allows it.
+        """The tool that a call means, and the decision that allows it, or asks for approval.
 
         Args:
             text: JSON of ``arguments``.
@@ -162,14 +169,14 @@ class Catalogue:
         """
         listed = self.policy.decide_tool(name, ANYWHERE)
         if (
-            not listed.allowed and listed.reason != "approval_no_approver"
+            listed.effect is Effect.DENY and listed.reason != "approval_no_approver"
         ):  # told before anything about servers: an agent learns nothing of tools that are not its
             note(ToolQuestion(name, text, ANYWHERE), listed)
             raise ToolNotAllowed(listed.text, reason=listed.reason, rules=listed.rules)
         tool = self.find(name)
         decision = decide_call(self.policy, name, text, tool.origin)
         question = ToolQuestion(name, text, tool.origin)
-        if not decision.allowed:
+        if decision.effect is Effect.DENY:
             note(question, decision)
         if decision.reason == "tool_schema_changed" or self._unpinned_change(tool):
             raise ToolSchemaChanged(
@@ -178,7 +185,7 @@ class Catalogue:
                 rules=decision.rules,
                 hint="Have its definition reviewed, and pin it",
             )
-        if not decision.allowed:
+        if decision.effect is Effect.DENY:
             raise ToolNotAllowed(decision.text, reason=decision.reason, rules=decision.rules)
         if not fits(arguments, tool.schema):
             raise ToolArgumentsRefused(

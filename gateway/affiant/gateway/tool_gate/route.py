@@ -4,6 +4,8 @@ As every request of a session (:mod:`..exchange`), and then:
 
 3. every message of the body is read; once ``open`` is durable, servers are asked what they serve; every message is
    judged: one that is refused refuses all of them, and nothing is done;
+   calls that need approval wait for it, together, and no longer than a client waits; then what the servers serve is
+   asked and judged again, and the approvals are taken, all or none;
 4. an intent for each call is durable: only now a byte of it goes to a server;
 5. the calls are made, all of the body at once; results are bounded and redacted;
 6. each call has its outcome, and the last of them, or the answer's own record, the proof's counter;
@@ -24,10 +26,17 @@ from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.account import Account, GateCall, Verdict
+from affiant.gateway.approvals.mailbox import Approved, Mailbox
 from affiant.gateway.authentication import Authenticator
 from affiant.gateway.bodies import Bodies, Share
 from affiant.gateway.decisions import GatewayDecisions
-from affiant.gateway.errors import Busy, RequestMalformed, ToolNotAllowed, UpstreamAnswerRefused
+from affiant.gateway.errors import (
+    Busy,
+    RequestMalformed,
+    ToolNotAllowed,
+    ToolSchemaChanged,
+    UpstreamAnswerRefused,
+)
 from affiant.gateway.exchange import Exchange
 from affiant.gateway.http_request import (
     NONCE_HEADER,
@@ -54,11 +63,13 @@ from affiant.gateway.tool_gate.answering import (
     response,
     whole,
 )
+from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS, approved_in_time, call_draft, claimed
 from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.link import ServerError
 from affiant.gateway.tool_gate.messages import (
     MAX_BODY,
+    CallParams,
     Envelope,
     Message,
     RequestId,
@@ -66,8 +77,12 @@ from affiant.gateway.tool_gate.messages import (
     parse_envelope,
 )
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
+from affiant.policy.approvals.action import Action, Draft
+from affiant.policy.approvals.desk import HOLD_S
+from affiant.policy.decide import Decision, Effect
 from affiant.policy.limit_refusals import LimitReached
 from affiant.policy.meters import nanoseconds
+from affiant.policy.questions import Question
 
 __all__ = ["ToolGateRoute"]
 
@@ -89,8 +104,10 @@ class ToolGateRoute:
     refusals: RefusalBudget
     draining: Callable[[], bool]
     decisions: GatewayDecisions
+    mailbox: Mailbox
     seconds: Callable[[], float]
     body_max: int = MAX_BODY
+    hold_s: float = HOLD_S
     _made: dict[str, int] = field(default_factory=dict)
     _under_way: dict[tuple[str, RequestId], list[asyncio.Task[None]]] = field(default_factory=dict)
 
@@ -146,8 +163,12 @@ class _Call:
 
     identifier: RequestId
     tool: ServedTool
-    arguments: Mapping[str, object]
+    params: CallParams
+    decision: Decision
     told: GateCall
+    draft: Draft | None = None
+    """What approvers are asked; None: nobody must be."""
+    approved: Approved | None = None
     intent: str = ""
     end: str = "aborted"
     answer: bytes = b""
@@ -176,6 +197,9 @@ class _Exchange(Exchange):
         self._parsed = False
         self._answers: dict[RequestId, bytes] = {}
         self._calls: list[_Call] = []
+        self._asking: dict[str, None] = {}
+        """Rules by which a call needs approval."""
+        self._actions: tuple[Action, ...] = ()
 
     # -- 3: may it be done? --------------------------------------------------------------------------------
 
@@ -199,12 +223,9 @@ class _Exchange(Exchange):
             if message.method == CANCELLED:
                 self._gate_route.cancel(self._session, message.params.get("requestId"))
         if self._calls:
-            self._gate_route.take_calls(session.id, len(self._calls))
-            now = nanoseconds(self._gate_route.seconds())
-            session.limits.gate_calls.take([call.told.rules for call in self._calls], now=now)
-            await self._intend()
-            await self._unless_gone(self._make())
-        await self._finish(envelope, verdict)
+            await self._call_all(session, envelope, verdict)
+        else:
+            await self._finish(envelope, verdict)
 
     def _require_version(self, envelope: Envelope) -> None:
         """Return if headers say what the body does: two readers must not see two requests."""
@@ -265,7 +286,11 @@ class _Exchange(Exchange):
         tool, decision = catalogue.judge(params.name, params.arguments, params.text, note=note)
         digest = sha256_name(params.text.encode("utf-8"))
         told = GateCall(tool.name, tool.server, digest, decision.rules)
-        return _Call(message.id, tool, params.arguments, told)
+        draft = None
+        if decision.effect is Effect.ASK:
+            self._asking |= dict.fromkeys(decision.rules)
+            draft = call_draft(self._account.session, tool, params.text, decision)
+        return _Call(message.id, tool, params, decision, told, draft)
 
     def _keep(self, message: Message, result: Mapping[str, object]) -> None:
         assert message.id is not None
@@ -274,6 +299,78 @@ class _Exchange(Exchange):
             raise UpstreamAnswerRefused("the list of tools is too large, or holds this gateway's credential")
         self._answers[message.id] = response(message.id, data)
 
+    # -- is it approved? -----------------------------------------------------------------------------------
+
+    async def _call_all(self, session: Session, envelope: Envelope, verdict: Verdict) -> None:
+        known = False
+        try:
+            asking = [call for call in self._calls if call.draft is not None]
+            if asking:
+                await self._unless_gone(self._agreed(session, envelope))
+            self._gate_route.take_calls(session.id, len(self._calls))
+            now = nanoseconds(self._gate_route.seconds())
+            session.limits.gate_calls.take([call.told.rules for call in self._calls], now=now)
+            if asking:  # nothing is awaited between the limits and this: it fails where it was used meanwhile
+                found = claimed(self._gate_route.mailbox, session, self._actions)
+                for call, approved in zip(asking, found, strict=True):
+                    call.approved = approved
+            await self._intend()
+            await self._unless_gone(self._make())
+            await self._finish(envelope, verdict)
+            known = True
+        finally:
+            for call in self._calls:
+                if call.approved is not None:
+                    call.approved.over(known=known)
+
+    async def _agreed(self, session: Session, envelope: Envelope) -> None:
+        """Return once people agree to what is still the same; an agent that leaves before that gets nothing done."""
+        await self._held(session)
+        await self._judge_again(session, envelope)
+
+    async def _held(self, session: Session) -> None:
+        """Wait until all of the body is approved; the agent may take a call of it back, and with it the body."""
+        task = asyncio.create_task(self._approved(session))
+        over = [self._gate_route.watched(session.id, call.identifier, task) for call in self._calls]
+        try:
+            await asyncio.wait({task})
+        finally:
+            for each in over:
+                each()
+            task.cancel()
+        if task.cancelled():
+            raise _Cancelled("the call was taken back while it waited for approval")
+        task.result()
+
+    async def _approved(self, session: Session) -> None:
+        drafts = [call.draft for call in self._calls if call.draft is not None]
+        route = self._gate_route
+        self._actions = await approved_in_time(route.mailbox, session, drafts, hold_s=route.hold_s)
+
+    async def _judge_again(self, session: Session, envelope: Envelope) -> None:
+        """Return if every call is still what it was when approvers were asked; its server may say otherwise now.
+
+        Raises:
+            ToolSchemaChanged, ToolUnknown, ToolNameAmbiguous: one is not.
+        """
+        catalogue = await self._catalogue(session, envelope)
+        assert catalogue is not None
+        note = self._gate_route.decisions.of(session)
+
+        def denials(question: Question, decision: Decision, *, offered: bool = False) -> None:
+            if decision.effect is Effect.DENY:  # that it asks was told before
+                note(question, decision, offered=offered)
+
+        for call in self._calls:
+            params = call.params
+            tool, decision = catalogue.judge(params.name, params.arguments, params.text, note=denials)
+            if (tool.origin, decision) != (call.tool.origin, call.decision):
+                raise ToolSchemaChanged(
+                    "a server says something else of a tool than when approval was asked for",
+                    reason="tool_schema_changed",
+                    rules=decision.rules,
+                )
+
     # -- 4 to 6: done, and recorded ------------------------------------------------------------------------
 
     async def _intend(self) -> None:
@@ -281,10 +378,13 @@ class _Exchange(Exchange):
         account = self._account
         pending = []
         for call in self._calls:
-            recorded = account.gate_intent(call.told)
+            recorded = account.gate_intent(call.told, call.approved)
             call.intent = recorded.jti
             pending.append(recorded.durable)
         await asyncio.gather(*pending)
+        for call in self._calls:
+            if call.approved is not None:
+                call.approved.dispatched()
 
     async def _make(self) -> None:
         await asyncio.gather(*(self._cancellable(call) for call in self._calls))
@@ -305,7 +405,7 @@ class _Exchange(Exchange):
 
     async def _made(self, call: _Call) -> None:
         try:
-            raw = await self._gate.call(self._session, call.tool, call.arguments)
+            raw = await self._gate.call(self._session, call.tool, call.params.arguments)
             result = passed_result(raw, self._gate.redactor)
         except ServerError as error:
             text = error_text(str(error.args[0]), self._gate.redactor)
@@ -362,6 +462,8 @@ class _Exchange(Exchange):
             return self._outcomes()[-1]
         if isinstance(error, (ToolNotAllowed, LimitReached)):
             self._account.verdict = Verdict("deny", error.rules)
+        elif isinstance(error, APPROVAL_REFUSALS):
+            self._account.verdict = Verdict("deny", tuple(self._asking))
         return self._account.refusal(error, told)
 
     def told(self, error: AffiantError) -> tuple[int, bytes]:
@@ -373,7 +475,7 @@ class _Exchange(Exchange):
 
 
 class _Cancelled(ToolNotAllowed):
-    """The agent took the call back; whether the server did what was asked is not known."""
+    """The agent took the call back; of one that was made, whether the server did what was asked is not known."""
 
     code = "tool.cancelled"
 

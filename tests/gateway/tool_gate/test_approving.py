@@ -1,0 +1,497 @@
+"""Calls that need approval: each is asked for in exactly its bytes, done once, and only after its records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gateway.approvals.approver import Approver, path_of
+from tests.gateway.in_process import InProcess, asgi
+from tests.gateway.session_client import SessionClient
+from tests.gateway.test_bundles import with_openings
+from tests.gateway.tool_gate.conftest import Agent
+
+from affiant.attestation.encoding import from_b64u
+from affiant.attestation.proof import PROOF_HEADER
+from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verifier.verdict import State
+from affiant.attestation.verifier.verify_bundle import verify_bundle
+from affiant.policy.approvals.action import Action, parse_action
+from affiant.policy.approvals.desk import MAX_WAITING
+
+ROOT = Path(__file__).parents[3]
+TOOLS = """
+      - {name: add, server: web, approval: true, args: {a: {max: 100}, b: any}}
+      - {name: slow, server: web, approval: true, args: {seconds: any, path: any}}
+      - {name: fails, server: web, args: {}}
+      - {name: large, server: web, approval: true}
+      - {name: surroundings, server: web, approval: true, args: {path: {under: /workspace}}}
+"""
+PLACES = "filesystem_access: read:/workspace"
+
+
+class Place:
+    """A gateway with tools, two people, and sessions whose calls they approve."""
+
+    def __init__(self, gateway: InProcess, platform: PlatformClient, pool: ThreadPoolExecutor) -> None:
+        self.gateway, self.platform = gateway, platform
+        self.ann, self.bob = Approver(gateway), Approver(gateway)
+        self._pool = pool
+
+    def agent(self, *approvers: Approver, tools: str = TOOLS, more: str = "", **changes: object) -> Agent:
+        names = ", ".join(each.kid for each in approvers or (self.ann,))
+        profile = (
+            f"agent_configs:\n  tester:\n    tools:{tools}    {PLACES}\n"
+            f"    requires_human_approval: {{approvers: [{names}]{more}}}\n"
+        )
+        return Agent(SessionClient.start(self.gateway, self.platform, profile=profile.encode(), **changes))
+
+    def during(self, work: Any, *arguments: Any, **more: Any) -> Future[Any]:
+        """``work``, while the test goes on."""
+        return self._pool.submit(work, *arguments, **more)
+
+    def waiting(self, agent: Agent, approver: Approver | None = None, *, count: int = 1) -> list[Action]:
+        """What waits for a session, once so much does."""
+        approver = approver or self.ann
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            names = [each["action"] for each in self.asked(agent, approver) if each["state"] == "pending"]
+            if len(names) >= count:
+                return [self.shown(approver, name) for name in names]
+            time.sleep(0.05)
+        raise AssertionError("nothing waits")
+
+    def asked(self, agent: Agent, approver: Approver | None = None) -> list[dict[str, Any]]:
+        """All that was asked for in a session."""
+        answer = (approver or self.ann).ask("GET", "/v1/approvals")
+        listed = answer.json()["approvals"] if answer.status == 200 else []
+        return [each for each in listed if each["session"] == agent.session.id]
+
+    def shown(self, approver: Approver, name: str) -> Action:
+        entry = approver.ask("GET", f"/v1/approvals/{name.removeprefix('sha256:')}").json()
+        return parse_action(from_b64u(entry["bytes"]))
+
+    def state(self, action: Action) -> str:
+        return self.ann.ask("GET", path_of(action)).json()["state"]
+
+    @contextmanager
+    def held(self, seconds: float) -> Iterator[None]:
+        """Requests are held for so long."""
+        route = self.gateway.service.tools._route
+        before = route.hold_s
+        object.__setattr__(route, "hold_s", seconds)
+        try:
+            yield
+        finally:
+            object.__setattr__(route, "hold_s", before)
+
+
+@pytest.fixture(scope="module")
+def place(gated: InProcess, platform: PlatformClient) -> Iterator[Place]:
+    with ThreadPoolExecutor(8) as pool:
+        yield Place(gated, platform, pool)
+
+
+def code(answer: dict[str, Any]) -> str:
+    return answer["error"]["data"]["code"]
+
+
+def call(number: int, name: str, **arguments: object) -> dict[str, object]:
+    params = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def of_tools(agent: Agent) -> list[dict[str, Any]]:
+    return [record for record in agent.records() if record["kind"] == "tool"]
+
+
+def refusals(agent: Agent) -> list[str]:
+    return [record["rsn"] for record in agent.records() if record["kind"] == "refusal"]
+
+
+# -- once, in exactly these bytes --------------------------------------------------------------------------------------
+
+
+def test_a_call_waits_for_a_person_and_is_made_once(place: Place) -> None:
+    agent = place.agent()
+    answer = place.during(agent.text, "add", b=2, a=1)
+    (action,) = place.waiting(agent)
+    (served,) = [tool for tool in place.gateway.run(_catalogue(place, agent)).tools if tool.name == "add"]
+    assert action.members["call"] == {
+        "tool": "add",
+        "server": "web",
+        "schema": served.digest,
+        "arguments": '{"a":1,"b":2}',
+    }
+    assert (action.plane, action.session, action.rules) == ("tool", agent.session.id, ["tools/1"])
+    assert action.policy == _policy(place, agent).digest
+    assert of_tools(agent) == []
+    decided = place.ann.decide(action)
+    assert decided.status == 200, decided.body
+    assert answer.result(10) == "3"
+    approval, intent, outcome = agent.records()
+    assert (approval["kind"], approval["jti"]) == ("approval", decided.json()["record"])
+    assert intent["apr"] == approval["apr"]
+    assert (intent["ph"], intent["par"]) == ("intent", [approval["jti"]])
+    assert (outcome["act"]["end"], outcome["par"], "apr" in outcome) == ("complete", [intent["jti"]], False)
+    assert place.state(action) == "done"
+    with place.held(0.1):  # the same again needs an approval of its own
+        assert code(agent.call("add", b=2, a=1)) == "approval.pending"
+    assert place.waiting(agent)[0].name != action.name
+    used = place.ann.decide(action)
+    assert (used.status, used.code) == (409, "approval.used")
+
+
+async def _catalogue(place: Place, agent: Agent) -> Any:
+    return await place.gateway.service.tools._gate.catalogue(agent.session.id, _policy(place, agent))
+
+
+def _policy(place: Place, agent: Agent) -> Any:
+    return place.gateway.service.sessions.by_id(agent.session.id).admitted.policy
+
+
+def test_a_call_that_nobody_approves_soon_is_told_its_action_and_attaches_to_it_when_made_again(
+    place: Place,
+) -> None:
+    agent = place.agent()
+    with place.held(0.1):
+        error = agent.call("add", a=1, b=2)["error"]
+        assert (error["code"], error["data"]["code"]) == (-32010, "approval.pending")
+        again = agent.call("add", b=2, a=1)["error"]["data"]
+    (action,) = place.waiting(agent)
+    assert error["data"]["actions"] == again["actions"] == [action.name]
+    assert error["data"]["not_after"] == action.not_after
+    record = agent.records()[0]
+    assert (record["kind"], record["rsn"], record["pol"]["dec"]) == ("refusal", "approval.pending", "deny")
+    place.ann.decide(action)
+    assert agent.text("add", a=1, b=2) == "3"
+
+
+def test_what_an_approver_denies_is_refused_until_its_time_is_over(place: Place) -> None:
+    agent = place.agent(place.ann, place.bob)
+    answer = place.during(agent.call, "add", a=1, b=2)
+    (action,) = place.waiting(agent)
+    place.ann.decide(action, approves=False)
+    assert code(answer.result(10)) == "approval.denied"
+    assert agent.refused("add", a=1, b=2) == "approval.denied"
+    assert (refusals(agent), of_tools(agent)) == (["approval.denied"] * 2, [])
+
+
+def test_what_nobody_approves_in_time_is_refused(place: Place) -> None:
+    agent = place.agent(more=", ttl: 30s")
+    answer = place.during(agent.call, "add", a=1, b=2)
+    (action,) = place.waiting(agent)
+    place.gateway.clock.offset = timedelta(seconds=31)
+    try:
+        assert code(answer.result(10)) == "approval.expired"
+    finally:
+        place.gateway.clock.offset = timedelta()
+    assert place.ann.decide(action).code == "approval.expired"
+    assert (refusals(agent), of_tools(agent)) == (["approval.expired"], [])
+
+
+@pytest.mark.parametrize("changed", [{"a": 2, "b": 2}, {"a": 1, "b": 2.0}, {"a": 1, "b": 3}])
+def test_a_changed_argument_is_another_action(place: Place, changed: dict[str, object]) -> None:
+    agent = place.agent()
+    with place.held(0.1):
+        assert agent.refused("add", a=1, b=2) == "approval.pending"
+        place.ann.decide(place.waiting(agent)[0])
+        assert agent.refused("add", **changed) == "approval.pending"
+    assert of_tools(agent) == []
+
+
+def test_another_session_cannot_use_it(place: Place) -> None:
+    agent, other = place.agent(), place.agent()
+    with place.held(0.1):
+        assert agent.refused("add", a=1, b=2) == "approval.pending"
+        place.ann.decide(place.waiting(agent)[0])
+        assert other.refused("add", a=1, b=2) == "approval.pending"
+
+
+def test_of_two_that_want_one_approval_one_gets_it(place: Place) -> None:
+    agent = place.agent()
+    answers = [place.during(agent.post, call(number, "add", a=1, b=2)) for number in (1, 2)]
+    (action,) = place.waiting(agent)
+    time.sleep(0.2)
+    assert len(place.waiting(agent)) == 1
+    place.ann.decide(action)
+    told = [answer.result(10).json() for answer in answers]
+    assert sorted("result" in each for each in told) == [False, True]
+    assert [code(each) for each in told if "error" in each] == ["approval.used"]
+    assert [record["ph"] for record in of_tools(agent)] == ["intent", "outcome"]
+
+
+def test_a_quorum_is_of_different_people_and_all_their_records_are_named(place: Place) -> None:
+    agent = place.agent(place.ann, place.bob, more=", quorum: 2")
+    answer = place.during(agent.text, "add", a=1, b=2)
+    (action,) = place.waiting(agent)
+    first = place.ann.decide(action).json()["record"]
+    time.sleep(0.2)
+    assert not answer.done()
+    second = place.bob.decide(action).json()["record"]
+    assert answer.result(10) == "3"
+    intent = of_tools(agent)[0]
+    assert (intent["par"], intent["apr"]["kid"]) == ([first, second], place.bob.kid)
+
+
+# -- what cannot be approved -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("surroundings", {"path": "/workspace/x"}),
+        ("large", {"size": 1}),
+        ("slow", {"seconds": 0, "path": "x" * 40_000}),
+        ("slow", {"seconds": 0, "path": "\x7f"}),
+    ],
+)
+def test_what_cannot_be_shown_whole_is_never_asked_for(
+    place: Place, name: str, arguments: dict[str, object]
+) -> None:
+    agent = place.agent()
+    answer = agent.call(name, **arguments)
+    assert code(answer) == "approval.unshowable"
+    assert place.asked(agent) == []
+    if name == "surroundings":
+        assert "cannot be bound" in answer["error"]["message"]
+    assert agent.records()[0]["pol"]["dec"] == "deny"
+
+
+def test_tools_that_can_be_approved_are_shown_and_others_are_not(place: Place) -> None:
+    names = [tool["name"] for tool in place.agent().ask("tools/list")["result"]["tools"]]
+    assert names == ["add", "fails", "slow"]
+
+
+def test_without_approvers_nothing_is_asked_for(place: Place) -> None:
+    profile = f"agent_configs:\n  tester:\n    tools:{TOOLS}    {PLACES}\n".encode()
+    agent = Agent(SessionClient.start(place.gateway, place.platform, profile=profile))
+    data = agent.call("add", a=1, b=2)["error"]["data"]
+    assert (data["code"], data["reason"]) == ("tool.not_allowed", "approval_no_approver")
+
+
+def test_a_call_in_a_models_answer_is_not_held(place: Place) -> None:
+    agent = place.agent(tools="\n      - {name: add, approval: true, args: {a: any, b: any}}\n")
+    said = agent.session.say('call_tool:add {"a": 1, "b": 2}')
+    assert (said.status, said.code) == (403, "tool.needs_approval")
+    assert refusals(agent) == []
+
+
+# -- a body with several -----------------------------------------------------------------------------------------------
+
+
+def test_a_body_waits_whole_and_is_done_whole(place: Place, tmp_path: Path) -> None:
+    agent = place.agent()
+    left = tmp_path / "left"
+    body = [call(1, "slow", seconds=0, path=str(left)), call(2, "fails"), call(3, "add", a=1, b=2)]
+    with place.held(0.3):
+        waits = agent.post(body).json()
+        actions = place.waiting(agent, count=2)
+        assert [code(each) for each in waits] == ["approval.pending"] * 3
+        assert waits[0]["error"]["data"]["actions"] == [action.name for action in actions]
+        place.ann.decide(actions[0])
+        assert [code(each) for each in agent.post(body).json()] == ["approval.pending"] * 3
+        assert not left.exists()
+        assert of_tools(agent) == []
+        place.ann.decide(actions[1])
+        done = agent.post(body).json()
+    assert ["result" in each for each in done] == [True] * 3
+    assert left.exists()
+    assert [record["ph"] for record in of_tools(agent)] == ["intent"] * 3 + ["outcome"] * 3
+    assert [record["apr"]["dig"] for record in of_tools(agent) if "apr" in record] == [
+        action.name for action in actions
+    ]
+
+
+def test_one_denied_call_denies_the_body_and_asks_for_nothing(place: Place, tmp_path: Path) -> None:
+    agent = place.agent()
+    left = tmp_path / "left"
+    leaves = call(1, "slow", seconds=0, path=str(left))
+    refused = agent.post([leaves, call(2, "add", a=101, b=2)]).json()
+    assert [code(each) for each in refused] == ["tool.not_allowed"] * 2
+    unshowable = agent.post([leaves, call(2, "large", size=1)]).json()
+    assert [code(each) for each in unshowable] == ["approval.unshowable"] * 2
+    twice = agent.post([leaves, {**leaves, "id": 2}])
+    assert (twice.status, code(twice.json()[0])) == (400, "request.malformed")
+    assert place.asked(agent) == []
+    with place.held(0.1):
+        assert agent.refused("add", a=1, b=2) == "approval.pending"
+    place.ann.decide(place.waiting(agent)[0], approves=False)
+    denied = agent.post([leaves, call(2, "add", a=1, b=2)]).json()
+    assert [code(each) for each in denied] == ["approval.denied"] * 2
+    assert not left.exists()
+    assert of_tools(agent) == []
+
+
+def test_no_more_requests_of_a_session_are_held_than_its_approvers_are_shown(place: Place) -> None:
+    agent, mailbox = place.agent(), place.gateway.service.mailbox
+    session = place.gateway.service.sessions.by_id(agent.session.id)
+    assert session is not None
+    with ExitStack() as held:
+        for _ in range(MAX_WAITING):
+            held.enter_context(mailbox.holding(session))
+        assert agent.refused("add", a=1, b=2) == "approval.too_many"
+    with place.held(0.1):
+        assert agent.refused("add", a=1, b=2) == "approval.pending"
+
+
+# -- who leaves, and what changes --------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_leaves_gets_nothing_done_and_finds_its_action_again(
+    place: Place, tmp_path: Path
+) -> None:
+    agent = place.agent()
+    left = tmp_path / "left"
+    arguments = {"seconds": 0, "path": str(left)}
+    body, target, kind = json.dumps(call(1, "slow", **arguments)).encode(), "/mcp", "application/json"
+    proof = agent.session.proof("POST", target, body, content_type=kind, counted=True)
+
+    async def work() -> None:
+        gone = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.3, gone.set)
+        headers = {PROOF_HEADER: proof, "Content-Type": kind}
+        answer = await asgi(place.gateway.app, "POST", target, body, headers, gone=gone)
+        assert answer.status == 0
+
+    place.gateway.run(work())
+    (action,) = place.waiting(agent)
+    place.ann.decide(action)
+    time.sleep(0.3)
+    assert not left.exists()
+    (refusal, approval) = agent.records()
+    assert (refusal["kind"], refusal["agt"]["cseq"], approval["kind"]) == ("refusal", 0, "approval")
+    assert agent.text("slow", **arguments) == "late"
+    assert left.exists()
+    assert place.state(action) == "done"
+
+
+def test_a_call_can_be_taken_back_while_it_waits(place: Place) -> None:
+    agent = place.agent()
+    answer = place.during(agent.post, call(77, "add", a=1, b=2))
+    (action,) = place.waiting(agent)
+    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}}
+    assert agent.post(notice).status == 202
+    assert code(answer.result(10).json()) == "tool.cancelled"
+    place.ann.decide(action)
+    time.sleep(0.1)
+    assert [record for record in of_tools(agent) if "ph" in record] == []
+
+
+def test_a_call_whose_session_ends_is_not_made(place: Place) -> None:
+    agent = place.agent()
+    answer = place.during(agent.post, call(1, "add", a=1, b=2))
+    (action,) = place.waiting(agent)
+    closing = place.during(agent.session.close)
+    assert code(answer.result(10).json()) == "session.closed"
+    assert closing.result(10).status == 200
+    assert place.state(action) == "expired"
+
+
+def test_nothing_goes_to_a_server_before_the_intent_that_names_the_approval_is_durable(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = place.agent()
+    left = tmp_path / "left"
+    recorder = place.gateway.service.recorder
+    signed, release, whole = threading.Event(), threading.Event(), recorder.session_record
+
+    def slowly(session: Any, kind: str, members: Any, hidden: Any, **more: Any) -> Any:
+        recorded = whole(session, kind, members, hidden, **more)
+        if members.get("ph") != "intent":
+            return recorded
+        late = asyncio.get_running_loop().create_future()
+
+        async def wait() -> None:
+            while not release.is_set():
+                await asyncio.sleep(0.01)
+            late.set_result(await recorded.durable)
+
+        tasks.append(asyncio.get_running_loop().create_task(wait()))
+        signed.set()
+        return type(recorded)(recorded.issued, recorded.head, late)
+
+    tasks: list[asyncio.Task[None]] = []
+    monkeypatch.setattr(recorder, "session_record", slowly)
+    answer = place.during(agent.text, "slow", seconds=0, path=str(left))
+    (action,) = place.waiting(agent)
+    place.ann.decide(action)
+    assert signed.wait(10)
+    time.sleep(0.3)
+    assert not left.exists()
+    assert place.state(action) == "consumed"
+    release.set()
+    assert answer.result(10) == "late"
+    assert left.exists()
+
+
+@pytest.mark.slow
+def test_a_tool_that_changed_before_it_was_approved_is_not_called(place: Place) -> None:
+    tools = """
+      - {name: add, server: local, approval: true, args: {a: any, b: any}}
+      - {name: change, server: local}
+"""
+    agent = place.agent(tools=tools)
+    answer = place.during(agent.call, "add", a=1, b=2)
+    (action,) = place.waiting(agent)
+    assert agent.text("change") == "changed"
+    time.sleep(2.1)  # a listing is believed for two seconds
+    place.ann.decide(action)
+    assert code(answer.result(10)) == "tool.schema_changed"
+    assert agent.refused("add", a=1, b=2) == "tool.schema_changed"
+    assert [record["ph"] for record in of_tools(agent)] == ["intent", "outcome"]  # of `change`
+    assert place.state(action) == "approved"  # for what is not served any more
+
+
+# -- both verifiers ----------------------------------------------------------------------------------------------------
+
+
+def test_both_verifiers_accept_a_session_with_an_approved_call(place: Place, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    key = X25519PrivateKey.generate()
+    agent = place.agent(openings=key)
+    answer = place.during(agent.text, "add", a=1, b=2)
+    (action,) = place.waiting(agent)
+    place.ann.decide(action)
+    assert answer.result(10) == "3"
+    agent.session.submit(agent.session.exec_record())
+    agent.session.submit(agent.session.end_record())
+    agent.session.close()
+    document = with_openings(agent.session.bundle(), key)
+    bundle, trust_file, now = tmp_path / "b.json", tmp_path / "trust.json", datetime.now(UTC)
+    bundle.write_text(json.dumps(document))
+    service = place.gateway.service
+    trust = simulated_trust_file(
+        service.admissions.appraiser.reference.raw, now, gateway_configs=[service.config.digest]
+    )
+    trust_file.write_bytes(trust)
+    verdict = verify_bundle(bundle.read_bytes(), parse_trust_file(trust), at=now, build="a test")
+    assert [check for check in verdict.checks if check.state is State.REFUSED] == []
+    assert (verdict.population.kinds["approval"], verdict.population.kinds["tool"]) == (1, 2)
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node: the other verifier is not asked")
+    command = [node, str(ROOT / "attestation/verifier-js/verify.mjs"), str(bundle)]
+    done = subprocess.run(
+        [*command, "--trust", str(trust_file), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 40, done.stdout[-3000:]
+    told = json.loads(done.stdout)
+    assert [check for check in told["checks"] if check.get("tier") == "contraindicated"] == []
