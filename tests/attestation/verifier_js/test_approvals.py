@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -15,6 +16,8 @@ from affiant.attestation.canonical import canonical
 from affiant.attestation.keys import Signer, public_jwk
 from affiant.errors import AffiantError
 
+from .conftest import Question, Verdicts
+from .recorded import asked_of, recorded
 from .test_foundations import Probe, probe, question
 
 __all__ = ["probe"]
@@ -127,3 +130,18 @@ def test_who_a_profile_names_is_read_alike(probe: Probe) -> None:
     found = [told(answer) for answer in probe([question("approvers", form) for form in forms])]
     assert found == [of_approvers(form) for form in forms]
     assert sum(each is not None for each in found) == 3
+
+
+def test_the_sessions_of_the_first_verifiers_tests_are_judged_alike(
+    judge_all: Callable[[Sequence[Question]], Verdicts],
+) -> None:
+    module = asked_of("test_approval_checks")
+    cases = recorded(module, judging=module, asking=lambda question: question)
+    states = set()
+    for case, answer in zip(cases, judge_all([case.question for case in cases]), strict=True):
+        one = next(check.to_json() for check in case.verdict.checks if check.code == "apr.bound")
+        other = next(check for check in answer["checks"] if check["code"] == "apr.bound")
+        names = ("state", "tier", "reason", "where", "level")
+        assert [one[name] for name in names] == [other[name] for name in names], case.name
+        states.add(one["state"])
+    assert states == {"held", "refused", "not made"}
