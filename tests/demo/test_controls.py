@@ -74,8 +74,13 @@ PORT = Sabotage(
     (
         Patch(
             "policy/affiant/policy/egress.py",
-            "        if self.port != port:\n            return 0\n        if self.scheme",
-            "        if self.scheme",
+            "allows = tuple(rule for rule in self.allows if rule.port == port and rule.scheme == scheme)",
+            "allows = tuple(rule for rule in self.allows if rule.scheme == scheme)",
+        ),
+        Patch(
+            "policy/affiant/policy/egress.py",
+            "for rule in found.allows if rule.port == port and rule.scheme == scheme])",
+            "for rule in found.allows if rule.scheme == scheme])",
         ),
         # How a connection is inspected is looked up by port as well; without it, nothing would be opened.
         Patch(
