@@ -462,10 +462,11 @@ def test_both_verifiers_accept_a_session_with_an_approved_call(place: Place, tmp
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     key = X25519PrivateKey.generate()
-    agent = place.agent(openings=key)
+    agent = place.agent(place.ann, place.bob, more=", quorum: 2", openings=key)
     answer = place.during(agent.text, "add", a=1, b=2)
     (action,) = place.waiting(agent)
-    place.ann.decide(action)
+    for each in (place.ann, place.bob):
+        each.decide(action)
     assert answer.result(10) == "3"
     agent.session.submit(agent.session.exec_record())
     agent.session.submit(agent.session.end_record())
@@ -480,7 +481,9 @@ def test_both_verifiers_accept_a_session_with_an_approved_call(place: Place, tmp
     trust_file.write_bytes(trust)
     verdict = verify_bundle(bundle.read_bytes(), parse_trust_file(trust), at=now, build="a test")
     assert [check for check in verdict.checks if check.state is State.REFUSED] == []
-    assert (verdict.population.kinds["approval"], verdict.population.kinds["tool"]) == (1, 2)
+    assert (verdict.population.kinds["approval"], verdict.population.kinds["tool"]) == (2, 2)
+    (bound,) = [check for check in verdict.checks if check.code == "apr.bound"]
+    assert bound.detail.startswith("1 actions done by approval")
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node: the other verifier is not asked")
