@@ -2,8 +2,8 @@
 
 What records hold of an approval is the digest of the action and the statement of an approver, which carries its key;
 the action itself is in no bundle. So it is judged *that* approvers agreed to an action with this digest, and not
-whether what was done is that action: this the supervisor held against its bytes. Nor is it judged whether something
-was done that needed an approval and names none.
+whether what was done is that action: whoever let it happen held that against its bytes. Nor is it judged whether
+something was done that needed an approval and names none.
 """
 
 from __future__ import annotations
