@@ -238,7 +238,7 @@ _WHO_APPROVES: Final[Mapping[str, Schema]] = {
     "everything": _told({"type": "boolean"}, "Every tool call and every request."),
     "egress": _told(_list(_choice(sorted(METHODS)), least=1), "Methods of requests."),
     "approvers": _told(
-        {**_list(_name("approver"), least=1), "maxItems": 64},
+        {**_list(_name("approver"), least=1), "maxItems": 16},
         "Thumbprints of the approvers' keys; without any, what needs approval is denied.",
     ),
     "quorum": _told(_COUNT, "How many different approvers must agree; default 1."),

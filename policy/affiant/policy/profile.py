@@ -71,7 +71,8 @@ _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
 _MAX_ENTRIES: Final = 1024
 """In each list; a profile that needs more is not one that a person reviewed."""
 _MAX_TOOL_ARGUMENTS: Final = 64
-_MAX_APPROVERS: Final = 64
+_MAX_APPROVERS: Final = 16
+"""As many as the record of what was approved can name."""
 APPROVAL_TTL: Final = 600
 """Seconds for which a request waits for approval, where the profile says nothing else."""
 APPROVAL_TTL_BOUNDS: Final = (30, 86_400)
