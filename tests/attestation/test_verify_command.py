@@ -133,7 +133,7 @@ def test_a_report_replaces_nothing_that_is_read(files: Path, place: str) -> None
     before = {path: path.read_bytes() for path in files.iterdir()}
     asked = ["--request", str(files / "request.json"), "--junit", str(files / "other")]
     result = run(files, *asked, "--html", str(files / "." / place))
-    assert result.exit_code == 2 and "is read" in " ".join(result.output.split())
+    assert result.exit_code == 2 and "replace" in " ".join(result.output.split())
     assert {path: path.read_bytes() for path in files.iterdir()} == before
 
 

@@ -401,6 +401,16 @@ def test_approval_is_written_as_it_is_read(profile_of, approval: str) -> None:
     assert profile_of(f"requires_human_approval: {approval_text(read)}").approval == read
 
 
+def test_a_secret_at_a_host_that_counts_needs_no_other_rule() -> None:
+    text = (
+        "agent_configs: {dev: {network_egress: [{host: b.c, limits: {bytes_out: 1KiB}}],"
+        " secrets_access: [{name: K, hosts: [b.c]}]}}"
+    )
+    profiles = load_profiles(text.encode())
+    found = log({"agent": "dev", "request": "secret:K@b.c", "rules": ["secrets/0"]})
+    assert drafted(found, profiles).profiles.profile("dev").egress == profiles.profile("dev").egress
+
+
 def test_a_rule_that_counts_is_kept_whole_and_so_is_every_limit() -> None:
     text = (
         "agent_configs: {dev: {network_egress: [{host: a.b.com, methods: [GET, POST], limits: {requests: 60/min}},"

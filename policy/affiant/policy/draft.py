@@ -25,6 +25,7 @@ from affiant.policy.draft_rules import (
     most_tokens,
     path_entries,
     plane_of_use,
+    rules_behind,
     rules_of,
     secret_rule,
     tool_entries,
@@ -251,7 +252,7 @@ class _Drafting:
         spoken = [
             (use, seen)
             for use, seen in found
-            if not is_unspeakable(use) and not (seen.rules and seen.rules <= limited.keys())
+            if not is_unspeakable(use) and not set() < rules_behind(use, seen, self.start) <= limited.keys()
         ]
         entries, refused = host_entries(spoken, self.start)
         yield from entries

@@ -39,6 +39,7 @@ __all__ = [
     "most_tokens",
     "path_entries",
     "plane_of_use",
+    "rules_behind",
     "rules_of",
     "secret_rule",
     "tool_entries",
@@ -123,10 +124,23 @@ def limited_rules(start: Profile | None, uses: Iterable[tuple[Use, Seen]]) -> di
     found: dict[str, Seen] = {}
     for at, rule in enumerate(() if start is None else start.egress):
         rule_id = f"egress/{at}"
-        for _, seen in uses:
-            if isinstance(rule, EgressRule) and rule.limits != NO_EGRESS_LIMITS and rule_id in seen.rules:
+        for use, seen in uses:
+            if (
+                isinstance(rule, EgressRule)
+                and rule.limits != NO_EGRESS_LIMITS
+                and rule_id in rules_behind(use, seen, start)
+            ):
                 found.setdefault(rule_id, Seen()).join(seen)
     return found
+
+
+def rules_behind(use: Use, seen: Seen, start: Profile | None) -> set[str]:
+    """The rules for a host that let a request through; of a secret's use, those that let its connection through."""
+    rules = {rule for rule in seen.rules if rule.startswith("egress/")}
+    if rules or start is None or not isinstance(use.question, EgressQuestion):
+        return rules
+    at = use.question
+    return set(start.compiled.decide_egress(host=at.host, port=at.port, scheme=at.scheme.value).rules)
 
 
 def secret_rule(

@@ -55,7 +55,11 @@ def exported(target: Target, policy: Policy, *kinds: str) -> tuple[CompiledPolic
 def requests_to(policy: CompiledPolicy) -> dict[tuple[str, int], dict[Scheme, list[EgressQuestion]]]:
     found: dict[tuple[str, int], dict[Scheme, list[EgressQuestion]]] = {}
     questions = list(Atoms(policy.policy).requests())
-    deeper = [replace(question, host=f"q.{question.host}") for question in questions]
+    deeper = [
+        replace(question, host=f"q.{question.host}", scheme=scheme)
+        for question in questions
+        for scheme in Scheme
+    ]
     for question in (
         *questions,
         *deeper,
