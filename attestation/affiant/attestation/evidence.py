@@ -26,6 +26,7 @@ __all__ = [
     "Admission",
     "CMWMalformed",
     "Evidence",
+    "evidence_digest",
     "parse_admission",
     "parse_endorsements",
     "parse_evidence",

@@ -13,7 +13,6 @@ import { NotMade, Refusal } from "./refusals.mjs";
 import { countsAt } from "./trust_file.mjs";
 
 const DEBUG = 1; // bit 0 of TD_ATTRIBUTES
-const LATER_EVENTS = ["affiant-policy", "affiant-fork"];
 
 /** `tee.appraisal`: refused, or not made; never held. */
 export async function checkAppraisal(subject) {
@@ -118,9 +117,7 @@ async function demandEvents(events, wanted) {
   if (boot.map((event) => event.name).join() !== wanted.map((event) => event.name).join()) {
     throw refused("rtmr3", "RTMR3 does not begin with the session's events in their order");
   }
-  if (events.slice(wanted.length).some((event) => !LATER_EVENTS.includes(event.name))) {
-    throw refused("rtmr3", "an event after the barrier that may not be there");
-  }
+  if (events.length !== wanted.length) throw refused("rtmr3", "an event after the barrier that no record tells");
   for (const [index, event] of boot.entries()) {
     if (!sameBytes(await eventDigest(event), await eventDigest(wanted[index]))) {
       throw refused("rtmr3", "an event in RTMR3 is not the expected one", event.name);

@@ -150,6 +150,9 @@ def test_an_accepted_lesser_status_or_an_unchecked_payload_only_warns(v4: Any) -
     bare = hardware_appraisal(verified, reference, expected_rtmr3=None)
     assert bare.tier is Tier.WARNING
     assert bare.vector["executables"] == 32
+    unread = hardware_appraisal(verified, reference, expected_later=None)
+    assert (unread.tier, unread.vector["executables"]) == (Tier.WARNING, 32)
+    assert any("payloads" in check.detail for check in unread.checks_not_made)
 
 
 def test_class_and_root_must_agree_both_ways(v4: Any) -> None:
@@ -289,10 +292,36 @@ def session(events: tuple[Event, ...], **options: Any) -> Any:
     return appraise_session(PLATFORM, quote_of(PLATFORM, events=events), log=log_of(events), **options)
 
 
-def test_a_narrowing_and_a_fork_may_follow_the_barrier() -> None:
-    appraisal = session((*BOOT_EVENTS, NARROWING, FORK, FORK))
+LATER = (NARROWING, FORK, FORK)
+
+
+@pytest.mark.parametrize("expected", [LATER, None])
+def test_a_narrowing_and_a_fork_may_follow_the_barrier(expected: tuple[Event, ...] | None) -> None:
+    appraisal = session((*BOOT_EVENTS, *LATER), expected_later=expected)
     assert appraisal.boot_events == BOOT_EVENTS
-    assert appraisal.later_events == (NARROWING, FORK, FORK)
+    assert appraisal.later_events == LATER
+
+
+@pytest.mark.parametrize("expected", [(), LATER[:1], LATER[1:], (FORK, NARROWING, FORK), (*LATER, FORK)])
+def test_what_follows_the_barrier_is_what_the_caller_knows_of(expected: tuple[Event, ...]) -> None:
+    for boot in (BOOT_EVENTS, None):
+        with pytest.raises(RTMR3EventsRefused):
+            session((*BOOT_EVENTS, *LATER), expected_rtmr3=boot, expected_later=expected)
+
+
+def test_a_known_narrowing_counts_by_its_payload_and_has_to_be_there() -> None:
+    other = Event(NARROWING.name, {"digest": "y"})
+    with pytest.raises(RTMR3EventsRefused):
+        session((*BOOT_EVENTS, NARROWING), expected_later=(other,))
+    with pytest.raises(RTMR3EventsRefused):
+        session(BOOT_EVENTS, expected_later=(NARROWING,))
+
+
+def test_nothing_follows_the_barrier_unless_the_caller_says_so() -> None:
+    for event in LATER:
+        with pytest.raises(RTMR3EventsRefused, match="more or fewer"):
+            session((*BOOT_EVENTS, event))
+    assert session(BOOT_EVENTS).later_events == ()
 
 
 @pytest.mark.parametrize(
@@ -315,7 +344,7 @@ def test_a_narrowing_and_a_fork_may_follow_the_barrier() -> None:
 def test_any_other_event_order_or_count_is_refused(events: tuple[Event, ...]) -> None:
     for expected in (BOOT_EVENTS, None):
         with pytest.raises(RTMR3EventsRefused):
-            session(events, expected_rtmr3=expected)
+            session(events, expected_rtmr3=expected, expected_later=None)
 
 
 @pytest.mark.parametrize("index", range(5))
@@ -362,7 +391,9 @@ def test_a_gateway_with_an_event_is_refused() -> None:
     with pytest.raises(EventLogMismatch):
         appraise_session(PLATFORM, raw, image="gateway", log=log_of((), Image.GATEWAY), expected_rtmr3=None)
     honest = quote_of(PLATFORM, image=Image.GATEWAY, events=())
-    with pytest.raises(RTMR3EventsRefused):
-        appraise_session(
-            PLATFORM, honest, image="gateway", log=log_of((), Image.GATEWAY), expected_rtmr3=BOOT_EVENTS
-        )
+    for expectation in (
+        {"expected_rtmr3": BOOT_EVENTS},
+        {"expected_rtmr3": (), "expected_later": (NARROWING,)},
+    ):
+        with pytest.raises(RTMR3EventsRefused):
+            appraise_session(PLATFORM, honest, image="gateway", log=log_of((), Image.GATEWAY), **expectation)

@@ -104,6 +104,7 @@ def appraise(
     report_data: bytes,
     log: EventLog,
     expected_rtmr3: tuple[Event, ...] | None = None,
+    expected_later: tuple[Event, ...] | None = (),
 ) -> Appraisal:
     """Appraise ``verified`` against what was pinned.
 
@@ -117,6 +118,9 @@ def appraise(
         expected_rtmr3: a session's events up to and including the barrier, which must be exactly these; None:
             their names and order are checked, their payloads are not, and the tier is at most ``warning``. A
             gateway extends nothing: None or empty.
+        expected_later: a session's events after the barrier, which must be exactly these: the narrowings that the
+            caller knows of (:mod:`affiant.attestation.narrowing`). None: whatever may follow it, payloads not
+            checked, and the tier is at most ``warning``. A gateway extends nothing: None or empty.
 
     Raises:
         AppraisalRefused: one class for each of the steps below.
@@ -132,8 +136,8 @@ def appraise(
     appraise_mrconfigid(body, mrconfigid)
     appraise_report_data(body, report_data)
     _appraise_replay(body, log)
-    boot, later = _appraise_rtmr3(body, log, image, expected_rtmr3)
-    bare = image == "session" and expected_rtmr3 is None
+    boot, later = _appraise_rtmr3(body, log, image, expected_rtmr3, expected_later)
+    bare = image == "session" and (expected_rtmr3 is None or expected_later is None)
     return Appraisal(
         verified=verified,
         tier=_tier(verified, payloads_checked=not bare),
@@ -266,12 +270,16 @@ def _appraise_replay(body: TDReport, log: EventLog) -> None:
 
 
 def _appraise_rtmr3(
-    body: TDReport, log: EventLog, image: ImageRole, expected: tuple[Event, ...] | None
+    body: TDReport,
+    log: EventLog,
+    image: ImageRole,
+    expected: tuple[Event, ...] | None,
+    expected_later: tuple[Event, ...] | None,
 ) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
     """44: exactly the permitted events, in their order and count; those before and those after the barrier."""
     events = log.events(3)
     if image == "gateway":
-        if expected or events or body.rtmrs[3] != EMPTY_REGISTER:
+        if expected or expected_later or events or body.rtmrs[3] != EMPTY_REGISTER:
             raise RTMR3EventsRefused("a gateway extends nothing into RTMR3", found=f"{len(events)} events")
         return (), ()
     count = len(SESSION_EVENT_ORDER)
@@ -291,18 +299,26 @@ def _appraise_rtmr3(
                 found=event.name,
             )
     if expected is not None:
+        if len(expected) != count:
+            raise ExpectationInvalid(
+                "expected events are not those up to the barrier",
+                expected=f"{count} events",
+                found=len(expected),
+            )
         _compare_events(boot, expected)
+    if expected_later is not None:
+        if len(expected_later) != len(later):
+            raise RTMR3EventsRefused(
+                "RTMR3 holds more or fewer events after the barrier than are known",
+                expected=len(expected_later),
+                found=len(later),
+            )
+        _compare_events(later, expected_later)
     return boot, later
 
 
-def _compare_events(boot: tuple[Event, ...], expected: tuple[Event, ...]) -> None:
-    if len(expected) != len(boot):
-        raise ExpectationInvalid(
-            "expected events are not those up to the barrier",
-            expected=f"{len(boot)} events",
-            found=len(expected),
-        )
-    for found, wanted in zip(boot, expected, strict=True):
+def _compare_events(events: tuple[Event, ...], expected: tuple[Event, ...]) -> None:
+    for found, wanted in zip(events, expected, strict=True):
         if event_digest(found) != event_digest(wanted):
             raise RTMR3EventsRefused("an event in RTMR3 is not the expected one", where=found.name)
 
@@ -318,7 +334,7 @@ def _not_made(log: EventLog, *, payloads_checked: bool) -> tuple[Check, ...]:
         not_made(43, "owed by whoever made the nonce: a quote has no time of its own"),
     ]
     if not payloads_checked:
-        rows.append(not_made(44, "the payloads of RTMR3's events: no expected values given"))
+        rows.append(not_made(44, "the payloads of RTMR3's events, or of some: no expected values given"))
     if not any(entry.rtmr < 3 for entry in log.entries):
         rows.append(
             not_made(44, "replay of RTMR0-2: the log has no events of theirs; they are pinned by value")
