@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
 
 import pytest
 
-from affiant.policy.refusals import ValueRefused
-from affiant.policy.text_pattern import MAX_PATTERN, Automaton, automaton
+from affiant.attestation.canonical import canonical
+from affiant.policy.load import load_profiles
+from affiant.policy.normal_form_reader import read_normal_form
+from affiant.policy.pattern_syntax import MAX_PATTERN, read_pattern
+from affiant.policy.refusals import NormalFormRefused, ValueRefused
+from affiant.policy.text_pattern import (
+    MAX_WORK,
+    MAX_WORK_OF_FILE,
+    MAX_WORK_OF_PROFILE,
+    Automaton,
+    automaton,
+)
 
 ATOMS = [*"abc", "[ab]", "[a-c]", "[b-]", "[]a]".replace("[]", "[\\]"), "\\.", "\\-", "\\["]
 COUNTS = ["", "?", "*", "+", "{2}", "{1,3}", "{0,2}", "{2,}", "{0,}"]
@@ -63,7 +74,7 @@ def test_a_text_fits_exactly_where_a_regular_expression_fits_the_whole_of_it(see
         (r"\{\}\\\.", 4, "{}\\."),
         ("a-b", 3, "a-b"),
         ("[^-^]".replace("[^-^]", r"[\^-\^]"), 1, "^"),
-        ("((a?){16}){16}", 256, ""),
+        ("((a?){8}){8}", 64, ""),
     ],
 )
 def test_the_longest_and_the_shortest_text(pattern: str, longest: int | None, shortest: str) -> None:
@@ -122,6 +133,8 @@ def test_the_longest_and_the_shortest_text(pattern: str, longest: int | None, sh
         "(a|b)*a(a|b){12}",
         "(((((a{5}){5}){5}){5}){5})",
         "[a-z]{513}",
+        "((a?){22}){22}",
+        "(a?b?c?d?e?f?g?h?){40}",
     ],
 )
 def test_what_engines_read_differently_or_slowly_is_refused(pattern: str) -> None:
@@ -147,3 +160,79 @@ def test_a_refusal_says_where_and_what_to_write() -> None:
         automaton("v.x")
     assert refusal.value.expected == "\\. for the character itself"
     assert "[a-z0-9]" in (refusal.value.hint or "")
+
+
+# -- what many cost together --
+
+
+def of_tools(patterns: list[str]) -> str:
+    """A profile's YAML with a tool for each pattern."""
+    rules = (
+        f"    - {{name: t{number}, args: {{a: {{each: {{pattern: '{pattern}', max_len: 900}}, max_items: 2}}}}}}\n"
+        for number, pattern in enumerate(patterns)
+    )
+    return "    tools:\n" + "".join(rules)
+
+
+def small(number: int) -> str:
+    """A pattern that costs about 6,000."""
+    return f"(a|b)*a(a|b){{6}}{number}"
+
+
+@pytest.mark.parametrize("pattern", ["[ -~]{1,250}", "([ -~]|a|b|c|d)*a[ -~]{8}", "(a?){64}a{64}", small(1)])
+def test_what_an_automaton_costs_bounds_what_it_holds(pattern: str) -> None:
+    made = automaton(pattern)
+    assert sum(len(step) for step in made.steps) <= made.work <= MAX_WORK
+
+
+def test_the_patterns_of_a_profile_are_bounded_together_at_the_line_of_the_one_too_many() -> None:
+    fits = MAX_WORK_OF_PROFILE // automaton(small(0)).work
+    head = "agent_configs:\n  dev:\n"
+    few = load_profiles((head + of_tools([small(number) for number in range(fits - 2)])).encode())
+    assert len(few.profile("dev").tools) == fits - 2
+    begin = time.process_time()
+    with pytest.raises(ValueRefused, match="the patterns of a profile") as refusal:
+        load_profiles((head + of_tools([small(number) for number in range(fits + 300)])).encode())
+    assert time.process_time() - begin < 20  # a few tenths of a second; each alone would be let through
+    assert refusal.value.where is not None
+    assert fits <= int(refusal.value.where.split(":")[1]) - 3 <= fits + 2
+
+
+def test_one_pattern_of_many_tools_counts_once() -> None:
+    text = "agent_configs:\n  dev:\n" + of_tools([small(1)] * 1000)
+    assert len(load_profiles(text.encode()).profile("dev").tools) == 1000
+
+
+def test_the_patterns_of_a_file_are_bounded_together() -> None:
+    each = MAX_WORK_OF_PROFILE // automaton(small(0)).work - 2
+    text = "agent_configs:\n"
+    for agent in range(5):
+        numbers = range(agent * each, (agent + 1) * each)
+        text += f"  dev{agent}:\n" + of_tools([small(number) for number in numbers])
+    with pytest.raises(ValueRefused, match="the patterns of the file") as refusal:
+        load_profiles(text.encode())
+    assert refusal.value.where == f"profiles.yaml:{3 + 4 * (each + 2) - 1}:3"
+    assert MAX_WORK_OF_FILE == 4 * MAX_WORK_OF_PROFILE
+
+
+def test_a_normal_form_is_bounded_as_a_file_is() -> None:
+    """What the gateway reads of a session that it does not know yet."""
+    fits = MAX_WORK_OF_PROFILE // automaton(small(0)).work
+    one = load_profiles(("agent_configs:\n  dev:\n" + of_tools([small(7000)])).encode()).profile("dev")
+    members = json.loads(one.normal_form)
+    (tool,) = members["tools"]
+    members["tools"] = [
+        json.loads(json.dumps(tool).replace("7000", str(number)).replace('"t0"', f'"t{number:05}"'))
+        for number in range(fits + 10)
+    ]
+    with pytest.raises(NormalFormRefused, match="the patterns of a profile"):
+        read_normal_form(canonical(members))
+
+
+def test_reading_a_pattern_takes_no_longer_than_its_length() -> None:
+    """What is refused for its size is refused before anything of that size is made."""
+    begin = time.process_time()
+    for _ in range(2000):
+        with pytest.raises(ValueRefused, match="too large"):
+            read_pattern("(" * 15 + "a" + "{999})" * 15)
+    assert time.process_time() - begin < 20

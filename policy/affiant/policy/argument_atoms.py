@@ -32,7 +32,6 @@ from affiant.policy.arguments import (
 )
 from affiant.policy.paths import covers
 from affiant.policy.pattern_texts import judged_texts
-from affiant.policy.text_pattern import automaton
 
 __all__ = ["MAX_CALLS", "calls_of"]
 
@@ -182,9 +181,7 @@ def _fitting(constraints: Sequence[Constraint], bounds: Sequence[int]) -> Sequen
         if isinstance(value, str)
     ]
     ends = (each.most for each in patterns if each.most is not None)
-    return judged_texts(
-        [automaton(each.pattern) for each in patterns], literals=literals, bounds=[*bounds, *ends]
-    )
+    return judged_texts([each.automaton for each in patterns], literals=literals, bounds=[*bounds, *ends])
 
 
 def _of_lengths(begin: str, bounds: Sequence[int]) -> Iterator[str]:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NoReturn, assert_never
 
 from affiant.attestation.canonical import MAX_INTEGER
 from affiant.policy.hosts import covering_patterns, host_pattern, is_canonical_host
 from affiant.policy.paths import canonical_path, covers, grantable_path
+from affiant.policy.pattern_syntax import read_pattern
 from affiant.policy.refusals import (
     ArgumentsRefused,
     EmptyList,
@@ -27,7 +28,7 @@ from affiant.policy.refusals import (
     ValueRefused,
     excerpt,
 )
-from affiant.policy.text_pattern import automaton
+from affiant.policy.text_pattern import Automaton, automaton
 
 __all__ = [
     "MAX_ARGUMENTS",
@@ -46,6 +47,7 @@ __all__ = [
     "is_allowed",
     "missed",
     "parse_arguments",
+    "patterns_in",
     "places_in",
 ]
 
@@ -124,21 +126,33 @@ class Pattern:
 
     pattern: str
     most: int | None = None
+    _automaton: list[Automaton] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        found = automaton(self.pattern)
+        found = read_pattern(self.pattern)
         if self.most is None and found.longest is None:
             raise ValueRefused("a pattern without an end", expected="'max_len' beside '*', '+' or '{2,}'")
         if self.most is not None:
             Text(self.most)
-            if len(found.shortest) > self.most:
+            if found.shortest > self.most:
                 raise ValueRefused(
                     "no text is so", expected="'max_len' of at least the shortest text", found=self.most
                 )
 
+    @property
+    def automaton(self) -> Automaton:
+        """What judges it: made when it is first asked for, then kept.
+
+        Raises:
+            ValueRefused: the pattern is too large.
+        """
+        if not self._automaton:
+            self._automaton.append(automaton(self.pattern))
+        return self._automaton[0]
+
     def fits(self, text: str) -> bool:
         """Whether a text does."""
-        return (self.most is None or len(text) <= self.most) and automaton(self.pattern).fits(text)
+        return (self.most is None or len(text) <= self.most) and self.automaton.fits(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +309,16 @@ def missed(known: Mapping[str, Argument], arguments: Mapping[str, object]) -> st
         elif not is_allowed(rule.constraint, arguments[name]):
             return "tool_argument_refused"
     return None
+
+
+def patterns_in(arguments: Iterable[Argument]) -> Iterator[Pattern]:
+    """Every pattern that judges one of the arguments, or the elements of one."""
+    for argument in arguments:
+        constraint = argument.constraint
+        if isinstance(constraint, Each):
+            constraint = constraint.item
+        if isinstance(constraint, Pattern):
+            yield constraint
 
 
 def is_allowed(constraint: Constraint, value: object) -> bool:

@@ -21,10 +21,10 @@ from affiant.policy.approval_reading import DURATION
 from affiant.policy.format_keys import KEYS
 from affiant.policy.limit_reading import SPELLED
 from affiant.policy.names import SPELLINGS
+from affiant.policy.pattern_syntax import MAX_PATTERN
 from affiant.policy.profile import Scheme, TLSMode
 from affiant.policy.schema import SIZE
 from affiant.policy.targets import METHODS
-from affiant.policy.text_pattern import MAX_PATTERN
 
 __all__ = ["floor_schema", "profile_schema", "schema_text"]
 

@@ -33,7 +33,7 @@ from affiant.policy.limits import NO_LIMITS, Limits
 from affiant.policy.names import check_agent_name
 from affiant.policy.normal_form import set_digest
 from affiant.policy.placed import Sections, limit_places, rule_places
-from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule
+from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule, make_patterns
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.refusals import (
     DocumentTooLarge,
@@ -56,6 +56,7 @@ from affiant.policy.sections import (
 )
 from affiant.policy.shown_lines import ShownDocument, show_line
 from affiant.policy.strict_yaml import MAX_BYTES, MapNode, Mark, Member, Node, ScalarNode, compose
+from affiant.policy.text_pattern import MAX_WORK_OF_FILE, MAX_WORK_OF_PROFILE, Work
 
 __all__ = [
     "NO_FLOOR",
@@ -121,10 +122,11 @@ def load_profiles(
     if floor is not None:
         denials = load_floor(floor, source=named or "floor.yaml")
     with _shown(data, source):
-        profiles = {
-            name: read_profile(name, mark, node, denials, hold_tests)
-            for name, mark, node in map(read_agent, agent_members(top))
-        }
+        profiles, work = {}, Work(MAX_WORK_OF_FILE, "the file")
+        for name, mark, node in map(read_agent, agent_members(top)):
+            profiles[name] = read_profile(name, mark, node, denials, hold_tests)
+            with located(mark):
+                profiles[name].compiled.policy.make_patterns(work)
     return ProfileSet(
         profiles=MappingProxyType(profiles),
         digest=set_digest({name: profile.digest for name, profile in profiles.items()}),
@@ -253,7 +255,7 @@ def _policy(sections: Sections) -> Policy:
         with located(found["requires_human_approval"].mark):
             approval, tools_to_approve = read_approval(found["requires_human_approval"])
     return Policy(
-        tools=_with_approval(sections.rules("tools", read_tools), tools_to_approve, sections),
+        tools=_with_approval(sections.rules("tools", _priced_tools), tools_to_approve, sections),
         filesystem=sections.rules("filesystem_access", read_filesystem),
         egress=egress,
         secrets=sections.rules("secrets_access", partial(read_secrets, sinks=https_endpoints(egress))),
@@ -276,6 +278,15 @@ def _limits(node: Node | None) -> Limits:
         return NO_LIMITS
     with located(node.mark):
         return read_limits(node)
+
+
+def _priced_tools(node: Node) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
+    """The tools; one whose patterns are too large, or too large with those before it, is refused at its line."""
+    work = Work(MAX_WORK_OF_PROFILE, "a profile")
+    for rule, mark in read_tools(node):
+        with located(mark):
+            make_patterns(rule, work)
+        yield rule, mark
 
 
 def _with_approval(

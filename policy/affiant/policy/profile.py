@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from affiant.policy.addresses import parse_cidr
-from affiant.policy.arguments import Argument
+from affiant.policy.arguments import Argument, patterns_in
 from affiant.policy.hosts import covering_patterns, host_pattern, is_wildcard
 from affiant.policy.limits import (
     NO_EGRESS_LIMITS,
@@ -45,6 +45,7 @@ from affiant.policy.names import (
 from affiant.policy.paths import grantable_path, rule_path
 from affiant.policy.refusals import EmptyList, PolicyConflict, ValueRefused, excerpt
 from affiant.policy.targets import path_pattern
+from affiant.policy.text_pattern import MAX_WORK_OF_PROFILE, Work
 
 __all__ = [
     "APPROVAL_TTL",
@@ -64,6 +65,7 @@ __all__ = [
     "TLSMode",
     "ToolDenial",
     "ToolRule",
+    "make_patterns",
 ]
 
 _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
@@ -402,6 +404,16 @@ class Policy:
         _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
         _one_grant_for_each_secret(set(self.secrets))
         self._refuse_secrets_in_passthrough()
+        self.make_patterns(Work(MAX_WORK_OF_PROFILE, "a profile"))
+
+    def make_patterns(self, work: Work) -> None:
+        """Make what judges each pattern, and count in ``work`` what that costs.
+
+        Raises:
+            ValueRefused: a pattern is too large, or all of ``work`` are together.
+        """
+        for rule in self.tools:
+            make_patterns(rule, work)
 
     def _refuse_secrets_in_passthrough(self) -> None:
         modes: dict[tuple[str, int], set[TLSMode]] = {}
@@ -418,6 +430,13 @@ class Policy:
                     found=f"{host}:{port}",
                     hint="A secret needs 'tls: inspect' at its hosts",
                 )
+
+
+def make_patterns(rule: ToolRule | ToolDenial, work: Work) -> None:
+    """:meth:`Policy.make_patterns` for the patterns of one rule."""
+    if isinstance(rule, ToolRule):
+        for each in patterns_in(rule.arguments or ()):
+            work.spend(each.pattern, each.automaton)
 
 
 def _request_lists(methods: tuple[str, ...] | None, paths: tuple[str, ...] | None) -> None:

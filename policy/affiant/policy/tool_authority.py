@@ -33,7 +33,6 @@ from affiant.policy.limits import Bounds
 from affiant.policy.paths import covers
 from affiant.policy.profile import PathMode, Policy, ToolRule
 from affiant.policy.questions import ToolQuestion
-from affiant.policy.text_pattern import automaton
 from affiant.policy.tool_origin import ANY, ANYWHERE, Origin
 
 __all__ = ["ToolAuthority", "tools_of"]
@@ -143,8 +142,8 @@ def _value(compiled: CompiledPolicy, constraint: Constraint) -> object:
             return ""
         case OneOf(values):
             return values[0]
-        case Pattern(pattern):
-            return automaton(pattern).shortest
+        case Pattern():
+            return constraint.automaton.shortest
         case Number(least, most):
             return least if least is not None else most
         case Argv(lists):
