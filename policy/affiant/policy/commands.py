@@ -25,6 +25,7 @@ from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
 from affiant.policy.questions import answer, parse_question
 from affiant.policy.report_command import report
+from affiant.policy.rule_command import rule_command
 from affiant.policy.schema_command import schema
 from affiant.policy.sign_command import sign
 from affiant.policy.simulate_command import simulate_policy
@@ -49,6 +50,7 @@ def policy() -> None:
       affiant policy explain profiles.yaml code_implementer tool:run_tests
       affiant policy explain profiles.yaml deployment_agent 'GET https://api.example.com/v1'
       affiant policy show profiles.yaml log_analyzer
+      affiant policy rule profiles.yaml egress/0 --digest sha384:5a0c...
       affiant policy diff before.yaml after.yaml --fail-on widen
       affiant policy schema > profile.schema.json
       affiant policy test profiles.yaml --coverage --mutation
@@ -75,6 +77,7 @@ policy.add_command(can)
 policy.add_command(verify)
 policy.add_command(who_can_command)
 policy.add_command(report)
+policy.add_command(rule_command)
 
 
 @policy.command()

@@ -5,7 +5,7 @@
     MalformedError                       ConfigurationError
     +-- PolicySyntaxRefused              +-- NotEnforcedYet
     +-- LineBreaksMissing                +-- FloorRefused
-    +-- CharacterRefused                 +-- UnknownAgent
+    +-- CharacterRefused                 +-- UnknownAgent, UnknownDigest, UnknownRule
     +-- DocumentTooLarge                 +-- PolicyConflict
     +-- FeatureRefused                   +-- PolicyTestFailed
     +-- DuplicateKey                     +-- PolicyFileRefused
@@ -52,7 +52,9 @@ __all__ = [
     "TargetRefused",
     "ToolDefinitionRefused",
     "UnknownAgent",
+    "UnknownDigest",
     "UnknownKey",
+    "UnknownRule",
     "ValueRefused",
     "WrongType",
     "did_you_mean",
@@ -197,6 +199,18 @@ class UnknownAgent(ConfigurationError):
     """The file has no profile of that name."""
 
     code = "policy.unknown_agent"
+
+
+class UnknownDigest(ConfigurationError):
+    """The file has no profile of that digest, or the agent's has another."""
+
+    code = "policy.unknown_digest"
+
+
+class UnknownRule(ConfigurationError):
+    """The profile has no rule of that id."""
+
+    code = "policy.unknown_rule"
 
 
 class PolicyConflict(ConfigurationError):
