@@ -140,6 +140,51 @@ def test_what_cannot_be_counted_does_not_go_out(world: World, serve, monkeypatch
     assert not server.received
 
 
+def test_a_connection_that_cannot_be_counted_is_not_made(
+    world: World, serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(ok)
+
+    def broken(*_: object, **__: object) -> Passing:
+        raise RuntimeError("no meters")
+
+    monkeypatch.setattr(EgressMeters, "connection", broken)
+    connect = f"CONNECT {HOST}:{server.port} HTTP/1.1\r\nHost: {HOST}:{server.port}\r\n\r\n".encode()
+    reply = world.run(listed(server.port, "tls: passthrough"), lambda box: box.plain(connect))
+    assert (reply.status, code(reply)) == (403, "limit_unavailable")
+    assert refusals(world) == ["refusal.limit_unavailable"]
+    assert not server.received
+
+
+@pytest.mark.parametrize("passed_through", [False, True])
+def test_a_piece_that_cannot_be_counted_does_not_go_on(
+    world: World, serve, authority, monkeypatch: pytest.MonkeyPatch, passed_through: bool
+) -> None:
+    server = serve(echo)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no meters")
+
+    async def scenario(box):
+        if passed_through:
+            context = ssl.create_default_context(cadata=authority.pem)
+            box.client_context = lambda named=True: context
+        monkeypatch.setattr(Passing, "take", broken)
+        data = get("/", b"Transfer-Encoding: chunked", port=server.port, method="POST")
+        data += b"".join(b"10000\r\n%s\r\n" % (b"x" * 65536) for _ in range(8)) + b"0\r\n\r\n"
+        try:
+            return await box.https(server.port, data)
+        except (OSError, asyncio.IncompleteReadError, ssl.SSLError, AssertionError):
+            while "egress.outcome.refused" not in world.chain.kinds:
+                await asyncio.sleep(0.02)
+            return None
+
+    reply = world.run(listed(server.port, *(["tls: passthrough"] if passed_through else [])), scenario)
+    assert reply is None or not reply.complete or code(reply) == "limit_unavailable"
+    assert world.chain.kinds[-1 if passed_through else 1] == "egress.outcome.refused"
+    assert sum(len(received.body) for received in server.received) < 8 * 65536
+
+
 # -- which rule counts -----------------------------------------------------------------------------------------------
 
 

@@ -19,14 +19,13 @@ from typing import Final
 from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.limit_refusals import LimitReached
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
 from affiant.sandbox.egress.approvals import EgressApprovals, Permit, without_trace
 from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, chosen_by_agent, judge_request
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.denial import denial_of
 from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable
-from affiant.sandbox.egress.limits import EgressMeters, Passing
+from affiant.sandbox.egress.limits import EgressMeters, Passing, counting
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome
 from affiant.sandbox.egress.request_head import RequestHead
@@ -71,6 +70,7 @@ class _Body:
     """The request's body on its way to the broker: searched for placeholders, held back where one may begin.
 
     ``passing``, once it is set, has room for each further piece before it goes on: where no head announced its length.
+    ``rules`` are those that let it through.
     """
 
     def __init__(self, http: AgentHTTP, detector: PlaceholderDetector) -> None:
@@ -79,6 +79,7 @@ class _Body:
         self._ready: list[bytes] = []
         self._ended = False
         self.passing: Passing | None = None
+        self.rules: tuple[str, ...] = ()
         self.refusal: AffiantError | None = None
         """Why the body was broken off, if it was."""
 
@@ -116,7 +117,8 @@ class _Body:
             try:
                 piece = await self._next()
                 if self.passing is not None and piece:
-                    self.passing.take(len(piece))
+                    with counting(self.rules):
+                        self.passing.take(len(piece))
             except AffiantError as refusal:
                 self.refusal = refusal
                 raise
@@ -217,19 +219,13 @@ class Forwarder:
         """Take room for the request, before its intent: for all that is known of it, and later for the rest.
 
         Raises:
-            LimitReached: there is none.
+            LimitReached: there is none. EgressDenied: that cannot be known.
         """
-        try:
+        with counting(allowed.rules):
             size = _head_size(allowed) + (begun if allowed.length is None else allowed.length)
             passing = self.meters.request(allowed.rules, size)
-        except LimitReached:
-            raise
-        except Exception as error:  # what cannot be counted does not go out (negative test E21)
-            raise EgressDenied(
-                "the request could not be counted", reason="limit_unavailable", rules=allowed.rules
-            ) from error
         if allowed.length is None:
-            body.passing = passing
+            body.passing, body.rules = passing, allowed.rules
 
     def _detector(self, head: RequestHead) -> PlaceholderDetector:
         return PlaceholderDetector(

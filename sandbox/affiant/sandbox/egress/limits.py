@@ -12,15 +12,38 @@ All is decided in one turn of the event loop. No clock is read here: instants ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from affiant.errors import AffiantError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.limit_refusals import BytesSpent, EgressRequestsSpent, LimitReached, limit_reached
 from affiant.policy.limits import Bounds, EgressLimits
 from affiant.policy.meters import Meter
+from affiant.sandbox.egress.errors import EgressDenied
 
-__all__ = ["EgressMeters", "Passing"]
+__all__ = ["EgressMeters", "Passing", "counting"]
+
+
+@contextmanager
+def counting(rules: Sequence[str]) -> Iterator[None]:
+    """What cannot be counted does not go out (negative test E21), whatever is wrong with its meters.
+
+    Args:
+        rules: those that let it through.
+
+    Raises:
+        EgressDenied: ``limit_unavailable``. Refusals pass as they are.
+    """
+    try:
+        yield
+    except AffiantError:
+        raise
+    except Exception as error:
+        raise EgressDenied(
+            "what would be sent could not be counted", reason="limit_unavailable", rules=tuple(rules)
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

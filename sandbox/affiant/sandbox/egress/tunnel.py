@@ -18,7 +18,6 @@ from typing import Final
 
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.limit_refusals import LimitReached
 from affiant.policy.profile import TLSMode
 from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
@@ -26,7 +25,7 @@ from affiant.sandbox.egress.decision import judge_connection
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import ClientHelloMalformed, PeerSilent, ServerNameMissing
 from affiant.sandbox.egress.forward import action_of, refuse
-from affiant.sandbox.egress.limits import EgressMeters, Passing
+from affiant.sandbox.egress.limits import EgressMeters, Passing, counting
 from affiant.sandbox.egress.origin import Origin, check_server_name, connect_origin
 from affiant.sandbox.egress.records import Action, EgressRecords, Outcome
 from affiant.sandbox.egress.request_head import RequestHead
@@ -102,7 +101,8 @@ class Tunnels:
 
     async def _passage(self, origin: Origin, action: Action, rules: tuple[str, ...]) -> _Passage:
         """A passage with room, and its intent: acknowledged before the name is looked up or anything is sent."""
-        passing = self.meters.connection(rules)
+        with counting(rules):
+            passing = self.meters.connection(rules)
         return _Passage(origin, action, rules, passing, await self.records.intent(action, rules))
 
     async def _pass_through(
@@ -188,28 +188,34 @@ class Tunnels:
         end = "complete"
         try:
             async with asyncio.TaskGroup() as copies:
-                copies.create_task(_copy(stream, peer, passage.passing))
+                copies.create_task(_copy(stream, peer, passage))
                 copies.create_task(_copy(peer, stream))
         except* (OSError, TimeoutError):
             end = "failed"
-        except* LimitReached as spent:
+        except* NotAllowedError as spent:
             end = "refused"
             for refusal in spent.exceptions:
-                assert isinstance(refusal, LimitReached)
+                assert isinstance(refusal, NotAllowedError)
                 await self.records.refusal(refusal, passage.action)
         finally:
             await peer.close()
         return end
 
 
-async def _copy(source: PlainStream, sink: PlainStream, passing: Passing | None = None) -> None:
+async def _copy(source: PlainStream, sink: PlainStream, counted: _Passage | None = None) -> None:
+    """Copy until ``source`` ends; what the agent sends is ``counted`` before it goes on.
+
+    Raises:
+        LimitReached, EgressDenied: there is no room for it, or that cannot be known.
+    """
     while True:
         async with asyncio.timeout(_SPLICE_IDLE_S):
             data = await source.read()
         if not data:
             break
-        if passing is not None:
-            passing.take(len(data))
+        if counted is not None:
+            with counting(counted.rules):
+                counted.passing.take(len(data))
         await sink.write(data)
     sink.write_eof()
 
