@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import pytest
@@ -77,10 +78,15 @@ def profile(sections: str) -> bytes:
     return f"agent_configs: {{tester: {{{sections}}}}}".encode()
 
 
-def at_once(session: SessionClient, count: int, **members: object) -> list[Answer]:
-    """So many requests, all under way at the same time."""
+def at_once(
+    session: SessionClient, count: int, *, done: Callable[[Answer], object] | None = None, **members: object
+) -> list[Answer]:
+    """So many requests, all under way at the same time; ``done`` is told each answer as it comes."""
     with ThreadPoolExecutor(count) as pool:
         asked = [pool.submit(session.chat, {**BODY, **members}, cseq=number) for number in range(count)]
+        if done is not None:
+            for each in as_completed(asked):
+                done(each.result())
         answers = [each.result() for each in asked]
     session.cseq = count
     return answers
@@ -129,10 +135,22 @@ def test_a_rate_that_is_reached_is_429_and_says_when(
 def test_parallel_requests_cannot_overrun_a_budget_of_tokens(
     start: Start, upstream: ScriptedUpstream, script: Script
 ) -> None:
-    script.answer = lambda _: [0.05, *whole(completion())]
+    refused: list[Answer] = []
+    judged = threading.Event()  # none is settled before every other was judged
+
+    def answer(_: Received) -> Sequence[Step]:
+        assert judged.wait(30)
+        return whole(completion())
+
+    def count(each: Answer) -> None:
+        refused.extend([] if each.status == 200 else [each])
+        if len(refused) == 8:
+            judged.set()
+
+    script.answer = answer
     size = len(json.dumps({**BODY, "max_tokens": 20}).encode())
     session = start(f"limits: {{tokens: {4 * (size + 20)}}}")
-    answers = at_once(session, 12, max_tokens=20)
+    answers = at_once(session, 12, done=count, max_tokens=20)
     assert sorted(answer.status for answer in answers) == [200] * 4 + [403] * 8
     assert len(upstream.received) == 4
     # each cost 5 in the end: what it did not use is there again
@@ -154,6 +172,68 @@ def test_what_a_stream_states_is_what_it_costs_else_all_that_it_could(
     assert session.chat(request).status == 200
     assert session.chat(request).status == (200 if stated else 403)
     assert len(upstream.received) == (2 if stated else 1)
+
+
+def test_what_a_stream_states_of_one_of_its_answers_is_not_what_it_costs(
+    start: Start, upstream: ScriptedUpstream, script: Script
+) -> None:
+    events = [
+        {
+            "choices": [{"index": at, "delta": {"content": "hi"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+        }
+        for at in range(4)
+    ]
+    script.answer = streamed(
+        *(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events), b"data: [DONE]\n\n"
+    )
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    request = {**BODY, "max_tokens": 20, "n": 4, "stream": True, "stream_options": options}
+    session = start(f"limits: {{tokens: {len(json.dumps(request)) + 100}}}")
+    assert session.chat(request).status == 200
+    assert session.chat(request).code == "limit_tokens"
+
+
+def test_an_upstream_that_counts_nothing_says_nothing(
+    start: Start, upstream: ScriptedUpstream, script: Script
+) -> None:
+    zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    script.answer = whole({**completion(), "usage": zeros})
+    request = {**BODY, "max_tokens": 20}
+    session = start(f"limits: {{tokens: {len(json.dumps(request)) + 30}}}")
+    assert session.chat(request).status == 200
+    assert session.chat(request).code == "limit_tokens"
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("429 Too Many Requests", None), ("408 Timeout", "limit_tokens")]
+)
+def test_a_request_that_the_upstream_refuses_costs_nothing_one_that_took_too_long_may_have(
+    start: Start, upstream: ScriptedUpstream, script: Script, status: str, code: str | None
+) -> None:
+    request = {**BODY, "max_tokens": 20}
+    session = start(f"limits: {{tokens: {len(json.dumps(request)) + 30}}}")
+    script.answer = whole({"error": {"message": "no"}}, status=status)
+    assert session.chat(request).status == int(status[:3])
+    script.answer = whole(completion())
+    answer = session.chat(request)
+    assert (None if answer.status == 200 else answer.code) == code
+
+
+def test_a_request_that_is_sent_again_on_a_fresh_connection_counts_twice(
+    start: Start, upstream: ScriptedUpstream, script: Script
+) -> None:
+    session = start("limits: {requests: 3}")
+    assert session.chat(BODY).status == 200
+
+    def cut_once(_: Received) -> Sequence[Step]:
+        upstream.keep = len(upstream.received) != 2
+        return whole(completion()) if upstream.keep else []
+
+    script.answer = cut_once
+    assert session.chat(BODY).status == 200
+    assert len(upstream.received) == 3
+    assert session.chat(BODY).code == "limit_requests"
 
 
 def test_an_answer_that_breaks_off_costs_all_that_it_could(
@@ -178,6 +258,7 @@ def test_an_answer_that_breaks_off_costs_all_that_it_could(
         ({"max_tokens": 5.0}, "limit_answer_unbounded"),
         ({"max_tokens": 5, "n": 0}, "limit_answer_unbounded"),
         ({"max_tokens": 5, "n_predict": 5000}, "limit_answer_unbounded"),
+        ({"max_tokens": 5, "n_cmpl": 8}, "limit_answer_unbounded"),
         ({"Max_Tokens": 5}, "request.malformed"),
         ({"max_tokens": 50}, None),
     ],

@@ -88,6 +88,15 @@ def test_counts_are_the_last_that_the_upstream_stated() -> None:
     assert relay.usage.prompt and relay.usage.completion == 6
 
 
+@pytest.mark.parametrize(("choices", "beside"), [("[]", False), ("null", False), ('[{"index":0}]', True)])
+def test_counts_beside_a_choice_of_a_stream_are_told_apart(choices: str, beside: bool) -> None:
+    usage = '{"prompt_tokens":3,"completion_tokens":2}'
+    relay = Relay(None)
+    relay.feed(f'data: {{"choices":{choices},"usage":{usage}}}\n\n'.encode())
+    assert relay.usage == Usage(3, 2, beside_choices=beside)
+    assert usage_of(f'{{"choices":[{{}}],"usage":{usage}}}'.encode()) == Usage(3, 2)
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -72,30 +72,38 @@ def test_tokens_are_taken_before_the_request_and_settled_after_it() -> None:
     first = reserve(limits)  # 90 bytes and 10 tokens
     second = reserve(limits)
     assert isinstance(refused(lambda: reserve(limits)), TokensSpent)
-    limits.settle(first, sent=True, status=200, used=30)
+    limits.settle(first, sends=1, status=200, used=30)
     assert isinstance(refused(lambda: reserve(limits)), TokensSpent), "70 are free, 100 are needed"
-    limits.settle(second, sent=True, status=200, used=70)
+    limits.settle(second, sends=1, status=200, used=70)
     reserve(limits)
     assert isinstance(refused(lambda: reserve(limits, size=0)), TokensSpent)
 
 
 @pytest.mark.parametrize(
-    ("sent", "status", "used", "kept"),
+    ("sends", "status", "used", "kept"),
     [
-        (False, 0, None, 0),
-        (True, 429, None, 0),
-        (True, 404, None, 0),
-        (True, 0, None, 100),
-        (True, 200, None, 100),
-        (True, 500, None, 100),
-        (True, 200, 0, 0),
-        (True, 200, 40, 40),
-        (True, 200, 150, 150),
+        (0, 0, None, 0),
+        (1, 400, None, 0),
+        (1, 404, None, 0),
+        (1, 429, None, 0),
+        (1, 499, None, 0),
+        (1, 408, None, 100),
+        (1, 0, None, 100),
+        (1, 200, None, 100),
+        (1, 399, None, 100),
+        (1, 500, None, 100),
+        (1, 400, 40, 40),
+        (1, 200, 0, 0),
+        (1, 200, 40, 40),
+        (1, 200, 150, 150),
+        (2, 200, 40, 140),
+        (2, 429, None, 100),
+        (2, 0, None, 200),
     ],
 )
-def test_what_stays_taken(sent: bool, status: int, used: int | None, kept: int) -> None:
+def test_what_stays_taken(sends: int, status: int, used: int | None, kept: int) -> None:
     limits = limits_of("limits: {tokens: 200}")
-    limits.settle(reserve(limits), sent=sent, status=status, used=used)
+    limits.settle(reserve(limits), sends=sends, status=status, used=used)
     room = 200 - kept
     if room:
         reserve(limits, size=room - 10)
@@ -110,8 +118,14 @@ def test_more_answers_cost_more() -> None:
 
 def test_a_request_that_never_went_up_is_no_request() -> None:
     limits = limits_of("limits: {requests: 1, tokens: 100}")
-    limits.settle(reserve(limits), sent=False, status=0, used=None)
+    limits.settle(reserve(limits), sends=0, status=0, used=None)
     reserve(limits)
+
+
+def test_a_request_that_went_up_twice_is_two() -> None:
+    limits = limits_of("limits: {requests: 2}")
+    limits.settle(reserve(limits), sends=2, status=200, used=None)
+    assert isinstance(refused(lambda: reserve(limits)), ModelRequestsSpent)
 
 
 def test_a_refused_request_takes_nothing() -> None:
@@ -153,7 +167,7 @@ def test_stated_tokens_never_exceed_the_budget_while_none_exceeds_its_most(
         if close_first and open_ones:
             reservation, most, tokens = open_ones.pop(0)
             actual = None if tokens is None else min(tokens, most)
-            limits.settle(reservation, sent=True, status=200, used=actual)
+            limits.settle(reservation, sends=1, status=200, used=actual)
             stated += most if actual is None else actual
         try:
             open_ones.append((reserve(limits, size=size, answer=AnswerBound(answer)), size + answer, used))
@@ -173,7 +187,7 @@ def test_of_parallel_requests_exactly_as_many_pass_as_there_is_room_for() -> Non
             return
         passed.append(number)
         await asyncio.sleep(0.001)
-        limits.settle(reservation, sent=True, status=200, used=100)
+        limits.settle(reservation, sends=1, status=200, used=100)
 
     async def main() -> None:
         await asyncio.gather(*(ask(number) for number in range(200)))
@@ -245,7 +259,19 @@ def test_what_two_readers_could_take_for_two_numbers_is_none(name: str, value: o
     assert repr(name) in bound.why
 
 
-@pytest.mark.parametrize("name", ["n_predict", "N_Predict", "max_new_tokens", "maxOutputTokens", "best_of"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "n_predict",
+        "N_Predict",
+        "max_new_tokens",
+        "maxOutputTokens",
+        "best_of",
+        "n_cmpl",
+        "options",
+        "extra_body",
+    ],
+)
 def test_another_bound_that_some_server_takes_is_none(name: str) -> None:
     assert answer_bound({"max_tokens": 5, name: 5}).tokens is None
 
@@ -256,11 +282,20 @@ def test_another_bound_that_some_server_takes_is_none(name: str) -> None:
         (Usage(), None),
         (Usage(3, None), None),
         (Usage(None, 3, 9), None),
+        (Usage(0, 0, 0), None),
+        (Usage(0, 3, 3), None),
+        (Usage(3, 0), 3),
         (Usage(3, 2), 5),
         (Usage(3, 2, 5), 5),
         (Usage(3, 2, 9), 9),
         (Usage(3, 2, 1), 5),
+        (Usage(3, 2, 5, beside_choices=True), 5),
     ],
 )
 def test_the_tokens_of_an_answer_are_what_is_most_of_what_is_stated(usage: Usage, tokens: int | None) -> None:
-    assert usage.tokens == tokens
+    assert usage.tokens(answers=1) == tokens
+
+
+def test_what_is_stated_beside_one_of_several_answers_says_nothing_of_the_others() -> None:
+    assert Usage(3, 2, 5, beside_choices=True).tokens(answers=2) is None
+    assert Usage(3, 2, 5).tokens(answers=2) == 5

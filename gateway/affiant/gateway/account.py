@@ -16,6 +16,7 @@ from affiant.attestation.trace_context import TraceContext
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.gateway.approvals.mailbox import Approved
 from affiant.gateway.chat import ChatRequest
+from affiant.gateway.errors import UpstreamUnreachable
 from affiant.gateway.errors_http import status_of
 from affiant.gateway.journal import Place
 from affiant.gateway.recorder import Recorded, Recorder, policy_members
@@ -72,7 +73,7 @@ class Account:
         unread: the body did not come to its end, so its digest was not compared with the proof's.
         digest, size: of the body as received; forwarded: digest of what was sent upstream.
         forwarding: set before it is: from there on the record is an ``inference``.
-        reservation: what it has taken of its session's limits. unsent: no upstream could be connected to.
+        reservation: what it has taken of its session's limits.
         answered: the status of the upstream's answer, 0: none.
         complete: the answer came to its end, and was passed on.
     """
@@ -96,7 +97,6 @@ class Account:
     attempts: list[Attempt] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     reservation: Reservation | None = None
-    unsent: bool = False
     answered: int = 0
     complete: bool = False
     recorded: Recorded | None = None
@@ -110,14 +110,24 @@ class Account:
     def leave(self) -> None:
         """Nothing more happens to the request: what it did not use of its session's limits is given back."""
         if self.session is not None and self.reservation is not None:
+            answers = 1 if self.request is None else self.request.answer.answers
             self.session.limits.settle(
                 self.reservation,
-                sent=self.forwarding and not self.unsent,
+                sends=self._sends,
                 status=self.answered,
-                used=self.usage.tokens if self.complete else None,
+                used=self.usage.tokens(answers=answers) if self.complete else None,
             )
         if self.session is not None and self.number is not None:
             self.session.end()
+
+    @property
+    def _sends(self) -> int:
+        """How often the request may have gone upstream: an attempt of which nothing is told yet may have."""
+        if not self.forwarding:
+            return 0
+        if not self.attempts:
+            return 1
+        return sum(attempt.result != UpstreamUnreachable.code for attempt in self.attempts)
 
     def open(self) -> asyncio.Future[Place]:
         """Append the ``open``, once; nothing goes upstream before the future resolves."""

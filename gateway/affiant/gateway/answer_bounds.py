@@ -25,20 +25,31 @@ _OTHER: Final = frozenset(
     fold(name)
     for name in (
         "best_of",
+        "candidate_count",
+        "extra_body",
+        "generation_config",
         "max_gen_len",
         "max_length",
         "max_new_tokens",
         "max_output_tokens",
         "max_tokens_to_sample",
+        "maximum_tokens",
         "min_length",
         "min_new_tokens",
         "min_tokens",
+        "n_cmpl",
         "n_predict",
+        "num_generations",
         "num_predict",
+        "num_return_sequences",
+        "options",
+        "parameters",
+        "sampling_params",
         "use_beam_search",
     )
 )
-"""Members by which some server lets an answer be longer, or makes more of them; no list of these is ever complete."""
+"""Members by which some server lets an answer be longer, or makes more of them, or in which such members stand; no
+list of these is ever complete."""
 
 _MOST: Final = 1 << 31
 

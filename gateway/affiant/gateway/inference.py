@@ -33,7 +33,6 @@ from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.errors import (
     RequestMalformed,
     ToolNotAllowed,
-    UpstreamUnreachable,
 )
 from affiant.gateway.exchange import NOTHING, Exchange
 from affiant.gateway.http_request import (
@@ -196,12 +195,7 @@ class _Exchange(Exchange):
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
 
     async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
-        try:
-            answer = await asked
-        except UpstreamUnreachable:
-            attempts = self._account.attempts
-            self._account.unsent = all(attempt.result == UpstreamUnreachable.code for attempt in attempts)
-            raise
+        answer = await asked
         self._account.answered = answer.status
         try:
             self._guard.require_absent(*(answer.header(name) or b"" for name in _TOLD_OF))

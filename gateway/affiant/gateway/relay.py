@@ -24,16 +24,26 @@ __all__ = ["Relay", "Step", "Usage", "usage_of"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts as the upstream states them; None where it does not."""
+    """Token counts as the upstream states them; None where it does not.
+
+    ``beside_choices``: stated in an event of a stream that holds a choice, and so perhaps of that choice alone.
+    """
 
     prompt: int | None = None
     completion: int | None = None
     total: int | None = None
+    beside_choices: bool = False
 
-    @property
-    def tokens(self) -> int | None:
-        """All of them: the sum, or the stated total where that is more; None where one of the counts is not stated."""
-        if self.prompt is None or self.completion is None:
+    def tokens(self, *, answers: int) -> int | None:
+        """All of them: the sum, or the stated total where that is more; None where they are not stated.
+
+        No request has a prompt of no tokens: servers that do not count say 0. Of several answers, what is stated
+        beside one says nothing of the others (``continuous_usage_stats``, which an agent can ask for).
+
+        Args:
+            answers: how many the request asked for.
+        """
+        if not self.prompt or self.completion is None or (self.beside_choices and answers > 1):
             return None
         return max(self.prompt + self.completion, self.total or 0)
 
@@ -108,7 +118,7 @@ class Relay:
     def usage(self) -> Usage:
         """What the upstream said of tokens in the stream."""
         data = event_data(self._usage_event) if self._usage_event else None
-        return Usage() if data is None else usage_of(data)
+        return Usage() if data is None else usage_of(data, streamed=True)
 
     def _take(self, events: tuple[bytes, ...]) -> Step:
         passed: list[bytes] = []
@@ -134,17 +144,18 @@ class Relay:
         return Step(tuple(passed), tuple(calls), terminal)
 
 
-def usage_of(data: bytes) -> Usage:
-    """``usage`` of an answer or an event; unstated where it cannot be read."""
+def usage_of(data: bytes, *, streamed: bool = False) -> Usage:
+    """``usage`` of an answer, or of an event of a stream; unstated where it cannot be read."""
     try:
         value = parse_json(data)
     except RequestMalformed:  # counts are a courtesy of the upstream: unreadable ones are left out
         return Usage()
-    usage = value.get("usage") if isinstance(value, dict) else None
-    if not isinstance(usage, dict):
+    if not isinstance(value, dict) or not isinstance(usage := value.get("usage"), dict):
         return Usage()
-    counts = (usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
-    return Usage(*map(_count, counts))
+    prompt, completion, total = (
+        _count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    )
+    return Usage(prompt, completion, total, beside_choices=streamed and bool(value.get("choices")))
 
 
 def _count(value: object) -> int | None:

@@ -6,9 +6,10 @@ turn of the event loop, so parallel requests cannot use what another has taken.
 *Tokens.* Before a request goes upstream, the most that it can cost is taken from the budget: one token for each byte of
 it, and as many as it asks for as answers (``n`` times ``max_completion_tokens``). When its answer is complete, what the
 upstream says it was takes the place of that. Where the upstream does not say, or the answer was not complete, all of it
-stays taken; where nothing was sent, or the upstream refused the request (400 to 499), none. So as long as the upstream
-does not state more than that most, the tokens that it states never exceed the budget; what it states beyond is counted,
-and whatever follows waits or is refused.
+stays taken; where nothing was sent, or the upstream refused the request (400 to 499, but for 408), none. So as long as
+the upstream does not state more than that most, the tokens that it states never exceed the budget; what it states
+beyond is counted, and whatever follows waits or is refused. A request that went out twice, because a kept connection
+broke under it, is two, and of the first nobody knows what it cost.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from affiant.policy.meters import Charge, Meter
 
 __all__ = ["CallMeters", "Reservation", "SessionLimits"]
 
-_CLIENT_ERRORS: Final = range(400, 500)
+_REFUSED: Final = frozenset(range(400, 500)) - {408}
+"""Statuses by which an upstream says that it did nothing; some answer 408 when the model took too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +96,22 @@ class SessionLimits:
             )
         return Reservation(self._requests.charge(1, now=now), charge)
 
-    def settle(self, reservation: Reservation, *, sent: bool, status: int, used: int | None) -> None:
+    def settle(self, reservation: Reservation, *, sends: int, status: int, used: int | None) -> None:
         """What became of a request.
 
         Args:
-            sent: whether anything of it may have gone upstream.
+            sends: how often anything of it may have gone upstream.
             status: of the upstream's answer; 0: there was none.
             used: tokens that the upstream stated for a complete answer; None: it did not, or it was not.
         """
-        if not sent:
-            self._requests.settle(reservation.request, 0)
-        if reservation.tokens is not None:
-            if used is None and (not sent or status in _CLIENT_ERRORS):
-                used = 0
-            if used is not None:
-                self._tokens.settle(reservation.tokens, used)
+        self._requests.settle(reservation.request, sends)
+        if reservation.tokens is None:
+            return
+        most = reservation.tokens.amount
+        last = used
+        if last is None:
+            last = 0 if status in _REFUSED else most
+        self._tokens.settle(reservation.tokens, last + most * (sends - 1) if sends else 0)
 
 
 class CallMeters:
