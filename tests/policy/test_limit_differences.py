@@ -162,6 +162,32 @@ def test_each_is_told_in_one_line(old: str, new: str, expected: str) -> None:
             {Direction.NARROWS},
         ),
         ("limits: {requests: 5/s}, tools: [x]", "limits: {requests: 5/s}", set()),
+        # fewer arguments, and more of them; what is unlimited elsewhere does not make up for it
+        (
+            "tools: [{name: x, rate: 5/min, args: {a: {one_of: [b, c]}}}, y]",
+            "tools: [{name: x, rate: 50/min, args: {a: {one_of: [b]}}}, y]",
+            {Direction.WIDENS, Direction.NARROWS},
+        ),
+        # calls that cannot be listed
+        (
+            "tools: [{name: x, rate: 5/min, args: {a: {argv: [[ls]]}}}, {name: x, args: {a: {each: {one_of: [b]}}}}]",
+            (
+                "tools: [{name: x, rate: 50/min, args: {a: {argv: [[ls], [b]]}}},"
+                " {name: x, args: {a: {each: {one_of: [b]}}}}]"
+            ),
+            {Direction.WIDENS, Direction.NARROWS},
+        ),
+        # one of two rules that differ in their rates alone
+        (
+            "tools: [{name: x, rate: 5/min}, {name: x, rate: 6/min}]",
+            "tools: [{name: x, rate: 6/min}]",
+            {Direction.NARROWS},
+        ),
+        (
+            "tools: [{name: x, rate: 5/min}, {name: x, rate: 6/min}]",
+            "tools: [{name: x, rate: 7/min}]",
+            {Direction.WIDENS, Direction.NARROWS},
+        ),
     ],
 )
 def test_rules_that_stand_in_one_file_only(old: str, new: str, directions: set[Direction]) -> None:

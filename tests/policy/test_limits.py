@@ -146,6 +146,18 @@ def test_what_another_bound_implies_is_not_said(
     assert tightest(Bound(*bound) for bound in bounds) == tuple(Bound(*bound) for bound in expected)
 
 
+def test_what_a_rules_own_limits_imply_is_not_said_either() -> None:
+    for name, bounds, plain in (
+        ("requests", "[60/min, 100/s]", "60/min"),
+        ("bytes_out", "[1KiB/h, 2KiB/s]", "1KiB/h"),
+    ):
+        written, short = (
+            profile(f"network_egress: [{{host: a.b.com, limits: {{{name}: {each}}}}}]")
+            for each in (bounds, plain)
+        )
+        assert written.digest == short.digest
+
+
 @given(st.lists(BOUNDS, max_size=6))
 def test_the_tightest_bounds_are_one_form_and_imply_all(bounds: list[Bound]) -> None:
     kept = tightest(bounds)
@@ -166,6 +178,30 @@ def test_of_a_floors_limit_and_a_profiles_the_tighter_counts_and_enters_the_dige
     assert other.digest != merged.digest
     assert str(merged.places["limits/requests"]).startswith("profiles.yaml:2:")
     assert str(profile("", floor).places["limits/tokens"]) == "f.yaml:1:9"
+
+
+@pytest.mark.parametrize(
+    ("name", "tight", "loose"),
+    [
+        ("tool_calls", "5", "6"),
+        ("requests", "5/min", "6/min"),
+        ("tokens", "5k", "6k"),
+        ("bytes_out", "5KiB/h", "6KiB/h"),
+        ("wall", "5min", "1h"),
+    ],
+)
+def test_whoever_writes_the_tighter_limit_it_is_the_one_that_counts(
+    name: str, tight: str, loose: str
+) -> None:
+    alone = profile(f"limits: {{{name}: {tight}}}").compiled.limits
+    for own, above in ((tight, loose), (loose, tight), (tight, tight)):
+        merged = profile(f"limits: {{{name}: {own}}}", f"limits: {{{name}: {above}}}")
+        assert merged.compiled.limits == alone
+    for own, above in (
+        ("", f"limits: {{{name}: {tight}}}"),
+        (f"limits: {{{name}: {tight}}}", "tools: [{deny: x}]"),
+    ):
+        assert profile(own, above).compiled.limits == alone
 
 
 def test_a_floor_may_hold_limits_alone_and_no_limit_of_a_rule() -> None:

@@ -68,12 +68,51 @@ def test_a_clock_that_goes_back_refills_nothing(steps: Sequence[int]) -> None:
     assert used_in_any_window(taken, 60) <= 3
 
 
+def test_what_is_used_while_the_clock_is_back_counts_from_where_it_was() -> None:
+    meter = Meter((Bound(2, 60),))
+    assert meter.take(1, now=100 * SECOND) is not None
+    assert meter.take(1, now=50 * SECOND) is not None
+    assert meter.take(1, now=(100 + 60) * SECOND - 1) is None
+
+
+@pytest.mark.parametrize("per", WINDOWS.values())
+def test_what_was_used_counts_to_the_last_instant_of_the_window_wherever_it_began(per: int) -> None:
+    window = per * SECOND
+    for begin in range(0, window, window // 997):
+        meter = Meter((Bound(1, per),))
+        assert meter.take(1, now=begin) is not None
+        assert meter.take(1, now=begin + window - 1) is None
+
+
+@pytest.mark.parametrize("per", WINDOWS.values())
+def test_what_was_used_late_in_a_window_outlives_what_was_used_early(per: int) -> None:
+    window = per * SECOND
+    for late in range(3, 60):
+        meter = Meter((Bound(2, per),))
+        assert meter.take(1, now=0) is not None
+        assert meter.take(1, now=late * window // 60) is not None
+        assert meter.take(1, now=window + 2 * window // 60) is not None, "what was used first has left"
+        assert meter.take(1, now=late * window // 60 + window - 1) is None
+
+
 @pytest.mark.parametrize("per", WINDOWS.values())
 def test_all_the_room_is_back_one_sixtieth_of_the_window_after_it(per: int) -> None:
     meter = Meter((Bound(5, per),))
     assert meter.take(5, now=1) is not None
     assert meter.take(1, now=per * SECOND) is None
     assert meter.take(5, now=1 + 61 * -(-per * SECOND // 60)) is not None
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, st.integers(1, 40))
+def test_a_sessions_life_holds_no_more_than_its_bound_and_all_of_it(
+    steps: Sequence[tuple[int, int]], most: int
+) -> None:
+    meter, taken = Meter((Bound(most),)), 0
+    for now, amount in steps:
+        fits = taken + amount <= most
+        assert (meter.take(amount, now=now) is not None) == fits
+        taken += amount if fits else 0
 
 
 def test_a_bound_of_the_sessions_life_never_refills() -> None:
@@ -117,6 +156,35 @@ def test_a_charge_that_has_left_its_window_gives_nothing_back() -> None:
     assert meter.take(10, now=100 * SECOND) is not None
     meter.settle(charge, 0)
     assert meter.take(1, now=100 * SECOND) is None
+
+
+def test_a_charge_that_has_left_its_window_gives_back_nothing_of_another_in_its_place() -> None:
+    meter = Meter((Bound(10, 60),))
+    first = meter.take(10, now=0)
+    assert first is not None
+    assert meter.take(10, now=61 * SECOND) is not None, "sixty-one slots later the place is the same"
+    meter.settle(first, 0)
+    assert meter.take(1, now=61 * SECOND) is None
+
+
+def test_a_charge_gives_back_as_long_as_it_counts() -> None:
+    meter = Meter((Bound(10, 60),))
+    charge = meter.take(10, now=0)
+    assert charge is not None
+    assert meter.take(1, now=60 * SECOND) is None
+    meter.settle(charge, 0)
+    assert meter.take(10, now=60 * SECOND) is not None
+
+
+@pytest.mark.parametrize("bound", [Bound(10, 60), Bound(10)])
+def test_nothing_is_given_back_that_was_not_taken(bound: Bound) -> None:
+    meter = Meter((bound,))
+    charge = meter.take(5, now=0)
+    assert charge is not None
+    for _ in range(3):
+        meter.settle(charge, 0)
+    assert meter.take(11, now=0) is None
+    assert meter.take(10, now=0) is not None
 
 
 def test_instants_are_whole_nanoseconds() -> None:
