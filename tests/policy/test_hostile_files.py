@@ -158,6 +158,7 @@ def test_a_damaged_file_is_refused_with_a_code_or_is_what_it_says() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(4))
 def test_very_many_damaged_files_are_refused_with_a_code_or_are_what_they_say(seed: int) -> None:
     held(15_000, seed=100 + seed)

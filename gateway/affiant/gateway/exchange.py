@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, Protocol
 
@@ -74,7 +75,7 @@ class Route(Protocol):
     def seconds(self) -> Callable[[], float]: ...
 
 
-class Exchange:
+class Exchange(ABC):
     """One request under way."""
 
     def __init__(
@@ -110,9 +111,9 @@ class Exchange:
 
     # -- the subclass's ------------------------------------------------------------------------------------
 
+    @abstractmethod
     async def answer(self, session: Session) -> None:
         """Answer what ``session`` asks, with a record; or raise, and it is refused with one."""
-        raise NotImplementedError
 
     def failure(
         self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int

@@ -64,7 +64,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self._inner = httpx2.AsyncHTTPTransport(
-            verify=False if context is None else context,
+            verify=True if context is None else context,  # of http without TLS, nothing is asked
             trust_env=False,
         )
 
