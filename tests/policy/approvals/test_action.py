@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from affiant.attestation.encoding import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy.approvals.action import MAX_ACTION, Action, parse_action, tool_draft
-from affiant.policy.approvals.card import card_lines
+from affiant.policy.approvals.card import card_lines, headline
 from affiant.policy.approvals.refusals import ActionMalformed, ActionUnshowable
 
 from .making import NOW, POLICY, SESSION, draft, nonce
@@ -63,6 +63,15 @@ def test_the_card_says_every_member() -> None:
     ]
 
 
+def test_one_line_says_what_it_is_after_a_card_of_any_length() -> None:
+    assert (
+        headline(issued(body=b"a\nb")) == "POST https://api.example.com/v1/x, with 3 bytes of text on 2 lines"
+    )
+    assert headline(issued(body=b"")) == "POST https://api.example.com/v1/x, with 0 bytes of text on 0 lines"
+    assert headline(call('{"a":1}')).endswith(", with 7 bytes of text on 1 lines")
+    assert len(headline(issued(url="https://api.example.com/" + "x" * 9000))) < 250
+
+
 def test_what_an_agent_writes_is_no_line_of_the_card_and_turns_nothing_around() -> None:
     hostile = "ok\nuntil    never\r\u202edrow\u200b \\u202e "
     lines = card_lines(issued(body=hostile.encode()))
@@ -71,7 +80,38 @@ def test_what_an_agent_writes_is_no_line_of_the_card_and_turns_nothing_around() 
     assert [line for line in lines if line.startswith("until")] == [lines[6]]
 
 
-TEXT = st.text(st.sampled_from("ab\\u0 '\n\r\t|\u202e\u200b\u00e9,:"), max_size=8)
+@pytest.mark.parametrize(
+    "unseen",
+    ["\u3164", "\u115f", "\u1160", "\uffa0", "\u034f", "\u17b4", "\u180b", "\u2800", "\ufe0f", "\U000e0101"],
+)
+def test_what_nobody_sees_is_written_out(unseen: str) -> None:
+    assert unseen.isprintable(), "so Python does not tell"
+    point = ord(unseen)
+    escaped = f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
+    assert card_lines(issued(body=f"pay{unseen}".encode()))[-2] == f"  | pay{escaped}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("to \u05d0 100, 200", "to \\u05d0 100, 200"),  # a terminal would show 200 ,100
+        ("\u0627\u0663", "\\u0627\\u0663"),
+        ("ke\u0336ep", "ke\\u0336ep"),  # struck through
+        ("a\u20dd", "a\\u20dd"),
+        ("\u0301a", "\\u0301a"),  # would stand on the card's own line
+        ("1\u0301", "1\\u0301"),
+        ("a" + "\u0301" * 5, "a" + "\u0301" * 3 + "\\u0301" * 2),
+        ("\\\u0301", "\\\\\\u0301"),
+        ("Tie\u0302\u0301ng, \u0939\u093f\u0928\u094d\u0926\u0940, \u00e9", None),
+    ],
+)
+def test_what_a_terminal_would_show_elsewhere_or_otherwise_is_written_out(
+    text: str, line: str | None
+) -> None:
+    assert card_lines(issued(body=text.encode()))[-2] == f"  | {line or text}"
+
+
+TEXT = st.text(st.sampled_from("ab\\u0 '\n\r\t|\u202e\u200b\u00e9,:\u0301\u05d0\u3164"), max_size=8)
 
 
 @settings(max_examples=300, deadline=None)

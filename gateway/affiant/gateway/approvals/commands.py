@@ -25,7 +25,7 @@ from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import AffiantError
 from affiant.files import write_whole
 from affiant.gateway.approvals.client import ApproverClient, Shown
-from affiant.policy.approvals.card import card_lines
+from affiant.policy.approvals.card import card_lines, headline
 from affiant.policy.approvals.card import shown as printed
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.gateway_probe import read_gateway_file
@@ -313,6 +313,7 @@ def _ask(found: Shown, word: str) -> None:
         )
         raise click.exceptions.Exit(EXIT_REFUSED)
     click.echo(f"You sign: {word} {found.action.name}")
+    click.echo(f"          {headline(found.action)}")
     if not click.confirm(f"{word.capitalize()} this?", default=False):
         click.echo("nothing was signed", err=True)
         raise click.exceptions.Exit(EXIT_REFUSED)
@@ -321,7 +322,7 @@ def _ask(found: Shown, word: str) -> None:
 def _print_card(found: Shown) -> None:
     for line in card_lines(found.action):
         click.echo(line)
-    click.echo(f"state    {printed(found.state[:40])}, {_votes(found.said)}")
+    click.echo(printed(f"state    {found.state[:40]}, {_votes(found.said)}"))
 
 
 def _line(said: Mapping[str, Any]) -> str:
@@ -337,7 +338,7 @@ def _line(said: Mapping[str, Any]) -> str:
 
 def _votes(said: Mapping[str, Any]) -> str:
     approved, denied = (_count(said.get(name)) for name in ("approved", "denied"))
-    return f"{approved} of {said.get('quorum')} approved" + (f", {denied} denied" if denied else "")
+    return f"{approved} of {str(said.get('quorum'))[:20]} approved" + (f", {denied} denied" if denied else "")
 
 
 def _count(value: object) -> int:

@@ -1,24 +1,52 @@
 """What an approver reads: lines made from the exact bytes that are signed, and from nothing else.
 
 Every member is shown. Text of the agent's cannot look like a line of the card: each of its lines stands behind ``|``,
-and what is not printable (controls, bidirectional and invisible characters), a backslash, and a blank at the end of a
-line are escaped, so that two different actions never have one card.
+and what a terminal does not show in its place is escaped, so that two different actions never have one card: what is
+not printable (controls, bidirectional and invisible characters) and what Unicode counts as printable and nobody sees,
+letters written from right to left (a terminal may move the numbers beside them), marks that strike through or
+surround what they stand on, marks that stand on no letter, or as a pile on one; a backslash, and a blank at the end.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from affiant.policy.approvals.action import Action
 
-__all__ = ["card_lines", "shown"]
+__all__ = ["card_lines", "headline", "shown"]
+
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Of Unicode's Default_Ignorable_Code_Point those that are letters or marks; and the Braille pattern without dots."""
+_FROM_THE_RIGHT: Final = frozenset({"R", "AL", "AN"})
+_OVERLAY: Final = 1
+"""Canonical combining class of what is drawn over a letter."""
+_HEADLINE: Final = 160
+_MOST_MARKS: Final = 3
+"""On one letter; more of them reach into other lines."""
 
 
 def card_lines(action: Action) -> Sequence[str]:
     """The card of ``action``: printable lines."""
     return tuple(_lines(action))
+
+
+def headline(action: Action) -> str:
+    """What it is in one line, to stand where a long card has moved its beginning off the screen."""
+    members: Mapping[str, Any] = action.members
+    if action.plane == "egress":
+        request = members["request"]
+        what, text = f"{request['method']} {request['url']}", request["body"]["text"]
+    else:
+        call = members["call"]
+        what, text = f"tool {call['tool']} of {call['server']}", call["arguments"]
+    cut = what if len(what) <= _HEADLINE else what[:_HEADLINE] + "..."
+    return shown(f"{cut}, with {len(text.encode())} bytes of text on {len(list(_quoted_lines(text)))} lines")
 
 
 def _lines(action: Action) -> Iterator[str]:
@@ -68,15 +96,38 @@ def _quoted(text: str) -> str:
 
 def shown(text: str) -> str:
     """``text`` on one line, so that no two texts look alike to a program: see the module."""
-    escaped = "".join(_escaped(char) for char in text)
+    escaped = "".join(_shown(text))
     return f"{escaped[:-1]}\\u0020" if escaped.endswith(" ") else escaped
 
 
+def _shown(text: str) -> Iterator[str]:
+    room = 0  # for marks on the letter before
+    for char in text:
+        if char == "\\":
+            yield "\\\\"
+            room = 0
+        elif unicodedata.category(char) in ("Mn", "Mc") and room and _is_seen(char):
+            yield char
+            room -= 1
+        elif unicodedata.category(char).startswith("M") or not _is_seen(char):
+            yield _escaped(char)
+            room = 0
+        else:
+            yield char
+            room = _MOST_MARKS if char.isalpha() else 0
+
+
+def _is_seen(char: str) -> bool:
+    """Whether a terminal shows ``char`` where it stands, and as nothing else."""
+    return (
+        char.isprintable()
+        and _UNSEEN.match(char) is None
+        and unicodedata.bidirectional(char) not in _FROM_THE_RIGHT
+        and unicodedata.combining(char) != _OVERLAY
+    )
+
+
 def _escaped(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
-    if char.isprintable():
-        return char
     point = ord(char)
     return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
 
