@@ -246,6 +246,60 @@ def test_a_quorum_is_of_different_people_and_all_their_records_are_named(place: 
     assert (intent["par"], intent["apr"]["kid"]) == ([first, second], place.bob.kid)
 
 
+def test_the_server_gets_the_arguments_in_the_order_that_was_shown(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, gate, sent = place.agent(), place.gateway.service.tools._gate, []
+    whole = gate.call
+
+    async def call(session: str, tool: Any, arguments: Any, **more: Any) -> Any:
+        sent.append(json.dumps(arguments, separators=(",", ":")))
+        return await whole(session, tool, arguments, **more)
+
+    monkeypatch.setattr(gate, "call", call)
+    answer = place.during(agent.text, "add", b=2, a=1)
+    (action,) = place.waiting(agent)
+    place.ann.decide(action)
+    assert answer.result(10) == "3"
+    assert sent == [action.members["call"]["arguments"]]
+
+
+def test_a_call_whose_time_is_over_while_its_server_is_busy_is_not_made(place: Place, tmp_path: Path) -> None:
+    agent = place.agent(more=", ttl: 30s")
+    left = tmp_path / "left"
+    with place.held(0.1):
+        assert agent.refused("slow", seconds=0, path=str(left)) == "approval.pending"
+    (action,) = place.waiting(agent)
+    places = place.gateway.service.tools._gate._links[agent.session.id, "web"].link._places
+
+    async def busy() -> int:
+        taken = 0
+        while not places.locked():
+            await places.acquire()
+            taken += 1
+        return taken
+
+    async def free(taken: int) -> None:
+        for _ in range(taken):
+            places.release()
+
+    taken = place.gateway.run(busy())
+    place.ann.decide(action)
+    answer = place.during(agent.call, "slow", seconds=0, path=str(left))
+    until = time.monotonic() + 10
+    while place.state(action) != "dispatched" and time.monotonic() < until:
+        time.sleep(0.05)
+    place.gateway.clock.offset = timedelta(seconds=31)
+    try:
+        place.gateway.run(free(taken))
+        assert code(answer.result(10)) == "approval.expired"
+    finally:
+        place.gateway.clock.offset = timedelta()
+    assert not left.exists()
+    _, outcome = of_tools(agent)
+    assert (outcome["ph"], outcome["act"]["end"]) == ("outcome", "refused")
+
+
 # -- what cannot be approved -------------------------------------------------------------------------------------------
 
 

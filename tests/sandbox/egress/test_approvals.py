@@ -369,15 +369,52 @@ def test_secrets_are_shown_by_name_and_their_values_by_nobody(world, serve, aski
     assert outcome.member("par") == [intent.jti, secret.jti]
 
 
-def test_trace_headers_are_neither_approved_nor_sent(world, serve, asking) -> None:
+def test_exactly_the_headers_that_are_shown_are_sent(world, serve, asking) -> None:
     server, mailbox = serve(ok), asking(Mailbox(says(ANN)))
-    trace = b"Traceparent: 00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01"
+    fields = [
+        b"Traceparent: 00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01",
+        b"tracestate: a=b",
+        b"Accept-Encoding: gzip",
+        b"Range: bytes=0-9",
+        b'If-Range: "x"',
+        b"Proxy-Authenticate: Basic",
+        b"Connection: keep-alive",
+        b"TE: trailers",
+        b"X-Forwarded-For: 10.0.0.1",
+        b"X-More: a  b",
+        b"x-more: c",
+    ]
     reply = world.run(
-        profile(server.port), lambda box: box.https(server.port, post(server.port, b"{}", trace))
+        profile(server.port), lambda box: box.https(server.port, post(server.port, b"{}", *fields))
     )
     assert reply.status == 200
-    assert server.received[0].header("traceparent") is None
-    assert [name for name, _ in mailbox.actions[0].members["request"]["headers"]] == ["content-type"]
+    shown = [tuple(each) for each in mailbox.actions[0].members["request"]["headers"]]
+    ours = (b"host", b"content-length", b"accept-encoding", b"connection")
+    fields = [line.partition(b": ") for line in server.received[0].head.split(b"\r\n")[1:]]
+    sent = [(name.lower().decode(), value.decode()) for name, _, value in fields if name.lower() not in ours]
+    assert sent == shown
+    assert ("x-more", "a  b") in shown
+    assert server.received[0].header("accept-encoding") == b"identity"
+
+
+def test_what_was_approved_is_not_sent_when_its_time_is_over_meanwhile(
+    world, serve, asking, monkeypatch
+) -> None:
+    """Between the claim and the first byte a record is acknowledged and a name looked up: that takes time."""
+    late = [0.0]
+    server, _ = serve(ok), asking(Mailbox(says(ANN)), ahead=lambda: late[0])
+    kept = world.chain.record
+
+    async def slowly(kind, members, hidden, *, acknowledged=False, cseq=None):
+        if members.get("ph") == "intent":
+            late[0] = 601.0
+        return await kept(kind, members, hidden, acknowledged=acknowledged, cseq=cseq)
+
+    monkeypatch.setattr(world.chain, "record", slowly)
+    reply = world.run(profile(server.port), lambda box: box.https(server.port, post(server.port)))
+    assert (reply.status, code(reply)) == (403, "approval_expired")
+    assert server.received == []
+    assert world.chain.kinds == ["egress.intent", "egress.outcome.refused", "refusal.approval_expired"]
 
 
 def test_where_everything_needs_approval_each_request_is_asked_for_and_no_unread_connection(

@@ -217,6 +217,14 @@ class Mailbox:
 
     def _are_approved(self, box: _Box, actions: Sequence[Action]) -> bool:
         waiting = [action for action in actions if not self._is_approved(box, action.name)]  # asks each
+    def require_time(self, approved: Approved) -> None:
+        """Return if what was taken may still be begun.
+
+        Raises:
+            ApprovalExpired: its time is over.
+        """
+        approved.desk.require_time(approved.grant, now=self._now())
+
         return not waiting
 
     def _is_approved(self, box: _Box, name: str) -> bool:

@@ -7,7 +7,8 @@ told the names of what waits, and the same body sent again finds the same action
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from affiant.errors import AffiantError
@@ -27,7 +28,14 @@ from affiant.policy.approvals.refusals import (
 )
 from affiant.policy.decide import Decision
 
-__all__ = ["APPROVAL_REFUSALS", "ToolCallWaits", "approved_in_time", "call_draft", "claimed"]
+__all__ = [
+    "APPROVAL_REFUSALS",
+    "ToolCallWaits",
+    "approved_arguments",
+    "approved_in_time",
+    "call_draft",
+    "claimed",
+]
 
 APPROVAL_REFUSALS: Final[tuple[type[AffiantError], ...]] = (
     ActionUnshowable,
@@ -81,6 +89,19 @@ def call_draft(session: Session, tool: ServedTool, arguments: str, decision: Dec
         schema=tool.digest,
         arguments=arguments,
     )
+
+
+def approved_arguments(action: Action) -> Mapping[str, object]:
+    """The arguments as approvers were shown them: made from the bytes that they signed, so in their order too.
+
+    Most servers do not look at the order of an object's members, and some do: of a database's command the first member
+    says what is done.
+    """
+    call = action.members["call"]
+    assert isinstance(call, Mapping)
+    arguments = json.loads(str(call["arguments"]))
+    assert isinstance(arguments, dict)
+    return arguments
 
 
 async def approved_in_time(

@@ -109,10 +109,10 @@ class ToolGate:
         return found
 
     async def call(
-        self, session: str, tool: ServedTool, arguments: Mapping[str, object]
+        self, session: str, tool: ServedTool, arguments: Mapping[str, object], *, ready: Callable[[], None]
     ) -> Mapping[str, object]:
         """Call a tool that was judged; as :meth:`~.link.Link.call`."""
-        return await self._link(session, tool.server).call(tool.name, arguments)
+        return await self._link(session, tool.server).call(tool.name, arguments, ready=ready)
 
     def _link(self, session: str, server: str) -> Link:
         key = session, server

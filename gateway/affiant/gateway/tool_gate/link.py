@@ -104,13 +104,20 @@ class Link:
             "a server lists too many tools", expected=f"at most {MAX_TOOLS}", where=self._config.id
         )
 
-    async def call(self, name: str, arguments: Mapping[str, object]) -> Mapping[str, object]:
+    async def call(
+        self, name: str, arguments: Mapping[str, object], *, ready: Callable[[], None]
+    ) -> Mapping[str, object]:
         """Call a tool; the server's result as it came.
+
+        Args:
+            ready: asked when nothing is waited for any more: nothing is sent where it raises.
 
         Raises:
             ServerError: the server's own error. ToolCallTimeout, ToolServerUnavailable: as named.
         """
         async with self._places:
+            await self._dispatcher()
+            ready()
             return await self._asked(
                 "tools/call", {"name": name, "arguments": arguments}, timeout=float(self._config.timeout_s)
             )

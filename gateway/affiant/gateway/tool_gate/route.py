@@ -63,7 +63,13 @@ from affiant.gateway.tool_gate.answering import (
     response,
     whole,
 )
-from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS, approved_in_time, call_draft, claimed
+from affiant.gateway.tool_gate.approving import (
+    APPROVAL_REFUSALS,
+    approved_arguments,
+    approved_in_time,
+    call_draft,
+    claimed,
+)
 from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.link import ServerError
@@ -79,6 +85,7 @@ from affiant.gateway.tool_gate.messages import (
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
 from affiant.policy.approvals.action import Action, Draft
 from affiant.policy.approvals.desk import HOLD_S
+from affiant.policy.approvals.refusals import ApprovalExpired
 from affiant.policy.decide import Decision, Effect
 from affiant.policy.limit_refusals import LimitReached
 from affiant.policy.meters import nanoseconds
@@ -405,17 +412,26 @@ class _Exchange(Exchange):
 
     async def _made(self, call: _Call) -> None:
         try:
-            raw = await self._gate.call(self._session, call.tool, call.params.arguments)
+            raw = await self._gate.call(
+                self._session, call.tool, _sent(call), ready=lambda: self._require_time(call)
+            )
             result = passed_result(raw, self._gate.redactor)
         except ServerError as error:
             text = error_text(str(error.args[0]), self._gate.redactor)
             self._failed(call, _ServerSaid("the server answered with an error", found=text), end="failed")
+        except ApprovalExpired as error:
+            self._failed(call, error, end="refused")
         except AffiantError as error:
             self._failed(call, error, end="failed")
         else:
             call.end = "failed" if result.failed else "complete"
             call.redacted, call.answer = result.redacted, result.data
             self._answers[call.identifier] = response(call.identifier, result.data)
+
+    def _require_time(self, call: _Call) -> None:
+        """Return if what a call rests on still holds, now that its server can be asked."""
+        if call.approved is not None:
+            self._gate_route.mailbox.require_time(call.approved)
 
     def _failed(self, call: _Call, error: AffiantError, *, end: str) -> None:
         member = error_member(error, receipt=self._account.jti)
@@ -484,6 +500,13 @@ class _ServerSaid(MalformedError):
     """The server answered with an error of its own."""
 
     code = "tool.server_error"
+
+
+def _sent(call: _Call) -> Mapping[str, object]:
+    """The arguments that a server gets: of a call that was approved, in the very order that was shown."""
+    if call.approved is None:
+        return call.params.arguments
+    return approved_arguments(call.approved.grant.action)
 
 
 def _nonce(text: str | None) -> str | None:

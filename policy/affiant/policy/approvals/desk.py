@@ -244,6 +244,16 @@ class ApprovalDesk:
             entry = self._require(grant.action.name)
             if Phase.UNKNOWN in TRANSITIONS[entry.phase]:
                 entry.move(Phase.UNKNOWN)
+    def require_time(self, grant: Grant, *, now: float) -> None:
+        """Return if what was taken may still be begun: after a claim, records and servers are waited for.
+
+        Raises:
+            ApprovalExpired: its time, or that of too many of its approvals, is over.
+        """
+        standing = sum(now < each.expires for each in grant.statements)
+        if now >= grant.action.not_after or standing < self._approval.quorum:
+            raise ApprovalExpired("its time was over before it could be done", where=grant.action.name)
+
 
     def observed(self, name: str, phase: Phase) -> None:
         """Whoever enforces says that the action was begun or done; nothing where it was not approved here."""

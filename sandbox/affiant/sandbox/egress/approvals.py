@@ -32,11 +32,14 @@ from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied
 from affiant.sandbox.egress.records import Approved
 
-__all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit", "without_trace"]
+__all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit", "as_approved"]
 
 _POLL_S: Final = 0.5
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
-_TRACE: Final = frozenset({b"traceparent", b"tracestate"})
+_NOT_AS_SHOWN: Final = frozenset(
+    {b"accept-encoding", b"if-range", b"proxy-authenticate", b"range", b"traceparent", b"tracestate"}
+)
+"""What differs each time that it is sent, or what the broker leaves out, or sets to a value of its own."""
 
 _REASONS: Final[Mapping[type[AffiantError], str]] = {
     ActionUnshowable: "approval_unshowable",
@@ -82,6 +85,20 @@ class Permit:
     desk: ApprovalDesk
     grant: Grant
     approved: Approved
+    clock: Callable[[], float]
+
+    def require_time(self) -> None:
+        """Return if it may still be sent: records and names are waited for after it was taken.
+
+        Raises:
+            EgressDenied: its time is over.
+        """
+        try:
+            self.desk.require_time(self.grant, now=self.clock())
+        except ApprovalExpired as error:
+            raise EgressDenied(
+                error.message, reason="approval_expired", rules=tuple(self.grant.action.rules)
+            ) from error
 
     def dispatched(self) -> None:
         """Its intent is acknowledged."""
@@ -176,7 +193,7 @@ class EgressApprovals:
             "via": last.via,
         }
         records = tuple(self._records[each.text] for each in grant.statements)
-        return Permit(self._desk, grant, Approved(statement, records))
+        return Permit(self._desk, grant, Approved(statement, records), self._clock)
 
     def _draft(self, allowed: AllowedRequest, body: bytes) -> Draft:
         at = allowed.origin
@@ -208,6 +225,7 @@ class EgressApprovals:
         )
 
 
-def without_trace(allowed: AllowedRequest) -> AllowedRequest:
-    """The request without its trace context, which differs each time that it is sent and would be approved with it."""
-    return replace(allowed, headers=tuple(each for each in allowed.headers if each[0].lower() not in _TRACE))
+def as_approved(allowed: AllowedRequest) -> AllowedRequest:
+    """The request without those headers that would be shown and not be sent as shown, or differ each time."""
+    kept = tuple(each for each in allowed.headers if each[0].lower() not in _NOT_AS_SHOWN)
+    return replace(allowed, headers=kept)

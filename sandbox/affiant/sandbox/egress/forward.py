@@ -20,7 +20,7 @@ from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
-from affiant.sandbox.egress.approvals import EgressApprovals, Permit, without_trace
+from affiant.sandbox.egress.approvals import EgressApprovals, Permit, as_approved
 from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, chosen_by_agent, judge_request
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.denial import denial_of
@@ -163,7 +163,7 @@ class Forwarder:
             body = _Body(http, self._detector(head))
             begun = await body.prefetch()
             if allowed.asks:
-                allowed = without_trace(allowed)
+                allowed = as_approved(allowed)
                 permit = await self._approved(http, allowed, body)
             self._meter(allowed, body, begun)
             intents = await self._intents(action, allowed, permit)
@@ -182,6 +182,7 @@ class Forwarder:
             action=action,
             allowed=allowed,
             intents=intents,
+            permit=permit,
         )
         try:
             return await exchange.run(body)
@@ -269,6 +270,7 @@ class _Exchange:
     action: Action
     allowed: AllowedRequest
     intents: tuple[str, ...]
+    permit: Permit | None = None
     sent: Sent = _NOTHING_SENT
     recorded: bool = False
     known: bool = False
@@ -296,6 +298,8 @@ class _Exchange:
     async def _pass(self, body: _Body) -> None:
         origin, within = self.allowed.origin, self.forwarder.policy.addresses_for(self.allowed.origin.host)
         address = await self.forwarder.resolver.resolve(origin.host, origin.port, within=within)
+        if self.permit is not None:
+            self.permit.require_time()
         reply = await self.forwarder.upstream.exchange(self.allowed, address, aiter(body))
         try:
             await self.answer.start(reply.status, reason_phrase(reply.status), reply.headers)
