@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.gateway.approvals.approver import Approver, action_of, path_of, profile
@@ -19,6 +23,7 @@ from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.statement import parse_statement
+from affiant.gateway.approvals import mailbox, readers
 from affiant.policy.approvals.action import Action, parse_action
 from affiant.policy.load import load_profiles
 
@@ -126,6 +131,37 @@ def test_a_denial_is_recorded_and_ends_it(place: Place) -> None:
     assert (again.status, again.code) == (403, "approval.denied")
 
 
+def test_a_denial_is_not_handed_on_under_the_record_of_the_approval_before_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, action = place.asked(place.ann)
+    place.ann.decide(action)
+    recorder = place.gateway.service.recorder
+    whole, signed, release = recorder.session_record, threading.Event(), threading.Event()
+
+    def slowly(*arguments: Any, **more: Any) -> Any:
+        recorded = whole(*arguments, **more)
+
+        async def durable() -> None:
+            while not release.is_set():
+                await asyncio.sleep(0.01)
+            await recorded.durable
+
+        signed.set()
+        return type(recorded)(recorded.issued, recorded.head, asyncio.ensure_future(durable()))
+
+    monkeypatch.setattr(recorder, "session_record", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        denied = pool.submit(place.ann.decide, action, approves=False)
+        assert signed.wait(10)
+        assert said(session, action).json() == {"state": "denied", "statements": []}
+        release.set()
+        record = denied.result(10).json()["record"]
+    (left,) = said(session, action).json()["statements"]
+    assert left["record"] == record
+    assert receipt_of(session, record).member("apr", "sig") == left["statement"]
+
+
 def test_a_quorum_is_counted_by_keys(place: Place) -> None:
     _, action = place.asked(place.ann, place.bob, more=", quorum: 2")
     assert place.ann.decide(action).json()["state"] == "pending"
@@ -181,6 +217,33 @@ def test_a_proof_is_for_one_request_at_this_gateway_now(place: Place, wrong: str
     answer = place.gateway.ask("GET", "/v1/approvals", headers={READER_HEADER: proof})
     expected = (400, "approval.statement") if wrong == "garbage" else (401, "approval.reader")
     assert (answer.status, answer.code) == expected
+
+
+def test_an_approver_who_asks_too_often_keeps_no_other_from_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often, other = Approver(place.gateway), Approver(place.gateway)
+    _, action = place.asked(often, other)
+    monkeypatch.setattr(readers, "_MAX_SEEN", 3)
+    answers = [often.ask("GET", path_of(action)) for _ in range(5)]
+    assert [answer.status for answer in answers] == [200] * 3 + [answers[-1].status] * 2
+    assert answers[-1].code == "approval.reader"
+    assert other.ask("GET", path_of(action)).status == 200
+
+
+def test_what_waits_is_listed_before_what_has_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann = Approver(place.gateway)
+    session, first = place.asked(ann)
+    more = [action_of(session, policy=first.policy, body=b"%d" % number) for number in range(3)]
+    for each in more:
+        assert post(session, each.raw).status == 200
+    for each in (first, more[0]):
+        ann.decide(each, approves=False)
+    monkeypatch.setattr(mailbox, "_MAX_LISTED", 3)
+    assert [each["action"] for each in ann.listed()] == [each.name for each in (more[1], more[2], more[0])]
+    assert ann.ask("GET", path_of(first)).json()["state"] == "denied", (
+        "what is not listed is there all the same"
+    )
 
 
 def test_a_session_posts_and_reads_its_own_actions_only(place: Place) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from affiant.errors import AffiantError
 from affiant.policy.approvals.action import Draft
-from affiant.policy.approvals.desk import MAX_ASKED, MAX_WAITING, TRANSITIONS, ApprovalDesk, Phase
+from affiant.policy.approvals.desk import MAX_ASKED, MAX_KEPT, MAX_WAITING, TRANSITIONS, ApprovalDesk, Phase
 
 from .making import ANN, BOB, CID, NOW, POLICY, SESSION_KEY, desk, draft, nonce, says
 
@@ -229,6 +229,44 @@ def test_what_one_session_asks_for_is_bounded() -> None:
     for number in range(MAX_ASKED):
         asked(at, draft(body=b"%d" % number), now=NOW + number * 30)
     assert refused(lambda: asked(at, now=NOW + 10**6)) == "approval.too_many"
+
+
+def test_what_one_session_makes_others_keep_is_bounded() -> None:
+    at, kept = desk(ANN, ttl=30), 0
+    for number in range(MAX_ASKED):
+        try:
+            asked(at, draft(body=b"%d" % number + b"x" * 30_000), now=NOW + number * 30)
+        except AffiantError as error:
+            assert error.code == "approval.too_many"
+            break
+    kept = sum(len(each.action.raw) for each in at.all(now=NOW))
+    assert MAX_KEPT - 32_000 < kept <= MAX_KEPT
+    elsewhere = desk(ANN, ttl=30)
+    mailbox = desk(ANN, ttl=30)
+    now = NOW
+    with pytest.raises(AffiantError, match="too many"):
+        for number in range(MAX_ASKED):
+            now += 30
+            elsewhere = desk(ANN, ttl=30)
+            large = draft(body=b"%d" % number + b"x" * 30_000)
+            mailbox.post(elsewhere.ask(large, nonce=nonce, now=now).action, now=now)
+    assert len(mailbox.all(now=now)) == len(at.all(now=NOW))
+
+
+def test_what_was_taken_is_begun_in_its_time_and_in_that_of_its_approvals_only() -> None:
+    at = desk(ANN, BOB, CID, quorum=2)
+    name = asked(at)
+    for who, expires in ((ANN, NOW + 600), (BOB, NOW + 10), (CID, NOW + 20)):
+        at.decide(says(who, name, expires=expires), now=NOW)
+    grant = at.claim(name, now=NOW)
+    at.require_time(grant, now=NOW + 19)
+    assert refused(lambda: at.require_time(grant, now=NOW + 20)) == "approval.expired"
+    at = desk(ANN)
+    name = asked(at)
+    at.decide(says(ANN, name), now=NOW)
+    grant = at.claim(name, now=NOW)
+    at.require_time(grant, now=NOW + 599)
+    assert refused(lambda: at.require_time(grant, now=NOW + 600)) == "approval.expired"
 
 
 def test_an_action_that_somebody_else_asked_for_is_of_this_session_profile_and_time() -> None:

@@ -24,7 +24,7 @@ from affiant.sandbox.gateway_probe import gateway_origin, pinless_context, spki_
 
 __all__ = ["ApprovalRefused", "ApproverClient", "OtherAction", "Shown"]
 
-_LIMIT: Final = 4 << 20
+_LIMIT: Final = 8 << 20
 _TIMEOUT_S: Final = 15.0
 
 

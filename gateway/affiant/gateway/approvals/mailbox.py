@@ -25,7 +25,7 @@ from affiant.gateway.errors import NotFound
 from affiant.gateway.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions import Session, SessionState, SessionTable
 from affiant.policy.approvals.action import Action, Draft, parse_action
-from affiant.policy.approvals.desk import MAX_WAITING, ApprovalDesk, Grant, Phase, Waiting
+from affiant.policy.approvals.desk import MAX_WAITING, WAITING, ApprovalDesk, Grant, Phase, Waiting
 from affiant.policy.approvals.refusals import (
     ActionMalformed,
     ApprovalDenied,
@@ -38,6 +38,8 @@ from affiant.policy.approvals.refusals import (
 __all__ = ["Approved", "Mailbox", "Post"]
 
 _MAX_TARGET = 2048
+_MAX_LISTED = 4096
+"""Actions: as many as can wait in all sessions at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Post:
 
 @dataclass(slots=True)
 class _Box:
-    """One session's desk, and which statements are recorded: thumbprint -> id of the record, by action."""
+    """One session's desk, and which statements are recorded: statement -> id of the record, by action."""
 
     session: Session
     desk: ApprovalDesk
@@ -136,9 +138,9 @@ class Mailbox:
         found = box.desk.look(name, now=self._now())
         recorded = box.recorded.get(name, {})
         said = [
-            {"statement": each.text, "record": recorded[each.kid]}
+            {"statement": each.text, "record": recorded[each.text]}
             for each in found.statements
-            if each.kid in recorded
+            if each.text in recorded
         ]
         return {"state": found.phase.value, "statements": said}
 
@@ -215,8 +217,6 @@ class Mailbox:
         grants = box.desk.claim_all([action.name for action in actions], now=self._now())
         return tuple(Approved(box.desk, grant, self._records(box, grant)) for grant in grants)
 
-    def _are_approved(self, box: _Box, actions: Sequence[Action]) -> bool:
-        waiting = [action for action in actions if not self._is_approved(box, action.name)]  # asks each
     def require_time(self, approved: Approved) -> None:
         """Return if what was taken may still be begun.
 
@@ -225,6 +225,8 @@ class Mailbox:
         """
         approved.desk.require_time(approved.grant, now=self._now())
 
+    def _are_approved(self, box: _Box, actions: Sequence[Action]) -> bool:
+        waiting = [action for action in actions if not self._is_approved(box, action.name)]  # asks each
         return not waiting
 
     def _is_approved(self, box: _Box, name: str) -> bool:
@@ -237,14 +239,14 @@ class Mailbox:
             case Phase.PENDING:
                 return False
             case Phase.APPROVED:
-                return all(each.kid in box.recorded.get(name, {}) for each in found.statements)
+                return all(each.text in box.recorded.get(name, {}) for each in found.statements)
             case _:
                 raise ApprovalUsed("its approval was used before", where=name)
 
     @staticmethod
     def _records(box: _Box, grant: Grant) -> tuple[str, ...]:
         recorded = box.recorded[grant.action.name]
-        return tuple(recorded[each.kid] for each in grant.statements)
+        return tuple(recorded[each.text] for each in grant.statements)
 
     async def _changed(self, box: _Box, actions: Sequence[Action]) -> None:
         """Wait until somebody said something, an action's time is over, or a second has passed."""
@@ -262,6 +264,13 @@ class Mailbox:
         return any(box.desk.may_approve(kid) for box in self._boxes.values())
 
     def listed(self, kid: str) -> tuple[Post, ...]:
+        """Every action that waits for the key of this thumbprint, and then what ended last, within a bound."""
+        every = self._of(kid)
+        waiting = [post for post in every if post.waiting.phase in WAITING]
+        ended = [post for post in every if post.waiting.phase not in WAITING]
+        return tuple((waiting + ended[::-1])[:_MAX_LISTED])
+
+    def _of(self, kid: str) -> tuple[Post, ...]:
         """Every action that the key of this thumbprint may approve, or could have."""
         return tuple(
             Post(waiting, box.desk.approval.quorum)
@@ -276,7 +285,7 @@ class Mailbox:
         Raises:
             NotFound: there is none, or it is none of theirs.
         """
-        for post in self.listed(kid):
+        for post in self._of(kid):
             if post.waiting.action.name == name:
                 return post
         raise NotFound("no such action waits for you")
@@ -299,11 +308,11 @@ class Mailbox:
         statement = next(each for each in waiting.statements if each.kid == kid)
         recorded = box.recorded.setdefault(name, {})
         if statement.text != text:  # they had approved it before: that one stands, and is recorded
-            return {"state": waiting.phase.value, "record": recorded.get(kid)}
+            return {"state": waiting.phase.value, "record": recorded.get(statement.text)}
         written = box.written.get(text) or self._record(box.session, action, statement)
         box.written[text] = written
         await written.durable
-        recorded[kid] = written.jti
+        recorded[text] = written.jti
         box.tell()
         return {"state": waiting.phase.value, "record": written.jti}
 

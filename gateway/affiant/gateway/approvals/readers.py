@@ -22,7 +22,8 @@ from affiant.gateway.http_request import Scope, header, target_of
 
 __all__ = ["Readers"]
 
-_MAX_SEEN = 4096
+_MAX_SEEN = 1024
+"""Proofs of one key within their time: nobody can fill the room of another approver."""
 
 
 class Readers:
@@ -37,7 +38,7 @@ class Readers:
         self._mailbox = mailbox
         self._spki = spki
         self._clock = clock
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, dict[str, int]] = {}
 
     def require(self, scope: Scope, body: bytes) -> str:
         """The thumbprint of the approver who sent this request.
@@ -59,7 +60,9 @@ class Readers:
 
     def _take(self, proof: ReaderProof, now: float) -> None:
         """Take a proof once. Only approvers' are kept, so strangers cannot push any out."""
-        self._seen = {jti: iat for jti, iat in self._seen.items() if now - iat <= 2 * READER_TOLERANCE_S}
-        if proof.jti in self._seen or len(self._seen) >= _MAX_SEEN:
+        before = self._seen.get(proof.kid, {})
+        seen = {jti: iat for jti, iat in before.items() if now - iat <= 2 * READER_TOLERANCE_S}
+        self._seen[proof.kid] = seen
+        if proof.jti in seen or len(seen) >= _MAX_SEEN:
             raise ReaderRefused("the proof was seen before, or there are too many at once", where="jti")
-        self._seen[proof.jti] = proof.iat
+        seen[proof.jti] = proof.iat

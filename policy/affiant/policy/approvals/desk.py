@@ -33,7 +33,18 @@ from affiant.policy.approvals.refusals import (
 )
 from affiant.policy.profile import Approval
 
-__all__ = ["HOLD_S", "MAX_ASKED", "MAX_WAITING", "TRANSITIONS", "ApprovalDesk", "Grant", "Phase", "Waiting"]
+__all__ = [
+    "HOLD_S",
+    "MAX_ASKED",
+    "MAX_KEPT",
+    "MAX_WAITING",
+    "TRANSITIONS",
+    "WAITING",
+    "ApprovalDesk",
+    "Grant",
+    "Phase",
+    "Waiting",
+]
 
 HOLD_S: Final = 25.0
 """How long whoever asks is held before the answer that it waits: below what most clients and proxies give up at."""
@@ -41,6 +52,8 @@ MAX_WAITING: Final = 16
 """Actions of one session that wait at the same time: more, nobody reads one by one."""
 MAX_ASKED: Final = 256
 """Actions that one session may ask approval for altogether."""
+MAX_KEPT: Final = 1 << 20
+"""Bytes of all of them: they are kept, and shown, until the session is forgotten."""
 
 
 class Phase(enum.Enum):
@@ -68,7 +81,8 @@ TRANSITIONS: Final[Mapping[Phase, frozenset[Phase]]] = {
 }
 """State -> states that may follow."""
 
-_WAITING: Final = frozenset({Phase.PENDING, Phase.APPROVED})
+WAITING: Final = frozenset({Phase.PENDING, Phase.APPROVED})
+"""States in which an action may still come to be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +160,13 @@ class ApprovalDesk:
         with self._lock:
             self._expire(now)
             known = [self._known(draft.key, now) for draft in drafts]
-            self._require_room(known.count(None))
             made = int(now)
             actions = [
                 draft.issue(nonce=nonce(), made=made, not_after=made + self._approval.ttl)
                 for draft, entry in zip(drafts, known, strict=True)
                 if entry is None
             ]
+            self._require_room(actions)
             new = iter(actions)
             return tuple(
                 self._add(next(new), draft.key) if entry is None else entry.seen()
@@ -177,7 +191,7 @@ class ApprovalDesk:
                 return known.seen()
             if now >= action.not_after:
                 raise ApprovalExpired("the action's time is over", found=action.not_after)
-            self._require_room(1)
+            self._require_room((action,))
             return self._add(action, b"")
 
     def decide(self, text: str, *, now: float) -> Waiting:
@@ -230,6 +244,16 @@ class ApprovalDesk:
                 entry.move(Phase.CONSUMED)
             return grants
 
+    def require_time(self, grant: Grant, *, now: float) -> None:
+        """Return if what was taken may still be begun: after a claim, records and servers are waited for.
+
+        Raises:
+            ApprovalExpired: its time, or that of too many of its approvals, is over.
+        """
+        standing = sum(now < each.expires for each in grant.statements)
+        if now >= grant.action.not_after or standing < self._approval.quorum:
+            raise ApprovalExpired("its time was over before it could be done", where=grant.action.name)
+
     def dispatched(self, grant: Grant) -> None:
         """The intent is recorded: from here on, the action may have happened."""
         self._move(grant, Phase.DISPATCHED)
@@ -244,16 +268,6 @@ class ApprovalDesk:
             entry = self._require(grant.action.name)
             if Phase.UNKNOWN in TRANSITIONS[entry.phase]:
                 entry.move(Phase.UNKNOWN)
-    def require_time(self, grant: Grant, *, now: float) -> None:
-        """Return if what was taken may still be begun: after a claim, records and servers are waited for.
-
-        Raises:
-            ApprovalExpired: its time, or that of too many of its approvals, is over.
-        """
-        standing = sum(now < each.expires for each in grant.statements)
-        if now >= grant.action.not_after or standing < self._approval.quorum:
-            raise ApprovalExpired("its time was over before it could be done", where=grant.action.name)
-
 
     def observed(self, name: str, phase: Phase) -> None:
         """Whoever enforces says that the action was begun or done; nothing where it was not approved here."""
@@ -287,7 +301,7 @@ class ApprovalDesk:
         """The session ends: what waits is never done, and of what is under way nobody knows what becomes."""
         with self._lock:
             for entry in self._entries.values():
-                if entry.phase in _WAITING:
+                if entry.phase in WAITING:
                     entry.move(Phase.EXPIRED)
                 elif Phase.UNKNOWN in TRANSITIONS[entry.phase]:
                     entry.move(Phase.UNKNOWN)
@@ -300,7 +314,7 @@ class ApprovalDesk:
 
     def _expire(self, now: float) -> None:
         for entry in self._entries.values():
-            if entry.phase in _WAITING and now >= entry.action.not_after:
+            if entry.phase in WAITING and now >= entry.action.not_after:
                 entry.move(Phase.EXPIRED)
 
     def _require(self, name: str) -> _Entry:
@@ -312,7 +326,7 @@ class ApprovalDesk:
     def _known(self, key: bytes, now: float) -> _Entry | None:
         """The entry by which the same was asked before, and still waits."""
         for entry in self._entries.values():
-            if entry.key == key and entry.phase in _WAITING:
+            if entry.key == key and entry.phase in WAITING:
                 return entry
             if entry.key == key and entry.phase is Phase.DENIED and now < entry.action.not_after:
                 raise ApprovalDenied("an approver has denied this", where=entry.action.name)
@@ -329,18 +343,20 @@ class ApprovalDesk:
             )
         return Grant(entry.action, standing)
 
-    def _require_room(self, more: int) -> None:
-        if not more:
+    def _require_room(self, new: Sequence[Action]) -> None:
+        if not new:
             return
-        waiting = sum(entry.phase in _WAITING for entry in self._entries.values())
-        if waiting + more > MAX_WAITING or len(self._entries) + more > MAX_ASKED:
+        entries = self._entries.values()
+        waiting = sum(entry.phase in WAITING for entry in entries)
+        kept = sum(len(entry.action.raw) for entry in entries) + sum(len(action.raw) for action in new)
+        if waiting + len(new) > MAX_WAITING or len(self._entries) + len(new) > MAX_ASKED or kept > MAX_KEPT:
             raise TooManyApprovals(
                 "too many actions of this session wait for approval, or were asked for",
-                expected=f"at most {MAX_WAITING} at a time, {MAX_ASKED} altogether",
+                expected=f"at most {MAX_WAITING} at a time, {MAX_ASKED} and {MAX_KEPT} bytes altogether",
             )
 
     def _require_waiting(self, entry: _Entry) -> None:
-        if entry.phase in _WAITING:
+        if entry.phase in WAITING:
             return
         if entry.phase is Phase.DENIED:
             raise ApprovalDenied("an approver has denied this", where=entry.action.name)
