@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 from affiant.attestation import jws
 from affiant.attestation.approving.errors import ApproverKeyMalformed, StatementMalformed
 from affiant.attestation.approving.keys import APPROVER_KEY
-from affiant.attestation.approving.statement import read_statement, sign_statement
+from affiant.attestation.approving.statement import (
+    MAX_STATEMENT,
+    judge_statement,
+    read_statement,
+    sign_statement,
+)
 from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.erasure.keys import make_key_file
 from affiant.attestation.keys import Signer, public_jwk
+from affiant.errors import AffiantError
 
 ANN, EVE = Signer.generate(), Signer.generate()
 ACTION = "sha256:" + "0a" * 32
@@ -115,3 +121,52 @@ def test_a_key_file_is_read_by_its_owner_and_is_no_other_key(tmp_path) -> None:
         APPROVER_KEY.read(path)
     with pytest.raises(ApproverKeyMalformed, match="expected affiant-approver-key/1"):
         APPROVER_KEY.parse(make_key_file(lambda size: b"\x07" * size))
+
+
+MADE, END = 1_800_000_000, 1_800_000_600
+
+
+def judged(
+    *, now: float = MADE + 10, kid: Signer = ANN, approvers=(ANN.kid,), never=(), **changes: object
+) -> str | None:
+    """The code by which a statement does not count; None: it does."""
+    said = {"action": ACTION, "approves": True, "made": MADE + 5, "expires": END, **changes}
+    statement = read_statement(sign_statement(kid, **said))
+    try:
+        judge_statement(
+            statement, action=ACTION, approvers=approvers, never=never, made=MADE, not_after=END, now=now
+        )
+    except AffiantError as error:
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, None),
+        ({"approvers": ()}, "approval.not_an_approver"),
+        ({"kid": EVE}, "approval.not_an_approver"),
+        ({"kid": EVE, "approvers": (ANN.kid, EVE.kid)}, None),
+        ({"never": (ANN.kid,)}, "approval.not_an_approver"),
+        ({"action": "sha256:" + "b" * 64}, "approval.other_action"),
+        ({"made": MADE - 60}, None),
+        ({"made": MADE - 61}, "approval.stale"),
+        ({"made": MADE + 70}, None),
+        ({"made": MADE + 71}, "approval.stale"),
+        ({"expires": END + 1}, "approval.stale"),
+        ({"expires": MADE + 11}, None),
+        ({"expires": MADE + 10}, "approval.stale"),
+        ({"now": END - 1}, None),
+        ({"now": END}, "approval.stale"),
+    ],
+)
+def test_a_statement_counts_for_one_action_by_an_approver_in_its_time(changes, code) -> None:
+    assert judged(**changes) == code
+
+
+def test_text_that_no_record_holds_is_no_statement() -> None:
+    longest = "x" * MAX_STATEMENT
+    for text in (longest + "x", TEXT + "=" * MAX_STATEMENT):
+        with pytest.raises(StatementMalformed, match="at most 1024"):
+            read_statement(text)

@@ -191,6 +191,22 @@ def test_the_same_asked_again_is_the_same_while_it_waits_and_another_after_it_wa
     assert refused(lambda: at.decide(says(ANN, name), now=NOW)) == "approval.used"
 
 
+def test_whoever_asks_is_no_approver_and_reads_nothing() -> None:
+    at = desk(ANN, SESSION_KEY)
+    assert [at.may_approve(each.kid) for each in (ANN, SESSION_KEY, BOB)] == [True, False, False]
+
+
+def test_what_is_said_to_have_begun_without_approval_changes_nothing() -> None:
+    at = desk(ANN)
+    names = [asked(at, draft(body=b"%d" % number)) for number in range(3)]
+    at.decide(says(ANN, names[1], approves=False), now=NOW)
+    at.decide(says(ANN, names[2]), now=NOW)
+    for name in (*names, "sha256:" + "0" * 64):
+        at.observed(name, Phase.DISPATCHED)
+        at.observed(name, Phase.DISPATCHED)
+    assert [at.look(name, now=NOW).phase.value for name in names] == ["pending", "denied", "dispatched"]
+
+
 def test_another_desk_knows_no_approval_of_this_one() -> None:
     """After a restart nothing that waited is done: every action has a nonce that the new desk never drew."""
     first, second = desk(ANN), desk(ANN)
@@ -276,6 +292,8 @@ def test_an_action_that_somebody_else_asked_for_is_of_this_session_profile_and_t
     assert mailbox.post(action, now=NOW).phase is Phase.PENDING
     assert mailbox.post(action, now=NOW).action == action
     assert refused(lambda: desk(ANN).post(action, now=NOW + 600)) == "approval.expired"
+    ahead = other.ask(draft(), nonce=nonce, now=NOW + 61).action
+    assert refused(lambda: other.post(ahead, now=NOW)) == "approval.action"
     longer = other.ask(draft(), nonce=nonce, now=NOW).action
     assert refused(lambda: mailbox.post(longer, now=NOW)) == "approval.action"
     for foreign in (draft(session="t" * 21 + "A"), draft(policy=POLICY.replace("ab", "cd", 1))):
