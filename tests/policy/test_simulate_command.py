@@ -141,3 +141,43 @@ def test_a_call_without_its_arguments_is_replayed_where_they_decide_nothing(repl
     assert replay(any_call, "--fail-on", "widen", log=CALL % ("deny", "tool_argument_refused")).exit_code == 1
     malformed = CALL % ("deny", "tool_arguments_malformed")  # whatever the rule
     assert replay(any_call, "--fail-on", "any", log=malformed).exit_code == 0
+
+
+def test_a_table_for_a_review_tells_what_becomes_wider_first(replay):
+    done = replay(WIDER.replace("[run, ", "["), "--markdown", "--fail-on", "widen")
+    assert done.exit_code == 1
+    assert done.output.splitlines() == [
+        "### new.yaml: 5 decisions, 2 change: 1 wider, 1 narrower",
+        "",
+        "|  | agent | what | decision | times | first | rule or reason |",
+        "|---|---|---|---|---|---|---|",
+        (
+            "| wider | dev | host api.b.com | deny becomes allow | 1 "
+            "| line 2: POST https:<!-- -->//api.b.com/v1 | new.yaml:4:22 |"
+        ),
+        "| narrower | dev | tool run | allow becomes deny | 1 | line 1: tool:run | tool\\_not\\_listed |",
+    ]
+
+
+def test_a_table_says_what_it_cannot_know_and_is_no_markup(replay, tmp_path):
+    old = OLD.replace("run,", "{name: run, args: {n: {max: 3}}},").replace("dev:", "d_e_v:")
+    log = LOG.replace(
+        '"reason":"allowed","request":"tool:run"', '"reason":"allowed","request":"tool:run","withheld":true'
+    )
+    log = log.replace('"dev"', '"d_e_v"')
+    output = replay(old.replace("max: 3", "max: 2"), "--markdown", log=log, old=old).output
+    assert "1 calls are taken to be decided as before: arguments decide, and the log has none." in output
+    output = replay(old.replace("[GET]", "[POST]"), "--markdown", log=log, old=old).output
+    assert "| wider | d\\_e\\_v | host api.b.com |" in output
+
+
+def test_a_table_has_a_bound_for_rows(replay):
+    wider = OLD.replace("tools: [", f"tools: [{', '.join(f't{number}' for number in range(120))}, ")
+    line = '{"agent":"dev","decision":"deny","reason":"tool_not_listed","request":"tool:t%d"}\n'
+    output = replay(wider, "--markdown", log="".join(line % number for number in range(120))).output
+    assert output.count("| wider |") == 50
+    assert "| and 70 more; --json lists all | | | | | | |" in output
+
+
+def test_one_answer_at_a_time(replay):
+    assert replay(OLD, "--json", "--markdown").exit_code == 2

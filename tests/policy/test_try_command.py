@@ -177,3 +177,38 @@ def test_a_wrong_command_line_is_told_apart(try_it, tmp_path):
     assert try_it("--fail-under", "50").exit_code == 2
     assert try_it("--coverage", "--fail-under", "101").exit_code == 2
     assert try_it("--junit", str(tmp_path / "missing" / "j.xml")).exit_code == 2
+
+
+def test_a_table_for_a_review_has_the_tests_that_fail_and_what_is_missing(try_it):
+    done = try_it("--markdown", "--coverage", "--fail-under", "90", tests=FAILING)
+    assert done.exit_code == 1
+    lines = done.output.splitlines()
+    assert lines[:4] == [
+        "### p.yaml: 4 tests, 2 failed",
+        "",
+        "| place | agent | wants | decided |",
+        "|---|---|---|---|",
+    ]
+    (apply,) = [line for line in lines if "for tool:apply" in line]
+    assert apply.startswith("| t.yaml:1:") and "| deployer | deny for tool:apply | ask, because" in apply
+    assert sum(line.startswith("| t.yaml:1:") for line in lines) == 2
+    (measure,) = [line for line in lines if line.startswith("**coverage**: ")]
+    assert "less than the 90 % that were asked for" in measure
+    missing = lines[lines.index("| missing |") + 2 :]
+    told = [
+        line.strip()
+        for line in try_it("--coverage", tests=FAILING).output.splitlines()
+        if line.startswith("  p.yaml:")
+    ]
+    assert [line.replace("\\", "").strip("| ") for line in missing if line] == told
+
+
+def test_a_table_of_tests_that_hold_is_one_line(try_it):
+    assert try_it("--markdown").output == "### p.yaml: 8 tests, 0 failed\n"
+    assert try_it("--markdown", "--json").exit_code == 2
+
+
+def test_what_a_test_names_is_no_markup_in_a_table(try_it):
+    tests = 'tests: {deployer: [{allow: {egress: "GET https://evil.example/@org/__x__"}}]}\n'
+    (row,) = [line for line in try_it("--markdown", tests=tests).output.splitlines() if "evil" in line]
+    assert "GET https:<!-- -->//evil.example/@<!-- -->org/\\_\\_x\\_\\_ |" in row

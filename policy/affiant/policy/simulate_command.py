@@ -18,6 +18,7 @@ from affiant.policy.decision_log import agents_of, read_decision_log
 from affiant.policy.decision_log_input import log_lines, log_name, with_progress
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import ProfileSet
+from affiant.policy.review_tables import simulation_markdown
 from affiant.policy.simulation import AgentCount, ChangeGroup, Simulation, simulate
 
 __all__ = ["simulate_policy"]
@@ -39,8 +40,9 @@ _MAX_SHOWN: Final = 20
     help="Exit with 1 if a decision becomes wider, or if any changes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--markdown", is_flag=True, help="Print a table for a review's comment.")
 def simulate_policy(
-    new: Path, *, log: BinaryIO, old: Path | None, fail_on: str | None, as_json: bool
+    new: Path, *, log: BinaryIO, old: Path | None, fail_on: str | None, as_json: bool, markdown: bool
 ) -> None:
     """Decide again what a log records, by NEW's profiles, and say what changes.
 
@@ -52,7 +54,10 @@ def simulate_policy(
       affiant policy simulate --log decisions.jsonl after.yaml
       affiant policy simulate --log decisions.jsonl after.yaml --old before.yaml --fail-on widen
       zcat decisions.jsonl.gz | affiant policy simulate --log - after.yaml --json
+      affiant policy simulate --log decisions.jsonl after.yaml --markdown > comment.md
     """
+    if as_json and markdown:
+        raise click.UsageError("--json and --markdown are two answers: choose one")
     profiles = read_profiles(new)
     before = None if old is None else read_profiles(old)
     agents = agents_of(profiles if before is None else before)
@@ -60,6 +65,8 @@ def simulate_policy(
     found = simulate(with_progress(recorded), profiles, old=before)
     if as_json:
         print_json(_document(found, profiles, before))
+    elif markdown:
+        click.echo(simulation_markdown(found, source=new.name), nl=False)
     else:
         for line in _text(found, compared=before is not None):
             click.echo(printable(line))

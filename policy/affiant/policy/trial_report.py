@@ -13,7 +13,7 @@ from affiant.policy.inline_tests import effect_of
 from affiant.policy.mutation import Fate, JudgedMutant
 from affiant.policy.trial import Trial, TriedProfile
 
-__all__ = ["Measure", "TrialReport"]
+__all__ = ["Measure", "TrialReport", "decided", "measured"]
 
 _MAX_SHOWN: Final = 50
 """Lines of one kind in the text; the JSON document has all."""
@@ -82,7 +82,7 @@ class TrialReport:
             covered = sum(rule.covered for rule in self.coverage)
             found.append(Measure("coverage", covered, len(self.coverage), self.least))
         if self.mutants is not None:
-            noticed, unnoticed = self._fates(Fate.NOTICED), self._fates(Fate.UNNOTICED)
+            noticed, unnoticed = self.fates(Fate.NOTICED), self.fates(Fate.UNNOTICED)
             total = noticed + unnoticed + self.not_tried
             found.append(Measure("mutation", noticed, total, self.least))
         return found
@@ -92,7 +92,8 @@ class TrialReport:
         """Whether every test holds and nothing that was asked for is missed; a file without tests is not ok."""
         return bool(self.count) and not self.failed and not any(measure.missed for measure in self.measures)
 
-    def _fates(self, fate: Fate) -> int:
+    def fates(self, fate: Fate) -> int:
+        """How many of the mutants that were tried have it."""
         return sum(mutant.fate is fate for mutant in self.mutants or ())
 
     # -- text --------------------------------------------------------------------------------------------------
@@ -106,30 +107,13 @@ class TrialReport:
         for tried, trial in self.failed:
             agent, test = tried.profile.name, trial.test
             yield f"{test.mark}: failed: {agent}: wants {test.wanted.value} for {test.request}"
-            yield f"  {_decided(tried, trial)}"
+            yield f"  {decided(tried, trial)}"
         yield (
             f"{self.count} tests, {len(self.failed)} failed" if self.count else "no tests: nothing was tried"
         )
         for measure in self.measures:
             yield f"{measure.name}: {measure.text}"
-            yield from _bounded(self._uncovered() if measure.name == "coverage" else self._unnoticed())
-
-    def _uncovered(self) -> Iterator[str]:
-        for rule in self.coverage or ():
-            if not rule.covered:
-                yield f"{rule.where}: {rule.agent}: {rule.rule}: {', and '.join(rule.missing)}"
-
-    def _unnoticed(self) -> Iterator[str]:
-        for fate in (Fate.EQUIVALENT, Fate.UNASKABLE):
-            if self._fates(fate):
-                yield f"not counted, because {_UNCOUNTED[fate]}: {self._fates(fate)}"
-        if self.not_tried:
-            yield f"{self.not_tried} more were not tried (--max-mutants), and count as unnoticed"
-        for mutant in self.mutants or ():
-            if mutant.fate is Fate.UNNOTICED:
-                changed = f"{mutant.rule} {mutant.change}" if mutant.rule else mutant.change
-                missing = mutant.missing or "some other"
-                yield f"{mutant.where}: {mutant.agent}: {changed}: no test notices; {missing} would"
+            yield from _bounded(measured(self, measure))
 
     # -- JSON --------------------------------------------------------------------------------------------------
 
@@ -172,7 +156,7 @@ class TrialReport:
         cases = []
         for trial in tried.trials:
             name = f"{trial.test.wanted.value} {trial.test.request}"
-            failure = None if trial.holds else f"{trial.test.mark}: {_decided(tried, trial)}"
+            failure = None if trial.holds else f"{trial.test.mark}: {decided(tried, trial)}"
             cases.append(_case(f"{trial.test.mark.source}.{tried.profile.name}", name, failure))
         return tried.profile.name, cases
 
@@ -183,6 +167,30 @@ _UNCOUNTED: Final = {
 }
 
 
+def measured(report: TrialReport, measure: Measure) -> Iterator[str]:
+    """What ``measure`` misses, a line each."""
+    return _uncovered(report) if measure.name == "coverage" else _unnoticed(report)
+
+
+def _uncovered(report: TrialReport) -> Iterator[str]:
+    for rule in report.coverage or ():
+        if not rule.covered:
+            yield f"{rule.where}: {rule.agent}: {rule.rule}: {', and '.join(rule.missing)}"
+
+
+def _unnoticed(report: TrialReport) -> Iterator[str]:
+    for fate in (Fate.EQUIVALENT, Fate.UNASKABLE):
+        if report.fates(fate):
+            yield f"not counted, because {_UNCOUNTED[fate]}: {report.fates(fate)}"
+    if report.not_tried:
+        yield f"{report.not_tried} more were not tried (--max-mutants), and count as unnoticed"
+    for mutant in report.mutants or ():
+        if mutant.fate is Fate.UNNOTICED:
+            changed = f"{mutant.rule} {mutant.change}" if mutant.rule else mutant.change
+            missing = mutant.missing or "some other"
+            yield f"{mutant.where}: {mutant.agent}: {changed}: no test notices; {missing} would"
+
+
 def _bounded(lines: Iterator[str]) -> Iterator[str]:
     listed = list(lines)
     for line in listed[:_MAX_SHOWN]:
@@ -191,7 +199,8 @@ def _bounded(lines: Iterator[str]) -> Iterator[str]:
         yield f"  and {len(listed) - _MAX_SHOWN} more; --json lists all"
 
 
-def _decided(tried: TriedProfile, trial: Trial) -> str:
+def decided(tried: TriedProfile, trial: Trial) -> str:
+    """What was decided instead of what a test wants, by which rules."""
     decision = trial.decision
     rules = "".join(f"; rule {rule} at {tried.place(rule)}" for rule in decision.rules)
     if decision.nearest is not None:

@@ -22,6 +22,7 @@ from affiant.policy.inline_tests import PolicyTest, read_tests
 from affiant.policy.mutation import JudgedMutant, judge_mutant, planned_mutants
 from affiant.policy.policy_file import read_bounded, read_profiles
 from affiant.policy.profile_set import ProfileSet
+from affiant.policy.review_tables import trial_markdown
 from affiant.policy.trial import TriedProfile, try_tests
 from affiant.policy.trial_report import TrialReport
 from affiant.report_files import keep_apart, write_report
@@ -58,6 +59,7 @@ _REPORT = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document with every test, rule and change."
 )
+@click.option("--markdown", is_flag=True, help="Print tables for a review's comment.")
 @click.option("--junit", type=_REPORT, help="Also write JUnit XML, for CI.")
 def try_profiles(
     file: Path,
@@ -68,6 +70,7 @@ def try_profiles(
     fail_under: int | None,
     max_mutants: int,
     as_json: bool,
+    markdown: bool,
     junit: Path | None,
 ) -> None:
     """Try the tests of FILE's profiles, and those of each TESTS file.
@@ -79,7 +82,10 @@ def try_profiles(
       affiant policy test profiles.yaml
       affiant policy test profiles.yaml tests.yaml --junit report.xml
       affiant policy test profiles.yaml tests.yaml --coverage --mutation --fail-under 90
+      affiant policy test profiles.yaml --coverage --markdown > comment.md
     """
+    if as_json and markdown:
+        raise click.UsageError("--json and --markdown are two answers: choose one")
     if fail_under is not None and not (coverage or mutation):
         raise click.UsageError("--fail-under is about --coverage or --mutation: ask for one")
     keep_apart([junit], inputs=[file, *tests])
@@ -101,7 +107,7 @@ def try_profiles(
         not_tried=left_out,
         least=fail_under,
     )
-    _show(report, junit, as_json=as_json)
+    _show(report, junit, as_json=as_json, markdown=markdown)
     if not report.ok:
         raise click.exceptions.Exit(EXIT_REFUSED)
 
@@ -135,11 +141,14 @@ def _with_progress(judged: Iterable[_T], total: int) -> Sequence[_T]:
         return list(bar)
 
 
-def _show(report: TrialReport, junit: Path | None, *, as_json: bool) -> None:
+def _show(report: TrialReport, junit: Path | None, *, as_json: bool, markdown: bool) -> None:
     if junit is not None:
         write_report(junit, report.junit())
     if as_json:
         print_json(report.document())
+        return
+    if markdown:
+        click.echo(trial_markdown(report), nl=False)
         return
     for line in report.lines():
         click.echo(line)
