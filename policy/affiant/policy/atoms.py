@@ -21,7 +21,7 @@ from affiant.policy.hosts import covering_patterns, is_canonical_host, is_wildca
 from affiant.policy.paths import above
 from affiant.policy.profile import EgressDenial, EgressRule, PathMode, Policy, Scheme, ToolRule
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
-from affiant.policy.refusals import TargetRefused
+from affiant.policy.refusals import ComparisonTooLarge, TargetRefused
 from affiant.policy.targets import METHODS, PathPattern, canonical_target, decoded_path, path_pattern
 from affiant.policy.tool_origin import ANY, ANYWHERE, Origin
 
@@ -32,6 +32,7 @@ _UNESCAPED: Final = "/~!$&'()*+,=:@-._"
 _ANY_METHOD: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 """Tried in this order for the method that stands for all that no rule names."""
 _LETTERS: Final = "xyzabcdefghijklmnopqrstuvw"
+_RULES_AT_ONCE: Final = 50
 _MODES: Final = (PathMode.READ, PathMode.READ_WRITE)
 
 _Rule = EgressRule | EgressDenial
@@ -50,6 +51,8 @@ class _Site:
     targets: tuple[str, ...]
     beside: str
     """The path that stands for all that lie below no subtree."""
+    weight: int
+    """What a request to it costs: rules of one host are compared one by one."""
 
 
 class Atoms:
@@ -57,10 +60,17 @@ class Atoms:
 
     Args:
         policies: two, as a rule; their order does not matter.
+        most: how many are given out, each as often as it is asked for and a request to a host with many rules for
+            more than one; None: all.
+
+    Raises:
+        ComparisonTooLarge: while they are given out: there are more.
     """
 
-    def __init__(self, *policies: Policy) -> None:
+    def __init__(self, *policies: Policy, most: int | None = None) -> None:
         self._policies = policies
+        self._most = most
+        self._given = 0
         self._tools = {rule.name for policy in policies for rule in policy.tools}
         self._models = {rule.name for policy in policies for rule in policy.models or ()}
         self._paths = {rule.path for policy in policies for rule in policy.filesystem}
@@ -86,6 +96,7 @@ class Atoms:
         """Each name that a rule lists, from wherever the rules can tell, and one that none does."""
         for name in (*sorted(self._tools), self._tool):
             for origin in product(*self._origins(name)):
+                self._count()
                 yield ToolQuestion(name, None, Origin(*origin))
 
     def _origins(self, name: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -104,16 +115,23 @@ class Atoms:
         if all(arguments is None for policy in rules for arguments in policy):
             return iter(())
         found = calls_of(rules, paths=sorted(self._paths), hosts=self.hosts())
-        return None if found is None else (ToolQuestion(name, arguments, origin) for arguments in found)
+        return None if found is None else self._calls(name, found, origin)
+
+    def _calls(self, name: str, found: Iterable[str], origin: Origin) -> Iterator[ToolQuestion]:
+        for arguments in found:
+            self._count()
+            yield ToolQuestion(name, arguments, origin)
 
     def models(self) -> Iterator[tuple[ModelQuestion, bool]]:
         """Each name, and whether its upstream is attested."""
         for name, attested in product((*sorted(self._models), self._model), (False, True)):
+            self._count()
             yield ModelQuestion(name), attested
 
     def paths(self) -> Iterator[PathQuestion]:
         """Each path of a rule, which stands for its subtree up to the next one, and one that none covers."""
         for path, mode in product((*sorted(self._paths), self._path), _MODES):
+            self._count()
             yield PathQuestion(path, mode)
 
     def requests(self) -> Iterator[EgressQuestion]:
@@ -122,6 +140,7 @@ class Atoms:
             site = self._site(host)
             methods = (*site.methods, *(() if site.other is None else (site.other,)))
             for (port, scheme), target, method in product(site.endpoints, site.targets, methods):
+                self._count(site.weight)
                 yield EgressQuestion(host, port, scheme, method, target)
 
     def connections(self) -> Iterator[EgressQuestion]:
@@ -130,7 +149,10 @@ class Atoms:
 
     def connections_to(self, host: str) -> Iterator[EgressQuestion]:
         """The same of one of :meth:`hosts`."""
-        return (EgressQuestion(host, port, scheme) for port, scheme in self._site(host).endpoints)
+        site = self._site(host)
+        for port, scheme in site.endpoints:
+            self._count(site.weight)
+            yield EgressQuestion(host, port, scheme)
 
     def secrets(self) -> Iterator[tuple[SecretQuestion, str]]:
         """Each secret at each endpoint that either policy binds it to, and the surface."""
@@ -142,7 +164,16 @@ class Atoms:
                 surfaces.add(grant.surface)
         for name, (hosts, surfaces) in sorted(grants.items()):
             for (host, port), surface in product(sorted(hosts), sorted(surfaces)):
+                self._count()
                 yield SecretQuestion(name, host, port), surface
+
+    def _count(self, weight: int = 1) -> None:
+        self._given += weight
+        if self._most is not None and self._given > self._most:
+            raise ComparisonTooLarge(
+                "the profiles can differ on too many requests to be compared here",
+                expected=f"at most {self._most}",
+            )
 
     def hosts(self) -> Sequence[str]:
         """Hosts by the patterns that cover them: no two that match the same ones."""
@@ -253,6 +284,7 @@ def _site(host: str, rules: Sequence[_Rule], asked: Iterable[str]) -> _Site:
         tuple(sorted(patterns, key=lambda pattern: len(pattern.path), reverse=True)),
         tuple(sorted(filter(_is_target, map(_escaped, targets)))),
         f"/{fresh}",
+        1 + len(rules) // _RULES_AT_ONCE,
     )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding import sha256_name
 from affiant.command_line import printable
 from affiant.policy.differences import Difference, Direction, Side
 from affiant.policy.limit_words import instead_words
@@ -25,9 +27,12 @@ __all__ = [
     "difference_lines",
     "difference_markdown",
     "difference_sarif",
+    "narrowing_digest",
+    "narrowing_document",
     "told_together",
 ]
 
+_NARROWING: Final = "affiant-narrowing/1"
 _EGRESS: Final = re.compile(r"([A-Z]+) (https?://[^/]+)(/.*)\Z", re.DOTALL)
 _WORDS: Final[Mapping[tuple[str, str], str]] = {
     ("deny", "allow"): "now allowed",
@@ -125,6 +130,37 @@ def difference_document(
     }
 
 
+def narrowing_document(differences: Sequence[Difference], *, old: str, new: str) -> Mapping[str, object]:
+    """Every difference of two profiles, as far as their normal forms say it: whoever has both writes the same.
+
+    So it names neither files nor places in them, nor the agent, whom a receipt hides.
+
+    Args:
+        old, new: the profiles' digests.
+    """
+    return {
+        "typ": _NARROWING,
+        "old": old,
+        "new": new,
+        "differences": [
+            {
+                "plane": found.plane,
+                "direction": found.direction.value,
+                "request": found.request,
+                "stands_for_others": found.others,
+                "old": _side(found.old, placed=False),
+                "new": _side(found.new, placed=False),
+            }
+            for found in differences
+        ],
+    }
+
+
+def narrowing_digest(document: Mapping[str, object]) -> str:
+    """``sha256:`` name of its RFC 8785 bytes: ``dif`` of the record of a narrowing."""
+    return sha256_name(canonical(document))
+
+
 def _file(profiles: ProfileSet) -> Mapping[str, str]:
     return {"file": profiles.source, "digest": profiles.digest, "source_digest": profiles.source_digest}
 
@@ -142,12 +178,13 @@ def _difference(found: Difference) -> Mapping[str, object]:
     }
 
 
-def _side(side: Side) -> Mapping[str, object]:
+def _side(side: Side, *, placed: bool = True) -> Mapping[str, object]:
     rules = zip(side.rules, side.places, strict=False)
+    placed_rules = [{"id": rule, "where": place} for rule, place in rules]
     return {
         "says": side.says,
         "reason": side.reason,
-        "rules": [{"id": rule, "where": place} for rule, place in rules],
+        "rules": placed_rules if placed else list(side.rules),
     }
 
 

@@ -24,11 +24,13 @@ from affiant.policy.limits import Bounds
 from affiant.policy.profile import Policy, Scheme, TLSMode
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, ToolQuestion, question_text
+from affiant.policy.strict_yaml import Mark
 
 __all__ = [
     "Difference",
     "Direction",
     "Side",
+    "compare_compiled",
     "compare_profile_sets",
     "compare_profiles",
     "effective_egress",
@@ -89,19 +91,27 @@ class _Half:
     """One of the two policies, which says *ask* where a person must approve."""
 
     policy: CompiledPolicy
-    profile: Profile | None
+    absent: bool
+    """Whether the agent has no profile: it may do nothing."""
+    places: Mapping[str, Mark]
+    """Where its rules were written, as far as that is known."""
 
     @classmethod
     def of(cls, profile: Profile | None) -> _Half:
-        """An agent that has no profile may do nothing."""
-        policy = Policy(models=()) if profile is None else profile.compiled.policy
-        return cls(compile_policy(policy, asks=True), profile)
+        if profile is None:
+            return cls(compile_policy(Policy(models=()), asks=True), absent=True, places={})
+        return cls(compile_policy(profile.compiled.policy, asks=True), absent=False, places=profile.places)
+
+    @classmethod
+    def bare(cls, policy: CompiledPolicy) -> _Half:
+        """A profile of which only the normal form is at hand."""
+        return cls(compile_policy(policy.policy, asks=True), absent=False, places={})
 
     def side(self, decision: Decision) -> Side:
-        places = (
-            () if self.profile is None else tuple(str(self.profile.places[rule]) for rule in decision.rules)
-        )
-        return Side(decision.effect.value, decision.reason, decision.rules, places)
+        return Side(decision.effect.value, decision.reason, decision.rules, self.written(decision.rules))
+
+    def written(self, rules: Iterable[str]) -> tuple[str, ...]:
+        return tuple(str(self.places[rule]) for rule in rules if rule in self.places)
 
 
 def effective_egress(policy: CompiledPolicy, question: EgressQuestion) -> Decision:
@@ -133,8 +143,27 @@ def compare_profiles(agent: str, old: Profile | None, new: Profile | None) -> tu
     """The differences of two profiles of one agent; None for one that has no profile: it may do nothing."""
     if old is not None and new is not None and old.digest == new.digest:
         return ()
-    before, after = _Half.of(old), _Half.of(new)
-    atoms = Atoms(before.policy.policy, after.policy.policy)
+    return _compared(agent, _Half.of(old), _Half.of(new), most=None)
+
+
+def compare_compiled(
+    agent: str, old: CompiledPolicy, new: CompiledPolicy, *, most: int | None = None
+) -> tuple[Difference, ...]:
+    """As :func:`compare_profiles`, of profiles of which nothing but their meaning is at hand.
+
+    Args:
+        most: the requests that are asked of them; None: as many as it takes.
+
+    Raises:
+        ComparisonTooLarge: it takes more.
+    """
+    if old.digest == new.digest:
+        return ()
+    return _compared(agent, _Half.bare(old), _Half.bare(new), most=most)
+
+
+def _compared(agent: str, before: _Half, after: _Half, *, most: int | None) -> tuple[Difference, ...]:
+    atoms = Atoms(before.policy.policy, after.policy.policy, most=most)
     pair = _Pair(agent, before, after, atoms)
     planes = (pair.agents, pair.tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
     settings = (pair.addresses, pair.secret_settings, pair.approvals, pair.limits, pair.resources)
@@ -155,9 +184,9 @@ class _Pair:
     # -- requests ----------------------------------------------------------------------------------------------
 
     def agents(self) -> Iterator[Difference]:
-        if (self.old.profile is None) != (self.new.profile is None):
-            before, after = ("absent" if half.profile is None else "present" for half in self.halves)
-            direction = Direction.WIDENS if self.old.profile is None else Direction.NARROWS
+        if self.old.absent != self.new.absent:
+            before, after = ("absent" if half.absent else "present" for half in self.halves)
+            direction = Direction.WIDENS if self.old.absent else Direction.NARROWS
             yield Difference(self.agent, "agent", direction, self.agent, Side(before), Side(after))
 
     def tools(self) -> Iterator[Difference]:
@@ -290,7 +319,7 @@ class _Pair:
 
     def limits(self) -> Iterator[Difference]:
         """Of an agent that has a profile in both; without one nothing is allowed, and limits say nothing."""
-        if self.old.profile is None or self.new.profile is None:
+        if self.old.absent or self.new.absent:
             return
         for found in limit_differences(self.old.policy, self.new.policy, self.atoms):
             direction = _STEPS[found.step]
@@ -301,9 +330,8 @@ class _Pair:
     def _limit_side(self, half: _Half, found: LimitDifference, bounds: Bounds | None, rule: str) -> Side:
         says = no_rule_words(found.name) if bounds is None else limit_words(found.name, bounds)
         rules = (rule or f"limits/{found.name}",) if bounds else ()
-        places = {} if half.profile is None else half.profile.places
-        known = tuple(each for each in rules if each in places)
-        return Side(says, "", known, tuple(str(places[each]) for each in known))
+        known = tuple(each for each in rules if each in half.places)
+        return Side(says, "", known, half.written(known))
 
     def approvals(self) -> Iterator[Difference]:
         """Who may approve, how many must, and for how long it holds: each more of it widens, fewer who must too."""

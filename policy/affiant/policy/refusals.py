@@ -9,6 +9,7 @@
     +-- DocumentTooLarge                 +-- PolicyConflict
     +-- FeatureRefused                   +-- PolicyTestFailed
     +-- DuplicateKey                     +-- PolicyFileRefused
+    |                                    +-- ComparisonTooLarge
     +-- UnknownKey
     +-- MissingKey
     +-- WrongType
@@ -32,6 +33,7 @@ __all__ = [
     "AddressRefused",
     "ArgumentsRefused",
     "CharacterRefused",
+    "ComparisonTooLarge",
     "DocumentTooLarge",
     "DuplicateKey",
     "EmptyList",
@@ -229,6 +231,12 @@ class PolicyFileRefused(ConfigurationError):
     """A policy file cannot be read, or somebody else could have written it."""
 
     code = "policy.file"
+
+
+class ComparisonTooLarge(ConfigurationError):
+    """Two profiles can differ on more requests than somebody is ready to compare."""
+
+    code = "policy.comparison"
 
 
 def excerpt(text: object, *, limit: int = 60) -> str:
