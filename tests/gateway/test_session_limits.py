@@ -299,3 +299,49 @@ def test_the_tokens_of_an_answer_are_what_is_most_of_what_is_stated(usage: Usage
 def test_what_is_stated_beside_one_of_several_answers_says_nothing_of_the_others() -> None:
     assert Usage(3, 2, 5, beside_choices=True).tokens(answers=2) is None
     assert Usage(3, 2, 5).tokens(answers=2) == 5
+
+
+# -- narrowed ----------------------------------------------------------------------------------------------------------
+
+
+def narrowed(limits: SessionLimits, sections: str) -> SessionLimits:
+    profile = load_profiles(f"agent_configs: {{dev: {{{sections}}}}}".encode()).profile("dev")
+    return limits.narrowed(profile.compiled)
+
+
+def test_what_was_spent_before_a_narrowing_stays_spent() -> None:
+    limits = limits_of("limits: {requests: 10, tokens: 1000}")
+    for _ in range(4):
+        limits.settle(reserve(limits), sends=1, status=200, used=50)
+    tighter = narrowed(limits, "limits: {requests: 5, tokens: 400}")
+    assert isinstance(refused(lambda: reserve(tighter, size=191)), TokensSpent)
+    reserve(tighter, size=190)
+    assert isinstance(refused(lambda: reserve(tighter)), ModelRequestsSpent)
+
+
+def test_a_limit_that_comes_with_a_narrowing_holds_for_what_was_before_it() -> None:
+    limits = limits_of("tools: [t]")
+    for second in range(3):
+        limits.settle(reserve(limits, now=second * SECOND), sends=1, status=200, used=100)
+        limits.answered_calls.take([call()], now=second * SECOND)
+    tighter = narrowed(limits, "tools: [t], limits: {requests: 4/min, tokens: 400, tool_calls: 3}")
+    now = 3 * SECOND
+    assert isinstance(refused(lambda: reserve(tighter, size=91, now=now)), TokensSpent)
+    assert isinstance(refused(lambda: tighter.answered_calls.take([call()], now=now)), ToolCallsSpent)
+    tighter.gate_calls.take([call()] * 3, now=now)  # counted apart, as before
+    reserve(tighter, size=80, now=now)
+    assert isinstance(refused(lambda: reserve(tighter, size=0, now=now)), ModelRequestsSpent)
+    assert narrowed(tighter, "tools: [t], limits: {requests: 4/min}")._requests.wait(1, now=now) != 0
+
+
+@pytest.mark.parametrize(
+    "tools", ["[{name: t, rate: 2/min}]", "[{name: t, rate: 2/min, args: {a: {one_of: [x]}}}]"]
+)
+def test_a_tools_rate_goes_on_under_another_rule_for_it(tools: str) -> None:
+    limits = limits_of("tools: [{name: t, rate: 2/min}, {name: other, rate: 2/min}]")
+    limits.gate_calls.take([call("tools/1"), call("tools/1")], now=0)  # sorted by name: tools/0 is the other
+    tighter = narrowed(limits, f"tools: {tools}")
+    assert isinstance(
+        refused(lambda: tighter.gate_calls.take([call("tools/0")], now=SECOND)), ToolRateReached
+    )
+    tighter.gate_calls.take([call("tools/0")], now=62 * SECOND)

@@ -189,3 +189,51 @@ def test_nothing_is_given_back_that_was_not_taken(bound: Bound) -> None:
 
 def test_instants_are_whole_nanoseconds() -> None:
     assert nanoseconds(1.5) == 1_500_000_000
+
+
+# -- narrowed ----------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, STEPS, st.sampled_from([1, 60]), st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_what_was_used_before_a_bound_came_stays_used(
+    before: Sequence[tuple[int, int]],
+    after: Sequence[tuple[int, int]],
+    per: int,
+    was: int,
+    now_most: int,
+    bounded: bool,
+) -> None:
+    """The bound that came holds in every stretch that ends after it came, also where there was none of its length."""
+    meter = Meter((Bound(was, per),) if bounded else (), remembers=True)
+    now, taken = 0, []
+    for step, amount in before:
+        now += step
+        if meter.take(amount, now=now) is not None:
+            taken.append((now, amount))
+    meter = meter.narrowed((Bound(now_most, per), Bound(20)))
+    for step, amount in after:
+        now += step
+        if meter.take(amount, now=now) is not None:
+            taken.append((now, amount))
+            inside = sum(n for at, n in taken if now - per * SECOND < at <= now)
+            assert inside <= now_most
+            assert sum(n for _, n in taken) <= 20
+
+
+def test_a_meter_that_does_not_remember_counts_a_new_window_from_then_on() -> None:
+    meter = Meter((Bound(5, 60),))
+    assert meter.take(5, now=0) is not None
+    narrowed = meter.narrowed((Bound(4, 60), Bound(6)))
+    assert narrowed.wait(1, now=0) != 0
+    assert narrowed.wait(4, now=100 * SECOND) == 0
+
+
+def test_two_meters_become_one_that_has_counted_both() -> None:
+    first, second = Meter((Bound(9, 60),)), Meter((Bound(9, 60), Bound(50)))
+    first.take(3, now=0)
+    second.take(4, now=30 * SECOND)
+    both = Meter((Bound(9, 60),)).narrowed((Bound(9, 60), Bound(10)), also=(first, second))
+    assert both.wait(2, now=30 * SECOND) == 0
+    assert both.wait(3, now=30 * SECOND) != 0
+    assert both.wait(5, now=62 * SECOND) == 0  # what the first took has left the window

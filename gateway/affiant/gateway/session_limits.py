@@ -10,12 +10,16 @@ stays taken; where nothing was sent, or the upstream refused the request (400 to
 the upstream does not state more than that most, the tokens that it states never exceed the budget; what it states
 beyond is counted, and whatever follows waits or is refused. A request that went out twice, because a kept connection
 broke under it, is two, and of the first nobody knows what it cost.
+
+*Narrowed.* When the session's profile is narrowed, what was used stays used (:meth:`SessionLimits.narrowed`): a limit
+of the whole profile holds for what came before it too, tokens as far as upstreams stated them; the rate of a rule for
+what rules for that tool have counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.gateway.answer_bounds import AnswerBound
@@ -31,6 +35,7 @@ from affiant.policy.limit_refusals import (
     limit_reached,
 )
 from affiant.policy.meters import Charge, Meter
+from affiant.policy.profile import ToolDenial, ToolRule
 
 __all__ = ["CallMeters", "Reservation", "SessionLimits"]
 
@@ -43,7 +48,7 @@ class Reservation:
     """What one request has taken: a request, and tokens, each where there is a limit."""
 
     request: Charge
-    tokens: Charge | None
+    tokens: Charge
 
 
 class SessionLimits:
@@ -52,10 +57,19 @@ class SessionLimits:
     def __init__(self, policy: CompiledPolicy) -> None:
         self._policy = policy
         limits = policy.limits
-        self._requests = Meter(limits.requests)
-        self._tokens = Meter(limits.tokens)
+        self._requests = Meter(limits.requests, remembers=True)
+        self._tokens = Meter(limits.tokens, remembers=True)
         self.answered_calls = CallMeters(policy)
         self.gate_calls = CallMeters(policy)
+
+    def narrowed(self, policy: CompiledPolicy) -> SessionLimits:
+        """The meters of the same session under a narrower profile; no request may be under way."""
+        made = SessionLimits(policy)
+        made._requests = self._requests.narrowed(policy.limits.requests)
+        made._tokens = self._tokens.narrowed(policy.limits.tokens)
+        made.answered_calls = self.answered_calls.narrowed(policy)
+        made.gate_calls = self.gate_calls.narrowed(policy)
+        return made
 
     def reserve(
         self, model: str, answer: AnswerBound, *, rules: Sequence[str], size: int, now: int
@@ -75,7 +89,7 @@ class SessionLimits:
         asked = 0
         if tokens or most is not None:
             asked = _bounded(answer, most, rules or ("limits/tokens",))
-        cost = size + asked * answer.answers if tokens else 0
+        cost = size + asked * answer.answers
         wait = self._requests.wait(1, now=now)
         if wait != 0:
             raise limit_reached(
@@ -85,8 +99,8 @@ class SessionLimits:
                 bounds=self._policy.limits.requests,
                 wait=wait,
             )
-        charge = self._tokens.take(cost, now=now) if tokens else None
-        if tokens and charge is None:
+        charge = self._tokens.take(cost, now=now)
+        if charge is None:
             raise limit_reached(
                 TokensSpent,
                 f"the session's budget has no room for the {cost} tokens that this request could cost",
@@ -105,8 +119,6 @@ class SessionLimits:
             used: tokens that the upstream stated for a complete answer; None: it did not, or it was not.
         """
         self._requests.settle(reservation.request, sends)
-        if reservation.tokens is None:
-            return
         most = reservation.tokens.amount
         last = used
         if last is None:
@@ -120,8 +132,27 @@ class CallMeters:
     def __init__(self, policy: CompiledPolicy) -> None:
         self._bounds = policy.limits.tool_calls
         self._rated = policy.tool_rates()
-        self._calls = Meter(self._bounds)
-        self._rates: Mapping[str, Meter] = {rule: Meter(rate) for rule, rate in self._rated.items()}
+        self._rules = {f"tools/{at}": rule for at, rule in enumerate(policy.policy.tools)}
+        self._calls = Meter(self._bounds, remembers=True)
+        self._rates: Mapping[str, Meter] = {
+            rule: Meter(rate, remembers=True) for rule, rate in self._rated.items()
+        }
+
+    def narrowed(self, policy: CompiledPolicy) -> CallMeters:
+        """As :meth:`SessionLimits.narrowed`."""
+        made = CallMeters(policy)
+        made._calls = self._calls.narrowed(made._bounds)
+        made._rates = {
+            rule: meter.narrowed(made._rated[rule], also=self._counted_for(made._rules[rule]))
+            for rule, meter in made._rates.items()
+        }
+        return made
+
+    def _counted_for(self, rule: ToolRule | ToolDenial) -> Sequence[Meter]:
+        """The meters whose counts ``rule`` takes over: of the same rule but for its rate, else of all for that tool."""
+        rated = [(self._rules[old], meter) for old, meter in self._rates.items()]
+        same = [meter for old, meter in rated if _apart_from_rate(old) == _apart_from_rate(rule)]
+        return same or [meter for old, meter in rated if old.name == rule.name]
 
     def take(self, calls: Sequence[Sequence[str]], *, now: int) -> None:
         """Take room for calls, each given by the rules that it fits: for all of them or for none.
@@ -169,6 +200,10 @@ class CallMeters:
             wait=min((wait for wait in waits if wait is not None), default=None),
             rules=rules,
         )
+
+
+def _apart_from_rate(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
+    return replace(rule, rate=()) if isinstance(rule, ToolRule) else rule
 
 
 def _bounded(answer: AnswerBound, most: int | None, rules: Sequence[str]) -> int:

@@ -8,9 +8,14 @@ the latest one sixtieth of the window after it could. There is no bucket that is
 An instant is in nanoseconds of a clock that never goes back. One that lies before another that the meter has seen is
 taken for that one: a clock that is set back refills nothing, and neither does the past.
 
+When a session's profile is narrowed its meters are replaced by others (:meth:`Meter.narrowed`), and what was used stays
+used. A meter that ``remembers`` counts in every window, whether or not it has a bound there, so that a bound that comes
+later holds for what was used before it.
+
 A meter belongs to one event loop: :meth:`Meter.take` looks and takes in one step, so that of requests that come at the
 same time none can use what another has taken.
 
+>>> from affiant.policy.limits import Bound
 >>> meter = Meter((Bound(2, 60),))
 >>> _ = meter.take(2, now=0)
 >>> meter.wait(1, now=30 * 10**9) // 10**9
@@ -21,9 +26,10 @@ same time none can use what another has taken.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from affiant.policy.limits import Bound, Bounds
+from affiant.policy.limits import WINDOWS, Bounds
 
 __all__ = ["NANOSECONDS", "Charge", "Meter", "nanoseconds"]
 
@@ -44,12 +50,13 @@ class Charge(NamedTuple):
 
 
 class _Window:
-    """One bound of a window."""
+    """One bound of a window; ``most`` None: counted only."""
 
-    __slots__ = ("_newest", "_slots", "_total", "_width", "most")
+    __slots__ = ("_newest", "_slots", "_total", "_width", "most", "per")
 
-    def __init__(self, most: int, per: int) -> None:
+    def __init__(self, most: int | None, per: int) -> None:
         self.most = most
+        self.per = per
         self._width = -(
             -per * NANOSECONDS // _SLOTS
         )  # rounded up: sixty of them are never shorter than the window
@@ -75,7 +82,7 @@ class _Window:
     def wait(self, amount: int, now: int) -> int | None:
         """Nanoseconds until there is room for ``amount``, if nothing else is used; None: never."""
         newest = self.advance(now)
-        if self._total + amount <= self.most:
+        if self.most is None or self._total + amount <= self.most:
             return 0
         if amount > self.most:
             return None
@@ -95,33 +102,72 @@ class _Window:
             self._slots[place] += amount
             self._total += amount
 
+    def absorb(self, other: _Window) -> None:
+        """Count what ``other``, of the same length, has counted."""
+        if other._newest is None:
+            return
+        newest = max(other._newest, other._newest if self._newest is None else self._newest)
+        self.advance(newest * self._width)
+        for slot in range(other._newest - _SLOTS, other._newest + 1):
+            self.add(other._slots[slot % (_SLOTS + 1)], slot)
+
 
 class _Life:
     """A bound of the session's whole life: as a window that never ends."""
 
-    __slots__ = ("_used", "most")
+    __slots__ = ("_used", "most", "per")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int | None) -> None:
         self.most = most
+        self.per = None
         self._used = 0
 
     def advance(self, now: int) -> int:  # noqa: ARG002 - as of a window
         return 0
 
     def wait(self, amount: int, now: int) -> int | None:  # noqa: ARG002 - as of a window
-        return 0 if self._used + amount <= self.most else None
+        return 0 if self.most is None or self._used + amount <= self.most else None
 
     def add(self, amount: int, slot: int) -> None:  # noqa: ARG002 - as of a window
         self._used = max(self._used + amount, 0)
 
+    def absorb(self, other: _Life) -> None:
+        self._used += other._used
+
 
 class Meter:
-    """What was used of several bounds, all of which hold; without any, everything has room."""
+    """What was used of several bounds, all of which hold; without any, everything has room.
 
-    __slots__ = ("_parts",)
+    Args:
+        remembers: count in every window, for bounds that come later.
+    """
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._parts: tuple[_Window | _Life, ...] = tuple(map(_part, bounds))
+    __slots__ = ("_parts", "_remembers")
+
+    def __init__(self, bounds: Bounds, *, remembers: bool = False) -> None:
+        bounded = {bound.per for bound in bounds}
+        others = [per for per in (*WINDOWS.values(), None) if per not in bounded] if remembers else []
+        self._parts: tuple[_Window | _Life, ...] = (
+            *(_part(bound.most, bound.per) for bound in bounds),
+            *(_part(None, per) for per in others),
+        )
+        self._remembers = remembers
+
+    def narrowed(self, bounds: Bounds, also: Iterable[Meter] = ()) -> Meter:
+        """A meter of other bounds that has counted what this one has, and ``also`` what those have."""
+        made = Meter(bounds, remembers=self._remembers)
+        for meter in (self, *also):
+            made._absorb(meter)
+        return made
+
+    def _absorb(self, other: Meter) -> None:
+        for mine in self._parts:
+            for theirs in other._parts:
+                match mine, theirs:
+                    case (_Window(), _Window()) if mine.per == theirs.per:
+                        mine.absorb(theirs)
+                    case (_Life(), _Life()):
+                        mine.absorb(theirs)
 
     def wait(self, amount: int, *, now: int) -> int | None:
         """Nanoseconds until ``amount`` could be taken, if nothing else is: 0 if it can be; None: never.
@@ -161,5 +207,5 @@ class Meter:
             part.add(used - charge.amount, slot)
 
 
-def _part(bound: Bound) -> _Window | _Life:
-    return _Life(bound.most) if bound.per is None else _Window(bound.most, bound.per)
+def _part(most: int | None, per: int | None) -> _Window | _Life:
+    return _Life(most) if per is None else _Window(most, per)

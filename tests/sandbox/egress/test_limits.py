@@ -234,3 +234,44 @@ def test_nothing_is_taken_by_what_is_refused_and_later_pieces_count_where_the_re
     passing.take(24)
     assert refused(lambda: passing.take(1)).rules == ("egress/0",)
     assert isinstance(refused(lambda: limited.request(("egress/0",), 1)), BytesSpent)
+
+
+# -- narrowed --------------------------------------------------------------------------------------------------------
+
+
+def compiled_of(sections: str):
+    return load_profiles(f"agent_configs: {{dev: {{{sections}}}}}".encode()).profile("dev").compiled
+
+
+def test_bytes_that_were_sent_before_a_narrowing_stay_sent() -> None:
+    limited, _ = meters(f"network_egress: [{{host: {HOST}}}]")
+    limited.request(("egress/0",), 1000)
+    tighter = limited.narrowed(
+        compiled_of(f"network_egress: [{{host: {HOST}}}], limits: {{bytes_out: 1KiB}}")
+    )
+    assert isinstance(refused(lambda: tighter.request(("egress/0",), 25)), BytesSpent)
+    tighter.request(("egress/0",), 24)
+
+
+@pytest.mark.parametrize(
+    ("was", "now_host", "kept"),
+    [
+        (HOST, HOST, True),
+        (f"**.{HOST.partition('.')[2]}", HOST, True),
+        (f"**.{HOST.partition('.')[2]}", f"*.{HOST.partition('.')[2]}", True),
+        ("*.elsewhere.example", HOST, False),
+        (f"x{HOST}", HOST, False),
+    ],
+)
+def test_a_rules_count_goes_on_under_the_rules_that_take_its_place(
+    was: str, now_host: str, kept: bool
+) -> None:
+    limited, now = meters(f"network_egress: [{{host: '{was}', limits: {{requests: 2/min}}}}]")
+    for _ in range(2):
+        limited.request(("egress/0",), 10)
+    rule = f"{{host: '{now_host}', methods: [GET], limits: {{requests: 2/min}}}}"
+    tighter = limited.narrowed(compiled_of(f"network_egress: [{rule}]"))
+    if kept:
+        assert isinstance(refused(lambda: tighter.request(("egress/0",), 10)), EgressRequestsSpent)
+        now[0] = 62 * SECOND
+    tighter.request(("egress/0",), 10)

@@ -7,6 +7,9 @@ secrets), or of a connection that is passed through whatever the agent sends. Wh
 before anything is sent, and not given back if it then is not sent; a body of unknown length piece by piece, each before
 it goes on. What goes to the gateway's name is not counted here: the gateway counts it.
 
+When the session's profile is narrowed, what was sent stays counted (:meth:`EgressMeters.narrowed`): the profile's own
+limit holds for all that was sent before, a rule's for what rules with limits have let through to its hosts.
+
 All is decided in one turn of the event loop. No clock is read here: instants are an argument's.
 """
 
@@ -14,13 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from affiant.errors import AffiantError
 from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.hosts import is_wildcard, suffix_of
 from affiant.policy.limit_refusals import BytesSpent, EgressRequestsSpent, LimitReached, limit_reached
-from affiant.policy.limits import Bounds, EgressLimits
+from affiant.policy.limits import NO_EGRESS_LIMITS, Bounds, EgressLimits
 from affiant.policy.meters import Meter
+from affiant.policy.profile import EgressRule
 from affiant.sandbox.egress.errors import EgressDenied
 
 __all__ = ["EgressMeters", "Passing", "counting"]
@@ -51,9 +56,26 @@ class _Rule:
     """The meters of one rule that has limits."""
 
     id: str
-    limits: EgressLimits
+    rule: EgressRule
     requests: Meter
     bytes_out: Meter
+
+    @classmethod
+    def of(cls, rule_id: str, rule: EgressRule) -> _Rule:
+        limits = rule.limits
+        return cls(
+            rule_id, rule, Meter(limits.requests, remembers=True), Meter(limits.bytes_out, remembers=True)
+        )
+
+    def counting(self, others: Sequence[_Rule]) -> _Rule:
+        """The same, having counted what ``others`` have."""
+        requests = self.requests.narrowed(self.limits.requests, also=[each.requests for each in others])
+        bytes_out = self.bytes_out.narrowed(self.limits.bytes_out, also=[each.bytes_out for each in others])
+        return replace(self, requests=requests, bytes_out=bytes_out)
+
+    @property
+    def limits(self) -> EgressLimits:
+        return self.rule.limits
 
     def refusal(self, size: int, *, requests: int, now: int) -> LimitReached | None:
         """Why there is no room for so much; None if there is."""
@@ -74,11 +96,27 @@ class EgressMeters:
     def __init__(self, policy: CompiledPolicy, *, nanoseconds: Callable[[], int]) -> None:
         self._nanoseconds = nanoseconds
         self._whole = policy.limits.bytes_out
-        self._bytes_out = Meter(self._whole)
+        self._bytes_out = Meter(self._whole, remembers=True)
         self._rules: Mapping[str, _Rule] = {
-            rule: _Rule(rule, limits, Meter(limits.requests), Meter(limits.bytes_out))
-            for rule, limits in policy.egress_limits().items()
+            f"egress/{at}": _Rule.of(f"egress/{at}", rule)
+            for at, rule in enumerate(policy.policy.egress)
+            if isinstance(rule, EgressRule) and rule.limits != NO_EGRESS_LIMITS
         }
+
+    def narrowed(self, policy: CompiledPolicy) -> EgressMeters:
+        """The meters of the same session under a narrower profile; nothing may be on its way."""
+        made = EgressMeters(policy, nanoseconds=self._nanoseconds)
+        made._bytes_out = self._bytes_out.narrowed(made._whole)
+        made._rules = {
+            rule_id: rule.counting(self._counted_for(rule.rule)) for rule_id, rule in made._rules.items()
+        }
+        return made
+
+    def _counted_for(self, rule: EgressRule) -> Sequence[_Rule]:
+        """Whose counts ``rule`` takes over: of the same rule but for its limits, else of all that may share a host."""
+        bare = replace(rule, limits=NO_EGRESS_LIMITS)
+        same = [old for old in self._rules.values() if replace(old.rule, limits=NO_EGRESS_LIMITS) == bare]
+        return same or [old for old in self._rules.values() if _may_share(old.rule, rule)]
 
     def request(self, rules: Sequence[str], size: int) -> Passing:
         """Let one request through that is known to have ``size`` bytes.
@@ -151,6 +189,16 @@ class Passing:
         if self._rule is not None:
             self._rule.bytes_out.charge(size, now=now)
             self._rule.requests.charge(requests, now=now)
+
+
+def _may_share(old: EgressRule, new: EgressRule) -> bool:
+    """Whether a request to a host of ``new`` may have been let through by ``old``."""
+    if (old.port, old.scheme) != (new.port, new.scheme):
+        return False
+    if not is_wildcard(old.host):
+        return old.host == new.host
+    host = suffix_of(new.host) if is_wildcard(new.host) else new.host
+    return f".{host}".endswith(f".{suffix_of(old.host)}")
 
 
 def _no_more_requests(bounds: Bounds, wait: int | None, rule: str) -> LimitReached:

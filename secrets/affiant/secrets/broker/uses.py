@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from affiant.policy.limits import Bound
+from affiant.policy.limits import Bound, Bounds
 from affiant.policy.meters import Meter
 from affiant.secrets.refusals import SecretUsesSpent
 
@@ -25,7 +25,13 @@ class Uses:
     __slots__ = ("_meters",)
 
     def __init__(self, most: Mapping[str, int | None]) -> None:
-        self._meters = {name: Meter((Bound(count),)) for name, count in most.items() if count is not None}
+        self._meters = {name: Meter(_bounds(count), remembers=True) for name, count in most.items()}
+
+    def narrowed(self, most: Mapping[str, int | None]) -> Uses:
+        """The uses that are left of fewer secrets, or fewer uses of them; what was used stays used."""
+        made = Uses({})
+        made._meters = {name: self._meters[name].narrowed(_bounds(count)) for name, count in most.items()}
+        return made
 
     def take(self, names: Iterable[str]) -> None:
         """Take one use of each of ``names``, or of none.
@@ -41,3 +47,7 @@ class Uses:
                 )
         for _, meter in found:
             meter.charge(1, now=0)
+
+
+def _bounds(count: int | None) -> Bounds:
+    return () if count is None else (Bound(count),)
