@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.secrets.ref import secret_name
@@ -147,6 +147,23 @@ class PlaceholderTable:
     def binding(self, name: str) -> Binding | None:
         """The binding of the secret ``name``, if it is granted."""
         return self._by_name.get(name)
+
+    def narrowed_to(self, endpoints: Mapping[str, frozenset[Endpoint]]) -> PlaceholderTable:
+        """The table with fewer places. A secret without any keeps its placeholder: it is still known, and refused.
+
+        Args:
+            endpoints: by name; of a secret that is not there, none.
+
+        Raises:
+            GrantsInvalid: a name or a place that is not in the table.
+        """
+        for name, places in endpoints.items():
+            known = self._by_name.get(name)
+            if known is None or not places <= known.endpoints:
+                raise GrantsInvalid("a secret or a place that was not granted before", where=name)
+        return PlaceholderTable(
+            replace(binding, endpoints=endpoints.get(binding.name, frozenset())) for binding in self
+        )
 
     def restricted_to(self, names: Iterable[str]) -> PlaceholderTable:
         """The table without the secrets that could not be resolved: those get no placeholder (S16)."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from affiant.secrets.broker.messages import (
     Configuration,
     ExchangeOutcome,
     ExchangeRequest,
+    KeptGrant,
     Resolution,
     ResponseHead,
 )
@@ -75,6 +76,7 @@ class BrokerClient:
         self._channel = ControlChannel(control)
         self._configured = False
         self._watch: asyncio.Task[None] | None = None
+        self._asked: asyncio.Future[Mapping[str, object]] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -126,10 +128,46 @@ class BrokerClient:
             case _:
                 raise BrokerProtocolError("not an answer to a configuration")
 
+    async def narrow(self, kept: Sequence[KeptGrant]) -> None:
+        """Have the broker hold less: of each of ``kept`` what it says, and nothing of the others.
+
+        Nothing may be on its way: an exchange that has begun goes on with what it took. After any refusal but
+        ``secret.grants`` nobody knows what the broker holds.
+
+        Raises:
+            GrantsInvalid: that would be more than before; everything is as it was.
+            BrokerGone: it ended. BrokerProtocolError: it answered something else.
+        """
+        if self._watch is None or self._asked is not None:
+            raise BrokerStateError("the broker is not configured yet, or is being narrowed already")
+        self._asked = asyncio.get_running_loop().create_future()
+        if self._watch.done():
+            self._asked = None
+            raise BrokerGone("the broker has ended")
+        try:
+            await self._channel.send({"grants": [grant.to_json() for grant in kept], "op": "narrow"})
+            waiting: set[asyncio.Future[Any]] = {self._asked, self._watch}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not self._asked.done():
+                raise BrokerGone("the broker ended while it was narrowed")
+            members = self._asked.result()
+        finally:
+            self._asked = None
+        match members:
+            case {"narrowed": list(held)} if held == sorted(grant.name for grant in kept):
+                return
+            case {"refused": {"code": str(code), "message": str(message)}}:
+                raise from_members(code, message)
+            case _:
+                raise BrokerProtocolError("not an answer to a narrowing")
+
     async def _until_gone(self) -> None:
-        """Nothing is said on the channel any more: whatever comes is the end."""
+        """Nothing is said on the channel unasked: whatever else comes is the end."""
         with contextlib.suppress(AffiantError):
-            await self._channel.receive()
+            while (message := await self._channel.receive()) is not None:
+                if self._asked is None or self._asked.done():
+                    return
+                self._asked.set_result(message.members)
 
     async def gone(self) -> None:
         """Wait until the broker has ended."""

@@ -19,7 +19,7 @@ from affiant.secrets.broker.answer import AnswerFilter
 from affiant.secrets.broker.messages import ExchangeOutcome, ExchangeRequest
 from affiant.secrets.broker.protocol import MAX_BODY_FRAME, Frame, FrameKind, read_frame, write_frame
 from affiant.secrets.broker.request import PreparedRequest, prepare_request
-from affiant.secrets.broker.session import BrokerSession
+from affiant.secrets.broker.session import BrokerSession, Held
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.detection import PlaceholderDetector
 from affiant.secrets.redaction import RedactionStream
@@ -31,9 +31,7 @@ _HEAD_TIMEOUT_S: Final = 30
 _LINGER_S: Final = 30
 
 
-async def serve_stream(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: BrokerSession
-) -> None:
+async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: Held) -> None:
     """Serve what the stream's first frame asks for, and close the stream."""
     try:
         async with asyncio.timeout(_HEAD_TIMEOUT_S):
@@ -42,9 +40,9 @@ async def serve_stream(
             return
         match frame.members() if frame.kind is FrameKind.HEAD else {}:
             case {"op": "exchange"} as members:
-                await _Exchange(reader, writer, session).serve(members)
+                await _Exchange(reader, writer, held.session).serve(members)
             case {"op": "redact", "live": bool(live)}:
-                await _serve_redaction(reader, writer, RedactionStream(session.redactor, live=live))
+                await _serve_redaction(reader, writer, RedactionStream(held.session.redactor, live=live))
             case _:
                 raise BrokerProtocolError("a stream that asks for nothing known")
     except (BrokerGone, TimeoutError):

@@ -33,6 +33,7 @@ __all__ = [
     "ExchangeOutcome",
     "ExchangeRequest",
     "Grant",
+    "KeptGrant",
     "Limits",
     "Resolution",
     "ResponseHead",
@@ -75,17 +76,45 @@ class Grant:
             AffiantError: they contradict what a binding may be.
         """
         members = closed_members(value, "hosts", "inject", "max_uses", "name", "placeholder", "ref")
-        places = [as_list(place) for place in as_list(members["hosts"])]
-        if any(len(place) != 2 for place in places):
-            raise BrokerProtocolError("not a host and its port")
         return cls(
             Binding(
                 as_text(members["name"]),
                 as_text(members["placeholder"]),
-                frozenset(Endpoint(as_text(host), as_count(port)) for host, port in places),
+                _endpoints(members["hosts"]),
                 _surface(members["inject"]),
             ),
             as_text(members["ref"]),
+            None if members["max_uses"] is None else as_count(members["max_uses"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGrant:
+    """What is left of a grant once the session's profile is narrowed: where its placeholder may still stand.
+
+    Args:
+        max_uses: as of a grant, counted from the session's start.
+    """
+
+    name: str
+    endpoints: frozenset[Endpoint]
+    max_uses: int | None = None
+
+    def to_json(self) -> Members:
+        """As the control channel carries it."""
+        return {
+            "hosts": [[place.host, place.port] for place in sorted(self.endpoints)],
+            "max_uses": self.max_uses,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> KeptGrant:
+        """Read strictly; as :meth:`Grant.from_json`."""
+        members = closed_members(value, "hosts", "max_uses", "name")
+        return cls(
+            as_text(members["name"]),
+            _endpoints(members["hosts"]),
             None if members["max_uses"] is None else as_count(members["max_uses"]),
         )
 
@@ -435,6 +464,13 @@ class ExchangeOutcome:
             if refusal is None
             else from_members(as_text(refusal["code"]), as_text(refusal["message"])),
         )
+
+
+def _endpoints(value: object) -> frozenset[Endpoint]:
+    places = [as_list(place) for place in as_list(value)]
+    if any(len(place) != 2 for place in places):
+        raise BrokerProtocolError("not a host and its port")
+    return frozenset(Endpoint(as_text(host), as_count(port)) for host, port in places)
 
 
 def _surface_members(surface: Surface | QuerySurface) -> Members | None:

@@ -19,16 +19,17 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.secrets.broker.exchange import serve_stream
 from affiant.secrets.broker.hardening import drop_privileges, forget_surroundings, harden
-from affiant.secrets.broker.messages import BrokerStatus, Configuration, Resolution
+from affiant.secrets.broker.members import as_list
+from affiant.secrets.broker.messages import BrokerStatus, Configuration, KeptGrant, Resolution
 from affiant.secrets.broker.protocol import ControlChannel
-from affiant.secrets.broker.session import BrokerSession, open_session
+from affiant.secrets.broker.session import Held, open_session
 from affiant.secrets.ref import resolution_inside_broker
 from affiant.secrets.refusals import BrokerConfigurationInvalid, BrokerProtocolError, to_members
 
@@ -74,41 +75,55 @@ async def serve_control(control: socket.socket, status: BrokerStatus) -> int:
             return _EXIT_FAILED
         resolution = Resolution(opened.versions, opened.refused, status)
         await channel.send({"configured": resolution.to_json()})
-        with resolution_inside_broker(opened.session.value):
-            await _serve_streams(channel, opened.session)
+        held = Held(opened.session)
+        with resolution_inside_broker(held.value):
+            await _serve(channel, held)
         return 0
     finally:
         channel.close()
 
 
-async def _serve_streams(channel: ControlChannel, session: BrokerSession) -> None:
+async def _serve(channel: ControlChannel, held: Held) -> None:
     """Until the control channel closes; then every exchange under way is cut."""
     streams: set[asyncio.Task[None]] = set()
     try:
         while (message := await channel.receive()) is not None:
-            if message.members != {"op": "open"} or len(message.descriptors) != 1:
-                _close_all(message.descriptors)
-                raise BrokerProtocolError("a message that is not known")
-            if len(streams) >= _MAX_STREAMS:
-                _close_all(message.descriptors)
-                continue
-            task = asyncio.create_task(_serve_descriptor(message.descriptors[0], session))
-            streams.add(task)
-            task.add_done_callback(streams.discard)
+            match message.members:
+                case {"op": "open", **rest} if not rest and len(message.descriptors) == 1:
+                    if len(streams) >= _MAX_STREAMS:
+                        _close_all(message.descriptors)
+                        continue
+                    task = asyncio.create_task(_serve_descriptor(message.descriptors[0], held))
+                    streams.add(task)
+                    task.add_done_callback(streams.discard)
+                case {"op": "narrow", "grants": grants, **rest} if not (rest or message.descriptors):
+                    await channel.send(_narrow(held, grants))
+                case _:
+                    _close_all(message.descriptors)
+                    raise BrokerProtocolError("a message that is not known")
     finally:
         for task in streams:
             task.cancel()
         await asyncio.gather(*streams, return_exceptions=True)
 
 
-async def _serve_descriptor(descriptor: int, session: BrokerSession) -> None:
+def _narrow(held: Held, grants: object) -> Mapping[str, object]:
+    """Hold less from now on; the answer. Refused, everything is as it was."""
+    try:
+        held.session = held.session.narrowed([KeptGrant.from_json(grant) for grant in as_list(grants)])
+    except AffiantError as error:
+        return {"refused": to_members(error)}
+    return {"narrowed": sorted(held.session.values)}
+
+
+async def _serve_descriptor(descriptor: int, held: Held) -> None:
     stream = socket.socket(fileno=descriptor)
     try:
         reader, writer = await asyncio.open_unix_connection(sock=stream)
     except (OSError, ValueError):
         stream.close()  # not a connected stream socket
         return
-    await serve_stream(reader, writer, session)
+    await serve_stream(reader, writer, held)
 
 
 def _close_all(descriptors: Sequence[int]) -> None:

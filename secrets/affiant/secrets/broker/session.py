@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.errors import AffiantError, UnreachableError
-from affiant.secrets.broker.messages import Configuration, Grant, Limits
+from affiant.secrets.broker.messages import Configuration, Grant, KeptGrant, Limits
 from affiant.secrets.broker.uses import Uses
 from affiant.secrets.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
 from affiant.secrets.local_store_file import read_private_descriptor
 from affiant.secrets.placeholder import PlaceholderTable
 from affiant.secrets.redaction import Redactor
-from affiant.secrets.refusals import BrokerConfigurationInvalid, SecretNotFound
+from affiant.secrets.refusals import BrokerConfigurationInvalid, GrantsInvalid, SecretNotFound
 from affiant.secrets.source import (
     LocalReference,
     Reference,
@@ -29,7 +29,7 @@ from affiant.secrets.tls import client_context
 from affiant.secrets.value import SecretValue
 from affiant.secrets.vault import VaultJWT, VaultSource, VaultToken
 
-__all__ = ["BrokerSession", "LocalSource", "OpenedSession", "open_session"]
+__all__ = ["BrokerSession", "Held", "LocalSource", "OpenedSession", "open_session"]
 
 _MAX_KEY_BYTES: Final = 1024
 _MAX_CREDENTIAL_BYTES: Final = 16_384
@@ -61,6 +61,37 @@ class BrokerSession:
             return self.values[name]
         except KeyError as error:
             raise SecretNotFound("the broker does not hold this secret", found=name) from error
+
+    def narrowed(self, kept: Sequence[KeptGrant]) -> BrokerSession:
+        """The session with fewer secrets, at fewer places, for fewer uses.
+
+        A value that may be put nowhere any more is not given out, and is still redacted: a host that was sent it may
+        send it back.
+
+        Raises:
+            GrantsInvalid: more than before, or a name that stands twice.
+        """
+        if len({grant.name for grant in kept}) != len(kept):
+            raise GrantsInvalid("a secret is granted twice")
+        return replace(
+            self,
+            table=self.table.narrowed_to({grant.name: grant.endpoints for grant in kept}),
+            values={grant.name: self.value(grant.name) for grant in kept},
+            uses=self.uses.narrowed({grant.name: grant.max_uses for grant in kept}),
+        )
+
+
+class Held:
+    """The session as it is now: each exchange takes it when it begins."""
+
+    __slots__ = ("session",)
+
+    def __init__(self, session: BrokerSession) -> None:
+        self.session = session
+
+    def value(self, name: str) -> SecretValue:
+        """As :meth:`BrokerSession.value`."""
+        return self.session.value(name)
 
 
 class LocalSource:

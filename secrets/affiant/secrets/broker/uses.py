@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from affiant.policy.limits import Bound, Bounds
 from affiant.policy.meters import Meter
-from affiant.secrets.refusals import SecretUsesSpent
+from affiant.secrets.refusals import GrantsInvalid, SecretUsesSpent
 
 __all__ = ["Uses"]
 
@@ -22,14 +22,23 @@ class Uses:
         most: by name; None, or no entry: any number.
     """
 
-    __slots__ = ("_meters",)
+    __slots__ = ("_meters", "_most")
 
     def __init__(self, most: Mapping[str, int | None]) -> None:
+        self._most = dict(most)
         self._meters = {name: Meter(_bounds(count), remembers=True) for name, count in most.items()}
 
     def narrowed(self, most: Mapping[str, int | None]) -> Uses:
-        """The uses that are left of fewer secrets, or fewer uses of them; what was used stays used."""
-        made = Uses({})
+        """The uses that are left of fewer secrets, or fewer uses of them; what was used stays used.
+
+        Raises:
+            GrantsInvalid: more of them than before, or of a secret that was not granted.
+        """
+        for name, count in most.items():
+            before = self._most.get(name, 0)
+            if before is not None and (count is None or count > before):
+                raise GrantsInvalid("more uses than were granted before", where=name)
+        made = Uses(most)
         made._meters = {name: self._meters[name].narrowed(_bounds(count)) for name, count in most.items()}
         return made
 

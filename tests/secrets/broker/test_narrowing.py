@@ -1,0 +1,156 @@
+"""A broker that is narrowed holds less from then on, never more, and redacts what it held."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+from tests.secrets.conftest import HOST, fetched, request_to
+from tests.secrets.upstream_server import answer
+
+from affiant.secrets.broker.client import BrokerClient
+from affiant.secrets.broker.messages import Grant, KeptGrant
+from affiant.secrets.placeholder import Endpoint
+from affiant.secrets.refusals import (
+    BrokerGone,
+    BrokerProtocolError,
+    BrokerStateError,
+    GrantsInvalid,
+    SecretNotBound,
+    SecretUsesSpent,
+)
+
+VALUE, OTHER = b"ghp_9sX2kQ7vLm4TzR1bYwE6", b"glpat-7Qx2mN9rTv4LsK8dFz1B"
+
+
+def echo(received):
+    return answer(b"seen: " + (received.header("authorization") or b"nothing") + VALUE)
+
+
+def kept(*grants: Grant, **changes) -> list[KeptGrant]:
+    return [
+        replace(KeptGrant(each.binding.name, each.binding.endpoints, each.max_uses), **changes)
+        for each in grants
+    ]
+
+
+def using(port: int, name: str, placeholder: str):
+    headers = (
+        (b"Host", b"%s:%d" % (HOST.encode(), port)),
+        (b"Authorization", b"Bearer " + placeholder.encode()),
+    )
+    return request_to(port, headers=headers, uses=((name, "header:authorization"),))
+
+
+def test_what_is_not_kept_is_put_nowhere_any_more_and_still_redacted(harness, serve) -> None:
+    server = serve(echo)
+    first, second = (harness.grant(name, value, server.port) for name, value in (("A", VALUE), ("B", OTHER)))
+
+    async def scenario(client: BrokerClient) -> None:
+        for name, placeholder in (("A", first), ("B", second)):
+            assert (await fetched(client, using(server.port, name, placeholder))).outcome.refusal is None
+        await client.narrow(kept(harness.grants[1]))
+        refused = await fetched_outcome(client, using(server.port, "A", first))
+        assert isinstance(refused.refusal, SecretNotBound)
+        found = await fetched(client, using(server.port, "B", second))
+        assert found.body == b"seen: Bearer " + second.encode() + first.encode()  # no value, of neither
+        await client.narrow([])
+        for name, placeholder in (("A", first), ("B", second)):
+            outcome = await fetched_outcome(client, using(server.port, name, placeholder))
+            assert isinstance(outcome.refusal, SecretNotBound)
+
+    harness.run(scenario)
+    assert [each.header("authorization") for each in server.received] == [
+        b"Bearer " + value for value in (VALUE, OTHER, OTHER)
+    ]
+
+
+async def fetched_outcome(client: BrokerClient, request):
+    async with client.exchange(request) as exchange:
+        return await exchange.outcome()
+
+
+def test_a_place_that_is_not_kept_is_refused_and_another_stays(harness, serve) -> None:
+    servers = [serve(echo), serve(echo)]
+    placeholder = harness.grant("A", VALUE, servers[0].port)
+    places = frozenset(Endpoint(HOST, each.port) for each in servers)
+    harness.grants[0] = replace(
+        harness.grants[0], binding=replace(harness.grants[0].binding, endpoints=places)
+    )
+
+    async def scenario(client: BrokerClient) -> None:
+        await client.narrow(kept(*harness.grants, endpoints=frozenset({Endpoint(HOST, servers[1].port)})))
+        first = await fetched_outcome(client, using(servers[0].port, "A", placeholder))
+        assert isinstance(first.refusal, SecretNotBound)
+        assert (await fetched(client, using(servers[1].port, "A", placeholder))).outcome.refusal is None
+
+    harness.run(scenario)
+
+
+def test_uses_go_on_from_where_they_were(harness, serve) -> None:
+    server = serve(echo)
+    placeholder = harness.grant("A", VALUE, server.port)
+
+    async def scenario(client: BrokerClient) -> None:
+        for _ in range(2):
+            assert (await fetched(client, using(server.port, "A", placeholder))).outcome.refusal is None
+        await client.narrow(kept(*harness.grants, max_uses=2))
+        spent = await fetched_outcome(client, using(server.port, "A", placeholder))
+        assert isinstance(spent.refusal, SecretUsesSpent)
+
+    harness.run(scenario)
+
+
+WIDER = {
+    "another secret": {"name": "B"},
+    "another place": {"endpoints": frozenset({Endpoint(HOST, 1)})},
+    "one more place": {"endpoints": frozenset({Endpoint(HOST, 443), Endpoint("b.example", 443)})},
+    "more uses": {"max_uses": 4},
+    "any number of uses": {"max_uses": None},
+}
+
+
+@pytest.mark.parametrize("changes", WIDER.values(), ids=WIDER)
+def test_more_than_before_is_refused_and_changes_nothing(harness, changes) -> None:
+    harness.grant("A", VALUE, 443)
+    harness.grants[0] = replace(harness.grants[0], max_uses=3)
+
+    async def scenario(client: BrokerClient) -> None:
+        with pytest.raises(GrantsInvalid):
+            await client.narrow(kept(*harness.grants, **changes))
+        with pytest.raises(GrantsInvalid):
+            await client.narrow(kept(*harness.grants, *harness.grants))
+        await client.narrow(kept(*harness.grants))  # all of it is still there
+        with pytest.raises(GrantsInvalid):
+            await client.narrow(kept(*harness.grants, **changes))
+        await client.narrow([])
+        with pytest.raises(GrantsInvalid):  # and what is gone does not come back
+            await client.narrow(kept(*harness.grants))
+
+    harness.run(scenario)
+
+
+def test_a_message_of_another_form_ends_the_broker(harness) -> None:
+    harness.grant("A", VALUE, 443)
+
+    async def scenario(client: BrokerClient) -> None:
+        await client._channel.send({"op": "narrow", "grants": [], "more": 1})
+        await client.gone()
+        with pytest.raises(BrokerGone):
+            await client.narrow([])
+
+    with pytest.raises(BrokerProtocolError):
+        harness.run(scenario)
+
+
+def test_a_broker_that_is_not_configured_is_not_narrowed() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            async with BrokerClient(ours) as client:
+                with pytest.raises(BrokerStateError):
+                    await client.narrow([])
+
+    asyncio.run(scenario())
