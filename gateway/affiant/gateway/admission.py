@@ -11,7 +11,8 @@ up whatever the outcome), and that nothing was admitted twice is decided after, 
    of this file, and there is one if the configuration names profile signers;
 6. collateral, then the quote, under the roots of the reference values;
 7. appraisal: image, attributes, MRCONFIGID regenerated from the manifest, REPORTDATA from the statement, and
-   RTMR3 exactly the five events of manifest and activation;
+   RTMR3 exactly the five events of manifest and activation, followed by the narrowings that the caller knows of
+   (at admission none; :mod:`.narrowing`);
 8. one of the profile signers has signed, and counted then: last, since only an attested caller's bytes are worth it.
 """
 
@@ -35,6 +36,7 @@ from affiant.attestation.manifest import (
     reaches_floor,
     session_events,
 )
+from affiant.attestation.narrowing import Narrowing
 from affiant.attestation.openings import seal
 from affiant.attestation.profile_signing.errors import ProfileSignatureMissing
 from affiant.attestation.profile_signing.verification import (
@@ -124,8 +126,12 @@ class Appraiser:
         collateral: Collateral,
         now: datetime,
         random_text: Callable[[], str],
+        narrowings: tuple[Narrowing, ...] = (),
     ) -> Admitted:
         """Steps 2 to 8, and the signed result.
+
+        Args:
+            narrowings: of this session; the profile is then the one after the last of them.
 
         Raises:
             AdmissionMismatch, AdmissionExpired: a contradiction, named.
@@ -134,10 +140,10 @@ class Appraiser:
         self._check_statement(request, now)
         self._check_links(request, now)
         self._check_gateway(request.manifest)
-        self._check_profile(request)
+        self._check_profile(request, narrowings)
         _check_openings(request.activation, random_text())
         verified = self._verify(request.evidence, collateral, now)
-        appraisal = self._appraise(request, verified)
+        appraisal = self._appraise(request, verified, narrowings)
         self._check_signer(request, now)
         ear = self._issue(request, verified, appraisal, collateral, now)
         return Admitted(
@@ -151,6 +157,7 @@ class Appraiser:
             ear_digest=ear_digest(ear),
             tier=appraisal.tier.value,
             signature=None if request.signature is None else request.signature.raw,
+            narrowings=narrowings,
         )
 
     def _check_statement(self, request: AdmissionRequest, now: datetime) -> None:
@@ -181,11 +188,14 @@ class Appraiser:
         _same("reference values", manifest.gateway.reference, self.reference.digest)
         _same("gateway's class", manifest.gateway.cls, self.config.cls)
 
-    def _check_profile(self, request: AdmissionRequest) -> None:
-        _same("profile", request.policy.digest, request.manifest.profile_digest)  # 5
+    def _check_profile(self, request: AdmissionRequest, narrowings: tuple[Narrowing, ...]) -> None:
+        manifest = request.manifest  # 5
+        profile, file = manifest.profile_digest, manifest.file_digest
+        if narrowings:
+            profile, file = narrowings[-1].profile_digest, narrowings[-1].file_digest
+        _same("profile", request.policy.digest, profile)
         if request.signature is not None:
-            claimed = request.signature.claimed
-            require_profile(claimed, request.policy, file_digest=request.manifest.file_digest)
+            require_profile(request.signature.claimed, request.policy, file_digest=file)
         elif self.config.profile_signers:
             raise ProfileSignatureMissing(
                 "this gateway admits signed profiles only",
@@ -203,7 +213,9 @@ class Appraiser:
         verified = self.cache.verify_collateral(collateral, now=now, trust=trust)
         return verify_quote(parse_quote(evidence.quote), verified, now=now, cache=self.cache)
 
-    def _appraise(self, request: AdmissionRequest, verified: VerifiedQuote) -> Appraisal:
+    def _appraise(
+        self, request: AdmissionRequest, verified: VerifiedQuote, narrowings: tuple[Narrowing, ...]
+    ) -> Appraisal:
         expected = session_events(request.manifest, request.activation)  # 7
         return appraise(
             verified,
@@ -213,7 +225,7 @@ class Appraiser:
             report_data=report_data(request.statement.raw),
             log=parse_event_log(request.evidence.eventlog),
             expected_rtmr3=tuple(Event(name, payload) for name, payload in expected),
-            expected_later=(),
+            expected_later=tuple(narrowing.event for narrowing in narrowings),
         )
 
     def _issue(

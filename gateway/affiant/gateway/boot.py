@@ -41,6 +41,7 @@ from affiant.gateway.journal import Journal, Note, Place
 from affiant.gateway.keyset import Keyset, make_keyset, require_bound
 from affiant.gateway.log_anchors import LogAnchors
 from affiant.gateway.log_key import KEPT, load_log_signer
+from affiant.gateway.narrowings import Narrowings
 from affiant.gateway.nonces import Nonces
 from affiant.gateway.openai_upstream import Credentials, make_upstream
 from affiant.gateway.order_book import OrderBook
@@ -236,6 +237,7 @@ def _service(
         silent_s=settings.silent_s,
         grace_s=settings.drain_s,
     )
+    admissions = _admissions(settings, ambient, keyset, recorder, closing)
     return Service(
         config=settings.config,
         keyset=keyset,
@@ -243,7 +245,8 @@ def _service(
         log=bundles.log,
         sessions=sessions,
         authenticator=Authenticator(sessions, keyset.digest, ambient.clock),
-        admissions=_admissions(settings, ambient, keyset, recorder, closing),
+        admissions=admissions,
+        narrowings=Narrowings(admissions, mailbox, grace_s=settings.drain_s),
         submissions=Submissions(recorder, mailbox.observe),
         closing=closing,
         bundles=bundles,

@@ -247,6 +247,23 @@ def _add_session(app: FastAPI, service: Service) -> None:
             sealed, text = request.headers.get(OPENINGS_HEADER, ""), body.decode("ascii", "replace")
             return _json(await service.submissions.take(found, text, sealed=sealed))
 
+    @app.post("/v1/sessions/{session}/narrow", openapi_extra=_bytes(ADMISSION_TYPE))
+    async def narrow(session: Id, request: Request) -> Response:
+        """Narrow the session's profile by fresh evidence. A refusal is receipted."""
+        async with _authenticated(service, request, session, limit=MAX_ADMISSION) as (found, body):
+            try:
+                require_media_type(request.scope, ADMISSION_TYPE)
+                return _json(await service.narrow(found, body))
+            except JournalUnavailable as error:
+                return _refusal(error)
+            except AffiantError as error:
+                path = str(request.scope["path"])
+                recorded = service.record_refused_narrowing(found, error, path=path, body=body)
+                if recorded is None:
+                    return _refusal(error)
+                await recorded.durable
+                return _refusal(error, receipt=recorded.jti)
+
     @app.post("/v1/sessions/{session}/close", openapi_extra=_bytes("application/json"))
     async def close(session: Id, request: Request) -> Response:
         """Close the session; again, the same answer."""

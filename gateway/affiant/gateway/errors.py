@@ -10,10 +10,11 @@
     NotAllowedError     RecordHeld, KindNotErasable, ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed, ToolUnknown,
                         ToolNameAmbiguous, ToolSchemaChanged, ToolArgumentsRefused, ToolNeedsApproval, ToolMethodRefused
     UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, LogUnwitnessed, Busy, MemorySpent,
-                        RequestLate, Draining, UpstreamUnreachable, UpstreamTimeout, UpstreamCut, ToolServerUnavailable,
-                        ToolCallTimeout
+                        RequestLate, Draining, SessionHeld, UpstreamUnreachable, UpstreamTimeout, UpstreamCut,
+                        ToolServerUnavailable, ToolCallTimeout
     StateError          StoreLocked, JournalVersion, LogDamaged, SessionClosed, NotFound, ModelNotFound,
-                        RequestAbandoned, GatewayFault, ErasureMismatch, ErasureRepeated, SessionStillOpen, HoldUnknown
+                        RequestAbandoned, GatewayFault, ErasureMismatch, ErasureRepeated, SessionStillOpen, HoldUnknown,
+                        NarrowingOutOfTurn
     ConfigurationError  SettingsRefused
 """
 
@@ -55,6 +56,7 @@ __all__ = [
     "MemorySpent",
     "ModelNotAllowed",
     "ModelNotFound",
+    "NarrowingOutOfTurn",
     "NonceUnknown",
     "NotFound",
     "ProofMissing",
@@ -65,6 +67,7 @@ __all__ = [
     "RequestMalformed",
     "RequestTooLarge",
     "SessionClosed",
+    "SessionHeld",
     "SessionStillOpen",
     "SessionUnknown",
     "SettingsRefused",
@@ -342,6 +345,13 @@ class RequestLate(UnreachableError):
     code = "request.timeout"
 
 
+class SessionHeld(UnreachableError):
+    """The session's profile is being narrowed: nothing new is begun until that is over."""
+
+    code = "session.narrowing"
+    retryable = True
+
+
 class Draining(UnreachableError):
     """The gateway is being stopped."""
 
@@ -430,6 +440,12 @@ class SessionClosed(StateError):
     """The session has ended; nothing follows its close record."""
 
     code = "session.closed"
+
+
+class NarrowingOutOfTurn(StateError):
+    """A session's profile is narrowed once its supervisor has recorded the narrowing before, and not otherwise."""
+
+    code = "narrowing.out_of_turn"
 
 
 class NotFound(StateError):

@@ -161,6 +161,7 @@ class Exchange(ABC):
             self._receipted = False
             session.require_open(now=route.authenticator.clock().timestamp())
         account.belongs_to(session)  # whatever follows is recorded
+        session.require_not_held()
         await self._read(held)
         session.require_open(now=route.authenticator.clock().timestamp())
         if route.draining():

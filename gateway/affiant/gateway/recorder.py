@@ -64,13 +64,13 @@ def agent_members(session: Session, *, number: int | None, cseq: int | None) -> 
 
 def policy_members(session: Session, decision: str) -> Mapping[str, object]:
     """The clear members of ``pol``; ``decision``: allow, deny, redact or ask."""
-    manifest = session.admitted.manifest
+    admitted = session.admitted
     return {
         "dec": decision,
-        "dig": manifest.profile_digest,
-        "fil": manifest.file_digest,
-        "bind": "mrconfigid",
-        "epoch": 0,
+        "dig": admitted.policy.digest,
+        "fil": admitted.file_digest,
+        "bind": admitted.bound,
+        "epoch": admitted.epoch,
     }
 
 

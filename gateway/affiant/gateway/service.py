@@ -23,11 +23,12 @@ from affiant.gateway.erasing import Erasing
 from affiant.gateway.errors import Busy, Draining
 from affiant.gateway.errors_http import error_body, status_of
 from affiant.gateway.keyset import Keyset
+from affiant.gateway.narrowings import Narrowings
 from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorded, Recorder
 from affiant.gateway.refusal_budget import RefusalBudget
 from affiant.gateway.routing import Upstreams
-from affiant.gateway.sessions import SessionTable
+from affiant.gateway.sessions import Session, SessionState, SessionTable
 from affiant.gateway.submissions import Submissions
 from affiant.gateway.tool_offers import ToolOffers
 
@@ -63,6 +64,7 @@ class Service:
     refusals: RefusalBudget
     erasing: Erasing
     mailbox: Mailbox
+    narrowings: Narrowings
     readers: Readers
     clock: Callable[[], datetime]
     seconds: Callable[[], float]
@@ -102,6 +104,13 @@ class Service:
         await self.log.require_witnessed()
         return await self.admissions.admit(body)
 
+    async def narrow(self, session: Session, body: bytes) -> Mapping[str, object]:
+        """Narrow a session's profile; see :class:`~.narrowings.Narrowings`."""
+        if self.draining:
+            raise Draining("the gateway is being stopped")
+        self.require_clock()
+        return await self.narrowings.narrow(session, body)
+
     def record_refusal(self, error: AffiantError, *, path: str, body: bytes) -> Recorded:
         """Sign that an attempt to be admitted was refused.
 
@@ -110,20 +119,20 @@ class Service:
         """
         self.recorder.require()
         self.refusals.take()
-        answer = error_body(error)
-        return self.recorder.record(
-            "refusal",
-            {
-                "rsn": error.code,
-                "act": {"typ": "session", "end": "refused"},
-                "req": {"m": "POST", "p": path},
-                "res": {"st": status_of(error), "end": "complete"},
-            },
-            {
-                "req": {"dig": sha256_name(body), "len": len(body)},
-                "res": {"dig": sha256_name(answer), "len": len(answer)},
-            },
-        )
+        return self.recorder.record("refusal", *_refused(error, path=path, body=body))
+
+    def record_refused_narrowing(
+        self, session: Session, error: AffiantError, *, path: str, body: bytes
+    ) -> Recorded | None:
+        """Sign that a narrowing was refused; nothing where the session has ended meanwhile.
+
+        Raises:
+            JournalUnavailable: it cannot be made durable.
+        """
+        if session.state is not SessionState.OPEN:
+            return None
+        members, hidden = _refused(error, path=path, body=body)
+        return self.recorder.session_record(session, "refusal", members, hidden, number=None)
 
     async def overview(self) -> bytes:
         """The sessions of this boot, for the operator: no names, only ids and states. JSON."""
@@ -133,3 +142,21 @@ class Service:
         ]
         overview = {"sessions": sessions, "records": self.recorder.count, "log": self.log.report()}
         return json.dumps(overview).encode("ascii")
+
+
+def _refused(
+    error: AffiantError, *, path: str, body: bytes
+) -> tuple[Mapping[str, object], Mapping[str, Mapping[str, object]]]:
+    """The clear and the hidden members of the refusal of what a session is, or is to become."""
+    answer = error_body(error)
+    members = {
+        "rsn": error.code,
+        "act": {"typ": "session", "end": "refused"},
+        "req": {"m": "POST", "p": path},
+        "res": {"st": status_of(error), "end": "complete"},
+    }
+    hidden = {
+        "req": {"dig": sha256_name(body), "len": len(body)},
+        "res": {"dig": sha256_name(answer), "len": len(answer)},
+    }
+    return members, hidden

@@ -6,6 +6,9 @@ A session's states and what leads from one to the next::
 
     OPEN ----close, expiry, drain----> CLOSING ----last request recorded----> CLOSED
 
+What was admitted is replaced as a whole, in one turn of the event loop and while no request is under way, when the
+session's profile is narrowed (:meth:`Session.narrow`); until then nothing new is begun.
+
 While CLOSING nothing new is admitted; requests under way end first, so that the close record is the last. What
 is refused meanwhile still has its record, until the session is sealed for that last one.
 """
@@ -21,11 +24,12 @@ from typing import Final
 
 from affiant.attestation.chain import Head
 from affiant.attestation.manifest import Activation, Manifest
+from affiant.attestation.narrowing import Narrowing
 from affiant.attestation.proof import ReplayWindow
 from affiant.attestation.receipt import Issued
 from affiant.attestation.session_summary import outcome_of, session_root
 from affiant.attestation.statement import KeysetStatement
-from affiant.gateway.errors import AdmissionReplayed, Busy, SessionClosed, SessionUnknown
+from affiant.gateway.errors import AdmissionReplayed, Busy, SessionClosed, SessionHeld, SessionUnknown
 from affiant.gateway.session_limits import SessionLimits
 from affiant.policy.compiled import CompiledPolicy
 
@@ -55,7 +59,7 @@ TRANSITIONS: Final[Mapping[SessionState, frozenset[SessionState]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What the appraisal of one session's evidence established."""
+    """What the appraisal of one session's evidence established: at its admission, or at its last narrowing."""
 
     activation: Activation
     manifest: Manifest
@@ -70,6 +74,25 @@ class Admitted:
     signature: bytes | None = None
     """The signature over the profile's file that came with it; about this profile, and by a signer of the
     configuration where that names any."""
+    narrowings: tuple[Narrowing, ...] = ()
+    """How the profile came from the manifest's to this one."""
+    difference: str | None = None
+    """``dif`` of the record of the last narrowing: what this gateway found to be different, ``sha256:``."""
+
+    @property
+    def epoch(self) -> int:
+        """``pol.epoch``."""
+        return len(self.narrowings)
+
+    @property
+    def file_digest(self) -> str:
+        """``sha256:`` of the file that the profile is of."""
+        return self.narrowings[-1].file_digest if self.narrowings else self.manifest.file_digest
+
+    @property
+    def bound(self) -> str:
+        """``pol.bind``: where the profile's digest is bound."""
+        return "rtmr3" if self.narrowings else "mrconfigid"
 
     @property
     def isolation(self) -> str:
@@ -84,8 +107,12 @@ class SupervisorChain:
     chn: str
     prev: str
     """What the next record must link to."""
+    evd: str
+    """The evidence that its records name, until one of kind ``policy`` names the next."""
     seq: int = 0
     """What the next record must be numbered."""
+    epoch: int = 0
+    """How many records of kind ``policy`` it holds."""
     ended: bool = False
     hashes: set[str] = field(default_factory=set)
     peer_seq: int = 0
@@ -116,9 +143,14 @@ class Session:
         self.window = ReplayWindow()
         self.limits = SessionLimits(admitted.policy)
         self.supervisor = SupervisorChain(
-            chn=next(iter(admitted.statement.chn)), prev=admitted.statement.keyset_digest
+            chn=next(iter(admitted.statement.chn)),
+            prev=admitted.statement.keyset_digest,
+            evd=admitted.evd,
         )
         self.submitting = asyncio.Lock()
+        self.narrowing = asyncio.Lock()
+        self.held = False
+        """Whether nothing new is begun, because the profile is being narrowed."""
         self.head: Head | None = None
         self.sealed = False
         """Whether the close record is next or was: no request takes a number any more."""
@@ -190,6 +222,23 @@ class Session:
             raise SessionClosed("the session has ended", found=self.state.value)
         if now >= self.expires:
             raise SessionClosed("the session has expired", expected=f"a request before {self.expires}")
+
+    def require_not_held(self) -> None:
+        """Return if a request may be begun.
+
+        Raises:
+            SessionHeld: the profile is being narrowed.
+        """
+        if self.held:
+            raise SessionHeld("the session's profile is being narrowed", hint="Ask again in a moment")
+
+    def narrow(self, admitted: Admitted) -> None:
+        """From now on the session is what ``admitted`` says; what it has used of its limits stays used."""
+        assert self.held, "nothing may begin between the last request and this"
+        assert self._under_way == 0, "a request that began under one profile ends under it"
+        assert admitted.narrowings[:-1] == self.admitted.narrowings, "one narrowing at a time"
+        self.limits = self.limits.narrowed(admitted.policy)
+        self.admitted = admitted
 
     def move(self, state: SessionState) -> None:
         """Go on to ``state``, if the table allows it."""

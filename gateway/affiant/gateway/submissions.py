@@ -3,6 +3,9 @@
 The gateway signs nothing about them but what its next record of the session says (``peer``) and the close
 (``sup``). A record is taken if it is signed by the session's key, of a kind that a session signs, and continues
 the session's chain exactly; the same record again gets the same answer.
+
+Its records name one evidence until a record of kind ``policy``, which is taken once for each narrowing that this
+gateway has made, says exactly what was narrowed, and names the evidence of that from itself on.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from affiant.attestation.chain import Head
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.gateway.errors import RecordOutOfPlace, RequestMalformed, RequestTooLarge, SessionClosed
-from affiant.gateway.recorder import Recorder
+from affiant.gateway.recorder import Recorder, policy_members
 from affiant.gateway.sessions import Session, SessionState
 
 __all__ = ["MAX_OPENINGS", "Submissions", "check_place"]
@@ -29,17 +32,20 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
 
     Raises:
         RecordOutOfPlace: another chain, number or link, another session's ``agt``, an unknown ``peer``, a
-            beginning that is no ``boot``, or anything after ``end``.
+            beginning that is no ``boot``, a narrowing that was not made, or anything after ``end``.
     """
     chain = session.supervisor
     if chain.ended:
         raise RecordOutOfPlace("a record after the end of its chain", where="kind")
-    expected = {
+    evd = session.admitted.evd if record.kind == "policy" else chain.evd
+    expected: dict[str, tuple[object, object]] = {
         "chn": (record.chn, chain.chn),
         "seq": (record.seq, chain.seq),
         "prev": (record.prev, chain.prev),
-        "evd": (record.member("evd"), session.admitted.evd),
+        "evd": (record.member("evd"), evd),
     }
+    if record.kind == "policy":
+        expected |= _expected_narrowing(record, session)
     if chain.seq == 0:
         expected |= {
             "kind": (record.kind, "boot"),
@@ -51,7 +57,7 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
     if record.member("agt") is not None:
         expected |= {
             "agt.ses": (record.member("agt", "ses"), session.id),
-            "agt.evd": (record.member("agt", "evd"), session.admitted.evd),
+            "agt.evd": (record.member("agt", "evd"), evd),
             "agt.key": (record.member("agt", "key"), session.admitted.statement.receipt_kid),
             "agt.seq": (record.member("agt", "seq"), None),
         }
@@ -59,6 +65,21 @@ def check_place(record: VerifiedReceipt, session: Session) -> None:
         if found != wanted:
             raise RecordOutOfPlace("not what comes next", expected=wanted, found=found, where=name)
     _check_peer(record, session)
+
+
+def _expected_narrowing(record: VerifiedReceipt, session: Session) -> Mapping[str, tuple[object, object]]:
+    """What a record of a narrowing must say: of the one that was made last and has no record yet."""
+    admitted = session.admitted
+    if session.supervisor.epoch + 1 != admitted.epoch:
+        raise RecordOutOfPlace("a narrowing that was not made, or was recorded before", where="kind")
+    return {
+        "old": (record.member("old"), admitted.narrowings[-1].old),
+        "dif": (record.member("dif"), admitted.difference),
+        **{
+            f"pol.{name}": (record.member("pol", name), value)
+            for name, value in policy_members(session, "allow").items()
+        },
+    }
 
 
 def _check_peer(record: VerifiedReceipt, session: Session) -> None:
@@ -121,6 +142,8 @@ def _advance(session: Session, record: VerifiedReceipt, head: Head | None) -> No
     chain.hashes.add(record.rh)
     chain.prev, chain.seq = record.rh, record.seq + 1
     chain.ended = record.kind == "end"
+    if record.kind == "policy":
+        chain.epoch, chain.evd = chain.epoch + 1, session.admitted.evd
     peer = record.member("peer", "seq")
     if isinstance(peer, int):
         chain.peer_seq = peer

@@ -352,3 +352,24 @@ def test_whatever_the_order_it_is_sent_at_most_once_and_only_after_a_quorum(step
     assert sent <= len(grants)
     for before, after in zip(phases, phases[1:], strict=False):
         assert before is after or after in TRANSITIONS[before] or Phase.EXPIRED is after
+
+
+def test_what_waits_when_the_profile_is_narrowed_is_never_done() -> None:
+    at = desk(ANN, BOB)
+    waiting, approved, taken = (asked(at, draft(body=body)) for body in (b"1", b"2", b"3"))
+    for name in (approved, taken):
+        at.decide(says(ANN, name), now=NOW)
+    at.claim(taken, now=NOW)
+    narrower = desk(ANN, ttl=60)
+    at.narrow(policy="sha384:" + "d" * 96, approval=narrower.approval)
+    phases = [at.look(name, now=NOW).phase for name in (waiting, approved, taken)]
+    assert phases == [Phase.EXPIRED, Phase.EXPIRED, Phase.UNKNOWN]
+    assert refused(lambda: at.claim(approved, now=NOW)) == "approval.expired"
+    assert refused(lambda: at.decide(says(ANN, waiting), now=NOW)) == "approval.expired"
+    again = asked(at, draft(body=b"2"))
+    assert again != approved
+    assert at.look(again, now=NOW).action.not_after == int(NOW) + 60
+    assert (
+        refused(lambda: at.decide(says(BOB, again, expires=NOW + 60), now=NOW)) == "approval.not_an_approver"
+    )
+    assert at.decide(says(ANN, again, expires=NOW + 60), now=NOW).phase is Phase.APPROVED

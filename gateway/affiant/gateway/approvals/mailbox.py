@@ -333,6 +333,14 @@ class Mailbox:
             number=None,
         )
 
+    def narrowed(self, session: Session) -> None:
+        """The profile of ``session`` was narrowed: what waits was asked for under another, and expires."""
+        box = self._boxes.get(session.id)
+        if box is not None:
+            policy = session.admitted.policy
+            box.desk.narrow(policy=policy.digest, approval=policy.policy.approval)
+            box.tell()
+
     # -- keeping -----------------------------------------------------------------------------------------------
 
     def _box(self, session: Session) -> _Box:

@@ -297,6 +297,12 @@ class ApprovalDesk:
             self._expire(now)
             return tuple(entry.seen() for entry in self._entries.values())
 
+    def narrow(self, *, policy: str, approval: Approval) -> None:
+        """The session goes on under a narrower profile: what waits was asked for under another, and is never done."""
+        self.close()
+        with self._lock:
+            self._policy, self._approval = policy, approval
+
     def close(self) -> None:
         """The session ends: what waits is never done, and of what is under way nobody knows what becomes."""
         with self._lock:

@@ -1,0 +1,124 @@
+"""Narrows the profiles of sessions: takes the nonce, has the evidence appraised, and changes the session in one step.
+
+Order: everything that can be refused is judged while the session goes on as it is. Then what bundles carry of it is
+made durable; then nothing new of the session is begun, and what is under way ends (a little while; then it is given
+up, with its record); then, in one turn of the event loop, evidence, result, profile and limits are replaced and what
+waits for approval under the old profile expires. So no record of the old profile follows one of the new, and no request
+is judged by one profile and recorded under another. A request that was sent before and comes after is judged by the new
+profile like any other.
+
+What is refused changes nothing here; its supervisor ends the session, because its RTMR3 says more than its gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from affiant.attestation.encoding import b64u
+from affiant.attestation.evidence import wrap_endorsements
+from affiant.attestation.tdx import Collateral
+from affiant.gateway.admission import AdmissionRequest, parse_admission_request
+from affiant.gateway.admissions import Admissions
+from affiant.gateway.approvals.mailbox import Mailbox
+from affiant.gateway.errors import NarrowingOutOfTurn
+from affiant.gateway.narrowing import NarrowingAppraiser
+from affiant.gateway.sessions import Admitted, Session
+
+__all__ = ["Narrowings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowings:
+    """The one place where sessions are changed.
+
+    Args:
+        grace_s: seconds that requests under way get to end by themselves.
+    """
+
+    admissions: Admissions
+    mailbox: Mailbox
+    grace_s: float
+
+    async def narrow(self, session: Session, body: bytes) -> Mapping[str, object]:
+        """Narrow the profile of ``session`` to the one in ``body`` (an admission collection); the answer's members.
+
+        Raises:
+            AffiantError: refused, and the session is as it was; see :mod:`.narrowing`.
+        """
+        admissions = self.admissions
+        admissions.recorder.require()
+        async with session.narrowing:
+            self._require_turn(session)
+            request = parse_admission_request(body)
+            admissions.nonces.take(request.statement.nonce, now=admissions.clock().timestamp())
+            collateral = await asyncio.to_thread(admissions.collateral)
+            async with admissions.appraising:
+                admitted = await asyncio.to_thread(self._appraise, request, session.admitted, collateral)
+            await self._keep(session, admitted, collateral)
+            with _held(session):
+                await self._settle(session)
+                session.require_open(now=admissions.clock().timestamp())
+                session.narrow(admitted)
+                self.mailbox.narrowed(session)
+        return {
+            "session": session.id,
+            "epoch": admitted.epoch,
+            "evd": admitted.evd,
+            "result": admitted.ear,
+            "ksd": admissions.appraiser.keyset_digest,
+        }
+
+    def _require_turn(self, session: Session) -> None:
+        session.require_open(now=self.admissions.clock().timestamp())
+        if session.supervisor.epoch != session.admitted.epoch:
+            raise NarrowingOutOfTurn("the supervisor has not recorded the narrowing before")
+
+    def _appraise(self, request: AdmissionRequest, admitted: Admitted, collateral: Collateral) -> Admitted:
+        admissions = self.admissions
+        return NarrowingAppraiser(admissions.appraiser).appraise(
+            request,
+            admitted,
+            collateral=collateral,
+            now=admissions.clock(),
+            random_text=lambda: b64u(admissions.random_bytes(16)),
+        )
+
+    async def _keep(self, session: Session, admitted: Admitted, collateral: Collateral) -> None:
+        objects = [
+            ("keysets", admitted.statement.raw),
+            ("evidence", admitted.evidence),
+            ("endorsements", wrap_endorsements(collateral.to_bytes())),
+            ("results", admitted.ear.encode("ascii")),
+            ("policies", admitted.policy.normal_form),
+            *(() if admitted.signature is None else (("policies", admitted.signature),)),
+        ]
+        recorder = self.admissions.recorder
+        await asyncio.gather(
+            *(recorder.keep_object(name, data, session=session.id) for name, data in objects)
+        )
+
+    async def _settle(self, session: Session) -> None:
+        """Let the requests under way end, then give up what is left of them."""
+        try:
+            async with asyncio.timeout(self.grace_s):
+                await _idle(session)
+        except TimeoutError:
+            session.give_up()
+            await _idle(session)
+
+
+async def _idle(session: Session) -> None:
+    while session.under_way:  # between the event and this turn another may have begun, only to be refused
+        await session.idle()
+
+
+@contextmanager
+def _held(session: Session) -> Iterator[None]:
+    session.held = True
+    try:
+        yield
+    finally:
+        session.held = False
