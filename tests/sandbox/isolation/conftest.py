@@ -9,10 +9,12 @@ import platform
 import select
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -172,18 +174,27 @@ def probe_inside(session_dir: Path, backend: BackendName, script: Path, request:
     return result
 
 
-def namespaces_of(pid: int) -> set[str]:
-    """The network and process namespaces of a process."""
-    return {os.readlink(f"/proc/{pid}/ns/{kind}") for kind in ("net", "pid", "mnt")}
+NAMESPACES = ("net", "pid", "mnt")
 
 
-def processes_in(namespaces: set[str]) -> list[int]:
+class Held(frozenset[str]):
+    """Namespaces that live on while this does: else the kernel gives their numbers to the next sandbox made."""
+
+    def __new__(cls, pid: int) -> Self:
+        kept = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in NAMESPACES]
+        held = super().__new__(cls, (os.readlink(f"/proc/self/fd/{each}") for each in kept))
+        for each in kept:
+            weakref.finalize(held, os.close, each)
+        return held
+
+
+def processes_in(namespaces: Held) -> list[int]:
     """Processes of this machine that stand in one of the namespaces."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                if namespaces & namespaces_of(int(entry.name)):
+                if any(os.readlink(entry / "ns" / kind) in namespaces for kind in NAMESPACES):
                     found.append(int(entry.name))
             except OSError:
                 continue

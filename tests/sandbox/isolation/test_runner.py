@@ -41,10 +41,10 @@ from affiant.sandbox.isolation.record import read_record
 from .conftest import (
     ENV,
     GVISOR,
+    Held,
     begin,
     communicate,
     greeting,
-    namespaces_of,
     processes_in,
     rest_of,
     run,
@@ -316,7 +316,7 @@ def test_nothing_is_left_after_cleanup(backend, tmp_path):
 
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, _):
-            namespaces = namespaces_of(read_record(tmp_path).init.pid)
+            namespaces = Held(read_record(tmp_path).init.pid)
             await communicate(client, Command((SHELL, "-c", "sleep 100 & exit 0"), ENV))
             await client.cleanup()
             return namespaces
@@ -332,7 +332,7 @@ def test_killing_the_runner_kills_the_sandbox(backend, tmp_path):
 
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, process):
-            namespaces = namespaces_of(read_record(tmp_path).init.pid)
+            namespaces = Held(read_record(tmp_path).init.pid)
             read, waiting = await begin(client, Command((SHELL, "-c", "echo up; sleep 100"), ENV))
             inside = processes_in(namespaces)
             assert len(inside) >= 3
@@ -354,7 +354,7 @@ def test_killing_the_runner_kills_the_sandbox(backend, tmp_path):
 def test_a_closed_control_socket_ends_everything_within_five_seconds(backend, tmp_path):
     async def go():
         async with sandbox(tmp_path, backend, plan_sandbox("s", ())) as (client, _, process):
-            namespaces = namespaces_of(read_record(tmp_path).init.pid)
+            namespaces = Held(read_record(tmp_path).init.pid)
             trapped = "trap '' 15 1 2; echo up; sleep 100"
             read, waiting = await begin(client, Command((SHELL, "-c", trapped), ENV))
             client.close()
@@ -403,7 +403,7 @@ def test_the_next_command_reaps_what_a_killed_launcher_left(backend, tmp_path):
         try:
             assert launcher.stdout.readline() == b"ready\n"
             record = read_record(session_dir)
-            namespaces = namespaces_of(record.init.pid)
+            namespaces = Held(record.init.pid)
             assert reap_leftovers(session_dir.parent) == ()  # it lives, so it is left alone
             launcher.kill()
             launcher.wait()
