@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from affiant.errors import AffiantError
+from affiant.policy import shown_lines
+from affiant.policy.every_refusal import MOST_REFUSALS, every_refusal
 from affiant.policy.load import load_profiles
 from affiant.policy.shown_lines import ShownDocument
 
@@ -103,3 +105,15 @@ def test_every_refusal_has_a_line_and_a_column_that_exist(data: bytes) -> None:
     except AffiantError as error:
         assert re.fullmatch(r"p\.yaml:[1-9][0-9]*:[1-9][0-9]*", error.where or "")
         assert error.excerpt is not None
+
+
+def test_a_line_is_drawn_once_however_many_refusals_are_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of one line, and everything in it wrong, would else cost its length for each mistake."""
+    drawn, draw = [], shown_lines._draw
+    monkeypatch.setattr(shown_lines, "_draw", lambda *given: (drawn.append(given), draw(*given)))
+    agents = ", ".join(f"a{number}: {{bad: 1}}" for number in range(30))
+    refusals = every_refusal(f"agent_configs: {{{agents}}}".encode(), source="p.yaml")
+    excerpts = [refusal.excerpt for refusal in refusals if refusal.excerpt is not None]
+    assert len(excerpts) == len({excerpt.column for excerpt in excerpts}) == MOST_REFUSALS
+    assert {excerpt.text[excerpt.column - 1 :][:3] for excerpt in excerpts} == {"bad"}
+    assert len(drawn) == 2  # by the loader, and once for all that are listed

@@ -20,6 +20,7 @@ it, no place is known, and of a line only keys of the format are shown. Characte
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -84,17 +85,24 @@ class ShownDocument:
         self._lines = data.decode("utf-8", "replace").split("\n")
         self._tokens: Mapping[int, list[_Token]] | None = None
         self._read = False
+        self._drawn: dict[int, _Drawing] = {}
 
     def line(self, number: int, column: int) -> LineExcerpt:
         """The line of that number, with its caret; empty behind the last. Both count from 1; columns are characters."""
+        drawing = self._drawn.get(number)
+        if drawing is None:
+            drawing = self._drawn[number] = self._draw(number)
+        return drawing.excerpt(number, column - 1)
+
+    def _draw(self, number: int) -> _Drawing:
+        """The line, drawn once however many refusals are of it."""
         line = self._lines[number - 1] if 1 <= number <= len(self._lines) else ""
-        drawing = _Drawing(column - 1)
-        tokens = self._all_tokens()
+        drawing, tokens = _Drawing(), self._all_tokens()
         if tokens is None:
             _draw_keys_alone(drawing, line)
         else:
             _draw(drawing, line, tokens.get(number, []))
-        return drawing.excerpt(number)
+        return drawing
 
     def is_private(self, number: int, column: int) -> bool:
         """Whether what stands at that place may be a secret; also where the document is not YAML as we read it."""
@@ -169,38 +177,48 @@ def _reads_like_a_value(text: str) -> bool:
 
 
 class _Drawing:
-    """A line while it is drawn; knows where the wanted position of the document's line came to stand."""
+    """A line as it is shown; knows where each position of the document's line came to stand."""
 
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
+    def __init__(self) -> None:
         self._parts: list[str] = []
         self._size = 0
-        self._caret: int | None = None
+        self._starts: list[int] = []
+        self._pieces: list[tuple[int, int, bool]] = []
 
     def copy(self, line: str, start: int, end: int) -> None:
         """What is written there, escaped."""
-        for position in range(start, end):
-            if position == self._wanted:
-                self._caret = self._size
-            char = line[position]
-            self._add(char if " " <= char <= "~" else ascii(char)[1:-1])
+        piece = line[start:end]
+        if piece.isascii() and piece.isprintable():
+            self._put(start, end, piece, moves=True)
+            return
+        for position, char in enumerate(piece, start):
+            self._put(position, position + 1, char if " " <= char <= "~" else ascii(char)[1:-1], moves=False)
 
     def mask(self, start: int, end: int) -> None:
         """Something stands there."""
-        if start <= self._wanted < end:
-            self._caret = self._size
-        self._add(_MASK)
+        self._put(start, end, _MASK, moves=False)
 
     def gap(self) -> None:
         """What follows stands apart."""
         self._add(" ")
 
-    def excerpt(self, number: int) -> LineExcerpt:
-        """The line so far."""
+    def excerpt(self, number: int, wanted: int) -> LineExcerpt:
+        """The line so far, with its caret where the position ``wanted`` of the document's line came to stand."""
         text = "".join(self._parts)
-        return LineExcerpt(
-            number, text, min(self._size if self._caret is None else self._caret, len(text)) + 1
-        )
+        caret = self._size
+        at = bisect_right(self._starts, wanted) - 1
+        if at >= 0:
+            end, drawn, moves = self._pieces[at]
+            if wanted < end:
+                caret = drawn + (wanted - self._starts[at] if moves else 0)
+        return LineExcerpt(number, text, min(caret, len(text)) + 1)
+
+    def _put(self, start: int, end: int, text: str, *, moves: bool) -> None:
+        """``moves``: position by position, as it is written; else all of it stands for each position."""
+        if start < end:
+            self._starts.append(start)
+            self._pieces.append((end, self._size, moves))
+        self._add(text)
 
     def _add(self, text: str) -> None:
         self._parts.append(text)
