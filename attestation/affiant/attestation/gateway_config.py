@@ -24,13 +24,12 @@ from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_si
 from affiant.attestation.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, ShapeMismatch, Text
 from affiant.attestation.tdx.reference import ReferenceValues
 from affiant.attestation.tlog.errors import QuorumMalformed
-from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
+from affiant.attestation.tlog.quorum import OWN_WITNESS_URL, WitnessPolicy, parse_witness_policy
 from affiant.errors import MalformedError
 
 __all__ = [
     "DEV_ECHO",
     "LOCAL_ISSUER",
-    "OWN_WITNESS_URL",
     "GatewayConfig",
     "MCPServerConfig",
     "UpstreamConfig",
@@ -258,9 +257,6 @@ DEV_ECHO: Final = UpstreamConfig(
     id="affiant-dev-echo", url="http://affiant-dev-echo.internal/v1", bind="none", key=None, roots=()
 )
 """The embedded default upstream: a small local process for trying and testing, named as such in receipts."""
-
-OWN_WITNESS_URL: Final = "http://affiant-witness.internal"
-"""Where a gateway asks the witness that was started for it: a Unix socket that its launcher names, under this name."""
 
 LOCAL_ISSUER: Final = "urn:affiant:gateway:local"
 """``iss`` of the gateway that a development machine starts for itself."""

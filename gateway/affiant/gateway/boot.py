@@ -16,13 +16,13 @@ from affiant.attestation.chain import ChainSigner
 from affiant.attestation.encoding import b64u, b64u_sha256
 from affiant.attestation.evidence import wrap_endorsements
 from affiant.attestation.evidence_source import QuoteSource
-from affiant.attestation.gateway_config import OWN_WITNESS_URL
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
 from affiant.attestation.profile_signing.verification import require_usable
 from affiant.attestation.simulated.socket_path import reachable_address
 from affiant.attestation.statement import WITNESS_MAX_S, LogIdentity
 from affiant.attestation.tdx import VerificationCache
 from affiant.attestation.tlog.note_keys import LogKey
+from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
 from affiant.gateway.admission import Appraiser
 from affiant.gateway.admissions import Admissions
 from affiant.gateway.approvals.mailbox import Mailbox

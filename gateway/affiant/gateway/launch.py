@@ -30,7 +30,6 @@ from affiant.attestation.canonical import JSONError
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.gateway_config import (
     DEV_ECHO,
-    OWN_WITNESS_URL,
     GatewayConfig,
     MCPServerConfig,
     UpstreamConfig,
@@ -43,6 +42,7 @@ from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import ReferenceValues, parse_reference_values
+from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
 from affiant.attestation.witness.own import OwnWitness, own_witness
 from affiant.errors import AffiantError
 from affiant.folders import make_private
@@ -57,7 +57,7 @@ from affiant.gateway.tool_gate.servers_file import ToolServers, read_tool_server
 from affiant.gateway.tool_gate.stdio_host import served_commands
 from affiant.gateway.transparency_log import log_folder
 from affiant.policy.decision_file import open_decision_file
-from affiant.secrets.broker.session import LocalSource
+from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.local_store_file import LocalStoreFile
 from affiant.secrets.source import parse_reference
 from affiant.secrets.value import SecretValue

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.gateway_config import OWN_WITNESS_URL
-from affiant.attestation.tlog.quorum import SELF, parse_witness_policy
+from affiant.attestation.tlog.quorum import OWN_WITNESS_URL, SELF, parse_witness_policy
 from affiant.attestation.witness.errors import WitnessSettingsInvalid, WitnessStateLost
 from affiant.attestation.witness.keys import read_key_file
 from affiant.attestation.witness.own import OwnWitness, own_witness

@@ -31,6 +31,7 @@ from affiant.attestation.tlog.note_keys import LogKey, VerifierKey, parse_vkey, 
 
 __all__ = [
     "MAX_POLICY_BYTES",
+    "OWN_WITNESS_URL",
     "SELF",
     "Group",
     "Witness",
@@ -43,6 +44,8 @@ __all__ = [
 MAX_POLICY_BYTES: Final = 1 << 20
 SELF: Final = "self"
 """The name, in a policy, of a witness that is run by whoever runs the log."""
+OWN_WITNESS_URL: Final = "http://affiant-witness.internal"
+"""Where a gateway asks the witness that was started for it: a Unix socket that its launcher names, under this name."""
 _MAX_LINES: Final = 1024
 _ALLOWED: Final = re.compile(rb"[\t\n\x20-\x7e\x80-\xff]*\Z")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,3}\Z")

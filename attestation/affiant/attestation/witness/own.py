@@ -25,10 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.gateway_config import OWN_WITNESS_URL
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note_keys import CosignerKey, parse_vkey
-from affiant.attestation.tlog.quorum import SELF
+from affiant.attestation.tlog.quorum import OWN_WITNESS_URL, SELF
 from affiant.attestation.witness.errors import WitnessSettingsInvalid, WitnessStateLost
 from affiant.attestation.witness.keys import make_keys
 from affiant.attestation.witness.making import make_witness

@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.errors import AffiantError, UnreachableError
+from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.broker.messages import Configuration, Grant, KeptGrant, Limits
 from affiant.secrets.broker.uses import Uses
-from affiant.secrets.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
 from affiant.secrets.local_store_file import read_private_descriptor
 from affiant.secrets.placeholder import PlaceholderTable
 from affiant.secrets.redaction import Redactor
 from affiant.secrets.refusals import BrokerConfigurationInvalid, GrantsInvalid, SecretNotFound
 from affiant.secrets.source import (
-    LocalReference,
     Reference,
     ResolvedSecret,
     SecretSource,
@@ -29,9 +28,8 @@ from affiant.secrets.tls import client_context
 from affiant.secrets.value import SecretValue
 from affiant.secrets.vault import VaultJWT, VaultSource, VaultToken
 
-__all__ = ["BrokerSession", "Held", "LocalSource", "OpenedSession", "open_session"]
+__all__ = ["BrokerSession", "Held", "OpenedSession", "open_session"]
 
-_MAX_KEY_BYTES: Final = 1024
 _MAX_CREDENTIAL_BYTES: Final = 16_384
 
 
@@ -92,35 +90,6 @@ class Held:
     def value(self, name: str) -> SecretValue:
         """As :meth:`BrokerSession.value`."""
         return self.session.value(name)
-
-
-class LocalSource:
-    """An opened local store, as a source."""
-
-    def __init__(self, secrets: Mapping[str, StoredSecret]) -> None:
-        self._secrets = secrets
-
-    @classmethod
-    def from_descriptors(cls, store: int, key: int) -> LocalSource:
-        """Open the store behind one descriptor by the key file (or passphrase) behind the other."""
-        data = read_private_descriptor(store, limit=MAX_STORE_BYTES)
-        material = read_private_descriptor(key, limit=_MAX_KEY_BYTES)
-        return cls(open_store(data, key=store_key_from(data, material)))
-
-    def resolve(self, reference: Reference) -> ResolvedSecret:
-        """The value under a name.
-
-        Raises:
-            SecretNotFound: there is none.
-        """
-        entry = self._secrets.get(reference.name) if isinstance(reference, LocalReference) else None
-        if entry is None:
-            raise SecretNotFound(
-                "no such secret in the local store",
-                found=str(reference),
-                hint="Keep it with: affiant secret set NAME",
-            )
-        return ResolvedSecret(entry.value, str(entry.version))
 
 
 @dataclass(frozen=True, slots=True)
