@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from affiant.__main__ import cli
 from affiant.attestation.release import check_release
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.backend import BackendName, probe
@@ -99,6 +101,21 @@ def family(*ancestors: int) -> tuple[Process, ...]:
             continue
         members.append(Process(pid, parents[pid][1], arguments))
     return tuple(members)
+
+
+def affiant(
+    *arguments: str, stdin: bytes | None = None, home: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """One ``affiant`` command that starts no session, in this process: loading everything again takes longest.
+
+    Args:
+        home: the state folder, for commands without an option for it.
+    """
+    env = None if home is None else {"AFFIANT_HOME": str(home)}
+    done = CliRunner().invoke(cli, arguments, prog_name="affiant", input=stdin, env=env)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout_bytes, done.stderr_bytes)
 
 
 def all_gone(processes: Iterable[Process], within: float) -> bool:
@@ -223,8 +240,9 @@ class Machine:
 
     def write_trust(self, path: Path) -> None:
         """A trust file for this folder's simulated platform."""
-        affiant = [sys.executable, "-m", "affiant", "platform", "trust", "--home", str(self.home)]
-        path.write_bytes(subprocess.run(affiant, capture_output=True, check=True, cwd="/").stdout)
+        done = affiant("platform", "trust", "--home", str(self.home))
+        assert done.returncode == 0, done.stderr
+        path.write_bytes(done.stdout)
 
     def verdict(self, bundle: Path, *, code: int = 40) -> str:
         """The verifier's text; its exit code must be ``code`` (40: holds, but simulated)."""
@@ -237,12 +255,7 @@ class Machine:
     def _judged(self, *command: str, code: int) -> str:
         if not (self.folder / "trust.json").exists():
             self.write_trust(self.folder / "trust.json")
-        done = subprocess.run(
-            [sys.executable, "-m", "affiant", *command, "--trust", str(self.folder / "trust.json")],
-            capture_output=True,
-            check=False,
-            cwd="/",
-        )
+        done = affiant(*command, "--trust", str(self.folder / "trust.json"))
         text = done.stdout.decode()
         assert done.returncode == code, text + done.stderr.decode()
         return text

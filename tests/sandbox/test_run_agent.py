@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from click.testing import CliRunner
+from tests.sandbox.conftest import affiant
 from tests.sandbox.test_decision_log import PROFILE, REACH, told
 
 from affiant.__main__ import cli
@@ -77,14 +76,7 @@ def test_a_read_only_input_cannot_be_changed_by_the_agent(warm):
 
 def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tmp_path):
     value = "ghp_" + os.urandom(18).hex()
-    kept = subprocess.run(
-        [sys.executable, "-m", "affiant", "secret", "set", "GITHUB_TOKEN"],
-        input=value.encode(),
-        capture_output=True,
-        check=False,
-        cwd="/",
-        env={**os.environ, "AFFIANT_HOME": str(warm.home)},
-    )
+    kept = affiant("secret", "set", "GITHUB_TOKEN", home=warm.home, stdin=value.encode())
     assert kept.returncode == 0, kept.stderr
     try:
         done = warm.run("sh", "-c", "echo $GITHUB_TOKEN; env", options=("--bundle", str(tmp_path / "b.json")))

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from tests.sandbox.conftest import affiant
 
 HOST = "pay.example.test"
 
@@ -87,8 +87,7 @@ class Person:
 
     def __call__(self, *arguments: str, bare: bool = False) -> subprocess.CompletedProcess[bytes]:
         where = () if bare else ("--home", str(self._home), "--key", str(self.key))
-        command = [sys.executable, "-m", "affiant", "approvals", *arguments, *where]
-        return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False, cwd="/")
+        return affiant("approvals", *arguments, *where)
 
     def waiting(self, *, state: str = "pending", within: float = 30) -> str:
         """The name of the one action that stands so."""

@@ -7,11 +7,11 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.sandbox import conftest
 
 from affiant.sandbox.cut_off import reap_leftovers
 from affiant.sandbox.home import open_home
@@ -46,17 +46,7 @@ def assert_nothing_left(machine) -> None:
 
 def affiant(machine, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
     """One ``affiant session`` command on the machine's state folder."""
-    command = [
-        sys.executable,
-        "-m",
-        "affiant",
-        "session",
-        arguments[0],
-        "--home",
-        str(machine.home),
-        *arguments[1:],
-    ]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, cwd="/")
+    done = conftest.affiant("session", arguments[0], "--home", str(machine.home), *arguments[1:])
     assert done.returncode == code, done.stderr
     return done
 

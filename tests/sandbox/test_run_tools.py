@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from tests.gateway.conftest import serving_gateway
+from tests.sandbox.conftest import affiant
 
 pytest.importorskip("mcp", reason="mcp is not installed: make setup")
 pytestmark = pytest.mark.slow
@@ -102,13 +103,8 @@ def test_an_agent_uses_tools_through_the_gate_and_every_call_has_its_receipts(wa
     runtime = _runtime(warm.folder / "tool-runtime")
     (warm.folder / "tools.yaml").write_text(PROFILES)
     key = "never-to-be-seen-0123456789abcdef"
-    subprocess.run(
-        [sys.executable, "-m", "affiant", "secret", "set", "DEPLOY_KEY"],
-        env={**os.environ, "AFFIANT_HOME": str(warm.home)},
-        input=key.encode(),
-        check=True,
-        cwd="/",
-    )
+    kept = affiant("secret", "set", "DEPLOY_KEY", home=warm.home, stdin=key.encode())
+    assert kept.returncode == 0, kept.stderr
     with _web() as url:
         servers = warm.folder / "tools.json"
         local = {"command": [sys.executable, str(SERVED), "stdio"]}
@@ -132,15 +128,8 @@ def test_an_agent_uses_tools_through_the_gate_and_every_call_has_its_receipts(wa
             )
             assert done.returncode == 0, done.stderr.decode()[-3000:]
             listed, added, counted, refused, echoed, seen = done.stdout.decode().splitlines()
-            trust = subprocess.run(
-                [
-                    *(sys.executable, "-m", "affiant", "platform", "trust", "--home", str(warm.home)),
-                    *("--gateway-config", gateway.ready["config"]),
-                ],
-                capture_output=True,
-                check=True,
-                cwd="/",
-            ).stdout
+            config = gateway.ready["config"]
+            trust = affiant("platform", "trust", "--home", str(warm.home), "--gateway-config", config).stdout
     assert json.loads(listed) == ["add", "count", "echo", "surroundings"]
     assert (added, counted) == ("3", "[1, 2]")
     assert "does not allow" in refused
@@ -150,23 +139,7 @@ def test_an_agent_uses_tools_through_the_gate_and_every_call_has_its_receipts(wa
     if os.geteuid() == 0:
         assert found["uid"] == 61786 and found["groups"] == [] and found["seen"] == ["PermissionError"]
     (tmp_path / "trust.json").write_bytes(trust)
-    verdict = subprocess.run(
-        [
-            *(
-                sys.executable,
-                "-m",
-                "affiant",
-                "verify",
-                str(bundle),
-                "--trust",
-                str(tmp_path / "trust.json"),
-            ),
-            "--json",
-        ],
-        capture_output=True,
-        check=False,
-        cwd="/",
-    )
+    verdict = affiant("verify", str(bundle), "--trust", str(tmp_path / "trust.json"), "--json")
     told = json.loads(verdict.stdout)
     assert verdict.returncode == 40, verdict.stdout
     assert [check for check in told["checks"] if check.get("tier") == "contraindicated"] == []

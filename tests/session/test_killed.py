@@ -15,7 +15,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.sandbox import conftest
 from tests.sandbox.conftest import Machine, Process, all_gone, family, made_machine, stat_of
 from tests.session.agents import ASKING, Answer, answers_in
 from tests.session.journal import assert_chains_hold, boots_of, session_record_ids
@@ -180,17 +180,7 @@ def assert_answers_are_recorded(machine: Machine, answers: list[Answer]) -> None
 
 
 def affiant(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "affiant",
-        "session",
-        arguments[0],
-        "--home",
-        str(machine.home),
-        *arguments[1:],
-    ]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60, cwd="/")
+    return conftest.affiant("session", arguments[0], "--home", str(machine.home), *arguments[1:])
 
 
 def assert_evidence_holds(machine: Machine, judged: set[str]) -> None:

@@ -7,11 +7,10 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.sandbox.conftest import Machine, family
+from tests.sandbox.conftest import Machine, affiant, family
 from tests.session.stand_in import stand_in
 
 from affiant.sandbox.isolation.backend import BackendName, probe
@@ -104,14 +103,7 @@ def image_of(machine: Machine, process: subprocess.Popen[bytes], *, leave_runnin
 
 
 def keep_secret(machine: Machine, value: bytes) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "affiant", "secret", "set", "API_TOKEN"],
-        input=value,
-        check=True,
-        capture_output=True,
-        cwd="/",
-        env={**os.environ, "AFFIANT_HOME": str(machine.home)},
-    )
+    assert affiant("secret", "set", "API_TOKEN", home=machine.home, stdin=value).returncode == 0
 
 
 def test_the_memory_of_a_session_that_uses_a_secret_does_not_hold_it(machine):
