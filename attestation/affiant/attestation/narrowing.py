@@ -3,8 +3,8 @@
 Epoch 0 is the profile that the session was admitted with. The k-th narrowing is the k-th event after the barrier,
 ``affiant-policy``, with the payload ``{"dig", "epoch", "fil", "old"}``: the new profile's digest, k, the digest of the
 file that it is from, and the digest of the profile that it replaces. From then on the session's evidence has k such
-events, over a nonce of its own, and its records name that evidence and ``pol.epoch`` k (TDX specification, "Bindings";
-receipts specification, kind ``policy``).
+events, over a nonce of its own, and its records name that evidence, ``pol.epoch`` k and, since MRCONFIGID binds epoch 0
+alone, ``pol.bind`` ``rtmr3`` (TDX specification, "Bindings"; receipts specification, kind ``policy``).
 
 What stands here is the order of the events, not that each profile is narrower: the measured supervisor and the measured
 gateway compare profiles, each for itself, and do not go on with a wider one. What order alone can show is shown: a
@@ -18,13 +18,13 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.shapes import Int, Obj, Pattern, ShapeMismatch
 from affiant.attestation.tdx.eventlog import SESSION_EVENT_ORDER, Event, EventLog
-from affiant.errors import MalformedError, NotAllowedError
+from affiant.errors import AffiantError, MalformedError, NotAllowedError
 
 __all__ = [
     "MAX_NARROWINGS",
@@ -33,6 +33,8 @@ __all__ = [
     "NarrowingMalformed",
     "NarrowingOrderBroken",
     "NotANarrowing",
+    "binding_of",
+    "demand_next",
     "logged_narrowings",
     "parse_narrowings",
 ]
@@ -94,6 +96,11 @@ class Narrowing:
         return Event(NARROWING_EVENT, self.payload)
 
 
+def binding_of(epoch: int) -> str:
+    """Where the profile of an epoch is bound: ``pol.bind`` of the records of that epoch."""
+    return "mrconfigid" if epoch == 0 else "rtmr3"
+
+
 def parse_narrowings(events: tuple[Event, ...], *, first: str) -> tuple[Narrowing, ...]:
     """The narrowings that ``events`` are, in order.
 
@@ -104,20 +111,19 @@ def parse_narrowings(events: tuple[Event, ...], *, first: str) -> tuple[Narrowin
     Raises:
         NotANarrowing: an event of another name (a child inside the same TD as well), or more than 64.
         NarrowingMalformed: another payload.
-        NarrowingOrderBroken: epochs other than 1, 2, 3 ..., a profile replaced that was not in force, or one that
-            comes back.
+        NarrowingOrderBroken: as of :func:`demand_next`.
     """
     if len(events) > MAX_NARROWINGS:
-        raise NotANarrowing(
-            "more narrowings than a session may have", expected=f"at most {MAX_NARROWINGS}", found=len(events)
-        )
+        raise _too_many(len(events))
     narrowings: list[Narrowing] = []
-    had = [first]
     for epoch, event in enumerate(events, 1):
-        narrowing = _parse(event, where=f"narrowings[{epoch}]")
-        _demand_next(narrowing, epoch, had)
+        try:
+            narrowing = _parse(event)
+            demand_next(narrowing, narrowings, first=first)
+        except AffiantError as error:
+            error.where = f"narrowings[{epoch}]"
+            raise
         narrowings.append(narrowing)
-        had.append(narrowing.profile_digest)
     return tuple(narrowings)
 
 
@@ -129,43 +135,47 @@ def logged_narrowings(log: EventLog, *, first: str) -> tuple[Narrowing, ...]:
     return parse_narrowings(log.events(3)[len(SESSION_EVENT_ORDER) :], first=first)
 
 
-def _parse(event: Event, *, where: str) -> Narrowing:
-    if event.name != NARROWING_EVENT:
-        raise NotANarrowing(
-            "an event after the barrier that is no narrowing",
-            expected=NARROWING_EVENT,
-            found=event.name,
-            where=where,
-        )
-    payload = dict(event.payload)
-    try:
-        _PAYLOAD.check(payload, where)
-    except ShapeMismatch as error:
-        raise NarrowingMalformed(
-            error.message, expected=error.expected, found=error.found, where=error.where
-        ) from error
-    match payload:
-        case {"epoch": int(epoch), "dig": str(profile), "fil": str(file), "old": str(old)}:
-            return Narrowing(epoch, profile, file, old)
-    raise AssertionError("the shape has said so")  # pragma: no cover
+def demand_next(narrowing: Narrowing, before: Sequence[Narrowing], *, first: str) -> None:
+    """Return if ``narrowing`` may follow those ``before`` it.
 
-
-def _demand_next(narrowing: Narrowing, epoch: int, had: list[str]) -> None:
-    """``had``: the digests of the session's profiles so far, the one in force last."""
-    if narrowing.epoch != epoch:
-        raise NarrowingOrderBroken(
-            "not the next epoch", expected=epoch, found=narrowing.epoch, where=f"narrowings[{epoch}]"
-        )
+    Raises:
+        NotANarrowing: a session may have no more.
+        NarrowingOrderBroken: another epoch than the next, a profile replaced that is not in force, or one that comes
+            back.
+    """
+    if len(before) == MAX_NARROWINGS:
+        raise _too_many(MAX_NARROWINGS + 1)
+    had = [first, *(each.profile_digest for each in before)]
+    if narrowing.epoch != len(had):
+        raise NarrowingOrderBroken("not the next epoch", expected=len(had), found=narrowing.epoch)
     if narrowing.old != had[-1]:
         raise NarrowingOrderBroken(
-            "replaces another profile than the one in force",
-            expected=had[-1],
-            found=narrowing.old,
-            where=f"narrowings[{epoch}]",
+            "replaces another profile than the one in force", expected=had[-1], found=narrowing.old
         )
     if narrowing.profile_digest in had:
         raise NarrowingOrderBroken(
             "a profile that the session had before; a session's profile is only ever narrowed",
             found=narrowing.profile_digest,
-            where=f"narrowings[{epoch}]",
         )
+
+
+def _too_many(count: int) -> NotANarrowing:
+    text = "more narrowings than a session may have"
+    return NotANarrowing(text, expected=f"at most {MAX_NARROWINGS}", found=count)
+
+
+def _parse(event: Event) -> Narrowing:
+    if event.name != NARROWING_EVENT:
+        raise NotANarrowing(
+            "an event after the barrier that is no narrowing", expected=NARROWING_EVENT, found=event.name
+        )
+    try:
+        _PAYLOAD.check(dict(event.payload), "payload")
+    except ShapeMismatch as error:
+        raise NarrowingMalformed(
+            f"{error.where}: {error.message}", expected=error.expected, found=error.found
+        ) from error
+    match event.payload:
+        case {"epoch": int(epoch), "dig": str(profile), "fil": str(file), "old": str(old)}:
+            return Narrowing(epoch, profile, file, old)
+    raise AssertionError("the shape has said so")  # pragma: no cover

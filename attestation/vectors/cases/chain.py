@@ -50,10 +50,9 @@ def _hold(story: Story) -> None:
     )
 
 
-def _narrowed(story: Story) -> None:
-    told = story.sessions["session"]
-    members = {"dif": "sha256:" + "1" * 64, "old": "sha384:" + "1" * 96, "pol": story.policy(told)}
-    story.supervisor_says(told, "narrowed", "policy", members)
+def _handed_over(story: Story) -> None:
+    members = {"typ": "artifact", "to": "A" * 22, "art": ["sha256:" + "1" * 64]}
+    story.supervisor_says(story.sessions["session"], "handed-over", "handoff", members)
 
 
 def fork(story: Story) -> None:
@@ -287,8 +286,8 @@ CASES = (
     ),
     one(
         "chain/kind-that-is-not-judged",
-        "A narrowing of the policy: a kind that is in the profile and that this version does not judge.",
-        {"before:session-end": _narrowed},
+        "A handoff: a kind that is in the profile and that this version does not judge.",
+        {"before:session-end": _handed_over},
         {},
         not_made=("kinds.judged",),
     ),

@@ -12,6 +12,7 @@ from vectors.cases import (
     erasure,
     form,
     log,
+    narrowings,
     peers,
     platforms,
     profile_signers,
@@ -39,6 +40,7 @@ def collection() -> tuple[Case, ...]:
         chain,
         sessions,
         approvals,
+        narrowings,
         erasure,
         log,
         witnesses,
@@ -55,6 +57,7 @@ def collection() -> tuple[Case, ...]:
         *erasure.VALID,
         *profile_signers.VALID,
         *approvals.VALID,
+        *narrowings.VALID,
         *(case for each in tampered for case in each.CASES),
     )
     ids = [case.id for case in cases]

@@ -54,6 +54,8 @@ class Party:
     raw: bytes
     evidence: bytes
     records: list[Record] = field(default_factory=list)
+    earlier: list[bytes] = field(default_factory=list)
+    """Evidence of before, where there was a narrowing."""
     next_seq: int | None = None
 
     @property
@@ -81,6 +83,14 @@ class Session:
     ear: str
     numbered: int = 0
     gateway_records: list[Record] = field(default_factory=list)
+    epoch: int = 0
+    """How often the profile was narrowed."""
+    profile: Members | None = None
+    """``dig`` and ``fil`` of the narrowed profile."""
+    replaced: str = ""
+    """Digest of the profile before the last narrowing."""
+    later: list[Members] = field(default_factory=list)
+    """The events after the barrier."""
 
 
 def compact(key: ec.EllipticCurvePrivateKey, header: bytes, payload: bytes) -> str:

@@ -223,7 +223,8 @@ class Story:
 
     def policy(self, of: Session, decision: str = "allow") -> Members:
         """``pol``."""
-        return {"dec": decision, **of.manifest["profile"], "bind": "mrconfigid", "epoch": 0}
+        bind = "mrconfigid" if of.epoch == 0 else "rtmr3"
+        return {"dec": decision, **(of.profile or of.manifest["profile"]), "bind": bind, "epoch": of.epoch}
 
     def rests_on(self, of: Session) -> Members:
         """``att``."""
@@ -281,7 +282,7 @@ class Story:
             "typ": "application/vnd.affiant.bundle.v1+json",
             "receipts": self.faults.through("receipts", receipts),
             "keysets": _named([party.raw for party in present]),
-            "evidence": _named([party.evidence for party in present]),
+            "evidence": _named([raw for party in present for raw in (*party.earlier, party.evidence)]),
             "endorsements": _named(self.endorsements),
             "results": _named([text.encode("ascii") for text in self.results]),
             "policies": _named(self.policies),

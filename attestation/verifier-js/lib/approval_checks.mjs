@@ -3,6 +3,7 @@
 
 import { readApprovers, readStatement } from "./approval_statement.mjs";
 import { bothSides } from "./case.mjs";
+import { epochsOf } from "./epochs.mjs";
 import { goneOf } from "./erasure_checks.mjs";
 import { profileOf } from "./policy_checks.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
@@ -24,10 +25,10 @@ export async function checkApprovals(subject) {
       found.push({ record, statement, acts: record.kind !== "approval" });
     }
     if (found.length === 0) continue;
-    const approvers = readApprovers(await profileOf(subject, session.manifest.profile.dig));
-    if (approvers === null) throw new NotMade("the profile's normal form does not say here who may approve");
-    for (const each of found) judge(each, approvers);
-    for (const each of found) if (each.acts) judgeUse(subject, session, each, found, approvers.quorum, done);
+    const approvers = await approversOf(subject, session);
+    const then = ({ record }) => approvers[record.member("pol", "epoch")];
+    for (const each of found) judge(each, then(each));
+    for (const each of found) if (each.acts) judgeUse(subject, session, each, found, then(each), done);
     const paged = found.filter(({ statement }) => statement.approves && statement.via === "console");
     onPage.push(...paged.map(({ record }) => record.jti));
   }
@@ -35,6 +36,14 @@ export async function checkApprovals(subject) {
     return held("approved on a page that the operator serves (console)", { tier: "warning", where: onPage });
   }
   return held(`${done.size} actions done by approval, each with its quorum and once`);
+}
+
+/** Who may approve, by the profile of each epoch. */
+async function approversOf(subject, session) {
+  const all = [];
+  for (const { dig } of epochsOf(session)) all.push(readApprovers(await profileOf(subject, dig)));
+  if (all.includes(null)) throw new NotMade("the profile's normal form does not say here who may approve");
+  return all;
 }
 
 /** The statement that `apr` holds, if its other members say the same. */
@@ -75,8 +84,11 @@ function judge({ record, statement, acts }, { kids }) {
   }
 }
 
-/** That the action was begun once, and by the statements of as many approvers as must agree. */
-function judgeUse(subject, session, { record, statement }, found, quorum, done) {
+/**
+ * That the action was begun once, and by the statements of as many approvers as must agree, by the profile of then: who
+ * agreed before a narrowing, and may not approve after it, does not count.
+ */
+function judgeUse(subject, session, { record, statement }, found, approvers, done) {
   if (done.has(statement.action)) throw refusal("apr.repeated", "a second use of one approval", record);
   done.add(statement.action);
   const named = record.member("par") ?? [];
@@ -88,8 +100,8 @@ function judgeUse(subject, session, { record, statement }, found, quorum, done) 
       kept.statement.action === statement.action &&
       record.iat <= kept.statement.expires + TOLERANCE,
   );
-  const kids = new Set(agreed.map((kept) => kept.statement.kid));
-  if (kids.has(statement.kid) && kids.size >= quorum) return;
+  const kids = new Set(agreed.map((kept) => kept.statement.kid).filter((kid) => approvers.kids.has(kid)));
+  if (kids.has(statement.kid) && kids.size >= approvers.quorum) return;
   if (goneOf(subject, session).gateway.length > 0) throw new NotMade("records of approvals may be erased ones");
   throw refusal("apr.quorum", "its approvals are not the recorded ones, or too few", record);
 }

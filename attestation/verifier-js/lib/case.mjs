@@ -8,9 +8,12 @@ export class Case {
   constructor({ bundle, trust, table, at, request, response, onlySession }) {
     Object.assign(this, { bundle, trust, table, at, request, response, onlySession });
     this.records = [];
-    /** Signers: `{statement, records, evidence, quote, root}`; the last: `{name, cls}` that signed the quote. */
+    /**
+     * Signers: `{statement, records, quoted}`; the last: what their records name, one more for each narrowing, as
+     * `{evd, evidence, epoch, recorded, quote, root}`; `root`: `{name, cls}` that signed the quote.
+     */
     this.parties = [];
-    /** Sessions in focus: `{id, gateway: [record], supervisor: party, manifest, activation}`. */
+    /** Sessions in focus: `{id, gateway: [record], supervisor: party, manifest, activation, narrowings}`. */
     this.sessions = [];
     this.foreign = new Set();
     /** Note text and key -> checkpoint, its signature verified. */

@@ -2,36 +2,46 @@
 //
 // `tee.appraisal` (`measurement_checks.mjs`) is refused or *not made*, never held, so nothing that rests on it holds here.
 
-import { bothSides, theOnly } from "./case.mjs";
+import { theOnly } from "./case.mjs";
 import { verifyResult } from "./attestation_result.mjs";
-import { fromBase64url, fromUtf8, isAscii, sameBytes, toHex } from "./encoding.mjs";
-import { parseEvidence } from "./evidence.mjs";
+import { fromUtf8, isAscii, sameBytes } from "./encoding.mjs";
+import { begunBy, received } from "./epochs.mjs";
+import { evidenceOf, objectNamed, quotedBeyond, quotedBy } from "./evidence_named.mjs";
 import { parseGatewayConfig } from "./gateway_config.mjs";
 import { parseActivation, parseManifest } from "./manifest.mjs";
 import { parseQuote } from "./quote.mjs";
 import { idOf } from "./receipt_checks.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
-import { parseStatement, reportData } from "./statement.mjs";
+import { reportData } from "./statement.mjs";
 import { held } from "./verdict.mjs";
 
-/** `key.evidence`: every record names its signer's evidence, and that holds this very keyset. */
+/**
+ * `key.evidence`: every record names its signer's evidence, and that holds this very keyset. A session's changes at its
+ * narrowings, each time to one that was not named before.
+ */
 export async function checkEvidence(subject) {
   subject.need("sig.receipts");
-  for (const party of subject.parties) await readEvidence(subject, party);
+  for (const party of subject.parties) party.quoted = await quotedBy(subject, party);
   for (const session of subject.sessions) {
-    session.manifest = await parseManifest(session.supervisor.evidence.manifest);
-    session.activation = await parseActivation(session.supervisor.evidence.activation);
+    const { quoted } = session.supervisor;
+    session.manifest = await parseManifest(quoted[0].evidence.manifest);
+    session.activation = await parseActivation(quoted[0].evidence.activation);
+    const beyond = await quotedBeyond(subject, session);
+    if (beyond !== null) quoted.push(beyond);
   }
-  return held(`${subject.parties.length} keysets, each in the evidence that its records name`);
+  const more = subject.parties.reduce((count, { quoted }) => count + quoted.length - 1, 0);
+  const text = `${subject.parties.length} keysets, each in the evidence that its records name`;
+  return held(more > 0 ? `${text}; ${more} quoted again for narrowings` : text);
 }
 
 /** `key.bound`: REPORTDATA of each quote is SHA-512 over the keyset statement, all 64 bytes. */
 export async function checkKeyBound(subject) {
   subject.need("key.evidence");
   for (const party of subject.parties) {
-    const found = quoteOf(party).reportData;
-    if (!sameBytes(found, await reportData(party.evidence.statement))) {
-      throw unbound(`the ${party.statement.role}'s quote does not bind its keyset`, party.records[0].jti);
+    for (const quoted of party.quoted) {
+      if (!sameBytes(quoteOf(quoted).reportData, await reportData(quoted.evidence.statement))) {
+        throw unbound(`the ${party.statement.role}'s quote does not bind its keyset`, party.records[0].jti);
+      }
     }
   }
   return held("each quote's REPORTDATA binds its keyset");
@@ -58,7 +68,7 @@ export function checkPeerBound(subject) {
     const { man, act, gks } = supervisor.statement;
     const keyset = gatewayOf(subject, session).statement.keysetDigest;
     const start = theOnly(session, "session-start");
-    for (const record of bothSides(session)) demandAgent(record, supervisor);
+    demandAgents(session);
     if (start.member("man", "man") !== man || start.member("man", "act") !== act) {
       throw peerUnbound("the start names another manifest or activation", start.jti);
     }
@@ -94,14 +104,6 @@ export async function checkResults(subject) {
   throw new NotMade("results agree with the records; whether their tier and TCB status are right is not judged here");
 }
 
-/** The object that a 43-character link names. */
-export function objectNamed(objects, linkText, what) {
-  const name = `sha256:${toHex(fromBase64url(linkText, { size: 32 }))}`;
-  const found = objects.get(name);
-  if (found === undefined) throw new NotMade(`the bundle does not carry the ${what} ${name.slice(0, 23)}...`);
-  return found;
-}
-
 /** The gateway's configuration document, by the digest in its keyset. */
 export async function configOf(subject, party) {
   const raw = subject.bundle.policies.get(party.statement.policy);
@@ -109,25 +111,10 @@ export async function configOf(subject, party) {
   return parseGatewayConfig(raw);
 }
 
-/** The TD report that a party's quote claims. */
-export function quoteOf(party) {
-  party.quote ??= parseQuote(party.evidence.quote);
-  return party.quote;
-}
-
-async function readEvidence(subject, party) {
-  const { role, keysetDigest } = party.statement;
-  const [first] = party.records;
-  if (first === undefined) throw new NotMade(`a ${role} keyset without a record`);
-  party.evidence = parseEvidence(objectNamed(subject.bundle.evidence, first.evd, "evidence"));
-  if ((await parseStatement(party.evidence.statement)).keysetDigest !== keysetDigest) {
-    throw unbound("the evidence holds another keyset", first.jti);
-  }
-  const other = party.records.find((record) => record.evd !== first.evd);
-  if (other) throw unbound("records of one key name different evidence", other.jti);
-  if ((party.evidence.manifest === null) !== (role === "gateway")) {
-    throw unbound("the evidence is not of this role", first.jti);
-  }
+/** The TD report that a quote claims. */
+export function quoteOf(quoted) {
+  quoted.quote ??= parseQuote(quoted.evidence.quote);
+  return quoted.quote;
 }
 
 function gatewayOf(subject, session) {
@@ -137,16 +124,43 @@ function gatewayOf(subject, session) {
   return found;
 }
 
-function demandAgent(record, supervisor) {
+/**
+ * `agt` names the session's key and the evidence of its epoch: the supervisor's own, and in the gateway's records none from
+ * before what was named already or received.
+ */
+function demandAgents(session) {
+  const { supervisor } = session;
+  for (const record of supervisor.records) {
+    const agent = agentOf(record, supervisor);
+    if (agent !== undefined && agent.evd !== record.evd) {
+      throw peerUnbound("a record that names another evidence than its own", record.jti);
+    }
+  }
+  const begun = begunBy(session);
+  let least = 0;
+  for (const record of session.gateway) {
+    agentOf(record, supervisor);
+    least = Math.max(least, received(record, begun));
+    const quoted = evidenceOf(session, record);
+    if (quoted === undefined) throw peerUnbound("a record that names another session key or evidence", record.jti);
+    if (quoted.epoch < least || (record.member("pol", "epoch") ?? quoted.epoch) !== quoted.epoch) {
+      throw peerUnbound("a record that names the evidence of another epoch", record.jti);
+    }
+    least = quoted.epoch;
+  }
+}
+
+/** `agt` of a record, with this session's key and id; undefined: it has none. */
+function agentOf(record, supervisor) {
   const agent = record.member("agt");
-  if (agent === undefined) return;
-  const sameKey = agent.key === supervisor.statement.signing.kid && agent.evd === supervisor.records[0].evd;
-  if (!sameKey || agent.bind !== "pop") {
+  if (agent === undefined) return undefined;
+  if (agent.key !== supervisor.statement.signing.kid || agent.bind !== "pop") {
     throw peerUnbound("a record that names another session key or evidence", record.jti);
   }
   if (agent.ses !== idOf(supervisor)) {
     throw peerUnbound("a record of another session in this one's chain", record.jti);
   }
+  return agent;
 }
 
 /** Input, starter and build are those of the activation and the manifest. */
@@ -164,11 +178,12 @@ function demandActivated({ activation, manifest }, start, boot) {
   }
 }
 
-/** No record anywhere uses the key or the evidence of a session in focus under another session's id. */
+/** No record anywhere uses the key or an evidence of a session in focus under another session's id. */
 function demandKeysUsedOnce(subject) {
   const owners = new Map();
   for (const { id, supervisor } of subject.sessions) {
-    owners.set(supervisor.statement.signing.kid, id).set(supervisor.records[0].evd, id);
+    owners.set(supervisor.statement.signing.kid, id);
+    for (const { evd } of supervisor.quoted) owners.set(evd, id);
   }
   for (const record of subject.records) {
     for (const name of ["key", "evd"]) {
@@ -188,7 +203,7 @@ async function judgeResult(subject, session, gateway, record, named) {
   const result = await verifyResult(text, gateway.statement.ear);
   const expected = {
     peer: "session",
-    evd: session.supervisor.records[0].evd,
+    evd: evidenceOf(session, record).evd,
     cls: session.supervisor.statement.cls,
     policy: (await configOf(subject, gateway)).reference,
   };

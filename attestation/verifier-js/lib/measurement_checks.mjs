@@ -6,6 +6,7 @@ import { sameBytes, toHex } from "./encoding.mjs";
 import { eventDigest, parseEventLog, replay } from "./event_log.mjs";
 import { configOf, quoteOf } from "./evidence_checks.mjs";
 import { sessionEvents } from "./manifest.mjs";
+import { eventOf } from "./narrowing.mjs";
 import { isZero } from "./quote.mjs";
 import { verifyQuoteSignatures } from "./quote_signatures.mjs";
 import { INTEL_ROOT, imageOf } from "./reference_values.mjs";
@@ -26,9 +27,10 @@ export async function checkAppraisal(subject) {
     throw new Refusal("trust.not_accepted", "no reference values are accepted at this instant", { where });
   }
   for (const party of subject.judged) {
-    party.root = await verifyQuoteSignatures(quoteOf(party), { roots, at: subject.at });
-    const wanted = await expectedOf(subject, party);
-    await demandOneAgrees(references, party, wanted);
+    for (const quoted of party.quoted) {
+      quoted.root = await verifyQuoteSignatures(quoteOf(quoted), { roots, at: subject.at });
+      await demandOneAgrees(references, quoted, await expectedOf(subject, party, quoted));
+    }
   }
   throw new NotMade(
     "a pinned root's platform signed the quotes; image, registers and events agree with the reference values; " +
@@ -41,24 +43,25 @@ export function checkClass(subject) {
   subject.need("key.bound");
   const said = new Set(subject.parties.map((party) => party.statement.cls));
   for (const { manifest } of subject.sessions) said.add(manifest.cls);
-  for (const { root } of subject.parties) if (root !== null) said.add(root.cls);
+  for (const { root } of subject.parties.flatMap(({ quoted }) => quoted)) if (root !== null) said.add(root.cls);
   if (said.size > 1) throw new Refusal("tee.class_mismatch", "evidence class disagrees");
   throw new NotMade("root, keysets and manifests name one class; no quote was appraised that could confirm it");
 }
 
-async function expectedOf(subject, party) {
+async function expectedOf(subject, party, { epoch }) {
   if (party.statement.role === "gateway") {
     return { image: "gateway", mrconfigid: (await configOf(subject, party)).mrconfigid, events: [] };
   }
-  const { manifest, activation } = subject.sessions.find((session) => session.supervisor === party);
-  return { image: "session", mrconfigid: manifest.mrconfigid, events: sessionEvents(manifest, activation) };
+  const { manifest, activation, narrowings } = subject.sessions.find((session) => session.supervisor === party);
+  const later = narrowings.slice(0, epoch).map(eventOf);
+  return { image: "session", mrconfigid: manifest.mrconfigid, events: sessionEvents(manifest, activation), later };
 }
 
-async function demandOneAgrees(references, party, wanted) {
+async function demandOneAgrees(references, quoted, wanted) {
   let refusal = null;
   for (const { reference } of references) {
     try {
-      return await demandAgrees(reference, party, wanted);
+      return await demandAgrees(reference, quoted, wanted);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       refusal = error;
@@ -67,10 +70,10 @@ async function demandOneAgrees(references, party, wanted) {
   throw refusal;
 }
 
-async function demandAgrees(reference, party, wanted) {
-  const body = quoteOf(party);
-  if (reference.cls !== party.root.cls) throw refused("evidence_class", "evidence of another class than was pinned");
-  if (!reference.roots.includes(party.root.name)) throw refused("root", "another root than the reference values name");
+async function demandAgrees(reference, quoted, wanted) {
+  const body = quoteOf(quoted);
+  if (reference.cls !== quoted.root.cls) throw refused("evidence_class", "evidence of another class than was pinned");
+  if (!reference.roots.includes(quoted.root.name)) throw refused("root", "another root than the reference values name");
   demandConfiguration(body, reference);
   if (!reference.images[wanted.image].includes(imageOf(body))) {
     throw refused("image", `the TD runs no accepted ${wanted.image} image`);
@@ -79,13 +82,13 @@ async function demandAgrees(reference, party, wanted) {
   if (!sameBytes(body.mrconfigid, wanted.mrconfigid)) {
     throw refused("mrconfigid", "MRCONFIGID is not the expected digest");
   }
-  const log = parseEventLog(party.evidence.eventlog);
+  const log = parseEventLog(quoted.evidence.eventlog);
   await demandReplay(body, log);
   const events = log.filter((event) => event.rtmr === 3);
   if (wanted.image === "gateway") {
     if (events.length > 0 || !isZero(body.rtmrs[3])) throw refused("rtmr3", "a gateway extends nothing into RTMR3");
   } else {
-    await demandEvents(events, wanted.events);
+    await demandEvents(events, wanted.events, wanted.later);
   }
 }
 
@@ -111,14 +114,13 @@ async function demandReplay(body, log) {
   }
 }
 
-/** RTMR3 holds exactly the session's events up to the barrier, and after it only what may follow. */
-async function demandEvents(events, wanted) {
-  const boot = events.slice(0, wanted.length);
-  if (boot.map((event) => event.name).join() !== wanted.map((event) => event.name).join()) {
-    throw refused("rtmr3", "RTMR3 does not begin with the session's events in their order");
-  }
-  if (events.length !== wanted.length) throw refused("rtmr3", "an event after the barrier that no record tells");
-  for (const [index, event] of boot.entries()) {
+/** RTMR3 holds exactly the session's events up to the barrier, and after it exactly the narrowings until then. */
+async function demandEvents(events, boot, later) {
+  const wanted = [...boot, ...later];
+  const names = (all) => all.slice(0, boot.length).map(({ name }) => name).join();
+  if (names(events) !== names(boot)) throw refused("rtmr3", "RTMR3 does not begin with the session's events in their order");
+  if (events.length !== wanted.length) throw refused("rtmr3", "more or fewer events after the barrier than records tell");
+  for (const [index, event] of events.entries()) {
     if (!sameBytes(await eventDigest(event), await eventDigest(wanted[index]))) {
       throw refused("rtmr3", "an event in RTMR3 is not the expected one", event.name);
     }

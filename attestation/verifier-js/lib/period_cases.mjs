@@ -116,7 +116,7 @@ function partiesOf(signers, records, known, supervisor) {
 
 /** The party of a case that is `party` of the whole archive. */
 function partyIn(parties, party) {
-  const fresh = () => ({ statement: party.statement, records: [], evidence: null, quote: null, root: null });
+  const fresh = () => ({ statement: party.statement, records: [], quoted: [] });
   if (!parties.has(party)) parties.set(party, fresh());
   return parties.get(party);
 }

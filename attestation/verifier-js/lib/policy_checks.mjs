@@ -3,6 +3,7 @@
 import { bothSides, theOnly } from "./case.mjs";
 import { sha384 } from "./cryptography.mjs";
 import { concat, sameBytes, toHex, utf8 } from "./encoding.mjs";
+import { demandEpochs, epochsOf, narrowingsOf } from "./epochs.mjs";
 import { configOf, quoteOf } from "./evidence_checks.mjs";
 import { reachesFloor } from "./manifest.mjs";
 import { isSignedBy, isSigstoreBundle, readEnvelope } from "./profile_signatures.mjs";
@@ -19,7 +20,7 @@ export async function checkConfigBound(subject) {
   for (const party of subject.gateways) {
     const { statement } = party;
     const config = await configOf(subject, party);
-    if (!sameBytes(quoteOf(party).mrconfigid, config.mrconfigid)) {
+    if (!sameBytes(quoteOf(party.quoted[0]).mrconfigid, config.mrconfigid)) {
       throw configUnbound("the quote binds another configuration");
     }
     if (config.iss !== statement.iss || config.cls !== statement.cls || config.epoch_s !== statement.epochS) {
@@ -33,23 +34,29 @@ export async function checkConfigBound(subject) {
   return held("the gateway's configuration is the one bound in MRCONFIGID");
 }
 
-/** `pol.bound`: profile -> manifest -> initdata -> MRCONFIGID, and every record names that profile. */
+/**
+ * `pol.bound`: profile -> manifest -> initdata -> MRCONFIGID, and every record names that profile, or after a narrowing the
+ * one that the supervisor's record of it names.
+ */
 export async function checkPolicyBound(subject) {
   subject.need("key.evidence", "session.start");
   if (subject.sessions.length === 0) throw new NotMade("no session in focus");
   for (const session of subject.sessions) {
     const { id, manifest, activation, supervisor } = session;
     const { statement } = supervisor;
-    if (!sameBytes(quoteOf(supervisor).mrconfigid, manifest.mrconfigid)) {
+    if (supervisor.quoted.some((quoted) => !sameBytes(quoteOf(quoted).mrconfigid, manifest.mrconfigid))) {
       throw policyUnbound("the quote binds another manifest");
     }
     if (statement.man !== manifest.digest || statement.act !== activation.digest || activation.ses !== id) {
       throw policyUnbound("the keyset names another manifest, activation or session", id);
     }
-    await profileOf(subject, manifest.profile.dig);
-    for (const record of bothSides(session)) demandJudged(record, manifest);
+    session.narrowings = narrowingsOf(session);
+    demandEpochs(session);
   }
-  return held("profile digest bound in MRCONFIGID, and named by every decision");
+  for (const session of subject.sessions) {
+    for (const { dig } of epochsOf(session)) await profileOf(subject, dig);
+  }
+  return boundFinding(subject.sessions);
 }
 
 /** `conf.accepted`: the trust file accepts the gateway's configuration and its reference values. */
@@ -76,9 +83,20 @@ export async function checkConfigAccepted(subject) {
   return pinned(subject, subject.trust.gateway_configs, digests, "conf", "gateway configuration");
 }
 
-/** `pol.accepted`: the trust file accepts every session's profile, by its digest or by one who signed it. */
+/**
+ * `pol.accepted`: the trust file accepts every session's profile, by its digest or by one who signed it. A narrowed profile
+ * is accepted with the one that it was narrowed from: supervisor and gateway compared them, and here nobody does.
+ */
 export async function checkPolicyAccepted(subject) {
   subject.need("pol.bound");
+  const finding = await profilesAccepted(subject);
+  const count = countOf(subject.sessions);
+  if (count === 0) return finding;
+  const text = "as supervisor and gateway compared the profiles; they are not compared here";
+  return { ...finding, detail: `${finding.detail}; narrowed ${times(count)} since, ${text}` };
+}
+
+async function profilesAccepted(subject) {
   const { profiles, profile_signers: signers } = subject.trust;
   const named = subject.sessions.map((session) => session.manifest.profile);
   if (signers === null) return pinned(subject, profiles, named.map(({ dig }) => dig), "pol", "profile");
@@ -170,13 +188,26 @@ export async function profileOf(subject, digest) {
   throw new NotMade("the bundle does not carry the profile's normal form");
 }
 
-function demandJudged(record, manifest) {
-  const policy = record.member("pol");
-  if (policy === undefined) return;
-  const { dig, fil } = manifest.profile;
-  if (policy.dig !== dig || policy.fil !== fil || policy.bind !== "mrconfigid") {
-    throw policyUnbound("a record judged under another profile or binding", record.jti);
-  }
+function boundFinding(sessions) {
+  const count = countOf(sessions);
+  const plain = "profile digest bound in MRCONFIGID, and named by every decision";
+  if (count === 0) return held(plain);
+  const text = `${plain}; narrowed ${times(count)}, bound in RTMR3 and named by every decision from there on`;
+  const cut = sessions.filter(({ supervisor }) => !supervisor.quoted.at(-1).recorded);
+  if (cut.length === 0) return held(text);
+  return held(`${text}; ${cut.length} sessions were cut off before the supervisor recorded their last one`, {
+    tier: "warning",
+    where: cut.map(({ gateway }) => gateway[0].jti),
+  });
+}
+
+/** How many narrowings there were in all. */
+function countOf(sessions) {
+  return sessions.reduce((count, { narrowings }) => count + narrowings.length, 0);
+}
+
+function times(count) {
+  return count === 1 ? "once" : `${count} times`;
 }
 
 function pinned(subject, entries, values, area, what) {

@@ -6,8 +6,8 @@ import { NotMade, Refusal } from "./refusals.mjs";
 import { parseStatement } from "./statement.mjs";
 import { held } from "./verdict.mjs";
 
-/** Kinds whose meaning (narrowing, lineage) is not checked yet. */
-const UNJUDGED = ["fork", "handoff", "policy", "snapshot"];
+/** Kinds whose meaning (lineage) is not checked yet. */
+const UNJUDGED = ["fork", "handoff", "snapshot"];
 
 /**
  * `fmt.keysets`: every statement in its closed form, and no two claim one key, chain or session. A second keyset of one
@@ -31,7 +31,7 @@ export async function checkKeysets(subject) {
       }
       sessions.add(statement.iss);
     }
-    subject.parties.push({ statement, records: [], evidence: null, quote: null, root: null });
+    subject.parties.push({ statement, records: [], quoted: [] });
   }
   return held(`${subject.parties.length} keysets in their closed form`);
 }
@@ -79,6 +79,7 @@ export function findSessions(subject) {
     supervisor: supervisors.get(id),
     manifest: null,
     activation: null,
+    narrowings: [],
   }));
   subject.foreign = new Set([...gateway.keys()].filter((id) => !wanted.includes(id)));
 }

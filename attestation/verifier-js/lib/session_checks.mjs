@@ -2,7 +2,7 @@
 
 import { bothSides, bySeq, theOnly } from "./case.mjs";
 import { goneOf } from "./erasure_checks.mjs";
-import { broken, demandSessions, isEnded, joined, orderOf, sameValue, warning } from "./session_words.mjs";
+import { broken, demandSessions, isEnded, joined, orderOf, sameValue, tailIsOpen, warning } from "./session_words.mjs";
 import { held } from "./verdict.mjs";
 
 /** `session.start`: exactly one start record, and it is the session's first. */
@@ -117,12 +117,6 @@ function isCounted(record) {
 
 function isCount(value) {
   return typeof value === "number";
-}
-
-/** Whether neither side ended it in order: no `end` of the supervisor's, and no close or a `lost` one. */
-function tailIsOpen(session) {
-  const close = theOnly(session, "session-close");
-  return !isEnded(session.supervisor) && (close === undefined || close.member("why") === "lost");
 }
 
 function judgeIntents(subject, session) {

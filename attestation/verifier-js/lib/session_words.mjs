@@ -1,5 +1,6 @@
 // What the checks of sessions share: which there are, how a record is numbered, and how a finding is said.
 
+import { theOnly } from "./case.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
 import { canonical } from "./strict_json.mjs";
 import { held } from "./verdict.mjs";
@@ -20,6 +21,12 @@ export function orderOf(record) {
 /** Whether a supervisor's chain has its end. */
 export function isEnded(supervisor) {
   return supervisor.records.some((record) => record.kind === "end");
+}
+
+/** Whether neither side ended it in order: no `end` of the supervisor's, and no close or a `lost` one. */
+export function tailIsOpen(session) {
+  const close = theOnly(session, "session-close");
+  return !isEnded(session.supervisor) && (close === undefined || close.member("why") === "lost");
 }
 
 /** Whether two JSON values are the same. */

@@ -57,7 +57,7 @@ export async function verifyBundle(data, trust, { at, build, table, request, res
 /** Simulated as soon as any keyset or root says so; else what the keysets claim, which nothing here confirms. */
 function classOf(subject) {
   if (subject === null || subject.parties.length === 0) return null;
-  const said = subject.parties.flatMap((party) => [party.statement.cls, party.root?.cls]);
+  const said = subject.parties.flatMap((party) => [party.statement.cls, ...party.quoted.map(({ root }) => root?.cls)]);
   return said.includes("simulated") ? "simulated" : "hardware";
 }
 

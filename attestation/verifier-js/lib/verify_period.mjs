@@ -232,7 +232,7 @@ function allRows({ rows, required }) {
 function classOf({ whole, judged }) {
   if (whole === null || !whole.established.has("fmt.keysets")) return null;
   const parties = [...whole.parties, ...judged.flatMap(({ subject }) => subject?.parties ?? [])];
-  const said = parties.flatMap((party) => [party.statement.cls, party.root?.cls]);
+  const said = parties.flatMap((party) => [party.statement.cls, ...party.quoted.map(({ root }) => root?.cls)]);
   return said.includes("simulated") ? "simulated" : "hardware";
 }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from narrowed_story import NarrowedStory, digest_of
 from period_builder import build
 from story import NOW, Story, trust_bytes
 from vector_bundles import VECTORS, vector_bundle
@@ -124,6 +125,18 @@ def test_a_hidden_profile_id_is_found_only_where_it_is_disclosed(indexed, affian
     by_digest = found(affiant("find", "--profile", story.policy_digest, "--json"))
     assert len(by_digest) > len(by_id)
     assert "1 receipts disclose their profile's id" in affiant("find", "--profile", "code_implementer").output
+
+
+def test_a_record_is_found_by_the_profile_of_its_epoch(indexed, affiant) -> None:
+    """Also one that names none itself: the close of a narrowed session is of its last profile."""
+    (story,) = indexed([NarrowedStory(count=1)])
+    kinds = []
+    for digest in (story.policy_digest, digest_of(story.policies[0])):
+        rows = found(affiant("find", "--profile", digest, "--json"))
+        assert {row["rests_on"][-1]["evidence"] for row in rows} == {"appraised"}
+        kinds.append({row["kind"] for row in rows})
+    assert "session-start" in kinds[0] - kinds[1]
+    assert kinds[1] == {"policy", "inference", "end", "session-close"}
 
 
 def test_each_row_states_the_verdict_when_indexed(indexed, affiant) -> None:

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from affiant.attestation.narrowing import Narrowing, parse_narrowings
 from affiant.attestation.release import Release, build_release, measure_files, mrtd_of, reference_values
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
 from affiant.attestation.simulated.errors import PlatformUnreachableError, TDEndedError
 from affiant.attestation.simulated.socket_path import reachable_address
 from affiant.attestation.tdx import (
+    SESSION_EVENT_ORDER,
+    Appraisal,
     Event,
     EventLog,
     LoggedEvent,
@@ -30,6 +33,7 @@ from affiant.attestation.tdx import (
     verify_collateral,
     verify_quote,
 )
+from affiant.attestation.tdx.errors import RTMR3EventsRefused
 from affiant.errors import AffiantError
 
 from .served import STRANGER, Served, as_user, needs_root, serving
@@ -83,6 +87,51 @@ def test_a_sessions_evidence_meets_reference_values_made_before_it(served: Serve
         expected_rtmr3=tuple(events),
     )
     assert appraisal.evidence_class.value == "simulated"
+
+
+def test_a_td_is_quoted_again_after_each_narrowing_and_each_quote_shows_those_until_it(
+    served: Served,
+) -> None:
+    release = release_now()
+    reference = parse_reference_values(reference_values(release, served.client.root()))
+    boot = tuple(Event(name, {}) for name in SESSION_EVENT_ORDER)
+    names = [f"sha384:{number:096x}" for number in range(3)]
+    narrowings = tuple(
+        Narrowing(epoch, names[epoch], f"sha256:{epoch:064x}", old=names[epoch - 1]) for epoch in (1, 2)
+    )
+    later = tuple(narrowing.event for narrowing in narrowings)
+    with launch(served.client) as td:
+        for event in boot:
+            td.extend(event)
+        quotes = [td.quote(bytes([0]) * 64)]
+        for epoch, event in enumerate(later, 1):
+            td.extend(event)
+            quotes.append(td.quote(bytes([epoch]) * 64))
+    if release_now() != release:
+        pytest.skip("the source tree changed while the test ran")
+    now = datetime.now(UTC)
+    collateral = verify_collateral(served.client.collateral(), now=now, trust=reference.trust_roots())
+    booted = parse_event_log(served.client.boot_log(Image.SESSION)).entries
+
+    def appraised(epoch: int, known: int) -> Appraisal:
+        events = (*boot, *later[:epoch])
+        return appraise(
+            verify_quote(parse_quote(quotes[epoch]), collateral, now=now),
+            reference,
+            image="session",
+            mrconfigid=MRCONFIGID,
+            report_data=bytes([epoch]) * 64,
+            log=EventLog((*booted, *(LoggedEvent(3, event) for event in events))),
+            expected_rtmr3=boot,
+            expected_later=later[:known],
+        )
+
+    for epoch in range(3):
+        found = appraised(epoch, epoch).later_events
+        assert parse_narrowings(found, first=names[0]) == narrowings[:epoch]
+        for known in {0, 1, 2} - {epoch}:
+            with pytest.raises(RTMR3EventsRefused):
+                appraised(epoch, known)
 
 
 def test_the_mrtd_is_measured_from_the_installed_files(served: Served) -> None:

@@ -679,17 +679,18 @@ def test_the_class_is_hardware_only_where_every_quote_is() -> None:
         hardware_claim().bundle(), trust(gateway_configs=...), at=NOW, build="build", name="name"
     )
     assert case is not None and case.established >= {"tee.appraisal"}
-    simulated = [party.appraisal for party in case.judged]
+    quotes = [quoted for party in case.judged for quoted in party.quoted]
+    simulated = [quoted.appraisal for quoted in quotes]
     genuine = [replace(each, evidence_class=EvidenceClass.HARDWARE) for each in simulated]
     assert len(genuine) == 2
     for appraisals in (simulated, [genuine[0], simulated[1]], [simulated[0], genuine[1]]):
-        for party, appraisal in zip(case.judged, appraisals, strict=True):
-            party.appraisal = appraisal
+        for quoted, appraisal in zip(quotes, appraisals, strict=True):
+            quoted.appraisal = appraisal
         with pytest.raises(AffiantError) as refused:
             check_class(case)
         assert refused.value.code == "tee.class_mismatch"
-    for party, appraisal in zip(case.judged, genuine, strict=True):
-        party.appraisal = appraisal
+    for quoted, appraisal in zip(quotes, genuine, strict=True):
+        quoted.appraisal = appraisal
     finding = check_class(case)
     assert (finding.tier, finding.detail) == (Tier.AFFIRMING, "hardware, everywhere")
 
@@ -978,18 +979,15 @@ def test_private_hosts_and_added_authorities_are_a_warning() -> None:
 
 
 def test_a_kind_that_is_not_judged_is_not_held() -> None:
-    class Narrowed(Story):
-        def close(self) -> None:
-            super().close()
-
+    class Handed(Story):
         def by_supervisor(self, step: str, *arguments: object, **more: object):
             if step == "session-end":
                 super().by_supervisor(
-                    "policy", "policy", {"pol": self._pol(), "old": "sha384:" + "1" * 96, "dif": OTHER}
+                    "handoff", "handoff", {"typ": "artifact", "to": new_id(), "art": [OTHER]}
                 )
             return super().by_supervisor(step, *arguments, **more)
 
-    assert row(judge(Narrowed().bytes()), "kinds.judged").state is State.NOT_MADE
+    assert row(judge(Handed().bytes()), "kinds.judged").state is State.NOT_MADE
 
 
 def test_the_codes_that_a_trust_file_may_name_are_those_of_the_checks() -> None:

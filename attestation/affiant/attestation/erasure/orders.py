@@ -44,7 +44,6 @@ CONTENT_KINDS: Final = frozenset(
         "snapshot",
         "fork",
         "handoff",
-        "policy",
         "exec",
     }
 )

@@ -29,7 +29,9 @@ from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.tdx.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify import VerifiedQuote, authenticate_quote
 from affiant.attestation.verifier.case import Case, Party
-from affiant.attestation.verifier.evidence_checks import collateral_of, object_named
+from affiant.attestation.verifier.evidence_checks import collateral_of
+from affiant.attestation.verifier.evidence_named import object_named
+from affiant.attestation.verifier.quoted import Quoted
 from affiant.attestation.verifier.refusals import EvidenceUnbound
 from affiant.errors import AffiantError
 
@@ -61,22 +63,34 @@ class EvidenceFacts:
 
 
 def evidence_facts(case: Case, party: Party) -> EvidenceFacts:
-    """The facts of one signer of an examined bundle."""
-    if party.appraisal is not None:
-        return _of_verified("appraised", None, party.appraisal.verified)
+    """The facts of one signer of an examined bundle.
+
+    Of a session that was narrowed, of its last quote, which the newest collateral was taken for; or of the first that
+    was not appraised.
+    """
+    quoted = next((each for each in party.quoted if each.appraisal is None), None)
+    if party.quoted and quoted is None:
+        appraisal = party.quoted[-1].appraisal
+        assert appraisal is not None
+        return _of_verified("appraised", None, appraisal.verified)
     try:
-        raw = object_named(case.bundle.evidence, party.records[0].member("evd"), "evidence")
-        evidence = parse_evidence(raw)
-        quote = parse_quote(evidence.quote)
+        quoted = quoted or _first_named(case, party)
+        quote = parse_quote(quoted.evidence.quote)
     except (AffiantError, IndexError) as error:
         return EvidenceFacts(refusal=error.code if isinstance(error, AffiantError) else None)
     try:
-        _require_bound(party, evidence.statement, quote)
-        return _judged(case, party, quote)
+        _require_bound(party, quoted.evidence.statement, quote)
+        return _judged(case, party, quoted, quote)
     except AffiantError as error:
         return EvidenceFacts(
             "claimed", error.code, mrseam=quote.body.mrseam.hex(), mrtd=quote.body.mrtd.hex()
         )
+
+
+def _first_named(case: Case, party: Party) -> Quoted:
+    """What the signer's first record names, where the check of all that its records name did not hold."""
+    evd = str(party.records[0].member("evd"))
+    return Quoted(evd, parse_evidence(object_named(case.bundle.evidence, evd, "evidence")))
 
 
 def _require_bound(party: Party, statement: bytes, quote: TDQuote) -> None:
@@ -86,11 +100,11 @@ def _require_bound(party: Party, statement: bytes, quote: TDQuote) -> None:
         raise EvidenceUnbound("the quote does not bind its keyset")
 
 
-def _judged(case: Case, party: Party, quote: TDQuote) -> EvidenceFacts:
+def _judged(case: Case, party: Party, quoted: Quoted, quote: TDQuote) -> EvidenceFacts:
     if party.role == "session" and not any(each.supervisor is party for each in case.sessions):
         raise EvidenceUnbound("a session that is not judged here")
     collateral = verify_collateral(
-        parse_collateral(parse_endorsements(collateral_of(case, party))),
+        parse_collateral(parse_endorsements(collateral_of(case, party, quoted))),
         now=case.at,
         trust=case.trust.roots_at(case.at),
     )

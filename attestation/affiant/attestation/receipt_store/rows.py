@@ -13,6 +13,7 @@ from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.receipt_store.errors import BundleNotIndexed
 from affiant.attestation.receipt_store.evidence_facts import EvidenceFacts, evidence_facts
 from affiant.attestation.verifier.case import Case, Party
+from affiant.attestation.verifier.epochs import epochs_of
 from affiant.attestation.verifier.verdict import State, Verdict
 
 __all__ = ["BundleRow", "PartyRow", "ReceiptRow", "Rows", "rows_of"]
@@ -118,9 +119,10 @@ def _bundle(verdict: Verdict, name: str) -> BundleRow:
 def _receipts(case: Case) -> Iterator[ReceiptRow]:
     gateways = {party.statement.keyset_digest: party.statement.receipt_kid for party in case.gateways}
     profiles = {
-        session.id: session.manifest.profile_digest
+        (session.id, quoted.evd): epoch.profile_digest
         for session in case.sessions
         if session.manifest is not None
+        for quoted, epoch in zip(session.supervisor.quoted, epochs_of(session), strict=False)
     }
     for party in case.parties:
         for record in party.records:
@@ -128,14 +130,17 @@ def _receipts(case: Case) -> Iterator[ReceiptRow]:
 
 
 def _receipt(
-    record: VerifiedReceipt, party: Party, gateways: Mapping[str, str], profiles: Mapping[str, str]
+    record: VerifiedReceipt,
+    party: Party,
+    gateways: Mapping[str, str],
+    profiles: Mapping[tuple[str, str], str],
 ) -> ReceiptRow:
     own = party.statement.receipt_kid
     gateway: str | None
     session_key: str | None
-    session = _text(record.member("agt", "ses"))
+    session, evd = _text(record.member("agt", "ses")), _text(record.member("agt", "evd"))
     if party.role == "session":
-        session = party.statement.iss.rpartition(":")[2]
+        session, evd = party.statement.iss.rpartition(":")[2], _text(record.member("evd"))
         gateway, session_key = gateways.get(str(party.statement.gks)), own
     else:
         gateway, session_key = own, _text(record.member("agt", "key"))
@@ -146,7 +151,7 @@ def _receipt(
         role=record.role,
         at=record.iat,
         session=session,
-        profile=_text(record.member("pol", "dig")) or profiles.get(session or ""),
+        profile=_text(record.member("pol", "dig")) or profiles.get((session or "", evd or "")),
         profile_id=record.disclosed.text("pol.id"),
         model=_text(record.member("mdl", "id")),
         gateway=gateway,

@@ -16,7 +16,8 @@ from affiant.attestation.approving.errors import NotAnApprover, StatementForAnot
 from affiant.attestation.approving.named_approvers import NamedApprovers, read_approvers
 from affiant.attestation.approving.statement import CLOCK_TOLERANCE_S, Statement, read_statement
 from affiant.attestation.receipt import VerifiedReceipt
-from affiant.attestation.verifier.case import Case, Session
+from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.epochs import epochs_of
 from affiant.attestation.verifier.policy_checks import POLICY_DOMAIN
 from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade, SessionBroken
 from affiant.attestation.verifier.verdict import Finding, Tier
@@ -50,6 +51,13 @@ class _Approval(NamedTuple):
     statement: Statement
 
     @property
+    def epoch(self) -> int:
+        """Which of the session's profiles it is judged by."""
+        epoch = self.record.member("pol", "epoch")
+        assert isinstance(epoch, int)
+        return epoch
+
+    @property
     def acts(self) -> bool:
         """Whether something was done by it; a record of the kind ``approval`` only keeps it."""
         return self.record.kind != "approval"
@@ -69,9 +77,9 @@ def check_approvals(case: Case) -> Finding:
         ]
         if not found:
             continue
-        approvers = _approvers_of(case, session)
+        approvers = [_approvers_of(case, epoch.profile_digest) for epoch in epochs_of(session)]
         for each in found:
-            _judge(each, approvers)
+            _judge(each, approvers[each.epoch])
         erased = bool(case.gone(session).gateway)
         for each in found:
             if not each.acts:
@@ -79,7 +87,7 @@ def check_approvals(case: Case) -> Finding:
             if each.statement.action in done:
                 raise ApprovalRepeated("a second use of one approval", where=each.record.jti)
             done.add(each.statement.action)
-            _judge_quorum(each, found, approvers.quorum, erased=erased)
+            _judge_quorum(each, found, approvers[each.epoch], erased=erased)
         console += [
             each.record.jti for each in found if each.statement.approves and each.statement.via == "console"
         ]
@@ -106,9 +114,7 @@ def _statement_in(record: VerifiedReceipt) -> Statement:
     return statement
 
 
-def _approvers_of(case: Case, session: Session) -> NamedApprovers:
-    assert session.manifest is not None
-    wanted = session.manifest.profile_digest
+def _approvers_of(case: Case, wanted: str) -> NamedApprovers:
     for raw in case.bundle.policies.values():
         if "sha384:" + hashlib.sha384(POLICY_DOMAIN + raw).hexdigest() == wanted:
             try:
@@ -143,10 +149,14 @@ def _judge(each: _Approval, approvers: NamedApprovers) -> None:
         raise ApprovalUnbound("recorded as another decision than was signed", where=record.jti)
 
 
-def _judge_quorum(use: _Approval, found: Sequence[_Approval], quorum: int, *, erased: bool) -> None:
-    """That the action was begun by the recorded statements of as many approvers as must agree."""
+def _judge_quorum(
+    use: _Approval, found: Sequence[_Approval], approvers: NamedApprovers, *, erased: bool
+) -> None:
+    """That the action was begun by the recorded statements of as many approvers as must agree, by the profile of then:
+    who agreed before a narrowing, and may not approve after it, does not count."""
     record, statement = use
-    agreed = set(_agreed(use, {each.record.jti: each for each in found if not each.acts}))
+    agreed = set(_agreed(use, {each.record.jti: each for each in found if not each.acts})) & approvers.kids
+    quorum = approvers.quorum
     if statement.kid in agreed and len(agreed) >= quorum:
         return
     if erased:

@@ -12,9 +12,9 @@ from datetime import datetime
 
 from affiant.attestation.bundle import Bundle
 from affiant.attestation.ear import VerifiedEAR
-from affiant.attestation.evidence import Evidence
 from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.manifest import Activation, Manifest
+from affiant.attestation.narrowing import Narrowing
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.statement import KeysetStatement
 from affiant.attestation.tdx.appraisal import Appraisal
@@ -22,41 +22,36 @@ from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
 from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.tdx.rollback import CollateralMark
-from affiant.attestation.tdx.verify import VerifiedQuote
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.bracket import Bracket
+from affiant.attestation.verifier.quoted import Quoted
 from affiant.attestation.verifier.refusals import NotMade
-from affiant.errors import AffiantError
 
 __all__ = ["Case", "Erased", "Gone", "Newer", "Party", "Session", "by_chain"]
 
 
 @dataclass(slots=True)
 class Party:
-    """A signer: its keyset, and the evidence that its records name."""
+    """A signer: its keyset, its records, and the evidence that they name."""
 
     statement: KeysetStatement
     records: list[VerifiedReceipt] = field(default_factory=list)
-    evidence: Evidence | None = None
-    evidence_raw: bytes | None = None
-    collateral: bytes | None = None
-    """The endorsements collection that it was appraised with."""
-    mark: CollateralMark | None = None
-    """How new the collateral is that its quote was judged with."""
-    verified: VerifiedQuote | None = None
-    """Its quote, also where what runs in the TD was then not accepted."""
-    appraisal: Appraisal | None = None
-    refusal: AffiantError | None = None
-    """Why there is no appraisal, once one was asked for."""
+    quoted: list[Quoted] = field(default_factory=list)
+    """In the order in which its records name them: one, and one more for each narrowing of a session's profile."""
     at: datetime | None = None
-    """The instant that its quote is judged at, where that is another than the case's."""
+    """The instant that its quotes are judged at, where that is another than the case's."""
 
     @property
     def role(self) -> str:
         """``gateway`` or ``session``."""
         return self.statement.role
+
+    @property
+    def appraised(self) -> bool:
+        """Whether every one of its quotes was, and is what the trust file accepts."""
+        return bool(self.quoted) and all(each.appraisal is not None for each in self.quoted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,7 @@ class Newer:
 
     Args:
         collateral: the reader's own for a quote; None: the archived one again.
-        earlier: thumbprint of a signer's key -> what its quote was worth at the bundle's own time, to which the
+        earlier: ``evd`` of a signer's records -> what that quote was worth at the bundle's own time, to which the
             gateway's results are held.
         marks: the same -> how new the archived collateral is; the reader's may not be older.
     """
@@ -111,6 +106,8 @@ class Session:
     supervisor: Party
     manifest: Manifest | None = None
     activation: Activation | None = None
+    narrowings: tuple[Narrowing, ...] = ()
+    """Of its profile, in order, once ``pol.bound`` has read them."""
 
     def the(self, kind: str) -> VerifiedReceipt | None:
         """The gateway's only record of ``kind``, if there is one."""

@@ -64,6 +64,7 @@ class QuoteChanged:
 
     Args:
         session: of a period bundle's supervisor: its session. then: of a period bundle: the instant of ``before``.
+        epoch: of a supervisor's: how many narrowings came before it.
     """
 
     role: str
@@ -72,6 +73,7 @@ class QuoteChanged:
     after: Worth
     session: str | None = None
     then: str | None = None
+    epoch: int = 0
 
     @property
     def appeared(self) -> Sequence[str]:
@@ -85,6 +87,7 @@ class QuoteChanged:
             "key": self.key,
             **({} if self.session is None else {"session": self.session}),
             **({} if self.then is None else {"then": self.then}),
+            **({} if self.epoch == 0 else {"epoch": self.epoch}),
             "before": self.before.to_json(),
             "after": self.after.to_json(),
             "advisories_appeared": list(self.appeared),

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
 from affiant.attestation.encoding import sha256_name
+from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.tdx.reference import ReferenceValues
 from affiant.attestation.trust_file import Entry, TrustFile
-from affiant.attestation.verifier.case import Case, Party
+from affiant.attestation.verifier.case import Case, Newer, Party
 from affiant.attestation.verifier.changed import CheckChanged, Ended, Worth
 from affiant.attestation.verifier.evidence_checks import appraised_once
+from affiant.attestation.verifier.quoted import Quoted
 from affiant.attestation.verifier.refusals import NotMade
 from affiant.attestation.verifier.verdict import Check
 from affiant.errors import AffiantError
 
-__all__ = ["NOT_JUDGED", "check_changed", "ended_since", "instant_of", "known_of", "told", "worth_of"]
+__all__ = [
+    "NOT_JUDGED",
+    "check_changed",
+    "ended_since",
+    "held_against",
+    "instant_of",
+    "known_of",
+    "quotes_of",
+    "told",
+    "worth_of",
+]
 
 NOT_JUDGED: Final = Worth(refused="not_made")
 """Of a quote that was not come to."""
@@ -26,19 +39,28 @@ _NEEDED: Final = frozenset({"key.bound", "conf.bound", "pol.bound"})
 _NAME: Final = 100
 
 
-def worth_of(case: Case, party: Party) -> Worth:
-    """What a signer's quote is worth; also where the check did not come to it because an earlier one was refused."""
+def quotes_of(case: Case) -> Mapping[tuple[str, int], tuple[Party, Quoted | None]]:
+    """Key of a signer whose quotes are judged, and epoch -> the quote; None: not even its evidence was read."""
+    return {
+        (party.statement.receipt_kid, 0 if quoted is None else quoted.epoch): (party, quoted)
+        for party in case.judged
+        for quoted in (party.quoted or (None,))
+    }
+
+
+def worth_of(case: Case, party: Party, quoted: Quoted | None) -> Worth:
+    """What a quote of a signer is worth; also where the check did not come to it because an earlier one was refused."""
     refused, detail = None, ""
-    if case.established >= _NEEDED:
+    if quoted is not None and case.established >= _NEEDED:
         try:
-            appraised_once(case, party)
+            appraised_once(case, party, quoted)
         except NotMade as missing:
             refused, detail = missing.code, missing.message
         except AffiantError as error:
             refused, detail = error.code, str(error)
     else:
         refused, detail = "not_made", "what the quote binds does not hold"
-    verified, mark = party.verified, party.mark
+    verified, mark = (None, None) if quoted is None else (quoted.verified, quoted.mark)
     return Worth(
         tcb=None if verified is None else verified.statuses.merged.value,
         advisories=frozenset() if verified is None else verified.advisories,
@@ -46,6 +68,16 @@ def worth_of(case: Case, party: Party) -> Worth:
         issued=None if mark is None else f"{min(mark.tcb_info_issued, mark.qe_identity_issued):{_TEXT}}",
         refused=refused,
         detail=detail,
+    )
+
+
+def held_against(case: Case, collateral: Callable[[TDQuote], Collateral] | None) -> Newer:
+    """What a case is judged against again, of which this one found the quotes' worth at its own time."""
+    quotes = [quoted for party in case.parties for quoted in party.quoted]
+    return Newer(
+        collateral=collateral,
+        earlier={each.evd: each.appraisal for each in quotes if each.appraisal is not None},
+        marks={each.evd: each.mark for each in quotes if each.mark is not None},
     )
 
 

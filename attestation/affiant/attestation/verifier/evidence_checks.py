@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from affiant.attestation.ear import VerifiedEAR, ear_digest, verify_ear
-from affiant.attestation.encoding import from_b64u, sha256_name
-from affiant.attestation.evidence import parse_endorsements, parse_evidence
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.evidence import parse_endorsements
 from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.manifest import mrconfigid, parse_activation, parse_manifest, session_events
 from affiant.attestation.receipt import VerifiedReceipt
-from affiant.attestation.statement import parse_statement, report_data
+from affiant.attestation.statement import report_data
 from affiant.attestation.tdx import (
     Appraisal,
     Event,
@@ -28,6 +28,9 @@ from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
 from affiant.attestation.tdx.rollback import mark_of
 from affiant.attestation.verifier.case import Case, Party, Session
+from affiant.attestation.verifier.epochs import begun_by, received
+from affiant.attestation.verifier.evidence_named import evidence_of, object_named, quoted_beyond, quoted_by
+from affiant.attestation.verifier.quoted import Quoted
 from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade
 from affiant.attestation.verifier.verdict import Finding, Tier
 from affiant.errors import AffiantError
@@ -42,7 +45,6 @@ __all__ = [
     "check_peer_bound",
     "check_results",
     "collateral_of",
-    "object_named",
 ]
 
 
@@ -70,107 +72,100 @@ class ResultMismatch(EvidenceUnbound):
     code = "peer.ear_mismatch"
 
 
-def object_named(objects: Mapping[str, bytes], link: object, what: str) -> bytes:
-    """The object that a 43-character ``link`` names.
-
-    Raises:
-        NotMade: the bundle does not carry it.
-    """
-    name = "sha256:" + from_b64u(str(link), size=32).hex()
-    if name not in objects:
-        raise NotMade(f"the bundle does not carry the {what} {name[:23]}...")
-    return objects[name]
-
-
 def check_evidence(case: Case) -> Finding:
-    """``key.evidence``: every record names its signer's evidence, and that evidence holds this very keyset."""
+    """``key.evidence``: every record names its signer's evidence, and that evidence holds this very keyset.
+
+    A session's changes at its narrowings, each time to one that was not named before.
+    """
     case.need("sig.receipts")
     for party in case.parties:
-        if not party.records:
-            raise NotMade(f"a {party.role} keyset without a record")
-        party.evidence_raw = object_named(case.bundle.evidence, party.records[0].member("evd"), "evidence")
-        party.evidence = parse_evidence(party.evidence_raw)
-        statement = parse_statement(party.evidence.statement)
-        if statement.keyset_digest != party.statement.keyset_digest:
-            raise EvidenceUnbound("the evidence holds another keyset", where=party.records[0].jti)
-        for record in party.records:
-            if record.member("evd") != party.records[0].member("evd"):
-                raise EvidenceUnbound("records of one key name different evidence", where=record.jti)
-        if (party.evidence.manifest is None) != (party.role == "gateway"):
-            raise EvidenceUnbound("the evidence is not of this role", where=party.records[0].jti)
+        known, party.quoted = party.quoted, quoted_by(case, party)
+        if [each.evd for each in known] == [each.evd for each in party.quoted]:
+            party.quoted = (
+                known  # with what came of it: a gateway of many sessions is appraised with the first
+            )
     _read_sessions(case)
-    return Finding(f"{len(case.parties)} keysets, each in the evidence that its records name")
+    more = sum(len(party.quoted) - 1 for party in case.parties)
+    text = f"{len(case.parties)} keysets, each in the evidence that its records name"
+    return Finding(f"{text}; {more} quoted again for narrowings" if more else text)
 
 
 def _read_sessions(case: Case) -> None:
     for session in case.sessions:
-        evidence = session.supervisor.evidence
-        assert evidence is not None
+        evidence = session.supervisor.quoted[0].evidence
         assert evidence.manifest is not None
         assert evidence.activation is not None
         session.manifest = parse_manifest(evidence.manifest)
         session.activation = parse_activation(evidence.activation)
+        if (beyond := quoted_beyond(case, session)) is not None:
+            session.supervisor.quoted.append(beyond)
 
 
 def check_key_bound(case: Case) -> Finding:
     """``key.bound``: REPORTDATA of each quote is SHA-512 over the keyset statement, all 64 bytes."""
     case.need("key.evidence")
     for party in case.parties:
-        assert party.evidence is not None
-        if parse_quote(party.evidence.quote).body.report_data != report_data(party.evidence.statement):
-            raise EvidenceUnbound(
-                f"the {party.role}'s quote does not bind its keyset", where=party.records[0].jti
-            )
+        for quoted in party.quoted:
+            evidence = quoted.evidence
+            if parse_quote(evidence.quote).body.report_data != report_data(evidence.statement):
+                raise EvidenceUnbound(
+                    f"the {party.role}'s quote does not bind its keyset", where=party.records[0].jti
+                )
     return Finding("each quote's REPORTDATA binds its keyset")
 
 
 def check_appraisal(case: Case) -> Finding:
     """``tee.appraisal``: each quote verifies under an accepted root and is appraised by accepted reference values.
 
-    All 45 points of the TDX checklist, with the collateral as archived, at the instant judged at.
+    All 45 points of the TDX checklist, with the collateral as archived, at the instant judged at. What follows the
+    barrier in a session's RTMR3 is exactly the narrowings until that quote.
     """
     case.need("key.bound", "conf.bound", "pol.bound")
     statuses = set()
+    for party, quoted in _quotes(case):
+        statuses.add(appraised_once(case, party, quoted).verified.statuses.merged.value)
+    count = sum(len(party.quoted) for party in case.parties)
+    return Finding(f"{count} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers")
+
+
+def _quotes(case: Case) -> Iterator[tuple[Party, Quoted]]:
     for party in case.judged:
-        statuses.add(appraised_once(case, party).verified.statuses.merged.value)
-    return Finding(
-        f"{len(case.parties)} quotes: chain, CRLs, TCB {'/'.join(sorted(statuses))}, image, registers"
-    )
+        for quoted in party.quoted:
+            yield party, quoted
 
 
-def appraised_once(case: Case, party: Party) -> Appraisal:
-    """As :func:`appraise_party`; what came of it is kept: a gateway of many sessions is appraised with the first."""
-    if party.appraisal is None and party.refusal is None:
+def appraised_once(case: Case, party: Party, quoted: Quoted) -> Appraisal:
+    """As :func:`appraise_quoted`; what came of it is kept: a gateway of many sessions is appraised with the first."""
+    if quoted.appraisal is None and quoted.refusal is None:
         try:
-            party.appraisal = appraise_party(case, party)
+            quoted.appraisal = appraise_quoted(case, party, quoted)
         except AffiantError as error:
-            party.refusal = error
-    if party.appraisal is None:
-        assert party.refusal is not None
-        raise party.refusal.with_traceback(None)  # else it would grow by each who asks
-    return party.appraisal
+            quoted.refusal = error
+    if quoted.appraisal is None:
+        assert quoted.refusal is not None
+        raise quoted.refusal.with_traceback(None)  # else it would grow by each who asks
+    return quoted.appraisal
 
 
-def appraise_party(case: Case, party: Party) -> Appraisal:
+def appraise_quoted(case: Case, party: Party, quoted: Quoted) -> Appraisal:
     """Verify a signer's quote with the collateral that is meant, and appraise what runs in the TD.
 
     Raises:
         NotMade: something that this needs is not there.
-        AffiantError: the quote is refused; ``party.verified`` says whether what runs in it was.
+        AffiantError: the quote is refused; ``quoted.verified`` says whether what runs in it was.
     """
-    assert party.evidence is not None
-    party.collateral = collateral_of(case, party)
-    parsed, newer, kid = parse_quote(party.evidence.quote), case.newer, party.statement.receipt_kid
+    quoted.collateral = collateral_of(case, party, quoted)
+    parsed, newer = parse_quote(quoted.evidence.quote), case.newer
     at, seen = party.at or case.at, None
     if newer is None or newer.collateral is None:
-        collateral = _archived(case, party.collateral, at)
+        collateral = _archived(case, quoted.collateral, at)
     else:
         # Old but valid collateral would hide what was published since: it is no newer look at anything.
-        seen = newer.marks.get(kid)
+        seen = newer.marks.get(quoted.evd)
         collateral = _own(case, newer.collateral(parsed), at)
-    party.mark = mark_of(collateral)
-    quote = party.verified = verify_quote(parsed, collateral, now=at, seen=seen)
-    wanted, events = _expected(case, party)
+    quoted.mark = mark_of(collateral)
+    quote = quoted.verified = verify_quote(parsed, collateral, now=at, seen=seen)
+    wanted, events, later = _expected(case, party, quoted)
     refusal: AffiantError | None = None
     for reference in _references(case, at):
         try:
@@ -179,9 +174,10 @@ def appraise_party(case: Case, party: Party) -> Appraisal:
                 reference,
                 image="gateway" if party.role == "gateway" else "session",
                 mrconfigid=wanted,
-                report_data=report_data(party.evidence.statement),
-                log=parse_event_log(party.evidence.eventlog),
+                report_data=report_data(quoted.evidence.statement),
+                log=parse_event_log(quoted.evidence.eventlog),
                 expected_rtmr3=events,
+                expected_later=later,
             )
         except AffiantError as error:
             refusal = error
@@ -211,17 +207,18 @@ def _references(case: Case, at: datetime) -> list[ReferenceValues]:
     return [reference for entry, reference in case.trust.reference_values if entry.counts_at(at)]
 
 
-def _expected(case: Case, party: Party) -> tuple[bytes, tuple[Event, ...]]:
-    """MRCONFIGID and RTMR3's events as the bundle's documents demand them."""
+def _expected(case: Case, party: Party, quoted: Quoted) -> tuple[bytes, tuple[Event, ...], tuple[Event, ...]]:
+    """MRCONFIGID and RTMR3's events, up to the barrier and after it, as the bundle's documents demand them."""
     if party.role == "gateway":
-        return config_of(case, party).mrconfigid, ()
+        return config_of(case, party).mrconfigid, (), ()
     session = next((session for session in case.sessions if session.supervisor is party), None)
     if session is None or session.manifest is None or session.activation is None:
         raise NotMade("a session that is not in focus")
     events = tuple(
         Event(name, payload) for name, payload in session_events(session.manifest, session.activation)
     )
-    return mrconfigid(session.manifest), events
+    later = tuple(each.event for each in session.narrowings[: quoted.epoch])
+    return mrconfigid(session.manifest), events, later
 
 
 def config_of(case: Case, party: Party) -> GatewayConfig:
@@ -240,8 +237,11 @@ def config_of(case: Case, party: Party) -> GatewayConfig:
     return known
 
 
-def collateral_of(case: Case, party: Party) -> bytes:
+def collateral_of(case: Case, party: Party, quoted: Quoted) -> bytes:
     """What the gateway was appraised with (its boot record's ``col``), or the session in focus (its result's).
+
+    A narrowed session's quote was appraised anew; where no record rests on the result of that, with what was taken for
+    the quote before it: both are judged at one instant.
 
     Raises:
         NotMade: a record, a key or an object that names it is not there.
@@ -252,16 +252,30 @@ def collateral_of(case: Case, party: Party) -> bytes:
             raise NotMade("the gateway's boot record names no collateral")
         return object_named(case.bundle.endorsements, col, "collateral")
     session = next(session for session in case.sessions if session.supervisor is party)
-    start = session.the("session-start")
-    gateway = _gateway_of(case, session)
-    if start is None or gateway.statement.ear_key is None:
+    gateway, link = _gateway_of(case, session), _result_of(session, quoted)
+    if link is None and quoted.epoch > 0:
+        return collateral_of(case, party, party.quoted[quoted.epoch - 1])
+    if link is None or gateway.statement.ear_key is None:
         raise NotMade("no session-start record, or no key for results")
-    result = object_named(case.bundle.results, start.member("att", "ses", "ear"), "attestation result")
+    result = object_named(case.bundle.results, link, "attestation result")
     return object_named(
         case.bundle.endorsements,
         verify_ear(_text(result), gateway.statement.ear_key).col,
         "collateral",
     )
+
+
+def _result_of(session: Session, quoted: Quoted) -> object:
+    """The result that the gateway's first record to rest on one of this evidence names; of epoch 0 the start record."""
+    if quoted.epoch == 0:
+        start = session.the("session-start")
+        return None if start is None else start.member("att", "ses", "ear")
+    named = (
+        record.member("att", "ses", "ear")
+        for record in session.gateway
+        if record.member("agt", "evd") == quoted.evd
+    )
+    return next((link for link in named if link is not None), None)
 
 
 def _text(result: bytes) -> str:
@@ -284,16 +298,17 @@ def check_class(case: Case) -> Finding:
     What is simulated says nothing about hardware: the check holds with the tier none.
     """
     case.need("tee.appraisal")
-    for party in case.judged:
-        assert party.appraisal is not None
-        found = party.appraisal.evidence_class.value
+    for party, quoted in _quotes(case):
+        assert quoted.appraisal is not None
+        found = quoted.appraisal.evidence_class.value
         said = {party.statement.cls} | {record.cls for record in party.records}
         said |= {session.manifest.cls for session in case.sessions if session.manifest is not None}
         if said != {found}:
             raise ClassMismatch(
                 "evidence class disagrees", expected=found, found=", ".join(sorted(said - {found}))
             )
-    if all(p.appraisal and p.appraisal.evidence_class is EvidenceClass.HARDWARE for p in case.judged):
+    classes = {quoted.appraisal.evidence_class for _, quoted in _quotes(case) if quoted.appraisal}
+    if classes == {EvidenceClass.HARDWARE}:
         return Finding("hardware, everywhere")
     return Finding("SIMULATED, everywhere: proves nothing about hardware", Tier.NONE)
 
@@ -317,8 +332,7 @@ def check_peer_bound(case: Case) -> Finding:
         keyset = gateway.statement.keyset_digest
         start = session.the("session-start")
         assert start is not None
-        for record in [*session.gateway, *supervisor.records]:
-            _agent_bound(record, supervisor)
+        _agents_bound(session)
         if (
             start.member("man", "man") != supervisor.statement.man
             or start.member("man", "act") != supervisor.statement.act
@@ -352,13 +366,13 @@ def _start_bound(session: Session, start: VerifiedReceipt, boot: VerifiedReceipt
 
 
 def _keys_used_once(case: Case) -> None:
-    """No record anywhere uses the key or the evidence of a session in focus under another session's id."""
+    """No record anywhere uses the key or an evidence of a session in focus under another session's id."""
     ours = {
         name: session.id
         for session in case.sessions
         for name in (
             session.supervisor.statement.receipt_kid,
-            str(session.supervisor.records[0].member("evd")),
+            *(each.evd for each in session.supervisor.quoted),
         )
     }
     for record in case.records:
@@ -368,16 +382,34 @@ def _keys_used_once(case: Case) -> None:
                 raise PeerUnbound("a session's key under another session's id", where=record.jti)
 
 
-def _agent_bound(record: VerifiedReceipt, supervisor: Party) -> None:
+def _agents_bound(session: Session) -> None:
+    """``agt`` names the session's key and the evidence of its epoch: the supervisor's own, and in the gateway's records
+    none from before what was named already or received."""
+    for record in session.supervisor.records:
+        if (agent := _agent(record, session)) is not None and agent["evd"] != record.member("evd"):
+            raise PeerUnbound("a record that names another evidence than its own", where=record.jti)
+    begun, least = begun_by(session), 0
+    for record in session.gateway:
+        agent, least = _agent(record, session), max(least, received(record, begun))
+        quoted = evidence_of(session, record)
+        if agent is None or quoted is None:
+            raise PeerUnbound("a record that names another session key or evidence", where=record.jti)
+        if quoted.epoch < least or record.member("pol", "epoch") not in (None, quoted.epoch):
+            raise PeerUnbound("a record that names the evidence of another epoch", where=record.jti)
+        least = quoted.epoch
+
+
+def _agent(record: VerifiedReceipt, session: Session) -> Mapping[str, object] | None:
+    """``agt`` of a record, with this session's key and id; None: it has none."""
     agent = record.member("agt")
     if agent is None:
-        return
+        return None
     assert isinstance(agent, dict)
-    expected = {"key": supervisor.statement.receipt_kid, "evd": supervisor.records[0].member("evd")}
-    if {name: agent[name] for name in expected} != expected or agent["bind"] != "pop":
+    if agent["key"] != session.supervisor.statement.receipt_kid or agent["bind"] != "pop":
         raise PeerUnbound("a record that names another session key or evidence", where=record.jti)
-    if agent["ses"] != supervisor.statement.iss.rpartition(":")[2]:
+    if agent["ses"] != session.supervisor.statement.iss.rpartition(":")[2]:
         raise PeerUnbound("a record of another session in this one's chain", where=record.jti)
+    return agent
 
 
 def check_results(case: Case) -> Finding:
@@ -433,10 +465,12 @@ def _check_result(
     case: Case, session: Session, gateway: Party, record: VerifiedReceipt, named: dict[str, object]
 ) -> None:
     raw, result = _result(case, gateway, str(named["ear"]))
-    appraised = _appraised_then(case, session)
+    quoted = evidence_of(session, record)
+    assert quoted is not None, "peer.bound holds"
+    appraised = _appraised_then(case, quoted)
     expected = {
         "peer": "session",
-        "evd": str(session.supervisor.records[0].member("evd")),
+        "evd": quoted.evd,
         "tier": appraised.tier.value,
         "cls": appraised.evidence_class.value,
         "tcb": appraised.verified.statuses.merged.value,
@@ -456,11 +490,10 @@ def _check_result(
         raise ResultMismatch("the record repeats another tier than its result", where=record.jti)
 
 
-def _appraised_then(case: Case, session: Session) -> Appraisal:
+def _appraised_then(case: Case, quoted: Quoted) -> Appraisal:
     """What the session's quote was worth when the gateway said what it is worth: a result is not wrong because a
     vulnerability was found later."""
-    party = session.supervisor
-    found = party.appraisal if case.newer is None else case.newer.earlier.get(party.statement.receipt_kid)
+    found = quoted.appraisal if case.newer is None else case.newer.earlier.get(quoted.evd)
     if found is None:
         raise NotMade("the session's quote does not hold at the bundle's own time")
     return found

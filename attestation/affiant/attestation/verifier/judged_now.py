@@ -17,14 +17,16 @@ from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.quote import TDQuote
 from affiant.attestation.trust_file import TrustFile
 from affiant.attestation.verifier.bracket import BY_WITNESSES
-from affiant.attestation.verifier.case import Case, Newer
+from affiant.attestation.verifier.case import Case
 from affiant.attestation.verifier.changed import Changed, CheckChanged, QuoteChanged
 from affiant.attestation.verifier.comparing import (
     NOT_JUDGED,
     check_changed,
     ended_since,
+    held_against,
     instant_of,
     known_of,
+    quotes_of,
     told,
     worth_of,
 )
@@ -64,13 +66,7 @@ def examine_now(
     then = judge(at=then_at, seen=seen)
     if then.case is None:
         return judge(at=now)
-    parties = then.case.parties
-    newer = Newer(
-        collateral=collateral,
-        earlier={p.statement.receipt_kid: p.appraisal for p in parties if p.appraisal is not None},
-        marks={p.statement.receipt_kid: p.mark for p in parties if p.mark is not None},
-    )
-    found = judge(at=now, newer=newer)
+    found = judge(at=now, newer=held_against(then.case, collateral))
     changed = Changed(
         then=told(then_at),
         by=by,
@@ -114,13 +110,9 @@ def _checks(then: Verdict, now: Verdict) -> Iterator[CheckChanged]:
 
 def _quotes(then: Case, now: Case | None) -> Iterator[QuoteChanged]:
     """Every quote, also those that the check did not come to because an earlier one was refused."""
-    earlier = {party.statement.receipt_kid: party for party in then.judged}
-    for party in () if now is None else now.judged:
+    earlier = quotes_of(then)
+    for (key, epoch), (party, quoted) in () if now is None else quotes_of(now).items():
         assert now is not None
-        before = earlier.get(party.statement.receipt_kid)
-        yield QuoteChanged(
-            party.role,
-            party.statement.receipt_kid,
-            NOT_JUDGED if before is None else worth_of(then, before),
-            worth_of(now, party),
-        )
+        before = earlier.get((key, epoch))
+        worth = NOT_JUDGED if before is None else worth_of(then, *before)
+        yield QuoteChanged(party.role, key, worth, worth_of(now, party, quoted), epoch=epoch)

@@ -72,7 +72,7 @@ class PeopleMet:
             keyset=statement.keyset_digest,
             cls=statement.cls,
             log=None if statement.log is None else statement.log.origin,
-            appraised=party.appraisal is not None,
+            appraised=party.appraised,
         )
         first = party.records[0].jti if party.records else None
         self.meet(Met("signed", facts), first, len(party.records))

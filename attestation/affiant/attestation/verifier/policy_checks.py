@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -10,7 +12,8 @@ from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.manifest import mrconfigid, reaches_floor
 from affiant.attestation.tdx import parse_quote
 from affiant.attestation.trust_file import Entry, accepted_at
-from affiant.attestation.verifier.case import Case, Party
+from affiant.attestation.verifier.case import Case, Party, Session
+from affiant.attestation.verifier.epochs import PolicyUnbound, demand_epochs, epochs_of, narrowings_of
 from affiant.attestation.verifier.evidence_checks import config_of
 from affiant.attestation.verifier.refusals import EvidenceUnbound, NotAccepted, NotMade
 from affiant.attestation.verifier.signed_profiles import NobodySigned, signed_profile
@@ -34,12 +37,6 @@ class ConfigUnbound(EvidenceUnbound):
     """The gateway's MRCONFIGID is not its configuration's digest."""
 
     code = "conf.unbound"
-
-
-class PolicyUnbound(EvidenceUnbound):
-    """The session's MRCONFIGID, manifest, profile and records do not bind each other."""
-
-    code = "pol.unbound"
 
 
 class ConfigNotAccepted(NotAccepted):
@@ -71,9 +68,8 @@ def check_config_bound(case: Case) -> Finding:
     records keep to it: issuer, class, cadence, log, upstreams."""
     case.need("key.evidence")
     for party in case.gateways:
-        assert party.evidence is not None
         config = config_of(case, party)
-        if parse_quote(party.evidence.quote).body.mrconfigid != config.mrconfigid:
+        if parse_quote(party.quoted[0].evidence.quote).body.mrconfigid != config.mrconfigid:
             raise ConfigUnbound("the quote binds another configuration", expected=config.mrconfigid.hex())
         log = party.statement.log
         said = (party.statement.iss, party.statement.cls, party.statement.epoch_s)
@@ -101,40 +97,51 @@ def _upstreams_bound(party: Party, config: GatewayConfig) -> None:
 
 
 def check_policy_bound(case: Case) -> Finding:
-    """``pol.bound``: profile -> manifest -> initdata -> MRCONFIGID; every record names that profile."""
+    """``pol.bound``: profile -> manifest -> initdata -> MRCONFIGID; every record names that profile, or after a
+    narrowing the one that the supervisor's record of it names."""
     case.need("key.evidence", "session.start")
     if not case.sessions:
         raise NotMade("no session in focus")
     for session in case.sessions:
-        manifest, activation, evidence = session.manifest, session.activation, session.supervisor.evidence
+        manifest, activation = session.manifest, session.activation
         assert manifest is not None
         assert activation is not None
-        assert evidence is not None
         statement = session.supervisor.statement
-        if parse_quote(evidence.quote).body.mrconfigid != mrconfigid(manifest):
-            raise PolicyUnbound("the quote binds another manifest", expected=mrconfigid(manifest).hex())
+        for quoted in session.supervisor.quoted:
+            if parse_quote(quoted.evidence.quote).body.mrconfigid != mrconfigid(manifest):
+                raise PolicyUnbound("the quote binds another manifest", expected=mrconfigid(manifest).hex())
         if (statement.man, statement.act) != (
             manifest.digest,
             activation.digest,
         ) or activation.session != session.id:
             raise PolicyUnbound("the keyset names another manifest, activation or session", where=session.id)
-        _profile_here(case, manifest.profile_digest)
-        for record in [*session.gateway, *session.supervisor.records]:
-            policy = record.member("pol")
-            if policy is None:
-                continue
-            assert isinstance(policy, dict)
-            named = (policy["dig"], policy["fil"], policy["bind"])
-            if named != (manifest.profile_digest, manifest.file_digest, "mrconfigid"):
-                raise PolicyUnbound("a record judged under another profile or binding", where=record.jti)
-    return Finding("profile digest bound in MRCONFIGID, and named by every decision")
+        session.narrowings = narrowings_of(session)
+        demand_epochs(session)
+    _profiles_here(case)
+    return _bound(case.sessions)
 
 
-def _profile_here(case: Case, digest: str) -> None:
-    for raw in case.bundle.policies.values():
-        if "sha384:" + hashlib.sha384(POLICY_DOMAIN + raw).hexdigest() == digest:
-            return
-    raise NotMade("the bundle does not carry the profile's normal form")
+def _profiles_here(case: Case) -> None:
+    here = {_digest_of(raw) for raw in case.bundle.policies.values()}
+    for session in case.sessions:
+        if not {epoch.profile_digest for epoch in epochs_of(session)} <= here:
+            raise NotMade("the bundle does not carry the profile's normal form, of every epoch")
+
+
+def _digest_of(normal_form: bytes) -> str:
+    return "sha384:" + hashlib.sha384(POLICY_DOMAIN + normal_form).hexdigest()
+
+
+def _bound(sessions: Sequence[Session]) -> Finding:
+    text = "profile digest bound in MRCONFIGID, and named by every decision"
+    if count := sum(len(session.narrowings) for session in sessions):
+        times = "once" if count == 1 else f"{count} times"
+        text = f"{text}; narrowed {times}, bound in RTMR3 and named by every decision from there on"
+    cut = [session for session in sessions if not session.supervisor.quoted[-1].recorded]
+    if not cut:
+        return Finding(text)
+    text = f"{text}; {len(cut)} sessions were cut off before the supervisor recorded their last one"
+    return Finding(text, Tier.WARNING, tuple(session.gateway[0].jti for session in cut))
 
 
 def check_config_accepted(case: Case) -> Finding:
@@ -163,8 +170,24 @@ def check_config_accepted(case: Case) -> Finding:
 
 
 def check_policy_accepted(case: Case) -> Finding:
-    """``pol.accepted``: the trust file accepts every session's profile, by its digest or by one who signed it."""
+    """``pol.accepted``: the trust file accepts every session's profile, by its digest or by one who signed it.
+
+    A narrowed profile is accepted with the one that it was narrowed from: the measured supervisor and the measured
+    gateway each compared the two and go on with nothing wider. Profiles are not compared here; the finding says so.
+    """
     case.need("pol.bound")
+    finding = _profiles_accepted(case)
+    count = sum(len(session.narrowings) for session in case.sessions)
+    if not count:
+        return finding
+    times = "once" if count == 1 else f"{count} times"
+    text = (
+        f"narrowed {times} since, as supervisor and gateway compared the profiles; they are not compared here"
+    )
+    return replace(finding, detail=f"{finding.detail}; {text}")
+
+
+def _profiles_accepted(case: Case) -> Finding:
     manifests = [session.manifest for session in case.sessions if session.manifest is not None]
     signers = case.trust.profile_signers
     if signers is None:

@@ -36,7 +36,8 @@ def class_of(case: Case | None) -> str | None:
     if case is None or not case.parties:
         return None
     said = {party.statement.cls for party in case.parties}
-    said |= {party.appraisal.evidence_class.value for party in case.parties if party.appraisal is not None}
+    quotes = chain.from_iterable(party.quoted for party in case.parties)
+    said |= {each.appraisal.evidence_class.value for each in quotes if each.appraisal is not None}
     return "simulated" if "simulated" in said else "hardware"
 
 

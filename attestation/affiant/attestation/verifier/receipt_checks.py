@@ -20,8 +20,8 @@ class KeyUnknown(NotAuthenticError):
     code = "sig.unknown_key"
 
 
-_UNJUDGED: Final = frozenset({"snapshot", "fork", "handoff", "policy"})
-"""Kinds whose meaning (narrowing, lineage) is not checked yet."""
+_UNJUDGED: Final = frozenset({"snapshot", "fork", "handoff"})
+"""Kinds whose meaning (lineage) is not checked yet."""
 
 
 def check_keysets(case: Case) -> Finding:

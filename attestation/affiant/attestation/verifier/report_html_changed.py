@@ -35,9 +35,10 @@ def changed_section(changed: Changed) -> Iterator[str]:
     yield "<table><tr><th>Quote of</th><th>Then</th><th>Now</th><th>Advisories that appeared</th></tr>"
     for quote in changed.quotes:
         session = "" if quote.session is None else f" <code>{hostile(quote.session)}</code>, key"
+        epoch = "" if quote.epoch == 0 else f", after narrowing {quote.epoch}"
         when = "" if quote.then is None else f"{hostile(quote.then)}: "
         yield (
-            f"<tr><td>{hostile(quote.role)}{session} <code>{hostile(quote.key)}</code></td>"
+            f"<tr><td>{hostile(quote.role)}{session} <code>{hostile(quote.key)}</code>{epoch}</td>"
             f"<td>{when}{hostile(worth_text(quote.before))}</td><td><b>{hostile(worth_text(quote.after))}</b></td>"
             f"<td>{hostile(advisories_text(quote))}</td></tr>"
         )

@@ -97,6 +97,8 @@ def timeline_of(records: Sequence[VerifiedReceipt]) -> tuple[Moment, ...]:
 def _moment(record: VerifiedReceipt) -> Moment:
     phase = record.member("ph")
     title = _TITLES.get(record.kind, record.kind) + (f" ({phase})" if isinstance(phase, str) else "")
+    if record.kind == "policy":
+        title = f"{title}: epoch {record.member('pol', 'epoch')} from here on"
     rules = record.disclosed.get("pol.rules")
     facts = tuple(_facts(record))
     return Moment(

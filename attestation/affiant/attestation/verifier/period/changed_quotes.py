@@ -17,9 +17,9 @@ MAX_QUOTES: Final = 100
 
 @dataclass(slots=True)
 class ChangedQuotes:
-    """Takes quotes as cases are judged; each signer's once."""
+    """Takes quotes as cases are judged; each signer's once, a narrowed session's once for each epoch."""
 
-    _known: set[str] = field(default_factory=set)
+    _known: set[tuple[str, int]] = field(default_factory=set)
     _moves: Counter[tuple[str, str]] = field(default_factory=Counter)
     _changed: int = 0
     _refused: list[QuoteChanged] = field(default_factory=list)
@@ -28,9 +28,9 @@ class ChangedQuotes:
     def take(self, quotes: Iterable[QuoteChanged]) -> None:
         """Those of one case."""
         for quote in quotes:
-            if quote.key in self._known:  # a gateway of which there are several cases
+            if (quote.key, quote.epoch) in self._known:  # a gateway of which there are several cases
                 continue
-            self._known.add(quote.key)
+            self._known.add((quote.key, quote.epoch))
             self._moves[quote.before.outcome, quote.after.outcome] += 1
             if quote.before.same == quote.after.same:
                 continue
@@ -46,11 +46,10 @@ class ChangedQuotes:
 
     def counted(self, keysets: int) -> QuotesCounted:
         """All of them. ``keysets``: of the archive."""
-        judged = len(self._known)
         return QuotesCounted(
-            judged=judged,
+            judged=len(self._known),
             changed=self._changed,
             unnamed=self._changed - len(self.named),
-            not_judged=keysets - judged,
+            not_judged=keysets - sum(epoch == 0 for _, epoch in self._known),
             moves=dict(self._moves),
         )

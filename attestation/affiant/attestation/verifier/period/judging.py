@@ -7,41 +7,28 @@ not here) is judged in cases of gateways alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from affiant.attestation.period.reader import PeriodBundle
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, recall_receipt
-from affiant.attestation.tdx.appraisal import Appraisal
 from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
-from affiant.attestation.tdx.rollback import CollateralMark
-from affiant.attestation.tdx.verify import VerifiedQuote
 from affiant.attestation.trust_file import TrustFile, parse_trust_file
 from affiant.attestation.verifier.case import Case, Newer, Party, Session
-from affiant.attestation.verifier.changed import QuoteChanged, Worth
-from affiant.attestation.verifier.comparing import NOT_JUDGED, told, worth_of
+from affiant.attestation.verifier.changed import QuoteChanged
+from affiant.attestation.verifier.comparing import NOT_JUDGED, held_against, quotes_of, told, worth_of
 from affiant.attestation.verifier.period.seen import Refused, Seen, Statements, look
 from affiant.attestation.verifier.period.work import Judged, Kept, Setting, Then, Work, case_rows
+from affiant.attestation.verifier.quoted import Quoted
 from affiant.attestation.verifier.session_checks import is_lost
 from affiant.attestation.verifier.timeline import Moment, timeline_of
 from affiant.attestation.verifier.verify_bundle import BODIES, run_body, run_row
-from affiant.errors import AffiantError
 
 __all__ = ["begin", "judge", "look_at", "moments"]
 
 _ORDERS: Final = frozenset({"erasure", "hold"})
-
-
-class _Appraised(NamedTuple):
-    """What came of a gateway's quote, for the cases after."""
-
-    collateral: bytes | None
-    mark: CollateralMark | None
-    verified: VerifiedQuote | None
-    appraisal: Appraisal | None
-    refusal: AffiantError | None
 
 
 class _Read(NamedTuple):
@@ -60,7 +47,7 @@ class _Place:
     trust: TrustFile
     statements: Statements
     collateral: dict[tuple[str, datetime], VerifiedCollateral] = field(default_factory=dict)
-    appraised: dict[tuple[str, bool], _Appraised] = field(default_factory=dict)
+    appraised: dict[tuple[str, bool], list[Quoted]] = field(default_factory=dict)
     """Key of a gateway, and whether as of then -> what came of its quote, once that was reached."""
     of_then: tuple[datetime, dict[tuple[str, datetime], VerifiedCollateral]] | None = None
 
@@ -113,16 +100,21 @@ def _judged_twice(place: _Place, work: Work, asked: Then) -> Judged:
     read = _read(place, work)
     before = _case(place, work, read, then=asked)
     then = _judged(place, work, before)
-    worths = {party.statement.receipt_kid: worth_of(before, party) for party in before.judged}
-    newer = Newer(
-        collateral=place.setting.collateral,
-        earlier={p.statement.receipt_kid: p.appraisal for p in before.judged if p.appraisal is not None},
-        marks={p.statement.receipt_kid: p.mark for p in before.judged if p.mark is not None},
-    )
-    after = _case(place, work, read, newer=newer)
+    worths = {name: worth_of(before, *quote) for name, quote in quotes_of(before).items()}
+    after = _case(place, work, read, newer=held_against(before, place.setting.collateral))
     found = _judged(place, work, after)
     quotes = tuple(
-        _quote(work, asked, worths, after, party) for party in after.judged if _is_told(work, party)
+        QuoteChanged(
+            party.role,
+            kid,
+            worths.get((kid, epoch), NOT_JUDGED),
+            worth_of(after, party, quoted),
+            session=work.session or None,
+            then=told(asked.gateways.get(kid, asked.at)),
+            epoch=epoch,
+        )
+        for (kid, epoch), (party, quoted) in quotes_of(after).items()
+        if _is_told(work, party)
     )
     for case in (before, after):
         _keep(place, case, then=case is before)  # also of those that the checks did not come to
@@ -134,41 +126,25 @@ def _is_told(work: Work, party: Party) -> bool:
     return party.role != "gateway" or not work.session
 
 
-def _quote(work: Work, then: Then, worths: Mapping[str, Worth], after: Case, party: Party) -> QuoteChanged:
-    kid = party.statement.receipt_kid
-    return QuoteChanged(
-        party.role,
-        kid,
-        worths.get(kid, NOT_JUDGED),
-        worth_of(after, party),
-        session=work.session or None,
-        then=told(then.gateways.get(kid, then.at)),
-    )
-
-
 def _judged(place: _Place, work: Work, case: Case) -> Judged:
     checks = [run_row(row, case, place.trust) for row in case_rows(with_session=bool(work.session))]
     checks += [run_body(row, case, place.trust) for row in BODIES]
-    appraisals = {
-        party.statement.receipt_kid: party.appraisal for party in case.parties if party.appraisal is not None
-    }
-    classes = frozenset(each.evidence_class.value for each in appraisals.values())
+    appraisals = (each.appraisal for party in case.parties for each in party.quoted)
+    classes = frozenset(each.evidence_class.value for each in appraisals if each is not None)
     erased = {f"{each.chn}:{each.seq}": each.rh for each in case.erased.values() if each.level == 2}
     held = "erasure.authority" in case.established
     pruned = {chn: (each.seq, each.rh) for chn, each in case.pruned.items()}
     if not held:
         erased, pruned = {}, {}
-    appraised = frozenset(appraisals)
+    appraised = frozenset(party.statement.receipt_kid for party in case.parties if party.appraised)
     return Judged(work.session, checks, _state(case), classes, appraised, erased, pruned)
 
 
 def _keep(place: _Place, case: Case, *, then: bool) -> None:
     """What came of the gateways' quotes."""
     for party in case.gateways:
-        if party.appraisal is not None or party.refusal is not None:
-            place.appraised[party.statement.receipt_kid, then] = _Appraised(
-                party.collateral, party.mark, party.verified, party.appraisal, party.refusal
-            )
+        if any(each.appraisal is not None or each.refusal is not None for each in party.quoted):
+            place.appraised[party.statement.receipt_kid, then] = party.quoted
 
 
 def _read(place: _Place, work: Work) -> _Read:
@@ -203,9 +179,7 @@ def _case(
     for kid, party in parties.items():
         party.records.sort(key=lambda record: (record.chn, record.seq))
         party.at = None if then is None else then.gateways.get(kid)
-        kept = place.appraised.get((kid, then is not None))
-        if kept is not None:
-            party.collateral, party.mark, party.verified, party.appraisal, party.refusal = kept
+        party.quoted = place.appraised.get((kid, then is not None), [])
     case.parties = list(parties.values())
     if work.session:
         of_gateways = [
