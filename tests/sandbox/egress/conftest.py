@@ -26,6 +26,7 @@ from affiant.attestation.records import KINDS
 from affiant.attestation.statement import parse_statement, session_statement
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.load import load_profiles
+from affiant.sandbox.egress import agent_http
 from affiant.sandbox.egress.agent_http import Timeouts
 from affiant.sandbox.egress.approvals import EgressApprovals
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
@@ -361,6 +362,12 @@ class World:
                 yield Sandbox(listener.getsockname(), authority, table, proxy, budget, process)
             finally:
                 await proxy.stop()
+
+
+@pytest.fixture(autouse=True)
+def soon_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody here pauses amid a request but on purpose: silence after a refusal need not last a second."""
+    monkeypatch.setattr(agent_http, "_QUIET_S", 0.25)
 
 
 @pytest.fixture(scope="session")
