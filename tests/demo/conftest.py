@@ -6,22 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import prepared_runtime
 from tests.demo.source_copy import ROOT, SourceCopy, copy_source
 
 __all__ = ["MakeCopy"]
 
-MakeCopy = Callable[[], SourceCopy]
+MakeCopy = Callable[..., SourceCopy]
 
 
 @pytest.fixture
 def make_copy(tmp_path: Path) -> MakeCopy:
-    """Makes copies; they use the Python environment that ``make demo`` made in this checkout, if it did."""
+    """Makes copies; each has the Python environment that the demo else makes first, but with ``prepared=False``."""
     runtime = ROOT / ".demo" / "runtime"
     kept = runtime if any(runtime.glob("made-for-*")) else None
+    if kept is None and prepared_runtime.fits():
+        kept = prepared_runtime.make_runtime(tmp_path / "runtime", "openai")
+        (kept / f"made-for-{prepared_runtime.VERSION}").touch()
     made: list[SourceCopy] = []
 
-    def make() -> SourceCopy:
-        made.append(copy_source(tmp_path / f"copy-{len(made)}", runtime=kept))
+    def make(*, prepared: bool = True) -> SourceCopy:
+        made.append(copy_source(tmp_path / f"copy-{len(made)}", runtime=kept if prepared else None))
         return made[-1]
 
     return make

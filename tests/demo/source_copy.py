@@ -125,7 +125,7 @@ def copy_source(folder: Path, *, runtime: Path | None) -> SourceCopy:
     """
     copy = SourceCopy(folder)
     for name in (*SOURCES, "examples"):
-        shutil.copytree(ROOT / name, copy.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy.tree / name)  # with its bytecode, which a patch makes stale
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder / "venv")
     _lead_to(copy)
     copy.place.mkdir()

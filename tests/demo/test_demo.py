@@ -35,7 +35,7 @@ def test_every_line_of_the_demo_is_so(make_copy: MakeCopy) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_it_runs_again_in_the_same_folder_and_then_what_it_says_to_run(make_copy: MakeCopy) -> None:
-    copy = make_copy()
+    copy = make_copy(prepared=False)
     _all_so(copy.demo())
     again = copy.demo()
     _all_so(again)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
+from tests import prepared_runtime
 from tests.gateway.conftest import serving_gateway
 from tests.sandbox.conftest import affiant
 
@@ -55,39 +53,6 @@ asyncio.run(main())
 """
 
 
-def _runtime(folder: Path) -> Path:
-    """An environment with the SDK in it, from the packages of this one: no network is needed."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    done = subprocess.run(["/usr/bin/python3", "--version"], capture_output=True, text=True, check=False)
-    if not done.stdout.startswith(f"Python {version}."):
-        pytest.skip(f"the sandbox's python3 is not {version}: the SDK's packages do not fit it")
-    packages = folder / "lib" / f"python{version}" / "site-packages"
-    packages.mkdir(parents=True)
-    (folder / "bin").mkdir()
-    (folder / "bin" / "python3").symlink_to("/usr/bin/python3")
-    (folder / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
-    wanted, seen = ["mcp"], set()
-    while wanted:
-        name = wanted.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        try:
-            found = distribution(name)
-        except PackageNotFoundError:  # of another platform
-            continue
-        for file in found.files or ():
-            if ".." not in file.parts and "__pycache__" not in file.parts:
-                target = packages / file
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(found.locate_file(file), target)
-        for text in found.requires or ():
-            needed = Requirement(text)
-            if needed.marker is None or needed.marker.evaluate({"extra": "crypto"}):
-                wanted.append(needed.name)
-    return folder
-
-
 @contextmanager
 def _web() -> Iterator[str]:
     command = [sys.executable, str(SERVED), "http"]
@@ -100,7 +65,9 @@ def _web() -> Iterator[str]:
 
 
 def test_an_agent_uses_tools_through_the_gate_and_every_call_has_its_receipts(warm, tmp_path):
-    runtime = _runtime(warm.folder / "tool-runtime")
+    if not prepared_runtime.fits():
+        pytest.skip("the SDK's packages do not fit the sandbox's python3")
+    runtime = prepared_runtime.make_runtime(warm.folder / "tool-runtime", "mcp")
     (warm.folder / "tools.yaml").write_text(PROFILES)
     key = "never-to-be-seen-0123456789abcdef"
     kept = affiant("secret", "set", "DEPLOY_KEY", home=warm.home, stdin=key.encode())
