@@ -12,19 +12,29 @@
     +-- ReaderRefused          approval.reader           a proof for another request, gateway or time, or seen before
     NotFreshError
     +-- StatementStale         approval.stale            of another time, or for longer than the action may wait
+    ConfigurationError
+    +-- ApproverExtraMissing  approval.extra            identities may approve; the sigstore library is not installed
 """
 
 from __future__ import annotations
 
-from affiant.errors import MalformedError, NotAllowedError, NotAuthenticError, NotFreshError
+from affiant.errors import (
+    ConfigurationError,
+    MalformedError,
+    NotAllowedError,
+    NotAuthenticError,
+    NotFreshError,
+)
 
 __all__ = [
+    "ApproverExtraMissing",
     "ApproverKeyMalformed",
     "NotAnApprover",
     "ReaderRefused",
     "StatementForAnother",
     "StatementMalformed",
     "StatementStale",
+    "StatementUnproven",
 ]
 
 
@@ -52,6 +62,12 @@ class StatementForAnother(NotAuthenticError):
     code = "approval.other_action"
 
 
+class StatementUnproven(NotAuthenticError):
+    """An identity did not sign it under the profile's trusted root, or no log and no time of that root say so."""
+
+    code = "approval.signature"
+
+
 class ReaderRefused(NotAuthenticError):
     """A reader's proof is for another request or gateway, of another time, or was seen before."""
 
@@ -62,3 +78,15 @@ class StatementStale(NotFreshError):
     """A statement's time is over, has not come, or is longer than the action may wait."""
 
     code = "approval.stale"
+
+
+class ApproverExtraMissing(ConfigurationError):
+    """Approvers are named by identity, and the library that verifies their signatures is not installed."""
+
+    code = "approval.extra"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a profile names approvers by issuer and subject, which needs the sigstore library",
+            hint="Install it: pip install 'affiant[sigstore]'",
+        )

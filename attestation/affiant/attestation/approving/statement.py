@@ -11,6 +11,8 @@ needs nothing more to check it: a key is believed only as the one whose thumbpri
 thumbprint counts only if the profile names it. There is one algorithm, and no way to ask for another.
 
 ``via`` says where the approver saw the action: in a client of their own, or on a page that the operator serves.
+
+An identity instead of a key says the same in a sigstore bundle (:mod:`.signed_by_identity`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from affiant.attestation.approving.errors import (
     StatementMalformed,
     StatementStale,
 )
+from affiant.attestation.approving.identities import NO_IDENTITIES, NamedIdentities
+from affiant.attestation.approving.signed_by_identity import is_bundle, verify_signed_action
 from affiant.attestation.canonical import parse_object
+from affiant.attestation.encoding import sha256_name
 from affiant.attestation.keys import Signer, public_jwk, public_key_of
 from affiant.attestation.shapes import Const, Enum, Int, Obj, Pattern, Text
 from affiant.errors import AffiantError
@@ -61,12 +66,13 @@ _SHAPE: Final = Obj(
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement whose signature holds under the key that it names; whose key that is, is not judged.
+    """A statement whose signature holds, of a key or of an identity; whether they may approve, is judged apart.
 
     Args:
-        kid: the key's RFC 7638 thumbprint. action: SHA-256 name of what it is about.
-        approves: or denies. made, expires: seconds since 1970, by the approver's clock.
-        via: ``cli`` or ``console``. text: the JWS.
+        kid: the key's RFC 7638 thumbprint, or the identity's name. action: SHA-256 name of what it is about.
+        approves: or denies. made, expires: seconds since 1970, by the approver's clock; ``made`` of an identity's by
+            the log or the timestamp authority that says when it was signed.
+        via: ``cli`` or ``console``. text: the JWS, or the bundle.
     """
 
     kid: str
@@ -76,6 +82,16 @@ class Statement:
     expires: int
     via: str
     text: str
+
+    @property
+    def bundle(self) -> bytes | None:
+        """The bundle of an identity's statement, which is kept beside the records; of a key's there is none."""
+        return self.text.encode("utf-8") if is_bundle(self.text) else None
+
+    @property
+    def sig(self) -> str:
+        """As ``apr.sig`` of a record has it: the JWS, or the SHA-256 name of the bundle."""
+        return self.text if self.bundle is None else sha256_name(self.bundle)
 
 
 def sign_statement(
@@ -99,12 +115,21 @@ def sign_statement(
     return jws.sign(signer, payload, typ=_TYPE)
 
 
-def read_statement(text: str) -> Statement:
-    """The statement in ``text``, whose signature holds; nothing else of it is judged.
+def read_statement(text: str, identities: NamedIdentities = NO_IDENTITIES) -> Statement:
+    """The statement in ``text``, whose signature holds; whether its key may approve is not judged.
+
+    Args:
+        identities: who may approve by identity: a bundle is verified as one of theirs, under their trusted root.
 
     Raises:
         StatementMalformed: too long, of another form or type, or not signed by the key whose thumbprint it names.
+        AffiantError: of a bundle, as :func:`~.signed_by_identity.verify_signed_action`.
     """
+    if is_bundle(text):
+        signed = verify_signed_action(text, identities)
+        return Statement(
+            signed.name, signed.action, signed.approves, signed.made, signed.expires, signed.via, text
+        )
     if len(text) > MAX_STATEMENT:
         raise StatementMalformed("not a statement", expected=f"at most {MAX_STATEMENT} characters")
     try:
@@ -135,7 +160,7 @@ def judge_statement(
 
     Args:
         action: SHA-256 name of the action's bytes.
-        approvers: thumbprints that the profile names; none: nobody counts.
+        approvers: thumbprints and names of identities that the profile names; none: nobody counts.
         never: thumbprints of whoever asks, which never count, whatever the profile says.
         made, not_after: when the action was asked for, and until when it may wait; seconds since 1970.
         now: of the clock that judges.
@@ -153,5 +178,7 @@ def judge_statement(
         )
     if statement.expires > not_after:
         raise StatementStale("a statement for longer than the action waits", expected=not_after, where="exp")
+    if statement.bundle is not None and statement.made >= statement.expires:
+        raise StatementStale("signed after its own end", expected=statement.expires, found=statement.made)
     if now >= statement.expires:
         raise StatementStale("the statement's time is over", found=statement.expires, where="exp")
