@@ -1,7 +1,8 @@
 // Approvals: every one that a record names was signed by approvers of the session's profile, and used once. The action itself
-// is in no bundle: that what was done is that action, and that nothing else needed an approval, is not judged.
+// is in no bundle: that what was done is that action, and that nothing else needed an approval, is not judged. Nor are
+// statements of identities, which are sigstore bundles: where one is named, nothing is said but what is wrong with the others.
 
-import { readApprovers, readStatement } from "./approval_statement.mjs";
+import { isByIdentity, readApprovers, readStatement } from "./approval_statement.mjs";
 import { bothSides } from "./case.mjs";
 import { epochsOf } from "./epochs.mjs";
 import { goneOf } from "./erasure_checks.mjs";
@@ -18,16 +19,19 @@ export async function checkApprovals(subject) {
   const onPage = [];
   const done = new Set();
   for (const session of subject.sessions) {
+    const naming = bothSides(session).filter((record) => record.member("apr") !== undefined);
+    if (naming.length === 0) continue;
+    const byKey = naming.filter((record) => !isByIdentity(record.member("apr").sig));
     const found = [];
-    for (const record of bothSides(session)) {
-      if (record.member("apr") === undefined) continue;
-      const statement = await statementIn(record);
-      found.push({ record, statement, acts: record.kind !== "approval" });
+    for (const record of byKey) {
+      found.push({ record, statement: await statementIn(record), acts: record.kind !== "approval" });
     }
-    if (found.length === 0) continue;
     const approvers = await approversOf(subject, session);
     const then = ({ record }) => approvers[record.member("pol", "epoch")];
     for (const each of found) judge(each, then(each));
+    if (found.length < naming.length) {
+      throw new NotMade("approved by an identity through sigstore, whose signatures are not verified here");
+    }
     for (const each of found) if (each.acts) judgeUse(subject, session, each, found, then(each), done);
     const paged = found.filter(({ statement }) => statement.approves && statement.via === "console");
     onPage.push(...paged.map(({ record }) => record.jti));

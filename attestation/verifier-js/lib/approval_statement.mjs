@@ -24,13 +24,15 @@ const STATEMENT = {
 const EVERYTHING = { enum: [true, false] };
 const METHODS = { array: { text: 64 }, most: 1024 };
 const NAMING_NOBODY = { object: { everything: EVERYTHING, methods: METHODS } };
-const NAMING_SOMEBODY = {
+const KEY = { pattern: "[A-Za-z0-9_-]{43}" };
+const NAMING = { everything: EVERYTHING, methods: METHODS, quorum: { int: [1, 64] }, ttl: { int: [1, MOST] } };
+const NAMING_KEYS = { object: { ...NAMING, approvers: { array: KEY, least: 1, most: 64 } } };
+const IDENTITY = { object: { issuer: { text: 255 }, subject: { text: 255 } } };
+const NAMING_IDENTITIES = {
   object: {
-    everything: EVERYTHING,
-    methods: METHODS,
-    approvers: { array: { pattern: "[A-Za-z0-9_-]{43}" }, least: 1, most: 64 },
-    quorum: { int: [1, 64] },
-    ttl: { int: [1, MOST] },
+    ...NAMING,
+    approvers: { array: KEY, least: 0, most: 64 },
+    identities: { array: IDENTITY, least: 1, most: 64 },
   },
 };
 
@@ -51,14 +53,29 @@ export async function readStatement(text) {
   }
 }
 
-/** `{kids: Set, quorum}` by the bytes of a normal form; null: it does not say so in a form that is known here. */
+/** Whether `sig` of a record names the statement of an identity, which is a sigstore bundle: those are not verified here. */
+export function isByIdentity(sig) {
+  return sig.startsWith("sha256:");
+}
+
+function checkApproval(approval) {
+  const says = (...names) => isObject(approval) && names.some((name) => name in approval);
+  if (!says("identities", "trusted_root")) {
+    checkShape(says("approvers", "quorum", "ttl") ? NAMING_KEYS : NAMING_NOBODY, approval, "approval");
+    return;
+  }
+  const { trusted_root: root, ...rest } = approval;
+  if (!isObject(root)) throw new Refusal("fmt.shape", "identities without a trusted root");
+  checkShape(NAMING_IDENTITIES, rest, "approval");
+}
+
+/** `{kids: Set, quorum}` by the bytes of a normal form, identities left out; null: in no form that is known here. */
 export function readApprovers(form) {
   try {
     const { semantics, approval } = parseCanonical(form);
     if (semantics !== "affiant.policy/1") return null;
     if (approval === undefined) return { kids: new Set(), quorum: 1 };
-    const somebody = isObject(approval) && ["approvers", "quorum", "ttl"].some((name) => name in approval);
-    checkShape(somebody ? NAMING_SOMEBODY : NAMING_NOBODY, approval, "approval");
+    checkApproval(approval);
     return { kids: new Set(approval.approvers ?? []), quorum: approval.quorum ?? 1 };
   } catch (error) {
     if (error instanceof Refusal || error instanceof TypeError) return null;

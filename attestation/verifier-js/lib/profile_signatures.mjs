@@ -59,11 +59,14 @@ export function readEnvelope(raw) {
   }
 }
 
-/** Whether `raw` calls itself a sigstore bundle. */
+/** Whether `raw` calls itself a sigstore bundle over a file of profiles: approvals by identities are bundles too. */
 export function isSigstoreBundle(raw) {
   try {
     const document = raw.length <= LARGEST ? parseStrict(raw, { limit: LARGEST }) : null;
-    return isObject(document) && String(document.mediaType).startsWith("application/vnd.dev.sigstore.bundle");
+    if (!isObject(document) || !String(document.mediaType).startsWith("application/vnd.dev.sigstore.bundle")) return false;
+    const statement = bytesOf(document.dsseEnvelope?.payload, LARGEST_STATEMENT);
+    const said = statement === null ? null : parseStrict(statement, { limit: LARGEST_STATEMENT });
+    return isObject(said) && said.predicateType === STATEMENT.object.predicateType.const;
   } catch (error) {
     if (error instanceof Refusal) return false;
     throw error;

@@ -57,8 +57,33 @@ APPROVAL: dict[str, Any] = {
     "quorum": 2,
     "ttl": 600,
 }
+IDENTITIES: dict[str, Any] = APPROVAL | {
+    "identities": [{"issuer": "https://id.example", "subject": "bob@example.org"}],
+    "trusted_root": {"mediaType": "application/vnd.dev.sigstore.trustedroot+json"},
+}
 FORMS: tuple[Any, ...] = (
     APPROVAL,
+    IDENTITIES,
+    IDENTITIES | {"approvers": []},
+    *(
+        IDENTITIES | change
+        for change in (
+            {"identities": []},
+            {"identities": [{"issuer": "https://id.example"}]},
+            {"identities": [{"issuer": "x" * 256, "subject": "bob@example.org"}]},
+            {"identities": IDENTITIES["identities"] * 65},
+            {"identities": None},
+            {"trusted_root": None},
+            {"trusted_root": []},
+            {"quorum": 0},
+            {"more": 1},
+        )
+    ),
+    {name: value for name, value in IDENTITIES.items() if name != "trusted_root"},
+    {name: value for name, value in IDENTITIES.items() if name != "identities"},
+    {name: value for name, value in IDENTITIES.items() if name != "approvers"},
+    APPROVAL | {"trusted_root": None},
+    {"everything": True, "methods": [], "trusted_root": {}},
     {"everything": True, "methods": []},
     {"everything": False},
     {"methods": []},
@@ -97,7 +122,7 @@ def of_approvers(form: bytes) -> Any:
         named = read_approvers(form)
     except AffiantError:
         return None
-    return [sorted(named.kids), named.quorum]
+    return [sorted(named.kids - named.identities.names), named.quorum]
 
 
 def told(answer: dict[str, Any]) -> Any:
@@ -129,7 +154,7 @@ def test_who_a_profile_names_is_read_alike(probe: Probe) -> None:
     forms += [b"", b"[]", b"null", forms[0] + b" ", json.dumps({"semantics": "affiant.policy/1"}).encode()]
     found = [told(answer) for answer in probe([question("approvers", form) for form in forms])]
     assert found == [of_approvers(form) for form in forms]
-    assert sum(each is not None for each in found) == 3
+    assert sum(each is not None for each in found) == 5
 
 
 def test_the_sessions_of_the_first_verifiers_tests_are_judged_alike(
@@ -144,4 +169,21 @@ def test_the_sessions_of_the_first_verifiers_tests_are_judged_alike(
         names = ("state", "tier", "reason", "where", "level")
         assert [one[name] for name in names] == [other[name] for name in names], case.name
         states.add(one["state"])
+    assert states == {"held", "refused", "not made"}
+
+
+def test_of_what_identities_approved_the_second_verifier_says_nothing(
+    judge_all: Callable[[Sequence[Question]], Verdicts],
+) -> None:
+    module = asked_of("test_identity_approvals")
+    cases = recorded(module, judging=module, asking=lambda question: question)
+    answers = judge_all([case.question for case in cases])
+    told = {
+        next(check["state"] for check in answer["checks"] if check["code"] == "apr.bound")
+        for answer in answers
+    }
+    assert told == {"not made"}
+    states = {
+        row.to_json()["state"] for case in cases for row in case.verdict.checks if row.code == "apr.bound"
+    }
     assert states == {"held", "refused", "not made"}

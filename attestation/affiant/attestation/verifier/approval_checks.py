@@ -4,17 +4,26 @@ What records hold of an approval is the digest of the action and the statement o
 the action itself is in no bundle. So it is judged *that* approvers agreed to an action with this digest, and not
 whether what was done is that action: whoever let it happen held that against its bytes. Nor is it judged whether
 something was done that needed an approval and names none.
+
+Of an identity's statement a record holds the digest; the sigstore bundle lies among the bundle's ``policies``, as the
+profile does whose trusted root it is verified under, offline.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from affiant.attestation.approving.errors import NotAnApprover, StatementForAnother, StatementStale
+from affiant.attestation.approving.errors import (
+    ApproverExtraMissing,
+    NotAnApprover,
+    StatementForAnother,
+    StatementStale,
+)
 from affiant.attestation.approving.named_approvers import NamedApprovers, read_approvers
 from affiant.attestation.approving.statement import CLOCK_TOLERANCE_S, Statement, read_statement
+from affiant.attestation.published.errors import TrustedRootUnusable
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.verifier.case import Case
 from affiant.attestation.verifier.epochs import epochs_of
@@ -24,6 +33,8 @@ from affiant.attestation.verifier.verdict import Finding, Tier
 from affiant.errors import AffiantError
 
 __all__ = ["check_approvals"]
+
+_SHOWN: Final = 4
 
 
 class ApprovalUnbound(EvidenceUnbound):
@@ -53,14 +64,18 @@ class _Approval(NamedTuple):
     @property
     def epoch(self) -> int:
         """Which of the session's profiles it is judged by."""
-        epoch = self.record.member("pol", "epoch")
-        assert isinstance(epoch, int)
-        return epoch
+        return _epoch_of(self.record)
 
     @property
     def acts(self) -> bool:
         """Whether something was done by it; a record of the kind ``approval`` only keeps it."""
         return self.record.kind != "approval"
+
+
+def _epoch_of(record: VerifiedReceipt) -> int:
+    epoch = record.member("pol", "epoch")
+    assert isinstance(epoch, int)
+    return epoch
 
 
 def check_approvals(case: Case) -> Finding:
@@ -69,17 +84,20 @@ def check_approvals(case: Case) -> Finding:
     case.need("session.order", "pol.bound")
     console: list[str] = []
     done: set[str] = set()
+    identities: set[str] = set()
     for session in case.sessions:
-        found = [
-            _Approval(record, _statement_in(record))
+        naming = [
+            record
             for record in [*session.gateway, *session.supervisor.records]
             if record.member("apr") is not None
         ]
-        if not found:
+        if not naming:
             continue
         approvers = [_approvers_of(case, epoch.profile_digest) for epoch in epochs_of(session)]
+        found = [_Approval(record, _statement_in(record, case, approvers)) for record in naming]
         for each in found:
             _judge(each, approvers[each.epoch])
+            identities.update(_identity_of(each.statement, approvers[each.epoch]))
         erased = bool(case.gone(session).gateway)
         for each in found:
             if not each.acts:
@@ -93,15 +111,32 @@ def check_approvals(case: Case) -> Finding:
         ]
     if console:
         return Finding("approved on a page that the operator serves (console)", Tier.WARNING, tuple(console))
-    return Finding(f"{len(done)} actions done by approval, each with its quorum and once")
+    return Finding(f"{len(done)} actions done by approval, each with its quorum and once{_told(identities)}")
 
 
-def _statement_in(record: VerifiedReceipt) -> Statement:
-    """The statement that ``apr`` holds, if its other members say the same."""
+def _told(identities: Collection[str]) -> str:
+    """Whose signatures were verified, where they are no keys."""
+    if not identities:
+        return ""
+    shown, more = sorted(identities)[:_SHOWN], len(identities) - _SHOWN
+    return f"; signed by {', '.join(shown)}" + (f" and {more} more" if more > 0 else "")
+
+
+def _identity_of(statement: Statement, approvers: NamedApprovers) -> Iterator[str]:
+    """Who signed, where it is no key."""
+    named = approvers.identities
+    return (str(who) for who in named.who if named.name_of(who) == statement.kid)
+
+
+def _statement_in(record: VerifiedReceipt, case: Case, approvers: Sequence[NamedApprovers]) -> Statement:
+    """The statement that ``apr`` holds or names, if its other members say the same; ``approvers`` by epoch."""
     said = record.member("apr")
     assert isinstance(said, dict)
+    text = _text_of(str(said["sig"]), case)
     try:
-        statement = read_statement(str(said["sig"]))
+        statement = read_statement(text, approvers[_epoch_of(record)].identities)
+    except (ApproverExtraMissing, TrustedRootUnusable) as error:
+        raise NotMade(f"an approval by an identity cannot be verified here: {error.message}") from error
     except AffiantError as error:
         error.where = record.jti
         raise
@@ -109,9 +144,20 @@ def _statement_in(record: VerifiedReceipt) -> Statement:
         raise StatementForAnother(
             "a statement about another action", expected=said["dig"], found=statement.action, where=record.jti
         )
-    if (statement.kid, statement.expires, statement.via) != (said["kid"], said["exp"], said["via"]):
-        raise ApprovalUnbound("key, end or way are not the statement's", where=record.jti)
+    found = (statement.sig, statement.kid, statement.expires, statement.via)
+    if found != (said["sig"], said["kid"], said["exp"], said["via"]):
+        raise ApprovalUnbound("signer, end or way are not the statement's", where=record.jti)
     return statement
+
+
+def _text_of(sig: str, case: Case) -> str:
+    """A key's statement; or an identity's, which the record only names."""
+    if not sig.startswith("sha256:"):
+        return sig
+    bundle = case.bundle.policies.get(sig)
+    if bundle is None:
+        raise NotMade("the bundle does not carry the signature of an identity that approved")
+    return bundle.decode("utf-8", "replace")
 
 
 def _approvers_of(case: Case, wanted: str) -> NamedApprovers:

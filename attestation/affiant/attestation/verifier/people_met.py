@@ -34,7 +34,8 @@ def met_in(record: VerifiedReceipt) -> Iterator[Met]:
         yield Met("started", facts | ({} if subject is None else {"sub": _text(subject)}))
     approval = record.member("apr")
     if isinstance(approval, dict):
-        yield Met("approved", {"key": _text(approval.get("kid")), "via": _text(approval.get("via"))})
+        how = "identity" if _text(approval.get("sig")).startswith("sha256:") else "key"
+        yield Met("approved", {how: _text(approval.get("kid")), "via": _text(approval.get("via"))})
     if record.kind in ("erasure", "hold"):
         key = _signer_of(_text(record.member("aut"), limit=2048))
         yield Met("erased", {"did": record.kind, "key": key})
