@@ -8,6 +8,7 @@ import json
 import pytest
 
 from affiant.attestation.approving.errors import ReaderRefused
+from affiant.attestation.published.errors import TrustedRootUnusable
 from affiant.errors import AffiantError
 from affiant.gateway import errors
 from affiant.gateway.errors_http import STATUS, error_body, error_headers, status_of
@@ -40,6 +41,7 @@ def test_the_table_names_codes_that_exist() -> None:
     known = {refusal.code for refusal in REFUSALS}
     known |= {o.code for _, o in inspect.getmembers(proof, inspect.isclass) if issubclass(o, AffiantError)}
     known |= {each.code for each in (DecisionsUnavailable, ReaderRefused, ActionUnknown, TooManyApprovals)}
+    known.add(TrustedRootUnusable.code)
     assert set(STATUS) <= known
 
 

@@ -6,6 +6,7 @@ import json
 
 from hypothesis import strategies as st
 
+from affiant.attestation.approving.identities import ApproverIdentity
 from affiant.policy.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, EgressLimits, Limits
 from affiant.policy.profile import (
     Approval,
@@ -22,6 +23,7 @@ from affiant.policy.profile import (
     TLSMode,
     ToolDenial,
     ToolRule,
+    trusted_root_text,
 )
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.refusals import PolicyConflict
@@ -49,6 +51,15 @@ PATHS = ["/w", "/w/a", "/w/a/b", "/w/x", "/w2", "/v", "/w/a/b/c", "/other"]
 METHODS = ["GET", "POST", "DELETE", "PROPFIND"]
 PORTS = [443, 80, 8443]
 APPROVERS = ["A" * 43, "b" * 42 + "A", "c" * 42 + "8"]
+IDENTITIES = [
+    ApproverIdentity("https://a.example", "ann@example.org"),
+    ApproverIdentity("https://b.example", "ann@example.org"),
+    ApproverIdentity("https://a.example", "https://a.example/bob"),
+]
+TRUSTED_ROOTS = [
+    trusted_root_text(f'{{"mediaType": "application/vnd.dev.sigstore.trustedroot+json", "tlogs": [{n}]}}')
+    for n in (1, 2)
+]
 SURFACES = ["header:authorization", "header:x-key"]
 
 _some_methods = st.none() | st.lists(st.sampled_from(METHODS), min_size=1, max_size=3).map(tuple)
@@ -105,14 +116,22 @@ _secrets = st.dictionaries(
     )
 )
 _sizes = st.none() | st.integers(1, 3)
+
+
+def _with_root(who: dict[str, object]) -> st.SearchStrategy[dict[str, object]]:
+    if all(isinstance(each, str) for each in who["approvers"]):
+        return st.just(who)
+    return st.sampled_from(TRUSTED_ROOTS).map(lambda root: {**who, "trusted_root": root})
+
+
 _who_approves = st.sampled_from([0, 0, 1, 2]).flatmap(
     lambda count: st.fixed_dictionaries(
         {
-            "approvers": st.permutations(APPROVERS).map(lambda keys: tuple(keys[:count])),
+            "approvers": st.permutations([*APPROVERS, *IDENTITIES]).map(lambda keys: tuple(keys[:count])),
             "quorum": st.integers(1, max(count, 1)),
             "ttl": st.sampled_from([30, 600]),
         }
-    )
+    ).flatmap(_with_root)
 )
 
 

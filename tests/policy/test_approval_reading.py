@@ -45,7 +45,6 @@ def test_all_that_a_mapping_says_is_read() -> None:
         ("{approvers: []}", "policy.empty_list"),
         ("{approvers: [ann@example.com]}", "policy.name"),
         (f"{{approvers: [{'A' * 42}B]}}", "policy.name"),  # the bits after the 32nd byte are another spelling
-        ("{approvers: [{issuer: 'https://id.example.com', subject: ann}]}", "policy.not_enforced_yet"),
         (f"{{approvers: [{', '.join(f'{at:x}' + 'A' * 42 for at in range(17))}]}}", "policy.value"),
         (f"{{approvers: [{ANN}], quorum: 2}}", "policy.conflict"),
         (f"{{approvers: [{ANN}, {ANN}], quorum: 2}}", "policy.conflict"),

@@ -23,6 +23,7 @@ DOCUMENTS = {
     "a rule's 'limits'": "{network_egress: [{host: a.b, limits: {q: 1}}]}",
     "a model": "{models: [{q: 1}]}",
     "'requires_human_approval'": "{requires_human_approval: {q: 1}}",
+    "an approver": "{requires_human_approval: {approvers: [{q: 1}]}}",
     "'limits'": "{limits: {q: 1}}",
     "'resources'": "{resources: {q: 1}}",
     "a test": "{tests: [{q: 1}]}",

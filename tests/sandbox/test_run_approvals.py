@@ -15,6 +15,10 @@ from pathlib import Path
 
 import pytest
 from tests.sandbox.conftest import affiant
+from tests.sigstore_authority.authority import Authority
+from tests.sigstore_authority.serving import Deployment, serve
+
+from affiant.attestation.canonical import canonical
 
 HOST = "pay.example.test"
 
@@ -102,12 +106,26 @@ class Person:
         raise AssertionError(f"nothing is {state}")
 
 
-def options(machine, port: int, kids: Sequence[str], bundle: Path) -> tuple[str, ...]:
+class PersonByIdentity(Person):
+    """An approver without a key file: a token, and a deployment that takes it."""
+
+    def __init__(self, machine, deployment: Deployment, subject: str) -> None:
+        self._home = machine.home
+        config, token = machine.folder / "deployment.json", machine.folder / f"{subject}.token"
+        config.write_text(json.dumps(deployment.trust_config()))
+        token.write_text(deployment.token(subject))
+        self._who = ("--identity", "--trust-config", str(config), "--identity-token", str(token))
+
+    def __call__(self, *arguments: str, bare: bool = False) -> subprocess.CompletedProcess[bytes]:
+        return affiant("approvals", *arguments, "--home", str(self._home), *self._who)
+
+
+def options(machine, port: int, kids: Sequence[str], bundle: Path, *, more: str = "") -> tuple[str, ...]:
     profile = machine.folder / "paying.yaml"
     profile.write_text(
         f"agent_configs:\n  payer:\n    network_egress: [{{host: {HOST}, port: {port}, scheme: http, "
         f"address: 127.0.0.1/32}}]\n"
-        f"    requires_human_approval: {{egress: [POST], approvers: [{', '.join(kids)}]}}\n"
+        f"    requires_human_approval: {{egress: [POST], approvers: [{', '.join(kids)}]{more}}}\n"
     )
     return ("--profile", str(profile), "--host", f"{HOST}=127.0.0.1", "--bundle", str(bundle))
 
@@ -172,3 +190,31 @@ def test_what_was_approved_is_not_sent_once_the_gateway_is_gone(machine, tmp_pat
         agent.communicate(timeout=60)
         assert agent.returncode == 125
         assert host.taken == []
+
+
+@pytest.mark.slow
+def test_a_person_without_a_key_approves_as_who_they_are(machine, tmp_path):
+    bundle = tmp_path / "b.json"
+    with bank() as host, serve(Authority()) as deployment:
+        ann = PersonByIdentity(machine, deployment, "ann@example.org")
+        eve = PersonByIdentity(machine, deployment, "eve@example.org")
+        root = json.dumps(canonical(deployment.authority.trusted_root()).decode())
+        who = f"{{issuer: '{deployment.issuer}', subject: ann@example.org}}"
+        agent = machine.start(
+            *("python3", "-c", POSTS, f"http://{HOST}:{host.port}", "/pay", "100", "/pay", "999"),
+            agent="payer",
+            options=options(machine, host.port, [who], bundle, more=f", trusted_root: {root}"),
+        )
+        first = ann.waiting()
+        assert b"approval.not_an_approver" in eve("approve", first, "--yes").stderr
+        assert host.taken == []
+        approved = ann("approve", first, "--yes", "--json")
+        assert approved.returncode == 0, approved.stderr
+        second = ann.waiting()
+        assert host.taken == [("/pay", b"100")]
+        assert ann("deny", second, "--yes").returncode == 0
+        out, err = agent.communicate(timeout=60)
+    assert (agent.returncode, lines(out)) == (0, ["200", "403 approval_denied"]), err
+    verdict = machine.verdict(bundle)
+    (judged,) = (line for line in verdict.splitlines() if line.startswith("apr.bound "))
+    assert judged.split()[1:7] == ["held", "affirming", "1", "actions", "done", "by"]

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from affiant.attestation.approving.identities import require_verifiable
 from affiant.attestation.ear import ear_digest, issue_ear
 from affiant.attestation.encoding import b64u_sha256
 from affiant.attestation.evidence import Evidence, parse_admission, parse_evidence, wrap_endorsements
@@ -145,6 +146,7 @@ class Appraiser:
         verified = self._verify(request.evidence, collateral, now)
         appraisal = self._appraise(request, verified, narrowings)
         self._check_signer(request, now)
+        require_verifiable(request.policy.policy.approval.identities)
         ear = self._issue(request, verified, appraisal, collateral, now)
         return Admitted(
             activation=request.activation,

@@ -45,6 +45,7 @@ STATUS: Final[Mapping[str, int]] = {
     "proof.missing": 401,
     "proof.replayed": 401,
     "proof.stale": 401,
+    "published.trusted_root": 400,
     "request.content_encoding": 415,
     "request.content_type": 415,
     "request.timeout": 408,

@@ -1,7 +1,7 @@
 """``requires_human_approval``: what a person must approve first, and who may.
 
-Approvers are keys, by thumbprint. An issuer and subject would be known by a token that somebody else verifies; nothing
-here does, so they are refused.
+Approvers are keys, by thumbprint, and identities, by issuer and subject under the trusted root that stands beside them:
+whose word an identity is, is a part of who may approve.
 """
 
 from __future__ import annotations
@@ -9,21 +9,35 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from affiant.attestation.approving.identities import ApproverIdentity
 from affiant.policy import schema
-from affiant.policy.profile import APPROVAL_TTL, Approval
-from affiant.policy.refusals import MissingKey, NotEnforcedYet, PolicyConflict, WrongType, excerpt, located
+from affiant.policy.names import check_identity
+from affiant.policy.profile import APPROVAL_TTL, Approval, Approver, trusted_root_text
+from affiant.policy.refusals import (
+    EmptyList,
+    MissingKey,
+    PolicyConflict,
+    WrongType,
+    excerpt,
+    located,
+)
 from affiant.policy.strict_yaml import MapNode, Node, ScalarNode
 
 __all__ = ["DURATION", "merged_approval", "read_approval"]
 
 DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(s|m|h)\Z")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
-_KEYS: Final = ("everything", "tools", "egress", "approvers", "quorum", "ttl")
+_KEYS: Final = ("everything", "tools", "egress", "approvers", "trusted_root", "quorum", "ttl")
+_IDENTITY: Final = ("issuer", "subject")
 _WHAT: Final = "'requires_human_approval'"
 
 
-def read_approval(node: Node) -> tuple[Approval, frozenset[str]]:
-    """True, false, or ``{everything, tools, egress, approvers, quorum, ttl}``; the second value names the tools."""
+def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, frozenset[str]]:
+    """True, false, or ``{everything, tools, egress, approvers, trusted_root, quorum, ttl}``; and the tools it names.
+
+    Args:
+        trusted_root: the floor's, under which identities are judged where the profile has none of its own.
+    """
     if isinstance(node, ScalarNode):
         return Approval(schema.boolean(node, what=_WHAT)), frozenset()
     found = schema.keys(node, _KEYS, what=_WHAT)
@@ -31,20 +45,27 @@ def read_approval(node: Node) -> tuple[Approval, frozenset[str]]:
         raise WrongType(
             f"{_WHAT} names nothing", expected="true, false, or what needs approval and who gives it"
         )
-    for name in ("quorum", "ttl"):
+    for name in ("trusted_root", "quorum", "ttl"):
         if name in found and "approvers" not in found:
             raise MissingKey(
                 f"{name!r} needs 'approvers' beside it",
                 where=str(found[name].mark),
                 hint="Where a floor names them, name those of this profile once more",
             )
+    approvers = _approvers(found["approvers"]) if "approvers" in found else ()
+    if "trusted_root" in found:
+        with located(found["trusted_root"].mark):
+            trusted_root = trusted_root_text(schema.text(found["trusted_root"], what="'trusted_root'"))
+    elif not any(isinstance(each, ApproverIdentity) for each in approvers):
+        trusted_root = ""
     with located(node.mark):
         approval = Approval(
             everything="everything" in found and schema.boolean(found["everything"], what="'everything'"),
             methods=schema.texts(found["egress"], what="'egress'") if "egress" in found else (),
-            approvers=_approvers(found["approvers"]) if "approvers" in found else (),
+            approvers=approvers,
             quorum=schema.whole_number(found["quorum"], what="'quorum'") if "quorum" in found else 1,
             ttl=_duration(found["ttl"]) if "ttl" in found else APPROVAL_TTL,
+            trusted_root=trusted_root,
         )
     return approval, frozenset(schema.texts(found["tools"], what="'tools'") if "tools" in found else ())
 
@@ -53,17 +74,22 @@ def merged_approval(own: Approval, floor: Approval) -> Approval:
     """What holds where a floor demands ``floor``: all that either demands, and whoever both let approve.
 
     Where the floor names approvers, a profile may name some of those and no others; without any of its own, all of
-    the floor's may approve.
+    the floor's may approve. An identity under another trusted root is another approver.
 
     Raises:
         PolicyConflict: the profile names another approver, or too few of them for the floor's quorum.
     """
-    others = sorted(set(own.approvers) - set(floor.approvers)) if floor.approvers else []
+    others = sorted(map(str, set(own.approvers) - set(floor.approvers))) if floor.approvers else []
     if others:
         raise PolicyConflict(
             "'requires_human_approval' names an approver whom the floor does not",
             found=others[0],
             hint="Leave 'approvers' out: those of the floor may approve; or name some of them",
+        )
+    if floor.approvers and own.trusted_root not in ("", floor.trusted_root):
+        raise PolicyConflict(
+            "'requires_human_approval' has another 'trusted_root' than the floor: its identities are others",
+            hint="Leave 'trusted_root' out: that of the floor counts",
         )
     named = [each for each in (own, floor) if each.approvers]
     return Approval(
@@ -72,18 +98,31 @@ def merged_approval(own: Approval, floor: Approval) -> Approval:
         approvers=named[0].approvers if named else (),
         quorum=max((each.quorum for each in named), default=1),
         ttl=min((each.ttl for each in named), default=APPROVAL_TTL),
+        trusted_root=named[0].trusted_root if named else "",
     )
 
 
-def _approvers(node: Node) -> tuple[str, ...]:
-    for item in schema.items(node, what="'approvers'"):
-        if isinstance(item, MapNode):
-            raise NotEnforcedYet(
-                "an approver by issuer and subject is known, but nothing verifies their tokens in this version",
-                where=str(item.mark),
-                hint="Name the approver's key by its thumbprint: affiant approvals keygen",
-            )
-    return schema.texts(node, what="'approvers'")
+def _approvers(node: Node) -> tuple[Approver, ...]:
+    found = tuple(map(_approver, schema.items(node, what="'approvers'")))
+    if not found:
+        raise EmptyList(
+            "'approvers' is empty", where=str(node.mark), hint="Name what is meant, or leave it out"
+        )
+    return found
+
+
+def _approver(item: Node) -> Approver:
+    """A thumbprint, or ``{issuer, subject}``."""
+    if not isinstance(item, MapNode):
+        return schema.text(item, what="an entry of 'approvers'")
+    said = schema.keys(item, _IDENTITY, what="an approver")
+    issuer, subject = (
+        schema.text(schema.required(said, name, item, what="an approver"), what=f"'{name}'")
+        for name in _IDENTITY
+    )
+    with located(item.mark):
+        check_identity(issuer, subject)
+    return ApproverIdentity(issuer, subject)
 
 
 def _duration(node: Node) -> int:

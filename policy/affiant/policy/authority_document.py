@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from affiant.attestation.encoding import sha256_name
 from affiant.policy.argument_reading import argument_members
 from affiant.policy.authority import Authority, FileAuthority, SecretAuthority
 from affiant.policy.authority_words import BOUNDS, unrestricted_words
@@ -41,7 +42,17 @@ def _agent(authority: Authority) -> Mapping[str, object]:
         "approval": {
             "everything": approval.everything,
             "methods": list(approval.methods),
-            "approvers": list(approval.approvers),
+            "approvers": [each for each in approval.approvers if isinstance(each, str)],
+            "identities": [
+                {
+                    "issuer": each.issuer,
+                    "subject": each.subject,
+                    "name": approval.identities.name_of(each),
+                }
+                for each in approval.approvers
+                if not isinstance(each, str)
+            ],
+            "trusted_root": sha256_name(approval.trusted_root.encode()) if approval.trusted_root else None,
             "quorum": approval.quorum if approval.approvers else None,
             "ttl": approval.ttl if approval.approvers else None,
         },

@@ -63,7 +63,8 @@ def approval_words(authority: Authority) -> str:
     approval = authority.profile.approval
     if not approval.approvers:
         return "approval: by nobody, so it is denied"
-    return f"approval: by {approval.quorum} of {some(approval.approvers)}; holds for {approval.ttl} s"
+    who = some([str(each) for each in approval.approvers])
+    return f"approval: by {approval.quorum} of {who}; holds for {approval.ttl} s"
 
 
 def path_words(path: str) -> str:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import Final
 
+from affiant.attestation.encoding import sha256_name
 from affiant.policy.addresses import CIDR
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy, compile_policy
@@ -21,7 +22,7 @@ from affiant.policy.decide import Decision, Effect
 from affiant.policy.limit_differences import LimitDifference, limit_differences
 from affiant.policy.limit_words import limit_words, no_rule_words
 from affiant.policy.limits import Bounds
-from affiant.policy.profile import Policy, Scheme, TLSMode
+from affiant.policy.profile import Approval, Policy, Scheme, TLSMode
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, ToolQuestion, question_text
 from affiant.policy.strict_yaml import Mark
@@ -336,10 +337,11 @@ class _Pair:
     def approvals(self) -> Iterator[Difference]:
         """Who may approve, how many must, and for how long it holds: each more of it widens, fewer who must too."""
         before, after = (half.policy.policy.approval for half in self.halves)
-        for key in sorted({*before.approvers} ^ {*after.approvers}):
-            says = ["may approve" if key in each.approvers else "may not approve" for each in (before, after)]
-            direction = Direction.WIDENS if key in after.approvers else Direction.NARROWS
-            yield self._setting("approval", direction, f"approver {key}", *says)
+        names = [_approver_names(each) for each in (before, after)]
+        for name in sorted(names[0] ^ names[1]):
+            says = ["may approve" if name in each else "may not approve" for each in names]
+            direction = Direction.WIDENS if name in names[1] else Direction.NARROWS
+            yield self._setting("approval", direction, f"approver {name}", *says)
         if before.approvers and after.approvers:
             if before.quorum != after.quorum:
                 direction = Direction.WIDENS if after.quorum < before.quorum else Direction.NARROWS
@@ -360,6 +362,12 @@ class _Pair:
 
     def _setting(self, plane: str, direction: Direction, name: str, old: str, new: str) -> Difference:
         return Difference(self.agent, plane, direction, name, Side(old), Side(new))
+
+
+def _approver_names(approval: Approval) -> frozenset[str]:
+    """Every approver in full: an identity under another trusted root is another one."""
+    root = sha256_name(approval.trusted_root.encode("utf-8"))
+    return frozenset(each if isinstance(each, str) else f"{each} under {root}" for each in approval.approvers)
 
 
 def _addresses_text(addresses: tuple[CIDR, ...] | None) -> str:

@@ -238,13 +238,23 @@ _WHO_APPROVES: Final[Mapping[str, Schema]] = {
     "everything": _told({"type": "boolean"}, "Every tool call and every request."),
     "egress": _told(_list(_choice(sorted(METHODS)), least=1), "Methods of requests."),
     "approvers": _told(
-        {**_list(_name("approver"), least=1), "maxItems": 16},
-        "Thumbprints of the approvers' keys; without any, what needs approval is denied.",
+        {**_list({"anyOf": [_name("approver"), _ref("approver")]}, least=1), "maxItems": 16},
+        "Thumbprints of keys, and identities; without any, what needs approval is denied.",
+    ),
+    "trusted_root": _told(
+        {"type": "string", "minLength": 2},
+        "The text of a sigstore trusted_root.json, under which signatures of identities are judged.",
     ),
     "quorum": _told(_COUNT, "How many different approvers must agree; default 1."),
     "ttl": _told(_spelled(DURATION), "How long a request waits: 90s, 10m, 2h; default 10m."),
 }
-_BESIDE_APPROVERS: Final[Schema] = {"dependentRequired": {name: ["approvers"] for name in ("quorum", "ttl")}}
+_BESIDE_APPROVERS: Final[Schema] = {
+    "dependentRequired": {name: ["approvers"] for name in ("quorum", "trusted_root", "ttl")}
+}
+_APPROVER: Final[Mapping[str, Schema]] = {
+    "issuer": _told(_spelled(SPELLINGS["issuer"]), "Who knows them, as the certificate spells it."),
+    "subject": _told(_spelled(SPELLINGS["subject"]), "Their e-mail address, or the URI of a workflow."),
+}
 _APPROVAL: Final[Mapping[str, Schema]] = {
     **_WHO_APPROVES,
     "tools": _told(_list(_name("tool"), least=1), "Tools of this profile."),
@@ -370,6 +380,7 @@ _DEFINITIONS: Final[Mapping[str, Schema]] = {
         **_BESIDE_APPROVERS,
         "minProperties": 1,
     },
+    "approver": _mapping("an approver", _APPROVER, required=["issuer", "subject"]),
     "test": {**_mapping("a test", _TEST), "minProperties": 1, "maxProperties": 1},
     "request": {
         **_mapping("a test's request", _REQUEST),
@@ -392,6 +403,6 @@ _DEFINED: Final = (
         "egress_rule",
         "egress_denial",
     ),
-    *("secret", "model", "approval", "test", "request"),
+    *("secret", "model", "approval", "approver", "test", "request"),
 )
-_DEFINED_FOR_FLOORS: Final = ("tool_denial", "carve_out", "egress_denial", "approval_by_floor")
+_DEFINED_FOR_FLOORS: Final = ("tool_denial", "carve_out", "egress_denial", "approval_by_floor", "approver")

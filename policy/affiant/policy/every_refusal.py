@@ -46,12 +46,11 @@ _READERS: Final[Mapping[str, Callable[[Node], object]]] = {
     "filesystem_access": lambda node: list(read_filesystem(node)),
     "network_egress": lambda node: list(read_egress(node)),
     "secrets_access": lambda node: list(read_secrets(node, sinks=())),
-    "requires_human_approval": read_approval,
     "models": lambda node: list(read_models(node)),
     "limits": read_limits,
     "resources": read_resources,
 }
-"""How a section is read alone; the tests of a profile cannot be."""
+"""How a section is read alone; the tests of a profile cannot be, and approvals need to know of the floor."""
 
 
 def every_refusal(data: bytes, *, source: str, floor: bytes | None = None) -> tuple[AffiantError, ...]:
@@ -93,7 +92,7 @@ def _of_agent(member: Member, floor: Floor | None) -> Iterator[AffiantError]:
     node = member.value
     whole = not named
     for part in _members_alone(node):
-        for error in _of_section(part):
+        for error in _of_section(part, floor):
             whole = False
             yield error
     if whole and floor is not None:
@@ -109,17 +108,21 @@ def _members_alone(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _of_section(profile: Node) -> Iterator[AffiantError]:
+def _of_section(profile: Node, floor: Floor | None) -> Iterator[AffiantError]:
     """What is refused in a profile that has one section at most."""
     try:
         sections = read_sections(profile)
     except AffiantError as error:
         yield error
         return
+    readers: dict[str, Callable[[Node], object]] = dict(_READERS)
+    if floor is not None:
+        root = floor.policy.approval.trusted_root
+        readers["requires_human_approval"] = partial(read_approval, trusted_root=root)
     for name, node in sections.items():
-        if name in _READERS:
+        if name in readers:
             for part in _entries_alone(node):
-                yield from _refused(partial(_READERS[name], part), where=node.mark)
+                yield from _refused(partial(readers[name], part), where=node.mark)
 
 
 def _entries_alone(node: Node) -> Iterator[Node]:

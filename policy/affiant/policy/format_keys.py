@@ -40,7 +40,10 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "a secret": ("name", "ref", "hosts", "inject", "shape", "max_uses"),
     "'inject'": ("header", "format", "basic", "query"),
     "a model": ("name", "upstream", "max_tokens"),
-    "'requires_human_approval'": ("everything", "tools", "egress", "approvers", "quorum", "ttl"),
+    "'requires_human_approval'": (
+        *("everything", "tools", "egress", "approvers", "trusted_root", "quorum", "ttl"),
+    ),
+    "an approver": ("issuer", "subject"),
     "'limits'": ("tool_calls", "requests", "tokens", "bytes_out", "wall"),
     "a rule's 'limits'": ("requests", "bytes_out"),
     "'resources'": ("cpus", "memory", "disk", "pids"),

@@ -233,7 +233,7 @@ def read_profile(
     """One agent's profile, with the floor's denials, held against its own tests."""
     sections = Sections(read_sections(node))
     with located(mark):
-        compiled = compile_policy(_with_floor(_policy(sections), floor))
+        compiled = compile_policy(_with_floor(_policy(sections, floor), floor))
         if len(compiled.normal_form) > MAX_BYTES:
             raise DocumentTooLarge(
                 "the profile's normal form is too large", expected=f"at most {MAX_BYTES} bytes"
@@ -246,14 +246,16 @@ def read_profile(
     return Profile(name, compiled, mark, MappingProxyType(places))
 
 
-def _policy(sections: Sections) -> Policy:
-    """The policy that the sections of one profile say."""
+def _policy(sections: Sections, floor: Floor) -> Policy:
+    """The policy that the sections of one profile say; ``floor`` says under what it judges identities."""
     found = sections.found
     egress = sections.rules("network_egress", read_egress)
     approval, tools_to_approve = Approval(), frozenset[str]()
     if "requires_human_approval" in found:
         with located(found["requires_human_approval"].mark):
-            approval, tools_to_approve = read_approval(found["requires_human_approval"])
+            approval, tools_to_approve = read_approval(
+                found["requires_human_approval"], trusted_root=floor.policy.approval.trusted_root
+            )
     return Policy(
         tools=_with_approval(sections.rules("tools", _priced_tools), tools_to_approve, sections),
         filesystem=sections.rules("filesystem_access", read_filesystem),

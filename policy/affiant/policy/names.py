@@ -20,6 +20,7 @@ __all__ = [
     "check_basic_user",
     "check_format",
     "check_header",
+    "check_identity",
     "check_methods",
     "check_model_name",
     "check_parameter",
@@ -44,6 +45,9 @@ _REFERENCE: Final = re.compile(
     r"|vault:(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}/){1,16}[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
     r"#[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
 )
+_ISSUER: Final = re.compile(r"https://[!-~]{1,247}\Z")
+_SUBJECT: Final = re.compile(r"[!-~]{1,64}[@:][!-~]{1,190}\Z")
+"""A certificate names an e-mail address or a URI: nothing else could ever sign."""
 _APPROVER: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z")
 """32 bytes in base64url: the last character holds four bits, so that one key has one spelling."""
 _HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
@@ -55,6 +59,8 @@ _SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9
 SPELLINGS: Final[Mapping[str, re.Pattern[str]]] = {
     "agent": _AGENT,
     "approver": _APPROVER,
+    "issuer": _ISSUER,
+    "subject": _SUBJECT,
     "tool": _TOOL,
     "model": _MODEL,
     "secret": _SECRET,
@@ -148,6 +154,26 @@ def check_agent_name(text: str) -> None:
         NameRefused: not 1 to 64 letters, digits, ``_``, ``.``, ``-``, beginning with a letter or digit.
     """
     _check(text, _AGENT, "an agent")
+
+
+def check_identity(issuer: str, subject: str) -> None:
+    """Refuse what no certificate names as an identity and the issuer that knows it.
+
+    Raises:
+        NameRefused: an issuer that is no https address, or a subject that is no e-mail address and no URI.
+    """
+    if _ISSUER.match(issuer) is None:
+        raise NameRefused(
+            "not the issuer of identities",
+            expected="its https address in printable ASCII, as the certificate spells it, at most 255 characters",
+            found=excerpt(issuer),
+        )
+    if _SUBJECT.match(subject) is None:
+        raise NameRefused(
+            "not the subject of an identity",
+            expected="an e-mail address or a URI in printable ASCII without blanks, at most 255 characters",
+            found=excerpt(subject),
+        )
 
 
 def check_approver(text: str) -> None:

@@ -10,16 +10,19 @@ The digest is ``SHA-384("affiant.policy/1\\n" || bytes)``. ``FORMAT.md`` specifi
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
+from affiant.attestation.approving.identities import ApproverIdentity
 from affiant.attestation.canonical import canonical
 from affiant.policy.argument_reading import argument_members, arranged_argument
 from affiant.policy.limits import NO_LIMITS, Bounds, EgressLimits, Limits, tightest
 from affiant.policy.profile import (
     Approval,
+    Approver,
     EgressDenial,
     EgressRule,
     Injection,
@@ -140,10 +143,16 @@ def _arranged(rules: Sequence[_R]) -> tuple[_R, ...]:
 
 
 def _arranged_approval(approval: Approval) -> Approval:
-    methods, approvers = (tuple(sorted(set(values))) for values in (approval.methods, approval.approvers))
-    if not approvers:
+    methods = tuple(sorted(set(approval.methods)))
+    if not approval.approvers:
         return Approval(approval.everything, methods)
-    return Approval(approval.everything, methods, approvers, approval.quorum, approval.ttl)
+    approvers = tuple(sorted(set(approval.approvers), key=_approver_order))
+    return replace(approval, methods=methods, approvers=approvers)
+
+
+def _approver_order(approver: Approver) -> tuple[str, ...]:
+    """Keys, then identities by issuer and subject: no thumbprint is empty."""
+    return (approver,) if isinstance(approver, str) else ("~", approver.issuer, approver.subject)
 
 
 def _arranged_tool(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
@@ -181,11 +190,20 @@ def _texts(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def _approval_members(approval: Approval) -> _JSON:
-    """Who may approve stands there where somebody may: a policy without approvers keeps its digest."""
+    """Who may approve stands there where somebody may, and identities where one of them is: other digests stay."""
     members: _JSON = {"everything": approval.everything, "methods": approval.methods}
     if not approval.approvers:
         return members
-    return members | {"approvers": approval.approvers, "quorum": approval.quorum, "ttl": approval.ttl}
+    keys = [each for each in approval.approvers if isinstance(each, str)]
+    members |= {"approvers": keys, "quorum": approval.quorum, "ttl": approval.ttl}
+    if not approval.trusted_root:
+        return members
+    identities = [
+        {"issuer": each.issuer, "subject": each.subject}
+        for each in approval.approvers
+        if isinstance(each, ApproverIdentity)
+    ]
+    return members | {"identities": identities, "trusted_root": json.loads(approval.trusted_root)}
 
 
 def _members(rule: Rule) -> _JSON:

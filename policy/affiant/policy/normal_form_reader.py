@@ -9,7 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from affiant.attestation.canonical import parse_object
+from affiant.attestation.approving.identities import ApproverIdentity
+from affiant.attestation.canonical import canonical, parse_object
 from affiant.errors import AffiantError
 from affiant.policy.argument_reading import read_argument_members
 from affiant.policy.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, Bounds, EgressLimits, Limits
@@ -86,8 +87,15 @@ def _read_approval(approval: _Object) -> Approval:
     everything, methods = approval.boolean("everything"), approval.texts("methods")
     if not approval.has("approvers"):
         return approval.done(Approval(everything, methods))
-    who = (approval.texts("approvers"), approval.integer("quorum"), approval.integer("ttl"))
-    return approval.done(Approval(everything, methods, *who))
+    keys, quorum, ttl = approval.texts("approvers"), approval.integer("quorum"), approval.integer("ttl")
+    if not approval.has("identities"):
+        return approval.done(Approval(everything, methods, keys, quorum, ttl))
+    identities = tuple(
+        each.done(ApproverIdentity(each.text("issuer"), each.text("subject")))
+        for each in approval.objects("identities")
+    )
+    trusted_root = canonical(approval.members("trusted_root")).decode("utf-8")
+    return approval.done(Approval(everything, methods, (*keys, *identities), quorum, ttl, trusted_root))
 
 
 def _read_resources(resources: _Object) -> Resources:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from affiant.attestation.approving.identities import NO_IDENTITIES, ApproverIdentity, NamedIdentities
+from affiant.attestation.canonical import JSONError, canonical, parse_object
 from affiant.policy.addresses import parse_cidr
 from affiant.policy.arguments import Argument, patterns_in
 from affiant.policy.hosts import covering_patterns, host_pattern, is_wildcard
@@ -31,6 +33,7 @@ from affiant.policy.names import (
     check_basic_user,
     check_format,
     check_header,
+    check_identity,
     check_methods,
     check_model_name,
     check_parameter,
@@ -43,7 +46,7 @@ from affiant.policy.names import (
     check_tool_name,
 )
 from affiant.policy.paths import grantable_path, rule_path
-from affiant.policy.refusals import EmptyList, PolicyConflict, ValueRefused, excerpt
+from affiant.policy.refusals import EmptyList, MissingKey, PolicyConflict, ValueRefused, excerpt
 from affiant.policy.targets import path_pattern
 from affiant.policy.text_pattern import MAX_WORK_OF_PROFILE, Work
 
@@ -51,6 +54,7 @@ __all__ = [
     "APPROVAL_TTL",
     "APPROVAL_TTL_BOUNDS",
     "Approval",
+    "Approver",
     "EgressDenial",
     "EgressRule",
     "Endpoint",
@@ -66,6 +70,7 @@ __all__ = [
     "ToolDenial",
     "ToolRule",
     "make_patterns",
+    "trusted_root_text",
 ]
 
 _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
@@ -79,6 +84,9 @@ APPROVAL_TTL: Final = 600
 """Seconds for which a request waits for approval, where the profile says nothing else."""
 APPROVAL_TTL_BOUNDS: Final = (30, 86_400)
 """Seconds: shorter nobody reads, longer nobody remembers what they agreed to."""
+_MAX_TRUSTED_ROOT: Final = 64 << 10
+"""Bytes; that of sigstore's public deployment has some 5,000."""
+_TRUSTED_ROOT_TYPE: Final = "application/vnd.dev.sigstore.trustedroot"
 _MAX_SECRET_HOSTS: Final = 64
 """Without ``hosts`` a secret goes to every https host of the profile: to very many, nobody meant it."""
 
@@ -326,20 +334,48 @@ class ModelRule:
             check_most(self.max_tokens, what="'max_tokens'")
 
 
+Approver = str | ApproverIdentity
+"""A key, by its thumbprint; or an identity, by issuer and subject."""
+
+
+def trusted_root_text(text: str) -> str:
+    """The canonical text (RFC 8785) of a sigstore trusted root. Its keys are read where something is verified under it.
+
+    Raises:
+        ValueRefused: not strict JSON, another kind of document, or too large.
+    """
+    try:
+        document = parse_object(text.encode("utf-8"), limit=4 * _MAX_TRUSTED_ROOT, strict_form=False)
+        found = canonical(document).decode("utf-8")
+    except (JSONError, UnicodeEncodeError) as error:
+        raise ValueRefused(f"'trusted_root' is not strict JSON: {error}") from error
+    media_type = document.get("mediaType")
+    if not isinstance(media_type, str) or not media_type.startswith(_TRUSTED_ROOT_TYPE):
+        raise ValueRefused(
+            "'trusted_root' is no sigstore trusted root",
+            expected=f'the text of a trusted_root.json, with "mediaType": "{_TRUSTED_ROOT_TYPE}..."',
+        )
+    if len(found.encode("utf-8")) > _MAX_TRUSTED_ROOT:
+        raise ValueRefused("'trusted_root' is too large", expected=f"at most {_MAX_TRUSTED_ROOT} bytes")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Approval:
     """What a person must approve first: everything, or the requests with these methods; and who may.
 
-    The tools that need it say so themselves (:attr:`ToolRule.approval`). ``approvers`` are thumbprints of keys; without
+    The tools that need it say so themselves (:attr:`ToolRule.approval`). ``approvers`` are keys and identities; without
     any, what needs approval is denied, and ``quorum`` (how many different ones must agree) and ``ttl`` (seconds for
-    which a request waits, and an approval of it holds) mean nothing.
+    which a request waits, and an approval of it holds) mean nothing. ``trusted_root`` is the canonical text of the
+    sigstore trusted root under which signatures of identities are judged; empty exactly where there are none.
     """
 
     everything: bool = False
     methods: tuple[str, ...] = ()
-    approvers: tuple[str, ...] = ()
+    approvers: tuple[Approver, ...] = ()
     quorum: int = 1
     ttl: int = APPROVAL_TTL
+    trusted_root: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if self.methods:
@@ -347,7 +383,11 @@ class Approval:
         if len(self.approvers) > _MAX_APPROVERS:
             raise ValueRefused("too many approvers", expected=f"at most {_MAX_APPROVERS}")
         for approver in self.approvers:
-            check_approver(approver)
+            if isinstance(approver, ApproverIdentity):
+                check_identity(approver.issuer, approver.subject)
+            else:
+                check_approver(approver)
+        self._check_trusted_root()
         least, most = APPROVAL_TTL_BOUNDS
         if not least <= self.ttl <= most:
             raise ValueRefused("'ttl' out of range", expected=f"{least}s to {most // 3600}h", found=self.ttl)
@@ -359,6 +399,33 @@ class Approval:
                 expected=f"at most {len(set(self.approvers))}",
                 found=self.quorum,
             )
+
+    @property
+    def identities(self) -> NamedIdentities:
+        """Those of the approvers that are no keys, and the trusted root that says whose word they are."""
+        who = frozenset(each for each in self.approvers if isinstance(each, ApproverIdentity))
+        return NamedIdentities(who, self.trusted_root.encode("utf-8")) if who else NO_IDENTITIES
+
+    @property
+    def kids(self) -> frozenset[str]:
+        """Every approver as statements and records name them: 43 characters."""
+        keys = frozenset(each for each in self.approvers if isinstance(each, str))
+        return keys | self.identities.names
+
+    def _check_trusted_root(self) -> None:
+        by_identity = any(isinstance(each, ApproverIdentity) for each in self.approvers)
+        if by_identity and not self.trusted_root:
+            raise MissingKey(
+                "an approver by issuer and subject needs 'trusted_root' beside 'approvers'",
+                hint="It says which certificate authority and which log are believed about identities",
+            )
+        if not by_identity and self.trusted_root:
+            raise PolicyConflict(
+                "'trusted_root' stands beside approvers of whom none is an identity",
+                hint="Leave it out: nothing is judged under it",
+            )
+        if self.trusted_root and trusted_root_text(self.trusted_root) != self.trusted_root:
+            raise ValueRefused("'trusted_root' is not in its canonical form")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from affiant.policy.arguments import (
 from affiant.policy.limits import WINDOWS, Bound, Bounds, EgressLimits, Limits
 from affiant.policy.profile import (
     Approval,
+    Approver,
     EgressDenial,
     EgressRule,
     Endpoint,
@@ -108,13 +109,20 @@ def limits_text(limits: Limits) -> str:
     return flow(_written(**members))
 
 
+def _approver(approver: Approver) -> object:
+    if isinstance(approver, str):
+        return approver
+    return {"issuer": approver.issuer, "subject": approver.subject}
+
+
 def approval_text(approval: Approval) -> str:
     """``requires_human_approval``, without the tools, which say it themselves."""
     named = bool(approval.approvers)
     members = _written(
         everything=approval.everything or None,
         egress=approval.methods or None,
-        approvers=approval.approvers or None,
+        approvers=[_approver(each) for each in approval.approvers] or None,
+        trusted_root=approval.trusted_root or None,
         quorum=approval.quorum if named else None,
         ttl=f"{approval.ttl}s" if named else None,
     )

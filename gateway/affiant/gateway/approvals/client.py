@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from affiant.attestation.approving.reader_proof import READER_HEADER, sign_reader_proof
+from affiant.attestation.approving.signed_by_identity import BUNDLE_TYPE
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.keys import Signer
 from affiant.errors import NotAuthenticError, StateError
@@ -77,6 +78,17 @@ class ApproverClient:
         self._now = now
         self._random_bytes = random_bytes
 
+    def introduce(self, signed: Callable[[str], str]) -> None:
+        """Have the gateway take this client's key as an identity's.
+
+        Args:
+            signed: the bundle that says so, for the TLS key that it is shown.
+
+        Raises:
+            GatewayUnreachable, GatewayNotTheOne, ApprovalRefused: as named. AffiantError: as ``signed``.
+        """
+        self._asked("POST", "/v1/approvers", signed(self._shown_spki()).encode("utf-8"))
+
     def listed(self) -> Sequence[Mapping[str, Any]]:
         """What waits for this approver, or has waited, by the gateway's word.
 
@@ -107,19 +119,35 @@ class ApproverClient:
         Raises:
             GatewayUnreachable, GatewayNotTheOne, ApprovalRefused: as named.
         """
-        return self._asked("POST", f"/v1/approvals/{name.removeprefix('sha256:')}", statement.encode("ascii"))
+        return self._asked("POST", f"/v1/approvals/{name.removeprefix('sha256:')}", statement.encode("utf-8"))
+
+    def _shown_spki(self) -> str:
+        """The TLS key that the gateway shows; it is the only one from now on."""
+        connection = http.client.HTTPSConnection(*self._origin, timeout=_TIMEOUT_S, context=pinless_context())
+        try:
+            self._spki = self._connected(connection)
+        except (OSError, http.client.HTTPException) as error:
+            raise GatewayUnreachable("the gateway does not answer", where=self._url) from error
+        finally:
+            connection.close()
+        return self._spki
+
+    def _connected(self, connection: http.client.HTTPSConnection) -> str:
+        """The TLS key at the other end of a connection made now."""
+        connection.connect()
+        assert isinstance(connection.sock, ssl.SSLSocket)
+        spki = spki_of(connection.sock)
+        if self._spki is not None and spki != self._spki:
+            raise GatewayNotTheOne("the gateway has another TLS key", expected=self._spki, found=spki)
+        return spki
 
     def _asked(self, method: str, target: str, body: bytes = b"") -> Mapping[str, Any]:
         connection = http.client.HTTPSConnection(*self._origin, timeout=_TIMEOUT_S, context=pinless_context())
         try:
-            connection.connect()
-            assert isinstance(connection.sock, ssl.SSLSocket)
-            spki = spki_of(connection.sock)
-            if self._spki is not None and spki != self._spki:
-                raise GatewayNotTheOne("the gateway has another TLS key", expected=self._spki, found=spki)
+            spki = self._connected(connection)
             headers = {READER_HEADER: self._proof(method, target, body, spki)}
             if body:
-                headers["Content-Type"] = "application/jose"
+                headers["Content-Type"] = BUNDLE_TYPE if body.startswith(b"{") else "application/jose"
             connection.request(method, target, body or None, headers)
             answer = connection.getresponse()
             data = answer.read(_LIMIT + 1)

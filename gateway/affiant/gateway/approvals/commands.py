@@ -10,25 +10,30 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from affiant.attestation.approving.identities import (
+    ApproverIdentity,
+    NamedIdentities,
+    require_verifiable,
+)
 from affiant.attestation.approving.keys import APPROVER_KEY
-from affiant.attestation.approving.statement import sign_statement
-from affiant.attestation.keys import Signer, public_jwk
-from affiant.attestation.simulated.commands import default_home
+from affiant.attestation.encoding import sha256_name
+from affiant.attestation.keys import public_jwk
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import AffiantError
 from affiant.files import write_whole
+from affiant.gateway.approvals.asking import Asking, Person, asking_options
 from affiant.gateway.approvals.client import ApproverClient, Shown
 from affiant.policy.approvals.card import card_lines, headline
 from affiant.policy.approvals.card import shown as printed
+from affiant.policy.profile import trusted_root_text
 from affiant.sandbox.errors import GatewayUnreachable
-from affiant.sandbox.gateway_probe import read_gateway_file
 
 __all__ = ["approvals"]
 
@@ -36,31 +41,7 @@ _NAME: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})\Z")
 _PREFIX: Final = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})\Z")
 _OPEN: Final = ("pending", "approved")
 _EVERY_S: Final = 2.0
-
-
-def _where(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say who asks whom."""
-    for option in (
-        click.option(
-            "--home",
-            type=click.Path(file_okay=False, path_type=Path),
-            envvar="AFFIANT_HOME",
-            default=default_home,
-            show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
-            help="State folder of a gateway on this machine.",
-        ),
-        click.option("--spki", metavar="DIGEST", help="The only TLS key of the gateway to talk to."),
-        click.option("--gateway", metavar="URL", help="A gateway elsewhere: https://HOST:PORT."),
-        click.option(
-            "--key",
-            type=click.Path(dir_okay=False, path_type=Path),
-            envvar="AFFIANT_APPROVER_KEY",
-            required=True,
-            help="Your key file, as `affiant approvals keygen` made it.",
-        ),
-    ):
-        command = option(command)
-    return command
+_MAX_ROOT: Final = 4 << 20
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -77,6 +58,10 @@ def approvals() -> None:
       affiant approvals list --key ann.key
       affiant approvals approve 3f8a12c0 --key ann.key
       affiant approvals watch --key ann.key --gateway https://gateway.example.com:8443
+      affiant approvals approve 3f8a12c0 --identity --trust-config deployment.json --identity-token token
+
+    With --identity whoever your token says you are signs, through the sigstore deployment of --trust-config. Its log
+    keeps your identity and the time for good, and of what you signed a digest.
 
     \b
     Exit codes: 0 done, 1 refused or not signed, 2 usage.
@@ -111,13 +96,37 @@ def keygen(*, output: Path, as_json: bool) -> None:
         click.echo(signer.kid)
 
 
+@approvals.command("trusted-root")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path))
+@_json
+def trusted_root(*, file: Path, as_json: bool) -> None:
+    """Print a sigstore trusted root as the line of a profile that names approvers by issuer and subject.
+
+    FILE is the deployment's trusted_root.json. Whoever it trusts says who your approvers are: take it from where you
+    would take a key. It is read as whoever enforces the profile reads it, and asks nobody.
+
+    \b
+    Example:
+      affiant approvals trusted-root trusted_root.json
+    """
+    with file.open("rb") as opened:
+        raw = opened.read(_MAX_ROOT + 1)
+    text = trusted_root_text(raw.decode("utf-8", "replace"))
+    require_verifiable(
+        NamedIdentities(frozenset({ApproverIdentity("https://any", "any@one")}), text.encode())
+    )
+    if as_json:
+        print_json({"trusted_root": text, "digest": sha256_name(text.encode())})
+    else:
+        quoted = text.replace("'", "''")
+        click.echo(f"trusted_root: '{quoted}'")
+
+
 @approvals.command("list")
-@_where
+@asking_options
 @click.option("--all", "every", is_flag=True, help="Also what was denied, done, or never approved in time.")
 @_json
-def list_(
-    *, key: Path, gateway: str | None, spki: str | None, home: Path, every: bool, as_json: bool
-) -> None:
+def list_(*, asking: Asking, every: bool, as_json: bool) -> None:
     """List what waits for your approval.
 
     \b
@@ -125,7 +134,7 @@ def list_(
       affiant approvals list --key ann.key
       affiant approvals list --key ann.key --all --json
     """
-    client, _ = _client(key, gateway, spki, home)
+    client, _ = asking.connect()
     found = [each for each in client.listed() if every or each.get("state") in _OPEN]
     if as_json:
         print_json({"approvals": found})
@@ -138,14 +147,12 @@ def list_(
 
 @approvals.command()
 @_action
-@_where
+@asking_options
 @click.option(
     "--bytes", "raw", is_flag=True, help="Print the exact bytes, whose SHA-256 is the action's name."
 )
 @_json
-def show(
-    *, action: str, key: Path, gateway: str | None, spki: str | None, home: Path, raw: bool, as_json: bool
-) -> None:
+def show(*, action: str, asking: Asking, raw: bool, as_json: bool) -> None:
     """Show one action: all of it, made from the bytes that an approval signs.
 
     ACTION is its name, or the beginning of it (8 digits or more).
@@ -155,7 +162,7 @@ def show(
       affiant approvals show 3f8a12c0 --key ann.key
       affiant approvals show 3f8a12c0 --key ann.key --bytes | sha256sum
     """
-    client, _ = _client(key, gateway, spki, home)
+    client, _ = asking.connect()
     found = client.shown(_named(client, action))
     if raw:
         click.echo(found.action.raw, nl=False)
@@ -168,12 +175,10 @@ def show(
 
 @approvals.command()
 @_action
-@_where
+@asking_options
 @click.option("--yes", is_flag=True, help="Do not ask; ACTION is then its whole name.")
 @_json
-def approve(
-    *, action: str, key: Path, gateway: str | None, spki: str | None, home: Path, yes: bool, as_json: bool
-) -> None:
+def approve(*, action: str, asking: Asking, yes: bool, as_json: bool) -> None:
     """Approve one action: it may then be done once, exactly as shown, until its time is over.
 
     Shows the action and asks. Where nobody can be asked, nothing is signed, except with --yes and the whole name.
@@ -183,37 +188,35 @@ def approve(
       affiant approvals approve 3f8a12c0 --key ann.key
       affiant approvals approve sha256:3f8a...c1 --yes --key ann.key
     """
-    _decide(action, _client(key, gateway, spki, home), approves=True, yes=yes, as_json=as_json)
+    _decide(action, asking.connect(), approves=True, yes=yes, as_json=as_json)
 
 
 @approvals.command()
 @_action
-@_where
+@asking_options
 @click.option("--yes", is_flag=True, help="Do not ask; ACTION is then its whole name.")
 @_json
-def deny(
-    *, action: str, key: Path, gateway: str | None, spki: str | None, home: Path, yes: bool, as_json: bool
-) -> None:
+def deny(*, action: str, asking: Asking, yes: bool, as_json: bool) -> None:
     """Deny one action, also when others have approved it already; what was done by then stays done.
 
     \b
     Example:
       affiant approvals deny 3f8a12c0 --key ann.key
     """
-    _decide(action, _client(key, gateway, spki, home), approves=False, yes=yes, as_json=as_json)
+    _decide(action, asking.connect(), approves=False, yes=yes, as_json=as_json)
 
 
 @approvals.command()
-@_where
+@asking_options
 @_json
-def watch(*, key: Path, gateway: str | None, spki: str | None, home: Path, as_json: bool) -> None:
+def watch(*, asking: Asking, as_json: bool) -> None:
     """Show what comes to wait for your approval, and what becomes of it, until Ctrl-C. Signs nothing.
 
     \b
     Example:
       affiant approvals watch --key ann.key
     """
-    client, _ = _client(key, gateway, spki, home)
+    client, _ = asking.connect()
     known: dict[str, str] = {}
     away = False
     while True:
@@ -245,22 +248,6 @@ def _tell(client: ApproverClient, said: Mapping[str, Any], *, new: bool, as_json
             click.echo(f"affiant: {printable(str(error))} [{error.code}]", err=True)
 
 
-def _client(key: Path, gateway: str | None, spki: str | None, home: Path) -> tuple[ApproverClient, Signer]:
-    signer = APPROVER_KEY.read(key)
-    url = gateway
-    if url is None:
-        running = read_gateway_file(home.absolute() / "gateway" / "gateway.json")
-        if running is None:
-            raise GatewayUnreachable(
-                "no gateway has served from this folder",
-                where=str(home),
-                hint="Name one with --gateway https://HOST:PORT",
-            )
-        url, spki = running.url, spki or running.spki
-    client = ApproverClient(signer, url, spki=spki, now=lambda: int(time.time()), random_bytes=os.urandom)
-    return client, signer
-
-
 def _named(client: ApproverClient, text: str) -> str:
     """The whole name of the action that ``text`` begins."""
     whole = _NAME.match(text)
@@ -277,9 +264,9 @@ def _named(client: ApproverClient, text: str) -> str:
 
 
 def _decide(
-    text: str, who: tuple[ApproverClient, Signer], *, approves: bool, yes: bool, as_json: bool
+    text: str, who: tuple[ApproverClient, Person], *, approves: bool, yes: bool, as_json: bool
 ) -> None:
-    client, signer = who
+    client, person = who
     if yes and _NAME.match(text) is None:
         raise click.UsageError(
             "--yes needs the action's whole name, sha256:<64 hex>: what was not read is not signed"
@@ -288,19 +275,13 @@ def _decide(
     word = "approve" if approves else "deny"
     if not yes:
         _ask(found, word)
-    now = int(time.time())
-    statement = sign_statement(
-        signer,
-        action=found.action.name,
-        approves=approves,
-        made=now,
-        expires=max(found.action.not_after, 0),
-    )
-    said = client.hand_over(found.action.name, statement)
+    name = found.action.name
+    statement, kid = person.says(name, approves=approves, expires=max(found.action.not_after, 0))
+    said = client.hand_over(name, statement)
     if as_json:
-        print_json({"action": found.action.name, "decision": word, "kid": signer.kid, **said})
+        print_json({"action": name, "decision": word, "kid": kid, **said})
     else:
-        click.echo(f"{word}: {found.action.name}")
+        click.echo(f"{word}: {name}")
         click.echo(printable(f"state {said.get('state')}, record {said.get('record')}"))
 
 

@@ -12,12 +12,13 @@ done. What was approved and not done is told by the chain: an ``approval`` that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from affiant.attestation.approving.errors import NotAnApprover, StatementForAnother
+from affiant.attestation.approving.identities import NamedIdentities
 from affiant.attestation.approving.statement import Statement, read_statement
 from affiant.attestation.encoding import b64u
 from affiant.attestation.receipt import VerifiedReceipt
@@ -35,7 +36,10 @@ from affiant.policy.approvals.refusals import (
     TooManyApprovals,
 )
 
-__all__ = ["Approved", "Mailbox", "Post"]
+__all__ = ["Approved", "Approvers", "Mailbox", "Post"]
+
+Approvers = Collection[str]
+"""Whoever sent a request: a key's thumbprint, or the names of an identity under each trusted root that knows it."""
 
 _MAX_TARGET = 2048
 _MAX_LISTED = 4096
@@ -260,51 +264,56 @@ class Mailbox:
     # -- for approvers -----------------------------------------------------------------------------------------
 
     def names(self, kid: str) -> bool:
-        """Whether some session of this boot names the key of this thumbprint as an approver's."""
+        """Whether some session of this boot names this key, or this identity, as an approver."""
         return any(box.desk.may_approve(kid) for box in self._boxes.values())
 
-    def listed(self, kid: str) -> tuple[Post, ...]:
-        """Every action that waits for the key of this thumbprint, and then what ended last, within a bound."""
-        every = self._of(kid)
+    def identities(self) -> frozenset[NamedIdentities]:
+        """Those that sessions of this boot name as approvers, by the trusted roots that judge them."""
+        return frozenset(box.desk.identities for box in self._current() if box.desk.identities.who)
+
+    def listed(self, who: Approvers) -> tuple[Post, ...]:
+        """Every action that waits for one of ``who``, and then what ended last, within a bound."""
+        every = self._of(who)
         waiting = [post for post in every if post.waiting.phase in WAITING]
         ended = [post for post in every if post.waiting.phase not in WAITING]
         return tuple((waiting + ended[::-1])[:_MAX_LISTED])
 
-    def _of(self, kid: str) -> tuple[Post, ...]:
-        """Every action that the key of this thumbprint may approve, or could have."""
+    def _of(self, who: Approvers) -> tuple[Post, ...]:
+        """Every action that one of ``who`` may approve, or could have."""
         return tuple(
             Post(waiting, box.desk.approval.quorum)
             for box in self._current()
-            if box.desk.may_approve(kid)
+            if any(map(box.desk.may_approve, who))
             for waiting in box.desk.all(now=self._now())
         )
 
-    def shown(self, kid: str, name: str) -> Post:
+    def shown(self, who: Approvers, name: str) -> Post:
         """One of them.
 
         Raises:
             NotFound: there is none, or it is none of theirs.
         """
-        for post in self._of(kid):
+        for post in self._of(who):
             if post.waiting.action.name == name:
                 return post
         raise NotFound("no such action waits for you")
 
-    async def decide(self, kid: str, name: str, text: str) -> Mapping[str, object]:
-        """Count a statement of the key of this thumbprint, once it is recorded; ``state`` and ``record``.
+    async def decide(self, who: Approvers, name: str, text: str) -> Mapping[str, object]:
+        """Count a statement of one of ``who``, once it is recorded; ``state`` and ``record``.
 
         Raises:
             NotFound: no such action of theirs. AffiantError: as the desk refuses. JournalUnavailable: not recorded.
         """
-        action = self.shown(kid, name).waiting.action
+        action = self.shown(who, name).waiting.action
         box = self._boxes[action.session]
         box.session.require_open(now=self._now())
-        given = read_statement(text)
-        if given.kid != kid:  # a statement is handed over by whoever made it, and by nobody who found it
-            raise NotAnApprover("signed by another key than the request", expected=kid, found=given.kid)
+        given = read_statement(text, box.desk.identities)
+        kid = given.kid
+        if kid not in who:  # a statement is handed over by whoever made it, and by nobody who found it
+            raise NotAnApprover("signed by somebody else than the request", expected=min(who), found=kid)
         if given.action != name:
             raise StatementForAnother("a statement about another action", expected=name, found=given.action)
-        waiting = box.desk.decide(text, now=self._now())
+        waiting = box.desk.count(given, now=self._now())
         statement = next(each for each in waiting.statements if each.kid == kid)
         recorded = box.recorded.setdefault(name, {})
         if statement.text != text:  # they had approved it before: that one stands, and is recorded
@@ -317,6 +326,10 @@ class Mailbox:
         return {"state": waiting.phase.value, "record": written.jti}
 
     def _record(self, session: Session, action: Action, statement: Statement) -> Recorded:
+        if (
+            statement.bundle is not None
+        ):  # durable before the record, which names it: the journal keeps the order
+            self._recorder.keep_object("policies", statement.bundle, session=session.id)
         end, decision = ("complete", "allow") if statement.approves else ("refused", "deny")
         return self._recorder.session_record(
             session,
@@ -368,7 +381,7 @@ def apr_members(action: Action, statement: Statement) -> Mapping[str, object]:
     return {
         "dig": action.name,
         "kid": statement.kid,
-        "sig": statement.text,
+        "sig": statement.sig,
         "exp": statement.expires,
         "via": statement.via,
     }

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.approving.errors import NotAnApprover
+from affiant.attestation.approving.identities import NamedIdentities
 from affiant.attestation.approving.statement import Statement, judge_statement, read_statement
 from affiant.policy.approvals.action import Action, Draft
 from affiant.policy.approvals.refusals import (
@@ -131,6 +132,8 @@ class ApprovalDesk:
         self._session = session
         self._policy = policy
         self._approval = approval
+        self._kids = approval.kids
+        self._identities = approval.identities
         self._never = frozenset(never)
         self._entries: dict[str, _Entry] = {}
         self._lock = threading.Lock()
@@ -140,9 +143,14 @@ class ApprovalDesk:
         """Who may approve, how many must, and for how long."""
         return self._approval
 
+    @property
+    def identities(self) -> NamedIdentities:
+        """Those who approve by identity, and under which trusted root that is judged."""
+        return self._identities
+
     def may_approve(self, kid: str) -> bool:
-        """Whether statements by the key of this thumbprint count."""
-        return kid in self._approval.approvers and kid not in self._never
+        """Whether statements by the key of this thumbprint, or the identity of this name, count."""
+        return kid in self._kids and kid not in self._never
 
     def ask(self, draft: Draft, *, nonce: Callable[[], str], now: float) -> Waiting:
         """Ask for approval of ``draft``, or find the action by which the same was asked before and still waits.
@@ -198,10 +206,13 @@ class ApprovalDesk:
         """Count one approver's statement. A denial ends the action, also when others have approved it.
 
         Raises:
-            StatementMalformed, NotAnApprover, StatementForAnother, StatementStale: it does not count.
-            ActionUnknown: no such action. ApprovalDenied, ApprovalExpired, ApprovalUsed: it is too late.
+            StatementMalformed, StatementUnproven, NotAnApprover, StatementForAnother, StatementStale: it does not
+            count. ActionUnknown: no such action. ApprovalDenied, ApprovalExpired, ApprovalUsed: it is too late.
         """
-        statement = read_statement(text)
+        return self.count(read_statement(text, self._identities), now=now)
+
+    def count(self, statement: Statement, *, now: float) -> Waiting:
+        """As :meth:`decide`, for a statement that :func:`read_statement` read under this desk's :attr:`identities`."""
         with self._lock:
             self._expire(now)
             if not self.may_approve(statement.kid):
@@ -211,7 +222,7 @@ class ApprovalDesk:
             judge_statement(
                 statement,
                 action=entry.action.name,
-                approvers=self._approval.approvers,
+                approvers=self._kids,
                 never=self._never,
                 made=entry.action.made,
                 not_after=entry.action.not_after,
@@ -302,6 +313,7 @@ class ApprovalDesk:
         self.close()
         with self._lock:
             self._policy, self._approval = policy, approval
+            self._kids, self._identities = approval.kids, approval.identities
 
     def close(self) -> None:
         """The session ends: what waits is never done, and of what is under way nobody knows what becomes."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding import b64u, sha256_name
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.approvals.action import Action, BoundSecret, Draft, egress_draft
 from affiant.policy.approvals.desk import HOLD_S, ApprovalDesk, Grant, Phase
@@ -175,9 +175,10 @@ class EgressApprovals:
     async def _collect(self, action: Action) -> None:
         """Judge what approvers left, each statement once; one that does not count changes nothing."""
         for left in await self._mailbox.fetch(action.name):
-            if left.statement in self._records:
+            name = sha256_name(left.statement.encode("utf-8", "replace"))
+            if name in self._records:
                 continue
-            self._records[left.statement] = left.record
+            self._records[name] = left.record
             try:
                 self._desk.decide(left.statement, now=self._clock())
             except AffiantError:
@@ -188,11 +189,11 @@ class EgressApprovals:
         statement = {
             "dig": grant.action.name,
             "kid": last.kid,
-            "sig": last.text,
+            "sig": last.sig,
             "exp": last.expires,
             "via": last.via,
         }
-        records = tuple(self._records[each.text] for each in grant.statements)
+        records = tuple(self._records[sha256_name(each.text.encode("utf-8"))] for each in grant.statements)
         return Permit(self._desk, grant, Approved(statement, records), self._clock)
 
     def _draft(self, allowed: AllowedRequest, body: bytes) -> Draft:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from affiant.attestation.approving.statement import MAX_STATEMENT
+from affiant.attestation.approving.signed_by_identity import MAX_SIGNED
 from affiant.attestation.canonical import JSONError, parse_object
 from affiant.sandbox.egress.approvals import Left
 from affiant.sandbox.errors import GatewayUnreachable
@@ -17,8 +17,8 @@ from affiant.sandbox.supervisor.session_gateway import SessionGateway
 
 __all__ = ["GatewayMailbox"]
 
-_MAX_ANSWER: Final = 256 * 1024
-_MAX_LEFT: Final = 64
+_MAX_ANSWER: Final = 1 << 20
+_MAX_LEFT: Final = 16
 """Statements about one action: as many as a profile may name approvers."""
 _RECORD: Final = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _JSON_BODY: Final = ((b"Content-Type", b"application/json"),)
@@ -55,7 +55,7 @@ class GatewayMailbox:
             match each:
                 case {"statement": str(text), "record": str(record)} if len(
                     text
-                ) <= MAX_STATEMENT and _RECORD.match(record):
+                ) <= MAX_SIGNED and _RECORD.match(record):
                     found.append(Left(text, record))
         return tuple(found)
 

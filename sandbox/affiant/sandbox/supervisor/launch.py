@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from affiant.attestation.approving.identities import require_verifiable
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.evidence_source import QuoteSource, TDRegisters
 from affiant.attestation.manifest import (
@@ -80,6 +81,7 @@ def check_launch(provision: Provision, registers: TDRegisters, *, build: str, no
             expected=mrconfigid(manifest).hex(),
             found=registers.mrconfigid.hex(),
         )
+    require_verifiable(policy.policy.approval.identities)
     activation = parse_activation(provision.activation)
     _check_manifest(provision, manifest, build)
     _check_activation(provision, activation, now)
