@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.gateway.upstream_server import STREAM_HEAD, Step, chunk, scripted_upstream, whole
-from tests.sandbox.conftest import Machine, made_machine
+from tests.sandbox.conftest import Machine, affiant, made_machine
 from tests.session.journal import boots_of, session_record_ids
 
 ASK = r"""
@@ -53,7 +53,7 @@ PROFILES = {
 def test_a_mistake_in_a_profile_is_named_before_anything_runs(machine, mistake):
     text, agent, code, named = PROFILES[mistake]
     (machine.folder / "profiles.yaml").write_text(text)
-    done = machine.run("true", agent=agent)
+    done = affiant(*machine.argv("true", agent=agent)[3:])
     told = done.stderr.decode()
     assert done.returncode == 125, told
     assert told.startswith("affiant: refused: ")
