@@ -196,6 +196,8 @@ async def _in_session(
     request: SessionRequest, command: Sequence[str], options: RunOptions, signals: _Signals
 ) -> RunOutcome:
     def progress(step: str, detail: Mapping[str, object]) -> None:
+        if step == "narrowed":  # whoever started the session hears of what somebody else did to it
+            _say(f"the profile was narrowed (change {detail.get('epoch')}): {detail.get('digest')}")
         if options.show_progress and (line := _line(step, detail)) is not None:
             _say(line)
         if isinstance(changes := detail.get("changes"), Changes):

@@ -21,7 +21,7 @@ import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from affiant.sandbox.errors import ServiceSilent, SessionNotOpen
 from affiant.sandbox.home import default_home, open_home
 from affiant.sandbox.isolation.backend import probe
 from affiant.sandbox.launching import LaunchedSession, launched
+from affiant.sandbox.narrowing_socket import NARROWING_SOCKET, InForce, NarrowingServer
 from affiant.sandbox.private_places import refuse_private
 from affiant.sandbox.recovery import Gathered, fetch_sealed, gather
 from affiant.sandbox.session_documents import new_session_id
@@ -206,7 +207,8 @@ class Session:
             captures = [capture for capture in (out, err) if capture is not None]
             for capture in captures:
                 capture.close_writing()
-            code, timed_out = await self._exit_code(timeout_s)
+            async with self._narrowings():
+                code, timed_out = await self._exit_code(timeout_s)
             return CommandResult(
                 exit_code=code,
                 stdout=b"" if out is None else await out.result(),
@@ -214,6 +216,13 @@ class Session:
                 truncated=any(capture.truncated for capture in captures),
                 timed_out=timed_out,
             )
+
+    def _narrowings(self) -> AbstractAsyncContextManager[None]:
+        """Listen for ``affiant session narrow`` while the command runs."""
+        opened = self._opened
+        in_force = InForce(opened.plan.request.agent, opened.plan.profile.normal_form, 0)
+        server = NarrowingServer(opened.link, in_force, self._progress)
+        return server.listening(opened.home.session(self.id) / NARROWING_SOCKET)
 
     async def signal(self, number: int) -> None:
         """Send a signal to the command; one that comes before the command has started waits for it."""

@@ -10,31 +10,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
-from click.shell_completion import CompletionItem
 
-from affiant.attestation.simulated.commands import default_home
 from affiant.command_line import Group, print_json, printable
-from affiant.errors import AffiantError
 from affiant.sandbox.cut_off import reap_leftovers
 from affiant.sandbox.errors import OutputPlaceRefused
 from affiant.sandbox.home import Home, open_home
+from affiant.sandbox.narrow_command import narrow
 from affiant.sandbox.output_report import counted, skipped_lines
 from affiant.sandbox.recovering import Recovered, recover
+from affiant.sandbox.session_options import home_option, json_option, session_argument
 from affiant.sandbox.sessions import SessionEntry, find_session, list_sessions
 
 __all__ = ["session", "tell_leftovers"]
 
 _COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
-
-_home = click.option(
-    "--home",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="AFFIANT_HOME",
-    default=default_home,
-    show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
-    help="State folder.",
-)
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def tell_leftovers(home: Home) -> None:
@@ -42,18 +31,6 @@ def tell_leftovers(home: Home) -> None:
     for cut in reap_leftovers(home):
         with suppress(OSError):  # nobody reads our lines any more: the command goes on
             click.echo(printable(f"affiant: {cut.text}"), err=True)
-
-
-def _known(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    try:
-        entries = list_sessions(open_home(Path(context.params.get("home") or default_home())))
-    except (AffiantError, OSError):
-        return []
-    names = [(entry.note.session, entry.note.state.value) for entry in entries]
-    return [CompletionItem(name, help=state) for name, state in names if name.startswith(incomplete)]
-
-
-_session = click.argument("name", metavar="SESSION", shell_complete=_known)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -66,13 +43,17 @@ def session() -> None:
     Examples:
       affiant session list
       affiant session show 0o2m0yYbVQkLhX4dJmQ3Ng
+      affiant session narrow 0o2m0yYbVQkLhX4dJmQ3Ng narrower.yaml
       affiant session recover 0o2m0yYbVQkLhX4dJmQ3Ng --bundle session.affiant.json
     """
 
 
+session.add_command(narrow)
+
+
 @session.command("list")
-@_home
-@_json
+@home_option
+@json_option
 def list_(*, home: Path, as_json: bool) -> None:
     """List the sessions, the last one first.
 
@@ -96,9 +77,9 @@ def list_(*, home: Path, as_json: bool) -> None:
 
 
 @session.command("show")
-@_home
-@_session
-@_json
+@home_option
+@session_argument
+@json_option
 def show(*, home: Path, name: str, as_json: bool) -> None:
     """Show one session: how it stands or ended, and where its receipts are.
 
@@ -139,8 +120,8 @@ def show(*, home: Path, name: str, as_json: bool) -> None:
 
 
 @session.command("recover")
-@_home
-@_session
+@home_option
+@session_argument
 @click.option(
     "--bundle",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -157,7 +138,7 @@ def show(*, home: Path, name: str, as_json: bool) -> None:
     type=click.File("rb", lazy=False),
     help="What the gateway's operator gave: affiant gateway bundle SESSION.",
 )
-@_json
+@json_option
 def recover_(
     *,
     home: Path,

@@ -2,10 +2,11 @@
 
 ::
 
-    launcher -> provision, run, signal, finish          supervisor -> progress, ready, started, exited, finished,
-                                                                      refused (then it ends)
+    launcher -> provision, run, signal, narrow, finish  supervisor -> progress, ready, started, exited, finished,
+                                                                      narrowed, narrow-refused, refused (then it ends)
 
-One waiter at a time: a session is provisioned, then runs commands one after the other, then finishes.
+One waiter at a time: a session is provisioned, then runs commands one after the other, then finishes. Requests to
+narrow the profile are answered beside that, to whoever asked, by the one who waits.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused, SessionRefused, SupervisorLost
 from affiant.sandbox.exposure import Need
 from affiant.sandbox.home import Home
@@ -81,6 +83,8 @@ class SupervisorLink:
     def __init__(self, control: ControlChannel, service: ServiceProcess) -> None:
         self._control = control
         self._service = service
+        self._asked: dict[int, asyncio.Future[Mapping[str, object]]] = {}
+        self._number = 0
 
     @property
     def pid(self) -> int:
@@ -92,6 +96,27 @@ class SupervisorLink:
         with suppress(ConnectionError):
             await self._control.send(message, descriptors)
 
+    async def narrow(self, members: Mapping[str, object]) -> Mapping[str, object]:
+        """Ask for the profile to be narrowed; the event that answers. Somebody must be waiting in :meth:`expect`.
+
+        Raises:
+            AffiantError: the session has ended instead.
+        """
+        number, self._number = self._number, self._number + 1
+        answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            await self.tell({"op": "narrow", "id": number, **members})
+            return await answer
+        finally:
+            del self._asked[number]
+
+    def give_up(self, reason: AffiantError) -> None:
+        """Nobody answers requests to narrow the profile any more."""
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(reason)
+
     async def expect(self, events: Collection[str], progress: Progress) -> Mapping[str, object]:
         """The next event of a kind in ``events``; progress on the way is passed on, anything else passed over.
 
@@ -99,6 +124,13 @@ class SupervisorLink:
             SessionRefused: the supervisor refused, under its own code.
             SupervisorLost: it is gone without a word.
         """
+        try:
+            return await self._expected(events, progress)
+        except AffiantError as ended:
+            self.give_up(ended)
+            raise
+
+    async def _expected(self, events: Collection[str], progress: Progress) -> Mapping[str, object]:
         while True:
             received = await self._control.receive()
             if received is None:
@@ -118,6 +150,11 @@ class SupervisorLink:
                     str(message.get("message")),
                     hint=None if hint is None else str(hint),
                 )
+            elif event in ("narrowed", "narrow-refused"):
+                number = message.get("id")
+                answer = self._asked.get(number) if isinstance(number, int) else None
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
             elif not isinstance(event, str):
                 raise ControlRefused("a message without an event")
 

@@ -140,7 +140,7 @@ class Story:
         found = []
         for text in self.bundle.receipts:
             receipt = parse_receipt(text)
-            (statement,) = (known for known in statements if known.receipt_kid == receipt.split.kid)
+            statement = next(known for known in statements if known.receipt_kid == receipt.split.kid)
             found.append(verify_receipt(receipt, statement))
         return found
 

@@ -28,6 +28,7 @@ from affiant.policy.approvals.refusals import (
     ApprovalUsed,
     TooManyApprovals,
 )
+from affiant.policy.profile import Approval
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied
 from affiant.sandbox.egress.records import Approved
@@ -141,6 +142,11 @@ class EgressApprovals:
         self._random_bytes = random_bytes
         self._hold_s = hold_s
         self._records: dict[str, str] = {}
+
+    def narrow(self, *, policy: str, approval: Approval) -> None:
+        """The profile was narrowed: what waits was asked for under another, and expires."""
+        self._policy = policy
+        self._desk.narrow(policy=policy, approval=approval)
 
     async def require(self, allowed: AllowedRequest, body: bytes) -> Permit:
         """Wait until ``allowed`` with this body is approved, and take the approval.

@@ -3,21 +3,26 @@
 It listens on the one socket that the runner opened for this session, with nothing else behind it. Connections
 are bounded in number and time; each is served by itself, and one that misbehaves ends alone. When the proxy is
 gone there is no egress.
+
+Whatever is judged, or recorded, passes the gate first (:mod:`.gate`), and only then takes the rules by which it is: so
+they can be replaced while the gate is held (:meth:`EgressProxy.narrow`). An inspected tunnel does not pass as a whole,
+each request in it does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, ParamSpec, TypeVar
 
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.denial import denial_of
 from affiant.sandbox.egress.errors import RecordsUnavailable, RequestMalformed
 from affiant.sandbox.egress.forward import Forwarder, action_of, refuse
+from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.gateway_route import GATEWAY_ORIGINS, GatewayRoute
 from affiant.sandbox.egress.origin import Origin, inner_target, proxied_target
 from affiant.sandbox.egress.records import Action, EgressRecords
@@ -28,6 +33,9 @@ from affiant.sandbox.egress.streams import PlainStream
 from affiant.sandbox.egress.tunnel import Tunnels
 
 __all__ = ["EgressProxy", "ProxyLimits"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _STOP_S: Final = 3.0
 _GATEWAY_S: Final = 1.0
@@ -59,6 +67,7 @@ class EgressProxy:
         self._forwarder = forwarder
         self._gateway = gateway
         self._records = records
+        self.gate = Gate()
         self._tunnels = Tunnels(
             policy=forwarder.policy,
             resolver=resolver,
@@ -68,6 +77,7 @@ class EgressProxy:
             own_services=GATEWAY_ORIGINS,
             notes=forwarder.notes,
             meters=forwarder.meters,
+            gate=self.gate,
         )
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -77,6 +87,22 @@ class EgressProxy:
     def in_flight(self) -> int:
         """Requests and tunnels that are being served now."""
         return self._serving
+
+    @property
+    def forwarder(self) -> Forwarder:
+        """What requests are judged by now."""
+        return self._forwarder
+
+    def narrow(self, forwarder: Forwarder) -> None:
+        """Judge by ``forwarder`` from now on. The gate is held, and nobody is passing."""
+        self._forwarder = forwarder
+        self._tunnels = replace(self._tunnels, policy=forwarder.policy, meters=forwarder.meters)
+
+    async def cut(self, *, within_s: float) -> bool:
+        """Break off what is passing the gate; whether all of it has its record in time."""
+        await self._gateway.settled(_GATEWAY_S)
+        self.gate.cut()
+        return await self.gate.empty(within_s=within_s)
 
     async def start(self, listener: socket.socket) -> None:
         """Serve on ``listener`` (bound; TCP or Unix), which the proxy then owns."""
@@ -123,11 +149,26 @@ class EgressProxy:
         http = AgentHTTP(stream, self._limits.timeouts)
         while (head := await self._head(http)) is not None:
             if head.method == "CONNECT":
-                served = self._tunnels.serve(http, stream, head, self._inside)
+                served = self._tunnel(http, stream, head)
             else:
-                served = self._plain(http, head)
+                served = self._passing(self._plain, http, head)
             if not await self._counted(served):
                 return
+
+    async def _passing(
+        self, serve: Callable[_P, Coroutine[Any, Any, _T]], *given: _P.args, **named: _P.kwargs
+    ) -> _T:
+        """Serve once the gate lets it pass."""
+        async with self.gate.passing():
+            return await serve(*given, **named)
+
+    async def _tunnel(self, http: AgentHTTP, stream: PlainStream, head: RequestHead) -> bool:
+        async with self.gate.passing():
+            opened = await self._tunnels.open(http, stream, head)
+        if isinstance(opened, bool):
+            return opened
+        await self._tunnels.inspect(http, stream, opened, self._inside)
+        return False
 
     async def _inside(self, http: AgentHTTP, origin: Origin) -> None:
         """The requests inside an inspected tunnel."""
@@ -135,11 +176,10 @@ class EgressProxy:
             try:
                 target = inner_target(head, origin)
             except AffiantError as refusal:
-                await refuse(
-                    http, self._records, refusal, action_of(head, origin, head.target), keep_alive=False
-                )
+                action = action_of(head, origin, head.target)
+                await self._passing(refuse, http, self._records, refusal, action, keep_alive=False)
                 return
-            if not await self._counted(self._route(http, head, origin, target)):
+            if not await self._counted(self._passing(self._route, http, head, origin, target)):
                 return
 
     async def _plain(self, http: AgentHTTP, head: RequestHead) -> bool:
@@ -166,7 +206,8 @@ class EgressProxy:
         try:
             return await http.next_head()
         except AffiantError as refusal:
-            await refuse(http, self._records, refusal, Action(None, "UNKNOWN", ""), keep_alive=False)
+            unknown = Action(None, "UNKNOWN", "")
+            await self._passing(refuse, http, self._records, refusal, unknown, keep_alive=False)
             return None
 
     async def _counted(self, served: Coroutine[Any, Any, bool]) -> bool:

@@ -141,6 +141,10 @@ class EgressRecords:
         self._sink = sink
         self._facts = facts
 
+    def follow(self, facts: PolicyFacts) -> None:
+        """The profile was narrowed: from now on another decides. Nothing that the one before decided is on its way."""
+        self._facts = facts
+
     async def secret(self, action: Action, *, name: str, rule: str, ref: str, version: str) -> str:
         """One secret use, acknowledged: only now may it be substituted."""
         members = {"act": {"typ": "secret"}, "pol": self._pol("allow"), "sec": [{"ver": version}]}

@@ -25,6 +25,7 @@ from affiant.sandbox.egress.decision import judge_connection
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import ClientHelloMalformed, PeerSilent, ServerNameMissing
 from affiant.sandbox.egress.forward import action_of, refuse
+from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.limits import EgressMeters, Passing, counting
 from affiant.sandbox.egress.origin import Origin, check_server_name, connect_origin
 from affiant.sandbox.egress.records import Action, EgressRecords, Outcome
@@ -33,7 +34,7 @@ from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.session_ca import SessionCA
 from affiant.sandbox.egress.streams import PlainStream, TLSStream
 
-__all__ = ["Tunnels"]
+__all__ = ["Opened", "Tunnels"]
 
 _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _ALERT_UNRECOGNIZED_NAME: Final = b"\x15\x03\x01\x00\x02\x02\x70"
@@ -59,11 +60,19 @@ class _Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """A tunnel that may be inspected; nothing was said to the agent yet."""
+
+    origin: Origin
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
 class Tunnels:
     """Everything that a CONNECT needs; one for a session.
 
     ``own_services``: hosts that the supervisor serves. ``notes``: who is told each decision. ``meters``: what may still
-    be sent.
+    be sent. ``gate``: passed by whoever judges or records; :meth:`open` is called by one who has.
     """
 
     policy: CompiledPolicy
@@ -73,12 +82,12 @@ class Tunnels:
     timeouts: Timeouts
     own_services: frozenset[Origin]
     meters: EgressMeters
+    gate: Gate
     notes: DecisionNotes = SILENT
 
-    async def serve(
-        self, http: AgentHTTP, stream: PlainStream, head: RequestHead, inside: ServeInside
-    ) -> bool:
-        """Serve one CONNECT to its end; returns whether the connection can carry another request (if denied)."""
+    async def open(self, http: AgentHTTP, stream: PlainStream, head: RequestHead) -> Opened | bool:
+        """Judge one CONNECT. What may be inspected is returned; all else is served to its end, and what is returned is
+        whether the connection can carry another request (if denied)."""
         action = Action(None, head.method, head.target)
         try:
             origin = connect_origin(head.target)
@@ -89,9 +98,14 @@ class Tunnels:
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
         if passage is not None:
             return await self._pass_through(http, stream, head, passage)
-        if await self._named_alike(http, stream, origin, action):
-            await self._inspect(stream, origin, inside)
-        return False
+        return Opened(origin, action)
+
+    async def inspect(
+        self, http: AgentHTTP, stream: PlainStream, opened: Opened, inside: ServeInside
+    ) -> None:
+        """Serve a tunnel that was opened, to its end. Each request inside passes the gate by itself."""
+        if await self._named_alike(http, stream, opened.origin, opened.action):
+            await self._inspect(stream, opened.origin, inside)
 
     def _judge(self, origin: Origin) -> tuple[tuple[str, ...], TLSMode]:
         if origin in self.own_services:
@@ -133,7 +147,8 @@ class Tunnels:
         try:
             await self._shake_hands(stream, origin)
         except AffiantError as refusal:
-            await self.records.refusal(refusal, action)
+            async with self.gate.passing():
+                await self.records.refusal(refusal, action)
             return False
         return True
 

@@ -43,6 +43,7 @@ from affiant.sandbox.supervisor.gateway_watch import until_gone
 from affiant.sandbox.supervisor.grants import session_grants
 from affiant.sandbox.supervisor.launch import Launch
 from affiant.sandbox.supervisor.lifecycle import State
+from affiant.sandbox.supervisor.narrowing import Narrowable, Narrower
 from affiant.sandbox.supervisor.provision import Provision
 from affiant.sandbox.supervisor.record_budget import RecordBudget
 from affiant.sandbox.supervisor.records import AgentFacts, SessionRecords
@@ -74,6 +75,7 @@ class OpenSession:
     proxy: EgressProxy
     proxy_url: str
     placeholders: Mapping[str, str]
+    narrower: Narrower
     decisions: SessionDecisions | None = None
 
     @property
@@ -133,6 +135,25 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
     opening.stack.push_async_callback(proxy.stop)
     epochs = asyncio.create_task(keep_epochs(records, every_s=EPOCH_S, in_flight=lambda: proxy.in_flight))
     opening.stack.callback(epochs.cancel)
+    placeholders = {binding.name: binding.placeholder for binding in table}
+    narrower = Narrower(
+        Narrowable(
+            td=opening.around.td,
+            launch=started.launch,
+            identity=admitted.identity,
+            log=admitted.log,
+            gateway=admitted.gateway,
+            statement=admitted.appraised.statement,
+            config=started.pins.config,
+            broker=started.broker,
+            records=records,
+            egress=written,
+            proxy=proxy,
+            decisions=decisions,
+            placeholders=placeholders,
+            clock=opening.around.clock,
+        )
+    )
     return OpenSession(
         launch=started.launch,
         provision=opening.provision,
@@ -144,7 +165,8 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
         runner=started.runner,
         proxy=proxy,
         proxy_url=socket.endpoint.url,
-        placeholders={binding.name: binding.placeholder for binding in table},
+        placeholders=placeholders,
+        narrower=narrower,
         decisions=decisions,
     )
 

@@ -25,14 +25,23 @@ from affiant.sandbox.supervisor.errors import AdmissionMismatch, AdmissionRefuse
 from affiant.sandbox.supervisor.gateway_client import GatewayClient, GatewayReply
 from affiant.sandbox.supervisor.launch import Launch
 
-__all__ = ["EPOCH_S", "SessionIdentity", "admit", "fetch_nonce", "gateway_refusal", "make_identity"]
+__all__ = [
+    "ADMISSION_TYPE",
+    "EPOCH_S",
+    "SessionIdentity",
+    "admit",
+    "fetch_nonce",
+    "gateway_refusal",
+    "make_evidence",
+    "make_identity",
+]
 
 EPOCH_S: Final = 60
 """How often an epoch record stands in this session's chain, also when nothing happens."""
 
 _MAX_ANSWER: Final = 1 << 20
 _JSON: Final = (b"Content-Type", b"application/json")
-_ADMISSION: Final = (b"Content-Type", b"application/vnd.affiant.admission+cmw")
+ADMISSION_TYPE: Final = (b"Content-Type", b"application/vnd.affiant.admission+cmw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,18 @@ def make_identity(
 ) -> SessionIdentity:
     """A fresh key, and evidence that binds it over the gateway's ``nonce``. Blocks on the platform."""
     signer = Signer.generate()
+    evidence = make_evidence(td, launch, log, signer, gks=gateway.keyset_digest, chn=chn, nonce=nonce)
+    return SessionIdentity(signer, chn, parse_statement(evidence.statement), wrap_evidence(evidence))
+
+
+def make_evidence(
+    td: QuoteSource, launch: Launch, log: EventLog, signer: Signer, *, gks: str, chn: str, nonce: str
+) -> Evidence:
+    """Evidence of this session as its TD is now, for the same key each time. Blocks on the platform.
+
+    Args:
+        gks: digest of the gateway's keyset. chn: the session's chain. nonce: the gateway's.
+    """
     statement = session_statement(
         session=launch.activation.session,
         cls=launch.manifest.cls,
@@ -75,19 +96,18 @@ def make_identity(
         key=signer.public_key,
         man=launch.manifest.digest,
         act=launch.activation.digest,
-        gks=gateway.keyset_digest,
+        gks=gks,
         epoch_s=EPOCH_S,
         not_after=launch.activation.expires,
         nonce=nonce,
     )
-    evidence = Evidence(
+    return Evidence(
         quote=td.quote(report_data(statement)),
         eventlog=log.to_bytes(),
         statement=statement,
         manifest=launch.manifest.raw,
         activation=launch.activation.raw,
     )
-    return SessionIdentity(signer, chn, parse_statement(statement), wrap_evidence(evidence))
 
 
 async def admit(
@@ -101,7 +121,7 @@ async def admit(
         GatewayUnreachable: no answer.
     """
     body = wrap_admission(Admission(identity.evidence, launch.policy.normal_form, launch.signature))
-    members = await _answer(await client.request("POST", "/v1/sessions", (_ADMISSION,), body))
+    members = await _answer(await client.request("POST", "/v1/sessions", (ADMISSION_TYPE,), body))
     start = members.get("start")
     if members.get("ksd") != gateway.keyset_digest or not isinstance(start, str):
         raise AdmissionMismatch("the admission is not by the keyset that was appraised")

@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass
 
 from affiant.attestation.encoding import b64u
+from affiant.attestation.tdx import EventLog
 from affiant.sandbox.supervisor.admission import SessionIdentity, admit, fetch_nonce, make_identity
 from affiant.sandbox.supervisor.appraise_gateway import (
     AppraisedGateway,
@@ -38,6 +39,9 @@ class Admitted:
     """Of the gateway: ``gks`` and ``ksd``."""
     spki: str
     """The pin of every connection to the gateway."""
+    appraised: AppraisedGateway
+    log: EventLog
+    """What RTMR3 was extended by."""
 
 
 async def attest(opening: Opening, started: Started) -> Admitted:
@@ -67,7 +71,7 @@ async def attest(opening: Opening, started: Started) -> Admitted:
         keyset_digest=gateway.keyset_digest,
         clock=around.clock,
     )
-    return Admitted(identity, session_gateway, gateway.keyset_digest, gateway.spki)
+    return Admitted(identity, session_gateway, gateway.keyset_digest, gateway.spki, gateway, log)
 
 
 async def _appraised_gateway(opening: Opening, pins: GatewayPins) -> AppraisedGateway:

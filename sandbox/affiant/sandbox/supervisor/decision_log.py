@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from affiant.policy.compiled import CompiledPolicy
@@ -43,6 +44,10 @@ class SessionDecisions:
         self._nanoseconds = nanoseconds
         self.failed: asyncio.Future[DecisionsUnavailable] = asyncio.get_running_loop().create_future()
         """Resolves when the log cannot be kept any more."""
+
+    def follow(self, policy: str) -> None:
+        """The profile was narrowed: the one with this digest decides from now on."""
+        self._by = replace(self._by, policy_digest=policy)
 
     def instant(self) -> int:
         """Nanoseconds of a clock that never goes back."""

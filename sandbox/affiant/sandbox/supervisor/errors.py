@@ -15,6 +15,8 @@
     +-- TransitionRefused      session.transition           a step that the life cycle does not have
     +-- RecordBudgetSpent      session.budget               the agent caused too many records, and is stopped
     +-- RecordsStopped         session.records_stopped      the chain cannot go on; the agent is stopped
+    +-- NarrowingBusy          session.narrowing_busy       the profile cannot be narrowed now; everything is as it was
+    +-- NarrowingFailed        session.narrowing_failed     a narrowing that began failed; the session is ended
     UnreachableError
     +-- BrokerLost             session.broker_lost          the secret broker is gone
     +-- SandboxLost            session.sandbox_lost         the isolation runner is gone
@@ -33,6 +35,8 @@ __all__ = [
     "BrokerLost",
     "GatewayLost",
     "MRCONFIGIDMismatch",
+    "NarrowingBusy",
+    "NarrowingFailed",
     "ProfileMismatch",
     "ProvisionMismatch",
     "RecordBudgetSpent",
@@ -103,6 +107,18 @@ class RecordsStopped(StateError):
     """Records can no longer be kept or acknowledged, so nothing that needs one may happen."""
 
     code = "session.records_stopped"
+
+
+class NarrowingBusy(StateError):
+    """The session's profile cannot be narrowed now, or not any more; it goes on as it was."""
+
+    code = "session.narrowing_busy"
+
+
+class NarrowingFailed(StateError):
+    """A narrowing began and could not be completed: nobody can say that all sides go by one profile, so it is ended."""
+
+    code = "session.narrowing_failed"
 
 
 class BrokerLost(UnreachableError):

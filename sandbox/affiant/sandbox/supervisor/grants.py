@@ -11,11 +11,11 @@ from collections.abc import Callable
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.profile import Injection, SecretGrant
 from affiant.sandbox.egress.decision import reference_of
-from affiant.secrets.broker.messages import Grant
-from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
+from affiant.secrets.broker.messages import Grant, KeptGrant
+from affiant.secrets.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
 from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 
-__all__ = ["session_grants"]
+__all__ = ["kept_grants", "session_grants"]
 
 
 def session_grants(policy: CompiledPolicy, *, random_bytes: Callable[[int], bytes]) -> tuple[Grant, ...]:
@@ -27,11 +27,24 @@ def session_grants(policy: CompiledPolicy, *, random_bytes: Callable[[int], byte
     return tuple(_grant(grant, random_bytes) for grant in policy.secret_grants())
 
 
+def kept_grants(policy: CompiledPolicy, held: PlaceholderTable) -> tuple[KeptGrant, ...]:
+    """What a narrower profile leaves of the secrets that the broker holds."""
+    return tuple(
+        KeptGrant(grant.name, _endpoints(grant), grant.max_uses)
+        for grant in policy.secret_grants()
+        if held.binding(grant.name) is not None
+    )
+
+
+def _endpoints(grant: SecretGrant) -> frozenset[Endpoint]:
+    return frozenset(Endpoint(host, port) for host, port in grant.hosts)
+
+
 def _grant(grant: SecretGrant, random_bytes: Callable[[int], bytes]) -> Grant:
     binding = Binding(
         name=grant.name,
         placeholder=mint_placeholder(random_bytes, shape=grant.shape),
-        endpoints=frozenset(Endpoint(host, port) for host, port in grant.hosts),
+        endpoints=_endpoints(grant),
         surface=_surface(grant.inject),
     )
     return Grant(binding, reference_of(grant), grant.max_uses)

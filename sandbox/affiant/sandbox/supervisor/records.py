@@ -21,7 +21,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from affiant.attestation.chain import ChainSigner, Head
@@ -182,9 +182,29 @@ class SessionRecords:
 
         An ``epoch`` record's ``n`` is set here.
         """
+        return await self._record(kind, members, hidden, acknowledged=acknowledged, cseq=cseq)
+
+    async def narrowed(
+        self, evidence: str, members: Mapping[str, object], hidden: Mapping[str, Mapping[str, object]]
+    ) -> str:
+        """Sign that the profile was narrowed, and have it acknowledged. It is the first record that names ``evidence``
+        (43 characters); every later one does too.
+        """
+        return await self._record("policy", members, hidden, acknowledged=True, cseq=None, evidence=evidence)
+
+    async def _record(
+        self,
+        kind: str,
+        members: Mapping[str, object],
+        hidden: Mapping[str, Mapping[str, object]],
+        *,
+        acknowledged: bool,
+        cseq: int | None,
+        evidence: str | None = None,
+    ) -> str:
         if acknowledged and self.lost.done():
             raise RecordsUnavailable("nobody acknowledges records any more", found=self.lost.result().code)
-        entry = await self._issue(kind, members, hidden, cseq)
+        entry = await self._issue(kind, members, hidden, cseq, evidence)
         try:
             async with asyncio.timeout(self._wait_s):
                 await asyncio.shield(entry.acknowledged if acknowledged else entry.durable)
@@ -237,8 +257,13 @@ class SessionRecords:
         members: Mapping[str, object],
         hidden: Mapping[str, Mapping[str, object]],
         cseq: int | None,
+        evidence: str | None,
     ) -> _Entry:
         await self._room()
+        if (
+            evidence is not None
+        ):  # nothing is awaited between this and the signature: no other record comes first
+            self._agent, self._chain.evd = replace(self._agent, evidence=evidence), evidence
         own: dict[str, object] = {}
         own_hidden: dict[str, Mapping[str, object]] = {}
         if kind == "epoch":

@@ -1,10 +1,10 @@
 """An open session at the launcher's service, and everything whose loss ends it.
 
-The launcher runs a command, sends signals, and says finish. The session ends too when the launcher's socket
-closes, when records can no longer be kept, when the gateway is gone, when the agent has caused too many records,
-when the broker is gone, when a decision log that was asked for cannot be written, when the sandbox is lost, and when
-its profile's or the activation's time is over. Whatever it is, :meth:`Serving.until_over` returns an :class:`Ending`;
-ending the agent and closing the chain are :mod:`.closing`'s.
+The launcher runs a command, sends signals, passes on requests to narrow the profile, and says finish. The session ends
+too when the launcher's socket closes, when records can no longer be kept, when the gateway is gone, when the agent has
+caused too many records, when the broker is gone, when a decision log that was asked for cannot be written, when the
+sandbox is lost, when a narrowing that began fails, and when its profile's or the activation's time is over. Whatever it
+is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and closing the chain are :mod:`.closing`'s.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel, Message
 from affiant.sandbox.supervisor.environment import agent_environment
-from affiant.sandbox.supervisor.errors import BrokerLost, SessionExpired
+from affiant.sandbox.supervisor.errors import BrokerLost, NarrowingBusy, NarrowingFailed, SessionExpired
+from affiant.sandbox.supervisor.narrow_request import narrow_id, parse_narrow_request, refused_answer
 from affiant.sandbox.supervisor.run import AgentRun, RunServices
 from affiant.sandbox.supervisor.user_streams import UserStreams
 
 __all__ = ["Ending", "Serving"]
 
 _WHY: Final = frozenset({"done", "killed"})
+_NARROWINGS_AT_ONCE: Final = 4
+_NARROWED_WITHIN_S: Final = 10.0
+"""So long a session that is being closed waits for a narrowing that cannot be taken back any more."""
 _BEFORE_EXPIRY_S: Final = 5.0
 """So long before the activation's time is over the agent is stopped: its last records must still be taken."""
 
@@ -56,6 +60,8 @@ class Serving:
         self._run: AgentRun | None = None
         self._running: asyncio.Task[None] | None = None
         self._failed: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._narrowing: set[asyncio.Task[None]] = set()
+        self._since = asyncio.get_running_loop().time()
 
     @property
     def running(self) -> asyncio.Task[None] | None:
@@ -80,11 +86,17 @@ class Serving:
         ]
         try:
             done, _ = await asyncio.wait(watchers, return_when=asyncio.FIRST_COMPLETED)
-            return next(watcher for watcher in watchers if watcher in done).result()
+            ending = next(watcher for watcher in watchers if watcher in done).result()
+            if not ending.orphaned and self._session.narrower.committing and self._narrowing:
+                await asyncio.wait(
+                    self._narrowing, timeout=_NARROWED_WITHIN_S
+                )  # not by halves, if that can be had
+            return ending
         finally:
-            for watcher in watchers:
-                watcher.cancel()
-            await asyncio.gather(*watchers, return_exceptions=True)
+            left = [*watchers, *self._narrowing]
+            for each in left:
+                each.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _launcher(self) -> Ending:
         while (message := await self._received()) is not None:
@@ -93,6 +105,8 @@ class Serving:
                     self._start(message)
                 case "signal":
                     self._signal(message)
+                case "narrow":
+                    self._narrow(message)
                 case "finish":
                     why = message.members.get("why")
                     return Ending(why if isinstance(why, str) and why in _WHY else "killed")
@@ -160,6 +174,37 @@ class Serving:
         await run.started.wait()
         await self._tell({"event": "started"})
 
+    def _narrow(self, message: Message) -> None:
+        """Have the profile narrowed beside everything else; the answer names the request's number."""
+        message.close()
+        try:
+            number = narrow_id(message.members)
+        except AffiantError as error:
+            self._fail(Ending("killed", error))
+            return
+        task = asyncio.create_task(self._narrowed(number, message.members))
+        self._narrowing.add(task)
+        task.add_done_callback(self._narrowing.discard)
+
+    async def _narrowed(self, number: int, members: Mapping[str, object]) -> None:
+        try:
+            if len(self._narrowing) > _NARROWINGS_AT_ONCE:
+                raise NarrowingBusy("too many requests to narrow at once", expected=_NARROWINGS_AT_ONCE)
+            narrowed = await self._session.narrower.narrow(parse_narrow_request(members))
+        except NarrowingFailed as failed:
+            await self._not_narrowed(number, failed)
+        except AffiantError as refusal:
+            await self._tell(refused_answer(number, refusal))
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: what is in force now is not known for sure
+            name = type(error).__name__
+            await self._not_narrowed(number, NarrowingFailed("the profile could not be narrowed", found=name))
+        else:
+            await self._tell(narrowed.to_json(number))
+
+    async def _not_narrowed(self, number: int, failed: NarrowingFailed) -> None:
+        await self._tell(refused_answer(number, failed))
+        self._fail(Ending("policy", failed))
+
     def _signal(self, message: Message) -> None:
         number = message.members.get("number")
         if self._run is not None and isinstance(number, int):
@@ -193,12 +238,16 @@ class Serving:
         return Ending("killed", BrokerLost("the secret broker is gone"))
 
     async def _wall(self) -> Ending:
-        """The profile's own bound, from the moment at which commands can be run."""
-        wall = self._session.launch.policy.limits.wall
-        if wall is None:
-            await asyncio.get_running_loop().create_future()
-            raise AssertionError("nobody resolves that future")
-        await asyncio.sleep(wall)
+        """The profile's own bound, from when commands can be run; one that comes later counts from there too."""
+        loop, narrower = asyncio.get_running_loop(), self._session.narrower
+        while True:
+            wall, changed = narrower.policy.limits.wall, narrower.changed
+            try:
+                async with asyncio.timeout(None if wall is None else self._since + wall - loop.time()):
+                    await changed.wait()
+            except TimeoutError:
+                break
+        assert wall is not None
         spent = WallSpent(
             "the session has lasted as long as its profile lets it",
             rules=("limits/wall",),

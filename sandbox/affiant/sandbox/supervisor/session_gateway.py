@@ -1,8 +1,8 @@
 """The appraised gateway as this session uses it: every request carries the session's proof of possession.
 
-Four things are asked of it: inference and reads for the agent (:meth:`SessionGateway.send`), to take this session's
-records, to close the session, and for its bundle. Counters are taken here, one for each inference request, and
-never used twice; nothing that carries one is ever sent again.
+Five things are asked of it: inference and reads for the agent (:meth:`SessionGateway.send`), to take this session's
+records, to narrow its profile, to close the session, and for its bundle. Counters are taken here, one for each
+inference request, and never used twice; nothing that carries one is ever sent again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from affiant.attestation.chain import Head
 from affiant.attestation.proof import PROOF_HEADER, Request, issue_proof
 from affiant.sandbox.egress.request_head import HeaderField
 from affiant.sandbox.errors import GatewayUnreachable
-from affiant.sandbox.supervisor.admission import SessionIdentity, gateway_refusal
+from affiant.sandbox.supervisor.admission import (
+    ADMISSION_TYPE,
+    SessionIdentity,
+    fetch_nonce,
+    gateway_refusal,
+)
 from affiant.sandbox.supervisor.gateway_client import GatewayClient, GatewayReply
 from affiant.sandbox.supervisor.records import Submission
 
@@ -111,6 +116,29 @@ class SessionGateway:
                 return Head(chn, seq, rh)
             case _:
                 raise GatewayUnreachable("the gateway's acknowledgement has no head")
+
+    async def nonce(self) -> str:
+        """A nonce for fresh evidence of this session (43 characters).
+
+        Raises:
+            GatewayUnreachable, AdmissionRefused: none was given.
+        """
+        return await fetch_nonce(self._client)
+
+    async def narrow(self, admission: bytes) -> str:
+        """Have the session's profile narrowed; the gateway's attestation result of the new evidence. Never sent twice.
+
+        Args:
+            admission: a collection of that evidence and the new profile's normal form.
+
+        Raises:
+            AdmissionRefused: it is not narrowed. GatewayUnreachable: nobody knows.
+        """
+        members = await self._asked("narrow", (ADMISSION_TYPE,), admission)
+        result = members.get("result")
+        if not isinstance(result, str):
+            raise GatewayUnreachable("the gateway's answer has no attestation result")
+        return result
 
     async def close(self, why: str) -> str:
         """Close the session; the gateway's close record. Idempotent.

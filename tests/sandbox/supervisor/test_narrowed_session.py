@@ -1,0 +1,238 @@
+"""A whole session whose profile is narrowed while its agent works: allowed before, denied after, and both recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.sandbox.supervisor.launcher import Launcher, Link, Refused
+from tests.secrets.certificates import Authority
+from tests.secrets.upstream_server import UpstreamServer, answer
+
+from affiant.attestation.encoding import b64u, sha256_name
+from affiant.policy.load import load_profiles
+from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
+from affiant.secrets.value import SecretValue
+
+HOST = "api.example.test"
+VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
+
+WIDE = """
+tools: [read_file, deploy]
+network_egress: [{{host: {host}, port: {port}, methods: [GET, POST]}}]
+secrets_access: [{{name: TOKEN, hosts: ['{host}:{port}']}}]
+models: [affiant-dev-echo]
+"""
+NARROW = """
+tools: [read_file]
+network_egress: [{{host: {host}, port: {port}, methods: [GET]}}]
+models: []
+"""
+
+AGENT = """
+import http.client, json, os, ssl, sys, urllib.error, urllib.request
+from urllib.parse import urlsplit
+port = int(sys.argv[1])
+proxy = urlsplit(os.environ["HTTPS_PROXY"])
+held = http.client.HTTPSConnection(proxy.hostname, proxy.port, context=ssl.create_default_context())
+held.set_tunnel("api.example.test", port)
+token = os.environ["TOKEN"]
+
+def over(method, **headers):
+    held.request(method, "/v1", body=b"x" if method == "POST" else None, headers=headers)
+    reply = held.getresponse()
+    body = reply.read()
+    return reply.status if reply.status == 200 else json.loads(body)["error"]["code"]
+
+def chat():
+    body = json.dumps({"model": "affiant-dev-echo", "messages": [{"role": "user", "content": "x"}],
+        "tools": [{"type": "function", "function": {"name": "deploy", "parameters": {}}}]}).encode()
+    asked = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", data=body,
+        headers={"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(asked) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return json.load(error)["error"]["code"]
+
+for _ in sys.stdin:
+    print(json.dumps([over("GET"), over("POST"), over("GET", Authorization="Bearer " + token), chat()]), flush=True)
+"""
+
+
+@dataclass
+class Place:
+    """A host that the agent may reach, a store with the secret for it, and a way to start sessions."""
+
+    launcher: Launcher
+    upstream: UpstreamServer
+    store: LocalStoreFile
+
+    def profile(self, text: str) -> str:
+        return text.format(host=HOST, port=self.upstream.port)
+
+    @asynccontextmanager
+    async def agent(self, profile: str = WIDE) -> AsyncIterator[Agent]:
+        files = [open_private_file(path) for path in (self.store.path, self.store.key_path)]
+        try:
+            more = {"hosts": {HOST: ["127.0.0.1"]}, "roots": [self.upstream.root], "secrets": files}
+            async with self.launcher.session(self.profile(profile), **more) as link:
+                await link.expect("ready")
+                read_end, write_end = os.pipe()
+                outputs = [os.pipe(), os.pipe()]
+                await link.channel.send(
+                    {
+                        "op": "run",
+                        "argv": ["python3", "-uc", AGENT, str(self.upstream.port)],
+                        "env": {},
+                        "cwd": None,
+                    },
+                    {"stdin": read_end, "stdout": outputs[0][1], "stderr": outputs[1][1]},
+                )
+                for descriptor in (read_end, outputs[0][1], outputs[1][1]):
+                    os.close(descriptor)
+                agent = Agent(self, link, write_end, outputs[0][0])
+                try:
+                    yield agent
+                finally:
+                    agent.leave()
+                    for reader, _ in outputs:
+                        os.close(reader)
+        finally:
+            for descriptor in files:
+                os.close(descriptor)
+
+
+class Agent:
+    """One that works whenever it is told to, and says what became of it."""
+
+    def __init__(self, place: Place, link: Link, stdin: int, stdout: int) -> None:
+        self._place = place
+        self.link = link
+        self._stdin: int | None = stdin
+        self._stdout = stdout
+        self._number = 0
+
+    async def works(self) -> list[object]:
+        assert self._stdin is not None
+        os.write(self._stdin, b"\n")
+        return json.loads(await asyncio.to_thread(_line, self._stdout))
+
+    def leave(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+    async def narrow(self, text: str, **changes: object) -> Mapping[str, object]:
+        """Ask as a launcher does; the event that answers."""
+        return await self.answered(await self.ask(text, **changes))
+
+    async def ask(self, text: str, **changes: object) -> int:
+        lines = "".join(f"    {line}\n" for line in self._place.profile(text).strip().splitlines())
+        file = f"agent_configs:\n  dev:\n{lines}".encode()
+        self._number += 1
+        await self.link.channel.send(
+            {
+                "op": "narrow",
+                "id": self._number,
+                "policy": b64u(load_profiles(file).profile("dev").normal_form),
+                "file": sha256_name(file),
+                "signature": None,
+                **changes,
+            }
+        )
+        return self._number
+
+    async def answered(self, number: int) -> Mapping[str, object]:
+        async with asyncio.timeout(30):
+            while (message := await self.link.channel.receive()) is not None:
+                match message.members:
+                    case {"event": "narrowed" | "narrow-refused", "id": found} if found == number:
+                        return message.members
+                    case {"event": "refused", "code": str(code), "message": str(text)}:
+                        raise Refused(code, text)
+        raise AssertionError(f"the supervisor ended: {self.link.service.last_words}")
+
+    async def finish(self):
+        self.leave()
+        await self.link.expect("exited")
+        return await self.link.finish()
+
+
+def _line(descriptor: int) -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and (data := os.read(descriptor, 1)):
+        line += data
+    return line
+
+
+@pytest.fixture
+def place(launcher: Launcher, tmp_path: Path) -> Iterator[Place]:
+    authority = Authority()
+    store = LocalStoreFile(tmp_path / "secrets", random_bytes=os.urandom)
+    store.set("TOKEN", SecretValue(VALUE))
+
+    def echo(received):
+        return answer(b"seen: " + (received.header("authorization") or b"nothing"))
+
+    with UpstreamServer(echo, certificate=authority.leaf(tmp_path, HOST)) as server:
+        server.root = ssl.PEM_cert_to_DER_cert(authority.pem)
+        yield Place(launcher, server, store)
+
+
+def run(scenario) -> object:
+    async def whole() -> object:
+        async with asyncio.timeout(60):
+            return await scenario
+
+    return asyncio.run(whole())
+
+
+BEFORE = [200, 200, 200, 200]
+AFTER = [200, "method_not_listed", "secret.not_bound", "model.not_allowed"]
+
+
+def test_what_was_allowed_is_denied_from_the_narrowing_on_and_the_receipts_say_so(place: Place) -> None:
+    async def scenario():
+        async with place.agent() as agent:
+            before = await agent.works()
+            narrowed = await agent.narrow(NARROW)
+            after = await agent.works()
+            again = await agent.narrow(NARROW)
+            wider = await agent.narrow(WIDE)
+            last = await agent.works()
+            return before, narrowed, after, again, wider, last, await agent.finish()
+
+    before, narrowed, after, again, wider, last, story = run(scenario())
+    assert (before, after, last) == (BEFORE, AFTER, AFTER)
+    assert (narrowed["event"], narrowed["epoch"], narrowed["changed"]) == ("narrowed", 1, True)
+    assert (again["event"], again["epoch"], again["changed"]) == ("narrowed", 1, False)
+    assert (wider["event"], wider["code"]) == ("narrow-refused", "policy.not_narrower")
+    assert [each.header("authorization") for each in place.upstream.received].count(b"Bearer " + VALUE) == 1
+    kinds = [record.kind for record in story.own]
+    at = kinds.index("policy")
+    assert kinds.count("policy") == 1
+    evidence = [record.member("evd") for record in story.own]
+    assert len({*evidence[:at]}) == len({*evidence[at:]}) == 1
+    assert evidence[0] != evidence[at]
+    for number, record in enumerate(story.own):
+        if record.member("agt") is not None:
+            assert record.member("agt", "evd") == evidence[number]
+        if record.member("pol") is not None:
+            assert record.member("pol", "epoch") == (number >= at)
+            assert record.member("pol", "bind") == ("rtmr3" if number >= at else "mrconfigid")
+    epochs = [
+        record.member("pol", "epoch")
+        for record in sorted(story.records, key=lambda record: record.seq)
+        if record.role == "gateway" and record.member("pol") and record.member("agt", "ses") == story.session
+    ]
+    assert epochs == sorted(epochs)
+    assert {*epochs} == {0, 1}
+    assert story.own[at].disclosed.text("pol.id") == "dev"
