@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.sandbox.conftest import affiant
 
 PROFILES = """agent_configs:
   writer:
@@ -38,22 +39,12 @@ def session(warm, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]
         process.communicate(timeout=30)
 
 
-def affiant(warm, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "affiant",
-        "session",
-        arguments[0],
-        "--home",
-        str(warm.home),
-        *arguments[1:],
-    ]
-    return subprocess.run(command, capture_output=True, timeout=60, check=False, cwd="/")
+def narrow(warm, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return affiant("session", "narrow", "--home", str(warm.home), *arguments)
 
 
 def sessions(warm) -> dict:
-    return json.loads(affiant(warm, "list", "--json").stdout)
+    return json.loads(affiant("session", "list", "--home", str(warm.home), "--json").stdout)
 
 
 def written(tmp_path: Path, name: str, text: str) -> str:
@@ -68,35 +59,33 @@ def test_a_running_session_is_narrowed_by_its_owner(warm, session, tmp_path: Pat
     assert stat.S_IMODE(os.stat(place).st_mode) == 0o600
     narrower, wider = written(tmp_path, "n.yaml", NARROWER), written(tmp_path, "w.yaml", WIDER)
 
-    refused = affiant(warm, "narrow", running, wider)
+    refused = narrow(warm, running, wider)
     assert refused.returncode == 1
     assert b"+ now allowed: tool:deploy" in refused.stdout
     assert b"[policy.not_narrower]" in refused.stderr
 
-    tried = affiant(warm, "narrow", running, narrower, "--dry-run")
+    tried = narrow(warm, running, narrower, "--dry-run")
     assert tried.returncode == 0
     assert b"- no longer allowed: tool:write_file" in tried.stdout
     assert b"nothing was changed (--dry-run)" in tried.stdout
 
-    done = affiant(warm, "narrow", running, narrower)
+    done = narrow(warm, running, narrower)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"- no longer allowed: POST https://api.example.com" in done.stdout
     assert b"narrowed: change 1 of this session, profile sha384:" in done.stdout
 
-    again = json.loads(affiant(warm, "narrow", running, narrower, "--json").stdout)
+    again = json.loads(narrow(warm, running, narrower, "--json").stdout)
     assert (again["changed"], again["epoch"], again["difference"]["differences"]) == (False, 1, [])
-    back = affiant(warm, "narrow", running, written(tmp_path, "p.yaml", PROFILES))
+    back = narrow(warm, running, written(tmp_path, "p.yaml", PROFILES))
     assert (back.returncode, b"[policy.not_narrower]" in back.stderr) == (1, True)
 
-    files = affiant(
-        warm, "narrow", running, written(tmp_path, "f.yaml", NARROWER.replace("read-write", "read"))
-    )
+    files = narrow(warm, running, written(tmp_path, "f.yaml", NARROWER.replace("read-write", "read")))
     assert (files.returncode, b"[policy.narrow_unenforced]" in files.stderr) == (1, True)
-    unknown = affiant(warm, "narrow", running, narrower, "--agent", "nobody")
+    unknown = narrow(warm, running, narrower, "--agent", "nobody")
     assert unknown.returncode == 1
 
     less = NARROWER.replace("requests: 50", "requests: 5")
-    as_json = json.loads(affiant(warm, "narrow", running, written(tmp_path, "l.yaml", less), "--json").stdout)
+    as_json = json.loads(narrow(warm, running, written(tmp_path, "l.yaml", less), "--json").stdout)
     assert (as_json["changed"], as_json["epoch"], as_json["session"]) == (True, 2, running)
     assert as_json["dif"].startswith("sha256:")
 
@@ -107,9 +96,10 @@ def test_a_running_session_is_narrowed_by_its_owner(warm, session, tmp_path: Pat
         b"affiant: the profile was narrowed (change 2): "[:46],
     ]
     assert not place.exists()
-    ended = affiant(warm, "narrow", running, narrower)
+    assert "narrowed 2" in warm.verdict(tmp_path / "b.json")  # it holds, and says so
+    ended = narrow(warm, running, narrower)
     assert (ended.returncode, b"[session.not_open]" in ended.stderr) == (1, True)
-    assert affiant(warm, "narrow", "A" * 22, narrower).returncode == 1
+    assert narrow(warm, "A" * 22, narrower).returncode == 1
 
 
 def test_before_the_end_of_a_session_whoever_asks_is_answered(warm, session, tmp_path: Path) -> None:

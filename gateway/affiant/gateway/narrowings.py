@@ -87,8 +87,8 @@ class Narrowings:
         )
 
     async def _keep(self, session: Session, admitted: Admitted, collateral: Collateral) -> None:
+        """As an admission, but for the keyset: it is the same one, and the evidence holds its new statement."""
         objects = [
-            ("keysets", admitted.statement.raw),
             ("evidence", admitted.evidence),
             ("endorsements", wrap_endorsements(collateral.to_bytes())),
             ("results", admitted.ear.encode("ascii")),
