@@ -82,6 +82,12 @@ def test_approvers_are_named_by_key_and_way() -> None:
     assert one.count == 2
 
 
+def test_who_approved_by_identity_is_named_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(APPROVAL, "sig", sha256_name(b"a bundle"))
+    (one,) = judge(approved().bytes()).people.approved
+    assert one.facts == {"identity": "k" * 43, "via": "console"}
+
+
 def told(kind: str, members: dict[tuple[str, ...], str]) -> Any:
     """A record of ``kind`` as far as people are concerned."""
     nothing = SimpleNamespace(text=lambda _: None)
