@@ -8,9 +8,9 @@ BIN := $(VENV)/bin
 SOURCES := attestation policy secrets sandbox gateway
 # Test files run side by side, each file in one process. More than two at once starve tests of real sessions.
 TEST_PROCESSES ?= 2
-# Sessions first: they wait more than they compute, and no long file is left for one process alone at the end.
+# In the order of tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
-TESTS := tests/demo tests/test_readme.py tests/test_layout.py tests/session tests/sandbox tests/gateway tests
+TESTS := tests
 
 # Where it is set, every run compiles and rewrites all the tests anew, in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE

@@ -1,4 +1,4 @@
-"""What every test run does first: the cyclic collector leaves alone what stays until the end.
+"""What every test run does first: what waits most comes first, and the cyclic collector leaves alone what stays.
 
 Some thousand modules and fourteen thousand tests are made before the first test runs, and none of it is garbage. By
 default the collector looks through all of it again and again, while it is made and then in every test.
@@ -7,11 +7,29 @@ default the collector looks through all of it again and again, while it is made 
 from __future__ import annotations
 
 import gc
+from pathlib import Path
+from typing import Final
 
 import pytest
 
-_USUAL = gc.get_threshold()
+FIRST: Final = ("demo", "test_readme.py", "session", "sandbox", "gateway", "test_layout.py")
+"""Sessions wait more than they compute, and no long file is left for one process alone at the end. The order of
+pytest's own arguments does not count where one holds another."""
+
+_HERE: Final = Path(__file__).parent
+_USUAL: Final = gc.get_threshold()
 gc.set_threshold(100_000, 50, 50)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The folders of :data:`FIRST`, then the others; within a folder nothing changes."""
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    top = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
+    return FIRST.index(top) if top in FIRST else len(FIRST)
 
 
 @pytest.hookimpl(trylast=True)
