@@ -10,7 +10,7 @@ from vectors.making.documents import POLICY, profile_digest
 from vectors.making.encoding import b64u, canonical, sha256_name
 from vectors.making.faults import Fault, put
 from vectors.making.keys import seeded
-from vectors.making.narrowings import cut_off, narrowed, narrowed_twice, normal_form
+from vectors.making.narrowings import cut_off, narrowed, narrowed_twice, normal_form, unrecorded
 from vectors.making.story import Story
 
 __all__ = ["CASES", "VALID"]
@@ -113,6 +113,13 @@ VALID = (
         "The gateway went on to the narrower profile; the supervisor died before its record of that.",
         told(script=cut_off),
         warnings=("pol.bound", "rfs.accepted", "session.close", "session.supervisor"),
+        stored_from=_BASE,
+    ),
+    Case(
+        "valid/narrowing-unrecorded",
+        "The gateway went on to the narrower profile; the supervisor did not get its answer, and ended the session.",
+        told(_again("session-boot", "session-end", "evd"), unrecorded),
+        warnings=("pol.bound", "rfs.accepted"),
         stored_from=_BASE,
     ),
 )

@@ -16,7 +16,7 @@ from vectors.making.records import Members, Session
 from vectors.making.scripts import boot, close, finish, inference, start
 from vectors.making.story import Story
 
-__all__ = ["cut_off", "narrow", "narrowed", "narrowed_twice", "normal_form", "record"]
+__all__ = ["cut_off", "narrow", "narrowed", "narrowed_twice", "normal_form", "record", "unrecorded"]
 
 
 def normal_form(epoch: int) -> bytes:
@@ -90,6 +90,14 @@ def _once(story: Story, told: Session) -> None:
     narrow(story, told)
     record(story, told)
     inference(story, told, step=f"answer-{told.epoch}", cseq=told.epoch - 1)
+
+
+def unrecorded(story: Story) -> None:
+    """The supervisor did not get the gateway's answer, and ends the session without a record of the narrowing."""
+    boot(story)
+    told = start(story)
+    narrow(story, told)
+    finish(story, told, cseq=-1)
 
 
 def cut_off(story: Story) -> None:

@@ -12,7 +12,7 @@ export function epochsOf({ manifest, narrowings }) {
   return [manifest.profile, ...narrowings].map(({ dig, fil }, epoch) => ({ dig, fil, bind: bindingOf(epoch) }));
 }
 
-/** What the `policy` records tell; and the event log, of the one that a supervisor that was cut off did not record. */
+/** What the `policy` records tell; and the event log, of a last one that the supervisor did not come to record. */
 export function narrowingsOf(session) {
   const { manifest, activation, supervisor, id } = session;
   const first = manifest.profile.dig;

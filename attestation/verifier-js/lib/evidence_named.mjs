@@ -6,7 +6,6 @@ import { fromBase64url, sameBytes, toHex } from "./encoding.mjs";
 import { parseEvidence } from "./evidence.mjs";
 import { MAX_NARROWINGS } from "./narrowing.mjs";
 import { NotMade, Refusal } from "./refusals.mjs";
-import { tailIsOpen } from "./session_words.mjs";
 import { parseStatement } from "./statement.mjs";
 
 /** The object that a 43-character link names. */
@@ -42,12 +41,11 @@ export async function quotedBy(subject, party) {
 }
 
 /**
- * What a gateway acted on and the session's supervisor, cut off in the narrowing, did not record; or null. What the
- * gateway's records then name is for `peer.bound` to refuse.
+ * What a gateway acted on and the session's supervisor did not come to record, because it died, or did not get the gateway's
+ * answer and ended the session; or null. What the gateway's records then name is for `peer.bound` to refuse.
  */
 export async function quotedBeyond(subject, session) {
   const { supervisor } = session;
-  if (!tailIsOpen(session)) return null;
   for (const record of session.gateway) {
     const evd = record.member("agt", "evd");
     if (supervisor.quoted.some((each) => each.evd === evd)) continue;

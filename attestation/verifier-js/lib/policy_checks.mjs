@@ -193,11 +193,11 @@ function boundFinding(sessions) {
   const plain = "profile digest bound in MRCONFIGID, and named by every decision";
   if (count === 0) return held(plain);
   const text = `${plain}; narrowed ${times(count)}, bound in RTMR3 and named by every decision from there on`;
-  const cut = sessions.filter(({ supervisor }) => !supervisor.quoted.at(-1).recorded);
-  if (cut.length === 0) return held(text);
-  return held(`${text}; ${cut.length} sessions were cut off before the supervisor recorded their last one`, {
+  const without = sessions.filter(({ supervisor }) => !supervisor.quoted.at(-1).recorded);
+  if (without.length === 0) return held(text);
+  return held(`${text}; of ${without.length} sessions the supervisor did not come to record the last one`, {
     tier: "warning",
-    where: cut.map(({ gateway }) => gateway[0].jti),
+    where: without.map(({ gateway }) => gateway[0].jti),
   });
 }
 

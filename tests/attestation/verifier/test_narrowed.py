@@ -212,10 +212,20 @@ class GatewayBehind(NarrowedStory):
 
 
 class GatewayAhead(NarrowedStory):
-    """A gateway that went on to an epoch that the supervisor, which ended in order, never recorded."""
+    """The supervisor did not get the gateway's answer, and ended the session without a record of the narrowing."""
 
     def close(self) -> None:
         self._narrow(3)
+        super().close()
+
+
+class GatewayFarAhead(NarrowedStory):
+    """A gateway that went on twice, the second time without the record of the first."""
+
+    def close(self) -> None:
+        self._narrow(3)
+        self.by_gateway("between", "refusal", {"pol": self._pol("deny"), "rsn": "policy.model"})
+        self._narrow(4)
         super().close()
 
 
@@ -405,7 +415,7 @@ PEERS: dict[str, tuple[Made, dict[str, str]]] = {
         lambda: agent_of_before(NarrowedStory()).bytes(),
         {"peer.bound": "peer.unbound"},
     ),
-    "an evidence that no record began": (lambda: GatewayAhead().bytes(), {"peer.bound": "peer.unbound"}),
+    "two epochs more than are recorded": (lambda: GatewayFarAhead().bytes(), {"peer.bound": "peer.unbound"}),
 }
 
 
@@ -461,24 +471,17 @@ class NoClose(CutOff):
         self._answer(1, step="last")
 
 
-@pytest.mark.parametrize("story", [CutOff, NoClose])
-def test_a_session_cut_off_in_a_narrowing_is_judged_by_what_its_quote_shows(
-    story: type[NarrowedStory],
+@pytest.mark.parametrize(("story", "count"), [(CutOff, 2), (NoClose, 2), (GatewayAhead, 3)])
+def test_a_narrowing_that_its_supervisor_did_not_record_is_judged_by_what_its_quote_shows(
+    story: type[NarrowedStory], count: int
 ) -> None:
     verdict = judge(story().bytes())
     assert refused(verdict) == {}
     found = row(verdict, "pol.bound")
     assert (found.state, found.tier) == (State.HELD, Tier.WARNING)
-    assert "narrowed 2 times" in found.detail
-    assert "cut off" in found.detail
-    assert row(verdict, "tee.appraisal").detail.startswith("4 quotes")
-
-
-def test_one_that_was_closed_in_order_recorded_its_narrowings() -> None:
-    class Done(CutOff):
-        why = "done"
-
-    assert refused(judge(Done().bytes()))["peer.bound"] == "peer.unbound"
+    assert f"narrowed {count} times" in found.detail
+    assert "did not come to record" in found.detail
+    assert row(verdict, "tee.appraisal").detail.startswith(f"{count + 2} quotes")
 
 
 CUT: dict[str, tuple[Made, dict[str, str]]] = {

@@ -55,8 +55,8 @@ def epochs_of(session: Session) -> tuple[Epoch, ...]:
 
 
 def narrowings_of(session: Session) -> tuple[Narrowing, ...]:
-    """What the supervisor's ``policy`` records tell; and what the event log does of the one that a supervisor that was
-    cut off did not come to record.
+    """What the supervisor's ``policy`` records tell; and what the event log does of a last one that it did not come to
+    record.
 
     Raises:
         NotANarrowing, NarrowingMalformed, NarrowingOrderBroken: not one after the other, or not of the profile in

@@ -14,7 +14,6 @@ from affiant.attestation.narrowing import MAX_NARROWINGS, NotANarrowing
 from affiant.attestation.receipt import VerifiedReceipt
 from affiant.attestation.statement import parse_statement
 from affiant.attestation.verifier.case import Case, Party, Session
-from affiant.attestation.verifier.cut_off import tail_is_open
 from affiant.attestation.verifier.quoted import Quoted
 from affiant.attestation.verifier.refusals import EvidenceUnbound, NotMade
 from affiant.errors import AffiantError
@@ -69,13 +68,14 @@ _CHANGED = "records of one key name different evidence, and no narrowing between
 
 
 def quoted_beyond(case: Case, session: Session) -> Quoted | None:
-    """The evidence of a narrowing that the gateway acted on and the session's supervisor, cut off, did not record.
+    """The evidence of a last narrowing that the gateway acted on and the session's supervisor did not come to record.
 
-    None where there is no such thing; what the gateway's records then name is for ``peer.bound`` to refuse.
+    It died in between, or did not get the gateway's answer and ended the session.
+
+    None where there is no such thing; what the gateway's records then name is for ``peer.bound`` to refuse. Only the
+    session's own TD could have been quoted so, for its own keys: nobody else makes it an epoch more.
     """
     party = session.supervisor
-    if not tail_is_open(session):
-        return None
     for record in session.gateway:
         evd = str(record.member("agt", "evd"))
         if all(evd != each.evd for each in party.quoted):

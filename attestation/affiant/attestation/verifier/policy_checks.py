@@ -137,11 +137,11 @@ def _bound(sessions: Sequence[Session]) -> Finding:
     if count := sum(len(session.narrowings) for session in sessions):
         times = "once" if count == 1 else f"{count} times"
         text = f"{text}; narrowed {times}, bound in RTMR3 and named by every decision from there on"
-    cut = [session for session in sessions if not session.supervisor.quoted[-1].recorded]
-    if not cut:
+    without = [session for session in sessions if not session.supervisor.quoted[-1].recorded]
+    if not without:
         return Finding(text)
-    text = f"{text}; {len(cut)} sessions were cut off before the supervisor recorded their last one"
-    return Finding(text, Tier.WARNING, tuple(session.gateway[0].jti for session in cut))
+    text = f"{text}; of {len(without)} sessions the supervisor did not come to record the last one"
+    return Finding(text, Tier.WARNING, tuple(session.gateway[0].jti for session in without))
 
 
 def check_config_accepted(case: Case) -> Finding:

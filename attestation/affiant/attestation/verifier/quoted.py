@@ -27,7 +27,7 @@ class Quoted:
     epoch: int = 0
     """How many narrowings the evidence has to show."""
     recorded: bool = True
-    """Whether the signer's own records name it; not so that of a supervisor that was cut off in its narrowing."""
+    """Whether the signer's own records name it; not so where a supervisor did not come to record its last narrowing."""
     collateral: bytes | None = None
     """The endorsements collection that it was appraised with."""
     mark: CollateralMark | None = None
