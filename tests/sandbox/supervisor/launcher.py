@@ -187,6 +187,8 @@ class Launcher:
         mrconfig: bytes | None = None,
         secrets: Sequence[int] | None = None,
         arguments: Sequence[str] = (),
+        td_seen: Callable[[int], None] = lambda _td: None,
+        decisions: int | None = None,
     ) -> AsyncIterator[Link]:
         """A provisioned supervisor.
 
@@ -194,6 +196,7 @@ class Launcher:
             tamper: changes the provision message. manifest_of: changes what the manifest is made of.
             mrconfig: what the TD is launched with, if not the manifest's.
             arguments: more of the supervisor's.
+            td_seen: shown the descriptor of the TD before the supervisor has it. decisions: of a decision log.
         """
         text = "agent_configs:\n  dev:\n" + "".join(f"    {line}\n" for line in profile.strip().splitlines())
         loaded = load_profiles(text.encode()).profile("dev")
@@ -250,11 +253,13 @@ class Launcher:
         if tamper is not None:
             tamper(message)
         td = self.platform.create_td(image=Image.SESSION, mrconfigid=mrconfig or mrconfigid(manifest))
+        td_seen(td)
+        given = dict(zip(("secret_store", "secret_key"), secrets or (), strict=False))
+        if decisions is not None:
+            message["decisions"], given["decisions"] = True, decisions
         link = self._start(folder, session, td, arguments)
         try:
-            await link.channel.send(
-                message, dict(zip(("secret_store", "secret_key"), secrets or (), strict=False))
-            )
+            await link.channel.send(message, given)
             yield link
         finally:
             link.channel.close()

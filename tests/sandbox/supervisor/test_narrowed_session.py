@@ -10,13 +10,17 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.gateway.conftest import Running, serving_gateway
 from tests.sandbox.supervisor.launcher import Launcher, Link, Refused
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import UpstreamServer, answer
 
 from affiant.attestation.encoding import b64u, sha256_name
+from affiant.attestation.simulated.client import SimulatedTD
+from affiant.attestation.tdx import Event
 from affiant.policy.load import load_profiles
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
 from affiant.secrets.value import SecretValue
@@ -79,10 +83,10 @@ class Place:
         return text.format(host=HOST, port=self.upstream.port)
 
     @asynccontextmanager
-    async def agent(self, profile: str = WIDE) -> AsyncIterator[Agent]:
+    async def agent(self, profile: str = WIDE, **given: Any) -> AsyncIterator[Agent]:
         files = [open_private_file(path) for path in (self.store.path, self.store.key_path)]
         try:
-            more = {"hosts": {HOST: ["127.0.0.1"]}, "roots": [self.upstream.root], "secrets": files}
+            more = {"hosts": {HOST: ["127.0.0.1"]}, "roots": [self.upstream.root], "secrets": files, **given}
             async with self.launcher.session(self.profile(profile), **more) as link:
                 await link.expect("ready")
                 read_end, write_end = os.pipe()
@@ -199,9 +203,14 @@ BEFORE = [200, 200, 200, 200]
 AFTER = [200, "method_not_listed", "secret.not_bound", "model.not_allowed"]
 
 
-def test_what_was_allowed_is_denied_from_the_narrowing_on_and_the_receipts_say_so(place: Place) -> None:
+def test_what_was_allowed_is_denied_from_the_narrowing_on_and_the_receipts_say_so(
+    place: Place, tmp_path: Path
+) -> None:
+    log = tmp_path / "decisions.jsonl"
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
     async def scenario():
-        async with place.agent() as agent:
+        async with place.agent(decisions=descriptor) as agent:
             before = await agent.works()
             narrowed = await agent.narrow(NARROW)
             after = await agent.works()
@@ -236,3 +245,65 @@ def test_what_was_allowed_is_denied_from_the_narrowing_on_and_the_receipts_say_s
     assert epochs == sorted(epochs)
     assert {*epochs} == {0, 1}
     assert story.own[at].disclosed.text("pol.id") == "dev"
+    os.close(descriptor)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    decided = [(line["policy_digest"], line["decision"]) for line in lines if line["plane"] == "egress"]
+    digests = list(dict.fromkeys(digest for digest, _ in decided))
+    assert len(digests) == 2
+    assert [digest for digest, _ in decided] == sorted((digest for digest, _ in decided), key=digests.index)
+    assert {digest for digest, decision in decided if decision == "deny"} == {digests[1]}
+
+
+def test_an_event_that_nobody_logged_ends_the_session_at_its_next_narrowing(place: Place) -> None:
+    """Whoever reaches the TD extends RTMR3 behind the supervisor: the gateway sees it in the quote, and refuses."""
+    seen: list[int] = []
+
+    async def scenario() -> tuple[object, str, object]:
+        async with place.agent(td_seen=lambda td: seen.append(os.dup(td))) as agent:
+            before = await agent.works()
+            with SimulatedTD(seen[0]) as td:
+                td.extend(Event("affiant-policy", {"x": 1}))
+            refused = await agent.narrow(NARROW)
+            with pytest.raises(Refused) as ended:
+                await agent.link.expect("finished")
+            return before, str(refused["code"]), (ended.value.code, agent.link.story())
+
+    before, code, (ended, story) = run(scenario())
+    assert (before, code, ended) == (BEFORE, "session.narrowing_failed", "session.narrowing_failed")
+    assert story.close.member("why") == "policy"
+    assert "policy" not in [record.kind for record in story.own]
+    (refusal,) = [record for record in story.records if record.member("rsn") == "eventlog.replay"]
+    assert refusal.role == "gateway"
+
+
+@pytest.mark.slow
+def test_a_gateway_that_is_gone_ends_the_session_whatever_was_begun(
+    place: Place, platform, platform_home: Path, tmp_path: Path
+) -> None:
+    async def scenario(gateway: Running) -> str:
+        place.launcher.gateway = gateway.gateway
+        async with place.agent() as agent:
+            assert await agent.works() == BEFORE
+            gateway.kill()
+            with pytest.raises(Refused) as ended:
+                answer = await agent.narrow(NARROW)
+                assert answer["event"] == "narrow-refused"
+                await agent.link.expect("finished")
+            return ended.value.code
+
+    with serving_gateway(tmp_path / "gateway-home", platform_home) as gateway:
+        assert run(scenario(gateway)) in {"gateway.lost", "session.narrowing_failed"}
+
+
+@pytest.mark.slow
+def test_a_wall_that_comes_with_a_narrowing_counts_from_the_sessions_start(place: Place) -> None:
+    async def scenario() -> str:
+        async with place.agent() as agent:
+            await agent.works()
+            await asyncio.sleep(1)
+            assert (await agent.narrow(WIDE.strip() + "\nlimits: {{wall: 1s}}"))["changed"]
+            with pytest.raises(Refused) as ended:
+                await agent.link.expect("finished", within_s=5)
+            return ended.value.code
+
+    assert run(scenario()) == "limit_wall"
