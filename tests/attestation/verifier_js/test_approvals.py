@@ -176,7 +176,13 @@ def test_of_what_identities_approved_the_second_verifier_says_nothing(
     judge_all: Callable[[Sequence[Question]], Verdicts],
 ) -> None:
     module = asked_of("test_identity_approvals")
-    cases = recorded(module, judging=module, asking=lambda question: question)
+    asked = {
+        "test_what_a_key_and_an_identity_approved_holds",
+        "test_one_identity_in_two_records_is_one_approver",
+        "test_a_signature_that_the_bundle_does_not_carry_is_not_judged",
+    }
+    others = frozenset(name for name in vars(module) if name.startswith("test_")) - asked
+    cases = recorded(module, judging=module, asking=lambda question: question, without=others)
     answers = judge_all([case.question for case in cases])
     told = {
         next(check["state"] for check in answer["checks"] if check["code"] == "apr.bound")

@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.attestation.approving.signing_identity import SigningIdentity, root_of
 from tests.gateway.approvals.approver import Approver, path_of
+from tests.gateway.approvals.test_by_identity import ByIdentity
 from tests.gateway.in_process import InProcess, asgi
 from tests.gateway.session_client import SessionClient
 from tests.gateway.test_bundles import with_openings
 from tests.gateway.tool_gate.conftest import Agent
+from tests.sigstore_authority.authority import Authority
 
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.proof import PROOF_HEADER
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
@@ -509,12 +513,50 @@ def test_a_tool_that_changed_before_it_was_approved_is_not_called(place: Place) 
     assert place.state(action) == "approved"  # for what is not served any more
 
 
+# -- by identity -------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_an_identity_approved_is_made_once_and_verifies(place: Place) -> None:
+    identity, key = SigningIdentity(Authority()), X25519PrivateKey.generate()
+    root = json.dumps(root_of(identity.authority).decode())
+    who = f"{place.ann.kid}, {{issuer: '{identity.issuer}', subject: '{identity.subject}'}}"
+    profile = (
+        f"agent_configs:\n  tester:\n    tools:{TOOLS}    {PLACES}\n"
+        f"    requires_human_approval: {{approvers: [{who}], quorum: 2, trusted_root: {root}}}\n"
+    )
+    agent = Agent(SessionClient.start(place.gateway, place.platform, profile=profile.encode(), openings=key))
+    answer = place.during(agent.text, "add", a=1, b=2)
+    (action,) = place.waiting(agent)
+    bob = ByIdentity(place.gateway, identity=identity)
+    assert bob.introduce().status == 200
+    statement = bob.says(action)
+    assert place.ann.decide(action).json()["state"] == "pending"
+    assert bob.hand_over(action, statement).json()["state"] == "approved"
+    assert answer.result(10) == "3"
+    *_, approval, intent, _ = agent.records()
+    assert (approval["kind"], intent["apr"]) == ("approval", approval["apr"])
+    assert (intent["apr"]["kid"], intent["apr"]["sig"]) == (identity.name, sha256_name(statement.encode()))
+    agent.session.submit(agent.session.exec_record())
+    agent.session.submit(agent.session.end_record())
+    agent.session.close()
+    document, now, service = (
+        with_openings(agent.session.bundle(), key),
+        datetime.now(UTC),
+        place.gateway.service,
+    )
+    reference = service.admissions.appraiser.reference.raw
+    trust = simulated_trust_file(reference, now, gateway_configs=[service.config.digest])
+    verdict = verify_bundle(json.dumps(document).encode(), parse_trust_file(trust), at=now, build="a test")
+    assert [check for check in verdict.checks if check.state is State.REFUSED] == []
+    (bound,) = [check for check in verdict.checks if check.code == "apr.bound"]
+    assert bound.state is State.HELD
+    assert bound.detail.endswith("signed by ann@example.org (issuer https://accounts.tests)")
+
+
 # -- both verifiers ----------------------------------------------------------------------------------------------------
 
 
 def test_both_verifiers_accept_a_session_with_an_approved_call(place: Place, tmp_path: Path) -> None:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
     key = X25519PrivateKey.generate()
     agent = place.agent(place.ann, place.bob, more=", quorum: 2", openings=key)
     answer = place.during(agent.text, "add", a=1, b=2)
