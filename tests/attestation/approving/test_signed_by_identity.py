@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,13 +23,13 @@ from affiant.attestation.approving.errors import (
     StatementUnproven,
 )
 from affiant.attestation.approving.identities import (
+    MAX_SIGNED,
     NO_IDENTITIES,
     ApproverIdentity,
     NamedIdentities,
     require_verifiable,
 )
 from affiant.attestation.approving.signed_by_identity import (
-    MAX_SIGNED,
     READER_LIFETIME_S,
     action_statement,
     claimed_identity,
@@ -212,6 +214,16 @@ def test_hostile_text_is_refused_before_anything_is_verified(text: str) -> None:
     for read in (lambda: read_statement(text, BOTH), lambda: claimed_identity(text)):
         with pytest.raises(StatementMalformed):
             read()
+
+
+def test_whoever_names_no_identity_loads_nothing_that_verifies_them() -> None:
+    """The supervisor of every session reads statements; few profiles name identities."""
+    names = "('published', 'sigstore', 'signed_by_identity')"
+    look = (
+        "import sys; from affiant.attestation.approving.statement import read_statement; "
+        f"sys.exit(any(part in name for name in sys.modules for part in {names}))"
+    )
+    subprocess.run([sys.executable, "-c", look], check=True)
 
 
 def test_where_nobody_is_named_by_identity_no_bundle_counts() -> None:

@@ -17,8 +17,8 @@ from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import Answer, SessionClient
 from tests.sigstore_authority.authority import Authority
 
+from affiant.attestation.approving.identities import BUNDLE_TYPE, MAX_SIGNED
 from affiant.attestation.approving.reader_proof import READER_HEADER
-from affiant.attestation.approving.signed_by_identity import BUNDLE_TYPE, MAX_SIGNED
 from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.policy.approvals.action import Action

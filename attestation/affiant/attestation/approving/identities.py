@@ -21,7 +21,19 @@ from affiant.attestation.approving.errors import ApproverExtraMissing
 from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u, sha256_name
 
-__all__ = ["NO_IDENTITIES", "ApproverIdentity", "NamedIdentities", "require_verifiable"]
+__all__ = [
+    "BUNDLE_TYPE",
+    "MAX_SIGNED",
+    "NO_IDENTITIES",
+    "ApproverIdentity",
+    "NamedIdentities",
+    "is_bundle",
+    "require_verifiable",
+]
+
+BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
+MAX_SIGNED: Final = 32 << 10
+"""Bytes of a bundle: the statement has some 400, what proves it 4,000 to 12,000."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,7 +75,7 @@ NO_IDENTITIES: Final = NamedIdentities(frozenset(), b"")
 def require_verifiable(identities: NamedIdentities) -> None:
     """Refuse, at the start of whoever will judge their statements, identities whose statements nobody could verify.
 
-    The library is loaded here (half a second, some 30 MiB), so that no statement waits for it.
+    What verifies them is loaded here and no earlier (half a second, some 30 MiB), so that no statement waits for it.
 
     Raises:
         ApproverExtraMissing: the sigstore library is not installed. TrustedRootUnusable: the trusted root is none.
@@ -71,10 +83,16 @@ def require_verifiable(identities: NamedIdentities) -> None:
     if not identities.who:
         return
     try:
+        from affiant.attestation.approving import signed_by_identity  # noqa: F401, PLC0415 - slow to load
         from affiant.attestation.published import sigstore_verifier  # noqa: PLC0415 - an extra, and slow to load
     except ModuleNotFoundError as error:
         raise ApproverExtraMissing from error
     sigstore_verifier.require_usable(identities.trusted_root)
+
+
+def is_bundle(text: str) -> bool:
+    """Whether a statement is an identity's bundle, or else a key's: that one is a JWS, which begins with no brace."""
+    return text.startswith("{")
 
 
 @lru_cache(maxsize=256)

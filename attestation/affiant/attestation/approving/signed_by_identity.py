@@ -32,7 +32,7 @@ from affiant.attestation.approving.errors import (
     StatementMalformed,
     StatementUnproven,
 )
-from affiant.attestation.approving.identities import ApproverIdentity, NamedIdentities
+from affiant.attestation.approving.identities import MAX_SIGNED, ApproverIdentity, NamedIdentities
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.published.bundle import SignedBundle, parse_bundle
@@ -43,22 +43,16 @@ from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, Sh
 from affiant.errors import AffiantError
 
 __all__ = [
-    "BUNDLE_TYPE",
-    "MAX_SIGNED",
     "READER_LIFETIME_S",
     "SignedAction",
     "SignedReader",
     "action_statement",
     "claimed_identity",
-    "is_bundle",
     "reader_statement",
     "verify_signed_action",
     "verify_signed_reader",
 ]
 
-BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
-MAX_SIGNED: Final = 32 << 10
-"""Bytes of a bundle: the statement has some 400, what proves it 4,000 to 12,000."""
 READER_LIFETIME_S: Final = 3600
 """Seconds after its signature for which a reader's key stands for an identity."""
 
@@ -117,11 +111,6 @@ class SignedReader:
     name: str
     kid: str
     until: int
-
-
-def is_bundle(text: str) -> bool:
-    """Whether a statement is a bundle, or else a key's: that one is a JWS, whose first character is no brace."""
-    return text.startswith("{")
 
 
 def action_statement(*, action: str, approves: bool, expires: int, via: str = "cli") -> bytes:

@@ -28,8 +28,7 @@ from affiant.attestation.approving.errors import (
     StatementMalformed,
     StatementStale,
 )
-from affiant.attestation.approving.identities import NO_IDENTITIES, NamedIdentities
-from affiant.attestation.approving.signed_by_identity import is_bundle, verify_signed_action
+from affiant.attestation.approving.identities import NO_IDENTITIES, NamedIdentities, is_bundle
 from affiant.attestation.canonical import parse_object
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.keys import Signer, public_jwk, public_key_of
@@ -126,6 +125,10 @@ def read_statement(text: str, identities: NamedIdentities = NO_IDENTITIES) -> St
         AffiantError: of a bundle, as :func:`~.signed_by_identity.verify_signed_action`.
     """
     if is_bundle(text):
+        from affiant.attestation.approving.signed_by_identity import (  # noqa: PLC0415 - most profiles need none of it
+            verify_signed_action,
+        )
+
         signed = verify_signed_action(text, identities)
         return Statement(
             signed.name, signed.action, signed.approves, signed.made, signed.expires, signed.via, text

@@ -16,10 +16,9 @@ from typing import Any, Final, Protocol
 
 import click
 
-from affiant.attestation.approving.identities import NamedIdentities
+from affiant.attestation.approving.identities import MAX_SIGNED, NamedIdentities
 from affiant.attestation.approving.keys import APPROVER_KEY
 from affiant.attestation.approving.signed_by_identity import (
-    MAX_SIGNED,
     action_statement,
     claimed_identity,
     reader_statement,

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from affiant.attestation.approving.identities import BUNDLE_TYPE
 from affiant.attestation.approving.reader_proof import READER_HEADER, sign_reader_proof
-from affiant.attestation.approving.signed_by_identity import BUNDLE_TYPE
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.keys import Signer
 from affiant.errors import NotAuthenticError, StateError

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Path, Request, Response
 
-from affiant.attestation.approving.signed_by_identity import BUNDLE_TYPE, MAX_SIGNED
+from affiant.attestation.approving.identities import BUNDLE_TYPE, MAX_SIGNED
 from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u
 from affiant.gateway.approvals.mailbox import Mailbox, Post

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from affiant.attestation.approving.signed_by_identity import MAX_SIGNED
+from affiant.attestation.approving.identities import MAX_SIGNED
 from affiant.attestation.canonical import JSONError, parse_object
 from affiant.sandbox.egress.approvals import Left
 from affiant.sandbox.errors import GatewayUnreachable
