@@ -191,6 +191,20 @@ def test_an_introduction_is_for_one_key_one_gateway_and_an_hour(place: Place) ->
         place.gateway.clock.offset = timedelta()
 
 
+def test_however_many_keys_somebody_introduces_those_of_others_stay(place: Place) -> None:
+    bob, ann = place.person("bob"), place.person()
+    place.asked(ann.identity, bob.identity)
+    assert bob.introduce().status == 200
+    many = [place.person() for _ in range(17)]
+    now = time.time()
+    for number, each in enumerate(many):
+        text = each.identity.introduces(each.kid, spki=each.spki, at=now - 100 + number)
+        assert each.introduce(text).status == 200
+    reading = [each.ask("GET", "/v1/approvals").status for each in many]
+    assert reading == [403, *[200] * 16]  # of their own, the one that would have ended first
+    assert bob.listed()
+
+
 def test_a_statement_is_handed_over_by_whoever_made_it(place: Place) -> None:
     ann, bob = place.person(), place.person("bob")
     _, action = place.asked(ann.identity, bob.identity, quorum=2)

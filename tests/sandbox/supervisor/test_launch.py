@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.attestation.approving.signing_identity import root_of
+from tests.sigstore_authority.authority import Authority
 
+from affiant.attestation.approving.errors import ApproverExtraMissing
 from affiant.attestation.encoding import b64u, sha256_name
 from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.manifest import (
@@ -19,6 +24,7 @@ from affiant.attestation.manifest import (
     mrconfigid,
     session_events,
 )
+from affiant.attestation.published.errors import TrustedRootUnusable
 from affiant.attestation.tdx import SESSION_EVENT_ORDER, Event
 from affiant.errors import AffiantError
 from affiant.policy.load import load_profiles
@@ -99,6 +105,46 @@ def test_a_policy_swapped_after_launch_is_refused() -> None:
     with pytest.raises(ProfileMismatch) as refused:
         checked(provision(policy=OTHER.normal_form))
     assert refused.value.code == "session.profile_mismatch"
+
+
+def by_identity(root: bytes):
+    """The profile of one who is asked, where identities are judged under ``root``."""
+    who = "{issuer: 'https://accounts.tests', subject: ann@example.org}"
+    section = f"{{egress: [POST], approvers: [{who}], trusted_root: {json.dumps(root.decode())}}}"
+    text = f"agent_configs: {{dev: {{requires_human_approval: {section}}}}}"
+    return load_profiles(text.encode()).profile("dev")
+
+
+def launched_by(measured, given):
+    """A TD that was launched for one profile, whose host then gives it another."""
+    made = manifest(profile_digest=measured.digest)
+    return checked(
+        provision(manifest=made.raw, policy=given.normal_form), registers(mrconfigid=mrconfigid(made))
+    )
+
+
+def test_a_host_adds_no_trusted_root_and_exchanges_none() -> None:
+    """Whoever could, would say who the approvers are."""
+    own, theirs = (by_identity(root_of(Authority())) for _ in range(2))
+    assert launched_by(own, own).policy.policy.approval.identities.names == own.approval.kids
+    with pytest.raises(ProfileMismatch):
+        launched_by(own, theirs)
+    with pytest.raises(ProfileMismatch):
+        launched_by(PROFILE, theirs)
+
+
+def test_a_session_whose_approvers_could_not_be_verified_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    profile = by_identity(root_of(Authority()))
+    empty = by_identity(b'{"mediaType":"application/vnd.dev.sigstore.trustedroot+json"}')
+    with pytest.raises(TrustedRootUnusable):
+        launched_by(empty, empty)
+    monkeypatch.setitem(sys.modules, "affiant.attestation.published.sigstore_verifier", None)
+    monkeypatch.delattr("affiant.attestation.published.sigstore_verifier")
+    with pytest.raises(ApproverExtraMissing):
+        launched_by(profile, profile)
+    checked()  # whoever names no identities needs no library
 
 
 @pytest.mark.parametrize("value", [bytes(48), b"\1" * 48, mrconfigid(manifest(rootfs=DIGEST))])
