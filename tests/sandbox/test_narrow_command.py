@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.gateway.test_profile_signers import REVIEWER
 from tests.sandbox.conftest import affiant
+
+from affiant.attestation.encoding import b64u, sha256_name
+from affiant.attestation.profile_signing.envelope import sign_envelope
+from affiant.errors import AffiantError
+from affiant.policy.load import load_profiles
+from affiant.policy.signatures import signed_profiles
+from affiant.sandbox.home import open_home
+from affiant.sandbox.isolation.record import ProcessName
+from affiant.sandbox.launches import Launch
+from affiant.sandbox.narrowing_socket import NARROWING_SOCKET, InForce, NarrowingServer
 
 PROFILES = """agent_configs:
   writer:
@@ -53,6 +67,7 @@ def written(tmp_path: Path, name: str, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_running_session_is_narrowed_by_its_owner(warm, session, tmp_path: Path) -> None:
     running, launcher = session
     place = warm.home / "sessions" / running / "narrow.sock"
@@ -102,6 +117,7 @@ def test_a_running_session_is_narrowed_by_its_owner(warm, session, tmp_path: Pat
     assert narrow(warm, "A" * 22, narrower).returncode == 1
 
 
+@pytest.mark.slow
 def test_before_the_end_of_a_session_whoever_asks_is_answered(warm, session, tmp_path: Path) -> None:
     """A narrowing at the agent's very end: either it was made, or it is said that the session has ended."""
     running, launcher = session
@@ -117,3 +133,144 @@ def test_before_the_end_of_a_session_whoever_asks_is_answered(warm, session, tmp
     _, error = asking.communicate(timeout=30)
     assert launcher.returncode == 0
     assert asking.returncode == 0 or b"[session.not_open]" in error
+
+
+# -- the command alone -------------------------------------------------------------------------------------------------
+
+
+class Link:
+    """A supervisor that narrows whatever it is asked to, or says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[str, object]] = []
+        self.answer: Mapping[str, object] | None = None
+
+    async def narrow(self, members: Mapping[str, object]) -> Mapping[str, object]:
+        self.asked.append(members)
+        done = {"event": "narrowed", "epoch": len(self.asked), "digest": "sha384:x", "changed": True}
+        return done if self.answer is None else self.answer
+
+    def give_up(self, reason: AffiantError) -> None:
+        del reason
+
+
+@dataclass
+class Alone:
+    """A state folder in which a session seems to run, in this process."""
+
+    home: Path
+    link: Link
+    folder: Path
+
+    def narrow(self, text: str, *options: str, name: str = "n.yaml") -> subprocess.CompletedProcess[bytes]:
+        file = written(self.folder, name, text)
+        return affiant("session", "narrow", "--home", str(self.home), SESSION, file, *options)
+
+
+SESSION = "A" * 22
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Alone]:
+    home = open_home(tmp_path / "home")
+    launcher = ProcessName.of(os.getpid())
+    assert launcher is not None
+    Launch(SESSION, launcher).write(home)
+    home.session(SESSION).mkdir(mode=0o700)
+    link, ready, over = Link(), threading.Event(), asyncio.Event()
+    form = load_profiles(PROFILES.encode()).profile("writer").normal_form
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        server = NarrowingServer(link, InForce("writer", form, 0), lambda _step, _detail: None)  # type: ignore[arg-type]
+        async with server.listening(home.session(SESSION) / NARROWING_SOCKET):
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield Alone(home.path, link, tmp_path)
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
+        loop.close()
+
+
+def test_what_changes_is_shown_before_anything_is_sent(alone: Alone) -> None:
+    tried = alone.narrow(NARROWER, "--dry-run")
+    assert (tried.returncode, alone.link.asked) == (0, [])
+    assert b"- no longer allowed: POST https://api.example.com" in tried.stdout
+    done = alone.narrow(NARROWER)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.endswith(b"narrowed: change 1 of this session, profile sha384:x\n")
+    (asked,) = alone.link.asked
+    form = load_profiles(NARROWER.encode()).profile("writer").normal_form
+    assert asked == {"policy": b64u(form), "file": sha256_name(NARROWER.encode()), "signature": None}
+    again = alone.narrow(NARROWER)  # the launcher knows what is in force now
+    assert (again.returncode, len(alone.link.asked)) == (0, 1)
+    assert b"nothing was changed" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "shown"),
+    [
+        (WIDER, b"policy.not_narrower", b"+ now allowed: tool:deploy"),
+        (NARROWER.replace("requests: 50", "requests: 51"), b"policy.not_narrower", b"+ limits"),
+        (NARROWER.replace("read-write", "read"), b"policy.narrow_unenforced", b"- no longer allowed: write"),
+        (NARROWER.replace("writer:", "other:"), b"policy.unknown_agent", b""),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--json",)])
+def test_what_is_wider_or_cannot_be_enforced_is_said_and_never_sent(
+    alone: Alone, text: str, code: bytes, shown: bytes, options: tuple[str, ...]
+) -> None:
+    done = alone.narrow(text, *options)
+    assert (done.returncode, alone.link.asked) == (1, [])
+    assert b"[" + code in done.stderr
+    if "--json" not in options:
+        assert shown in done.stdout
+    elif shown:
+        assert json.loads(done.stdout)["changed"] is False
+
+
+def test_a_refusal_of_the_sessions_comes_under_its_own_code(alone: Alone) -> None:
+    alone.link.answer = {
+        "event": "narrow-refused",
+        "code": "session.narrowing_failed",
+        "message": "it failed",
+    }
+    done = alone.narrow(NARROWER)
+    assert done.returncode == 1
+    assert b"it failed [session.narrowing_failed]" in done.stderr
+
+
+def test_a_signature_that_is_about_another_file_is_refused_here(alone: Alone) -> None:
+    signed = sign_envelope(signed_profiles(load_profiles(PROFILES.encode())).to_bytes(), REVIEWER)
+    (alone.folder / "n.yaml.sig.json").write_bytes(signed)
+    done = alone.narrow(NARROWER)
+    assert (done.returncode, alone.link.asked) == (1, [])
+    assert b"[policy.signature_other]" in done.stderr
+    mine = sign_envelope(signed_profiles(load_profiles(NARROWER.encode())).to_bytes(), REVIEWER)
+    (alone.folder / "mine.json").write_bytes(mine)
+    assert alone.narrow(NARROWER, "--signature", str(alone.folder / "mine.json")).returncode == 0
+    assert alone.link.asked[0]["signature"] == b64u(mine)
+
+
+def test_a_session_that_is_not_there_is_not_narrowed(alone: Alone) -> None:
+    unknown = affiant("session", "narrow", "--home", str(alone.home), "B" * 22, str(alone.folder / "n.yaml"))
+    assert (unknown.returncode, b"[session.not_here]" in unknown.stderr) == (1, True)
+
+
+def test_a_launcher_that_does_not_answer_is_not_waited_for_without_end(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(members: Mapping[str, object]) -> Mapping[str, object]:
+        await asyncio.sleep(3)
+        return members
+
+    monkeypatch.setattr("affiant.sandbox.narrow_command._ANSWERS_WITHIN_S", 0.3)
+    monkeypatch.setattr(alone.link, "narrow", silent)
+    done = alone.narrow(NARROWER)
+    assert (done.returncode, b"[service.silent]" in done.stderr) == (1, True)

@@ -8,6 +8,8 @@ is judged by one profile and recorded under another. A request that was sent bef
 profile like any other.
 
 What is refused changes nothing here; its supervisor ends the session, because its RTMR3 says more than its gateway.
+So a session whose narrowing was judged and refused is not narrowed any more, and judging is done one after the other:
+comparing profiles takes a processor for up to some seconds, which no session gets twice for nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.evidence import wrap_endorsements
@@ -41,6 +43,7 @@ class Narrowings:
     admissions: Admissions
     mailbox: Mailbox
     grace_s: float
+    _judging: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     async def narrow(self, session: Session, body: bytes) -> Mapping[str, object]:
         """Narrow the profile of ``session`` to the one in ``body`` (an admission collection); the answer's members.
@@ -55,8 +58,7 @@ class Narrowings:
             request = parse_admission_request(body)
             admissions.nonces.take(request.statement.nonce, now=admissions.clock().timestamp())
             collateral = await asyncio.to_thread(admissions.collateral)
-            async with admissions.appraising:
-                admitted = await asyncio.to_thread(self._appraise, request, session.admitted, collateral)
+            admitted = await self._judged(session, request, collateral)
             await self._keep(session, admitted, collateral)
             with _held(session):
                 await self._settle(session)
@@ -73,8 +75,18 @@ class Narrowings:
 
     def _require_turn(self, session: Session) -> None:
         session.require_open(now=self.admissions.clock().timestamp())
+        if session.narrowing_refused:
+            raise NarrowingOutOfTurn("a narrowing of this session was refused, so none is made any more")
         if session.supervisor.epoch != session.admitted.epoch:
             raise NarrowingOutOfTurn("the supervisor has not recorded the narrowing before")
+
+    async def _judged(self, session: Session, request: AdmissionRequest, collateral: Collateral) -> Admitted:
+        async with self._judging:
+            try:
+                return await asyncio.to_thread(self._appraise, request, session.admitted, collateral)
+            except BaseException:  # whatever it was, its TD is not what is known of it; raised again
+                session.narrowing_refused = True
+                raise
 
     def _appraise(self, request: AdmissionRequest, admitted: Admitted, collateral: Collateral) -> Admitted:
         admissions = self.admissions

@@ -151,6 +151,7 @@ class Session:
         self.narrowing = asyncio.Lock()
         self.held = False
         """Whether nothing new is begun, because the profile is being narrowed."""
+        self.narrowing_refused = False
         self.head: Head | None = None
         self.sealed = False
         """Whether the close record is next or was: no request takes a number any more."""

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -26,7 +27,7 @@ from affiant.policy.policy_file import policy_owners, read_policy_file
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.signature_file import read_signature, signature_beside
 from affiant.policy.signatures import require_about
-from affiant.sandbox.errors import ControlRefused, SessionNotOpen, SessionRefused
+from affiant.sandbox.errors import ControlRefused, ServiceSilent, SessionNotOpen, SessionRefused
 from affiant.sandbox.home import Home, open_home
 from affiant.sandbox.narrowing_socket import NARROWING_SOCKET, InForce, connected, narrowing_members
 from affiant.sandbox.session_note import SessionState
@@ -36,6 +37,8 @@ from affiant.sandbox.supervisor.control import ControlChannel
 
 __all__ = ["narrow"]
 
+_ANSWERS_WITHIN_S: Final = 90.0
+"""Longer than a narrowing may take (:class:`.supervisor.narrowing.NarrowingTimes`)."""
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -187,10 +190,17 @@ async def _asked(channel: ControlChannel, request: Mapping[str, object]) -> Mapp
 
     Raises:
         SessionRefused: the session refuses, under its own code. SessionNotOpen: it has ended meanwhile.
+        ServiceSilent: there is none; what was asked for may still be done.
     """
     try:
-        await channel.send(request)
-        message = await channel.receive()
+        async with asyncio.timeout(_ANSWERS_WITHIN_S):
+            await channel.send(request)
+            message = await channel.receive()
+    except TimeoutError as error:
+        raise ServiceSilent(
+            "the session does not answer, so nobody knows whether its profile will be narrowed",
+            hint="Is its launcher stopped (Ctrl-Z)? affiant session narrow --dry-run shows what is in force",
+        ) from error
     except OSError:
         message = None
     if message is None:

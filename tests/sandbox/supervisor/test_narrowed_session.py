@@ -7,7 +7,7 @@ import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -254,6 +254,7 @@ def test_what_was_allowed_is_denied_from_the_narrowing_on_and_the_receipts_say_s
     assert {digest for digest, decision in decided if decision == "deny"} == {digests[1]}
 
 
+@pytest.mark.slow
 def test_an_event_that_nobody_logged_ends_the_session_at_its_next_narrowing(place: Place) -> None:
     """Whoever reaches the TD extends RTMR3 behind the supervisor: the gateway sees it in the quote, and refuses."""
     seen: list[int] = []
@@ -286,8 +287,9 @@ def test_a_gateway_that_is_gone_ends_the_session_whatever_was_begun(
             assert await agent.works() == BEFORE
             gateway.kill()
             with pytest.raises(Refused) as ended:
-                answer = await agent.narrow(NARROW)
-                assert answer["event"] == "narrow-refused"
+                with suppress(OSError):  # it had noticed before it was asked
+                    answer = await agent.narrow(NARROW)
+                    assert answer["event"] == "narrow-refused"
                 await agent.link.expect("finished")
             return ended.value.code
 
