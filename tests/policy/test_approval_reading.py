@@ -62,6 +62,8 @@ def test_what_could_not_be_enforced_is_refused(mapping: str, code: str) -> None:
 def test_a_floor_supplies_approvers_and_they_enter_the_digest() -> None:
     floor = f"requires_human_approval: {{egress: [POST], approvers: [{ANN}, {BOB}], quorum: 2, ttl: 5m}}"
     assert approval("true", floor) == Approval(True, ("POST",), (ANN, BOB), 2, 300)
+    everything = floor.replace("egress: [POST]", "everything: true")
+    assert approval("{egress: [PUT]}", everything) == Approval(True, ("PUT",), (ANN, BOB), 2, 300)
     other = floor.replace(BOB, EVE)
     assert load("tools: [a]", floor).digest != load("tools: [a]", other).digest
 

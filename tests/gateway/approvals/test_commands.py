@@ -19,7 +19,7 @@ from affiant.files import write_whole
 from affiant.gateway.approvals.commands import approvals
 
 ACTION = draft().issue(nonce=nonce(), made=NOW, not_after=NOW + 600)
-DRAWS = "\x1b[2J\x1b[Hrequest  GET https://harmless.example\r\u202e\n"
+DRAWS = "\x1b[2J\u202e\r\n\x1b[Hrequest  GET https://harmless.example"
 
 
 def told(**changes: object) -> Mapping[str, object]:
@@ -53,11 +53,13 @@ def asked(certificate: Path, tmp_path: Path):
         members: Mapping[str, object], *command: str, status: bytes = b"200 OK"
     ) -> tuple[Result, list[Received]]:
         def script(received: Received) -> list[bytes | float]:
-            return answer(json.dumps(members).encode(), status=status)
+            listing = received.line.startswith(b"GET /v1/approvals ") and "bytes" in members
+            said = {"approvals": [members]} if listing else members
+            return answer(json.dumps(said).encode(), status=status)
 
         with UpstreamServer(script, certificate=certificate) as server:
             where = ("--key", str(key), "--gateway", f"https://127.0.0.1:{server.port}")
-            done = CliRunner().invoke(approvals, [*command, *where])
+            done = CliRunner().invoke(approvals, [*command, *where], input="y\n", color=True)
         return done, server.received
 
     return ask
@@ -109,7 +111,20 @@ def test_another_action_than_the_one_asked_for_is_not_signed(asked, word: str) -
 
 
 def test_without_a_person_at_a_terminal_nothing_is_signed(asked) -> None:
-    for command in (("approve", ACTION.name), ("approve", ACTION.name.removeprefix("sha256:")[:12], "--yes")):
+    part = ACTION.name.removeprefix("sha256:")[:12]
+    for command, code in (
+        (("approve", part), 1),
+        (("approve", part, "--yes"), 2),
+        (("deny", ACTION.name), 1),
+    ):
         done, received = asked(told(), *command)
-        assert done.exit_code in (1, 2)
+        assert done.exit_code == code
         assert b"POST" not in [each.line.split()[0] for each in received]
+    done, received = asked(told(), "approve", ACTION.name, "--yes")
+    assert (done.exit_code, received[-1].line.split()[0]) == (0, b"POST")
+
+
+def test_another_tls_key_than_the_one_that_was_named_is_told_nothing(asked) -> None:
+    done, received = asked(told(), "approve", ACTION.name, "--yes", "--spki", b64u(b"\0" * 32))
+    assert done.exit_code != 0
+    assert received == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,8 +24,10 @@ from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.statement import parse_statement
+from affiant.errors import AffiantError
 from affiant.gateway.approvals import mailbox, readers
-from affiant.policy.approvals.action import Action, parse_action
+from affiant.gateway.sessions import SessionState
+from affiant.policy.approvals.action import Action, Draft, parse_action, tool_draft
 from affiant.policy.load import load_profiles
 
 
@@ -131,31 +134,44 @@ def test_a_denial_is_recorded_and_ends_it(place: Place) -> None:
     assert (again.status, again.code) == (403, "approval.denied")
 
 
-def test_a_denial_is_not_handed_on_under_the_record_of_the_approval_before_it(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session, action = place.asked(place.ann)
-    place.ann.decide(action)
-    recorder = place.gateway.service.recorder
-    whole, signed, release = recorder.session_record, threading.Event(), threading.Event()
+@dataclass
+class Release:
+    """Records are signed, and are durable once it is set."""
+
+    signed: threading.Event
+    go: threading.Event
+
+
+def slow_records(place: Place, monkeypatch: pytest.MonkeyPatch) -> Release:
+    recorder, release = place.gateway.service.recorder, Release(threading.Event(), threading.Event())
+    whole = recorder.session_record
 
     def slowly(*arguments: Any, **more: Any) -> Any:
         recorded = whole(*arguments, **more)
 
         async def durable() -> None:
-            while not release.is_set():
+            while not release.go.is_set():
                 await asyncio.sleep(0.01)
             await recorded.durable
 
-        signed.set()
+        release.signed.set()
         return type(recorded)(recorded.issued, recorded.head, asyncio.ensure_future(durable()))
 
     monkeypatch.setattr(recorder, "session_record", slowly)
+    return release
+
+
+def test_a_denial_is_not_handed_on_under_the_record_of_the_approval_before_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, action = place.asked(place.ann)
+    place.ann.decide(action)
+    release = slow_records(place, monkeypatch)
     with ThreadPoolExecutor(1) as pool:
         denied = pool.submit(place.ann.decide, action, approves=False)
-        assert signed.wait(10)
+        assert release.signed.wait(10)
         assert said(session, action).json() == {"state": "denied", "statements": []}
-        release.set()
+        release.go.set()
         record = denied.result(10).json()["record"]
     (left,) = said(session, action).json()["statements"]
     assert left["record"] == record
@@ -197,7 +213,7 @@ def test_an_approver_hands_over_nobody_elses_statement(place: Place) -> None:
     assert place.ann.ask("GET", path_of(action)).json()["approved"] == []
 
 
-@pytest.mark.parametrize("wrong", ["target", "method", "body", "spki", "time", "replay", "garbage"])
+@pytest.mark.parametrize("wrong", ["target", "method", "body", "spki", "time", "past", "replay", "garbage"])
 def test_a_proof_is_for_one_request_at_this_gateway_now(place: Place, wrong: str) -> None:
     _, action = place.asked(place.ann)
     target, body, method, ahead, ann = "/v1/approvals", b"", "GET", 0, place.ann
@@ -211,6 +227,8 @@ def test_a_proof_is_for_one_request_at_this_gateway_now(place: Place, wrong: str
         ann = Approver(place.gateway, place.ann.signer, b64u(secrets.token_bytes(32)))
     elif wrong == "time":
         ahead = 120
+    elif wrong == "past":
+        ahead = -120
     proof = "e30.e30.e30" if wrong == "garbage" else ann.proof(method, target, body, ahead=ahead)
     if wrong == "replay":
         assert place.gateway.ask("GET", "/v1/approvals", headers={READER_HEADER: proof}).status == 200
@@ -260,6 +278,74 @@ def test_a_session_posts_and_reads_its_own_actions_only(place: Place) -> None:
     assert post(session, action.raw, of=other.id).code == "not_found"
     assert post(session, action.raw).status == 200
     assert said(other, action).code == "approval.unknown"
+
+
+def test_a_session_posts_no_call_of_a_tool_that_the_gateway_makes(place: Place) -> None:
+    session, digest = place.session(place.ann)
+    action = call_of(session, digest).issue(
+        nonce=b64u(secrets.token_bytes(16)), made=int(time.time()), not_after=int(time.time()) + 60
+    )
+    answer = post(session, action.raw)
+    assert (answer.status, answer.code) == (400, "approval.action")
+
+
+def call_of(session: SessionClient, policy: str) -> Draft:
+    return tool_draft(
+        session=session.id,
+        agent=None,
+        policy=policy,
+        rules=("tools/0",),
+        tool="pay",
+        server="bank",
+        schema="sha256:" + "ab" * 32,
+        arguments="{}",
+    )
+
+
+def test_the_gateway_takes_no_approval_before_its_record_or_after_the_session(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, digest = place.session(place.ann)
+    box, session = place.gateway.service.mailbox, place.gateway.service.sessions.by_id(client.id)
+    assert session is not None
+    draft = call_of(client, digest)
+
+    async def asked() -> Sequence[Action]:
+        return box.ask(session, [draft])
+
+    async def claimed(actions: Sequence[Action]) -> str:
+        try:
+            async with asyncio.timeout(1.2):  # whoever waits looks again each second
+                await box.approved(session, actions)
+        except TimeoutError:
+            pass
+        try:
+            box.claim(session, actions)
+        except AffiantError as error:
+            return error.code
+        return "claimed"
+
+    first = place.gateway.run(asked())
+    release = slow_records(place, monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        decided = pool.submit(place.ann.decide, first[0])
+        assert release.signed.wait(10)
+        assert place.gateway.run(claimed(first)) == "approval.pending"
+        release.go.set()
+        assert decided.result(10).json()["state"] == "approved"
+    assert place.gateway.run(claimed(first)) == "claimed"
+    second = place.gateway.run(asked())
+    place.ann.decide(second[0])
+    monkeypatch.setattr(session, "state", SessionState.CLOSING)
+
+    async def closed() -> str:
+        try:
+            box.claim(session, second)
+        except AffiantError as error:
+            return error.code
+        return "claimed"
+
+    assert place.gateway.run(closed()) == "session.closed"
 
 
 def test_a_sessions_actions_are_bounded(place: Place) -> None:
