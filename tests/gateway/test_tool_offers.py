@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ def test_servers_without_the_sdk_are_refused_at_start(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(SettingsRefused, match=r"affiant\[mcp\]"):
-        make_tool_offers(settings, seconds=lambda: 0.0)
+        make_tool_offers(settings, seconds=lambda: 0.0, random_bytes=os.urandom)
 
 
 def test_the_command_line_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +51,8 @@ def test_the_command_line_says_what_is_missing(tmp_path: Path, monkeypatch: pyte
 
 
 def test_without_servers_there_is_no_gate(platform: PlatformClient, tmp_path: Path) -> None:
-    assert make_tool_offers(settings_for(platform, tmp_path), seconds=lambda: 0.0) is None
+    plain = settings_for(platform, tmp_path)
+    assert make_tool_offers(plain, seconds=lambda: 0.0, random_bytes=os.urandom) is None
     with in_process(platform, tmp_path / "store") as inside:
         session = SessionClient.start(inside, platform)
         body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'

@@ -61,6 +61,10 @@ CASES = [
     ),
     (
         f"tools: [{{name: a, args: {{p: {{each: {{under: /w}}}}}}}}], requires_human_approval: {ASKED}",
+        set(),
+    ),
+    (
+        f"tools: [{{name: a, args: {{p: {{under: /w, write: true}}}}}}], requires_human_approval: {ASKED}",
         {"approval_unshowable"},
     ),
     (

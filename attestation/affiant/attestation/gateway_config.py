@@ -69,6 +69,11 @@ _MCP_SERVER: Final = Obj(
         "key": Text(128),
         "command": Array(Text(1024), least=1, most=64),
         "env": MapOf("[A-Za-z_][A-Za-z0-9_]{0,63}", Text(128), most=32),
+        "folders": Array(
+            Pattern(r"(?:/(?!\.\.?(?:/|$))[A-Za-z0-9._@+-]{1,255}){1,16}", "an absolute path"),
+            least=1,
+            most=8,
+        ),
     },
 )
 _SHAPE: Final = Obj(
@@ -136,6 +141,9 @@ class MCPServerConfig:
     command: tuple[str, ...] = ()
     """Argument vector; no shell is involved."""
     env: tuple[tuple[str, str], ...] = ()
+    folders: tuple[str, ...] = ()
+    """Of a command: where the paths in its arguments lead, on the gateway's machine. The gate reads below these, and
+    nowhere else, what a call that a person must approve would let the server read."""
     timeout_s: int = 60
     """For one call."""
     concurrent: int = 8
@@ -153,6 +161,7 @@ class MCPServerConfig:
             "key": self.key,
             "command": list(self.command),
             "env": dict(self.env),
+            "folders": list(self.folders),
         }
         return {name: value for name, value in members.items() if value}
 
@@ -345,6 +354,7 @@ def _mcp_servers(entries: Sequence[Mapping[str, Any]]) -> tuple[MCPServerConfig,
             key=entry.get("key"),
             command=tuple(entry.get("command", ())),
             env=tuple(sorted(entry.get("env", {}).items())),
+            folders=tuple(entry.get("folders", ())),
             timeout_s=entry["timeout_s"],
             concurrent=entry["concurrent"],
         )
@@ -355,8 +365,8 @@ def _mcp_servers(entries: Sequence[Mapping[str, Any]]) -> tuple[MCPServerConfig,
             raise ShapeMismatch("a server has a url or a command, one of them", where=where, found=server.id)
         if server.command and (server.roots or server.header or server.key):
             raise ShapeMismatch("a command has no roots, header or key", where=where, found=server.id)
-        if server.url is not None and server.env:
-            raise ShapeMismatch("a url has no environment", where=where, found=server.id)
+        if server.url is not None and (server.env or server.folders):
+            raise ShapeMismatch("a url has no environment and no folders", where=where, found=server.id)
         if (server.header is None) != (server.key is None):
             raise ShapeMismatch(
                 "a key stands in a header, and a header for a key", where=where, found=server.id

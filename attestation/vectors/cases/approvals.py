@@ -132,6 +132,24 @@ CASES = (
         "apr.quorum",
     ),
     _refused(
+        "of-others-where-one-must",
+        "One must agree. The intent names the record of one who did, and rests on the statement of another.",
+        {"normal form": put(approval__quorum=1), "members:approved-intent": _named(0)},
+        "apr.quorum",
+    ),
+    _refused(
+        "lapsed-before-use",
+        "One of the two approvals was over for more than a minute when the request began.",
+        {"statement:first": put(exp=START - 55, iat=START - 600)},
+        "apr.quorum",
+    ),
+    _refused(
+        "in-a-denial",
+        "A record that denies the request rests on the approval.",
+        {"members:approved-intent": put(pol__dec="deny")},
+        "apr.unbound",
+    ),
+    _refused(
         "twice-by-one",
         "One approver twice, where two must agree.",
         {"approver:first": lambda _: "bob", "statement:first": put(iat=START + 1)},

@@ -134,7 +134,13 @@ def with_tool_servers(config: dict[str, Any]) -> dict[str, Any]:
         "key": "local:DOCS",
         **limits,
     }
-    local = {"id": "k8s", "command": ["/usr/bin/k8s-mcp", "--stdio"], "env": {"TOKEN": "local:K8S"}, **limits}
+    local = {
+        "id": "k8s",
+        "command": ["/usr/bin/k8s-mcp", "--stdio"],
+        "env": {"TOKEN": "local:K8S"},
+        "folders": ["/srv/manifests"],
+        **limits,
+    }
     return config | {"mcp_servers": [remote, local]}
 
 

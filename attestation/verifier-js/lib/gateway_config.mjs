@@ -28,6 +28,7 @@ const MCP_SERVER = {
     key: { text: 128 },
     command: { array: { text: 1024 }, least: 1, most: 64 },
     env: { map: { text: 128 }, name: "[A-Za-z_][A-Za-z0-9_]{0,63}", most: 32 },
+    folders: { array: { pattern: "(?:/(?!\\.\\.?(?:/|$))[A-Za-z0-9._@+-]{1,255}){1,16}" }, least: 1, most: 8 },
   },
 };
 const CONFIG = {
@@ -63,9 +64,10 @@ export async function parseGatewayConfig(raw) {
 
 /** Servers of tools: each at an address or a command, one of them; a key in a header, over https; ids once. */
 function demandServers(servers) {
-  for (const { url, roots, header, key, command, env } of servers) {
+  for (const { url, roots, header, key, command, env, folders } of servers) {
     const remote = url !== undefined;
-    const plain = remote ? env === undefined : roots === undefined && header === undefined && key === undefined;
+    const local = env !== undefined || folders !== undefined;
+    const plain = remote ? !local : roots === undefined && header === undefined && key === undefined;
     const paired = (header === undefined) === (key === undefined);
     const secured = (roots === undefined && key === undefined) || (remote && url.startsWith("https:"));
     if (remote === (command !== undefined) || !plain || !paired || !secured) {

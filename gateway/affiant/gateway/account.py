@@ -255,7 +255,7 @@ class Account:
         """Sign how such a call ended.
 
         Args:
-            intent: the id of its intent. end: complete, failed or aborted.
+            intent: the id of its intent. end: complete, refused, failed or aborted.
             answer: what the agent is told of it; empty where it is told nothing.
             last: whether this is the record of the whole request, with its counter.
         """

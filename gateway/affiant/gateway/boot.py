@@ -100,7 +100,7 @@ async def booted(settings: Settings, ambient: Ambient) -> AsyncIterator[Service]
     recovery = await asyncio.to_thread(recover, settings.store)
     boot = ambient.random_bytes(16)
     upstreams = _upstreams(settings, ambient)
-    tools = make_tool_offers(settings, seconds=ambient.seconds)
+    tools = make_tool_offers(settings, seconds=ambient.seconds, random_bytes=ambient.random_bytes)
     index = Index(settings.store, boot=b64u(boot))
     log = published = None
     addresses = ExitStack()

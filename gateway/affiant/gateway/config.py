@@ -45,6 +45,7 @@ class Settings:
         build: ``sha256:`` name of the release that runs.
         credentials: by upstream id. mcp_credentials: by the id of a tool server.
         mcp_secrets: values that tool servers were given in their environment: none of their answers may hold one.
+        path_copies: the folder for copies of what tool servers may read; None: there are none.
         sessions_max: open sessions at once. connections_max: connections and requests at once.
         bodies_max: bytes that all request bodies together may hold, at least :func:`~.bodies.least_memory`; a
             request under way takes up to three times its body: as received, as rewritten, as sent.
@@ -67,6 +68,7 @@ class Settings:
     credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
     mcp_credentials: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
     mcp_secrets: tuple[SecretValue, ...] = field(default=(), repr=False)
+    path_copies: Path | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
     sessions_max: int = 256
     connections_max: int = 2048
@@ -115,6 +117,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upstreams: dict[str, _Upstream]
     mcp_servers: dict[str, _Upstream]
     mcp_secrets: list[str]
+    path_copies: str | None
     bodies_max: int
     drain_s: int
     silent_s: int
@@ -139,6 +142,7 @@ def encode_settings(settings: Settings) -> bytes:
             upstreams={name: _encode(entry) for name, entry in settings.credentials.items()},
             mcp_servers={name: _encode(entry) for name, entry in settings.mcp_credentials.items()},
             mcp_secrets=[b64u(value.reveal()) for value in settings.mcp_secrets],
+            path_copies=None if settings.path_copies is None else str(settings.path_copies),
             bodies_max=settings.bodies_max,
             drain_s=settings.drain_s,
             silent_s=settings.silent_s,
@@ -175,6 +179,7 @@ def parse_settings(data: bytes) -> Settings:
         credentials={name: _decode(entry) for name, entry in document.upstreams.items()},
         mcp_credentials={name: _decode(entry) for name, entry in document.mcp_servers.items()},
         mcp_secrets=tuple(SecretValue(from_b64u(value)) for value in document.mcp_secrets),
+        path_copies=None if document.path_copies is None else Path(document.path_copies),
         bodies_max=document.bodies_max,
         drain_s=document.drain_s,
         silent_s=document.silent_s,

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -53,6 +53,7 @@ from affiant.gateway.log_mirror import forget_state, mirrored, shown_by
 from affiant.gateway.named_parties import Named, read_named
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.own_witness import served_own_witness
+from affiant.gateway.tool_gate.path_copies import folder_of_copies
 from affiant.gateway.tool_gate.servers_file import ToolServers, read_tool_servers
 from affiant.gateway.tool_gate.stdio_host import served_commands
 from affiant.gateway.transparency_log import log_folder
@@ -330,6 +331,9 @@ def launch_gateway(launch: Launch) -> int:
                 user=launch.user,
             )
         )
+        if any(server.folders for server in config.mcp_servers):
+            copies = folder_of_copies(user=launch.user, random_bytes=os.urandom)
+            settings = replace(settings, path_copies=running.enter_context(copies))
         server = _server(launch, settings, platform, decisions)
         if objects is None:
             forget_state(store)

@@ -92,7 +92,9 @@ class ToolOffers:
         await self._gate.close()
 
 
-def make_tool_offers(settings: Settings, *, seconds: Callable[[], float]) -> ToolOffers | None:
+def make_tool_offers(
+    settings: Settings, *, seconds: Callable[[], float], random_bytes: Callable[[int], bytes]
+) -> ToolOffers | None:
     """What the configuration's servers offer; None where it names none.
 
     Raises:
@@ -103,11 +105,20 @@ def make_tool_offers(settings: Settings, *, seconds: Callable[[], float]) -> Too
         return None
     try:
         from affiant.gateway.tool_gate.making import make_gate  # noqa: PLC0415 - an extra
+        from affiant.gateway.tool_gate.path_copies import PathCopies  # noqa: PLC0415 - used with it alone
     except ImportError as error:
         raise SettingsRefused("tool servers need the MCP SDK", hint="pip install 'affiant[mcp]'") from error
     keys = [each.key for each in (*settings.credentials.values(), *settings.mcp_credentials.values())]
     secrets = (*(key for key in keys if key is not None), *settings.mcp_secrets)
+    copies = None
+    if settings.path_copies is not None:
+        copies = PathCopies(settings.path_copies, random_bytes=random_bytes)
     gate = make_gate(
-        servers, settings.mcp_credentials, store=settings.store, secrets=secrets, seconds=seconds
+        servers,
+        settings.mcp_credentials,
+        store=settings.store,
+        secrets=secrets,
+        seconds=seconds,
+        copies=copies,
     )
     return ToolOffers(gate)

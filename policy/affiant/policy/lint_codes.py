@@ -48,7 +48,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "argument_pattern": "Prefer one_of, argv, under or host; if it must be, add tests that it denies.",
     "approval_missing": "Demand approval, or take out the tool, or the secrets and hosts.",
     "approval_no_approver": "Name 'approvers', or count on a denial.",
-    "approval_unshowable": "Give the tool 'args' without paths; let the host's TLS be inspected; or count on a denial.",
+    "approval_unshowable": "Give the tool 'args' without 'write'; inspect the host's TLS; or count on a denial.",
     "approvers_unused": "Say what needs approval: 'everything', 'tools', 'egress', or 'approval' at a tool.",
     "denial_without_allow": "Check its spelling; if it stands for the future, leave it.",
     "limit_without_effect": "Give the other rule the limit too, or take one of the two out.",

@@ -337,6 +337,26 @@ def test_profile_signers_of_a_configuration_are_read_alike(probe: Probe) -> None
     assert sum("ok" in answer for answer in answers) == 6
 
 
+def test_folders_of_tool_servers_are_read_alike(probe: Probe) -> None:
+    plain = make_gateway_config(
+        iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+    )
+    members = json.loads(plain.raw)
+    good = [["/srv"], ["/srv/a.b/c-d_e@f+1", "/w"], ["/..a/b..", "/.a"], ["/" + "a" * 255], ["/a" * 16]]
+    bad = [
+        *([], ["/"], ["srv"], ["/srv/"], ["/srv//a"], ["/srv/../a"], ["/.."], ["/srv/."], ["/a b"], ["/a\n"]),
+        *(["/\u00e9"], ["/" + "a" * 256], ["/a" * 17], ["/a"] * 9, [""], [5], "/srv", {}, None),
+    ]
+    local = {"id": "k8s", "command": ["/usr/bin/k8s-mcp"], "timeout_s": 60, "concurrent": 8}
+    remote = {"id": "web", "url": "https://a.example", "timeout_s": 60, "concurrent": 8, "folders": ["/srv"]}
+    servers = [*({**local, "folders": each} for each in (*good, *bad)), remote]
+    files = [canonical({**members, "mcp_servers": [each]}) for each in servers]
+    answers = probe([question("config", data) for data in files])
+    for data, answer in zip(files, answers, strict=True):
+        assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
+    assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * (len(bad) + 1)
+
+
 def test_trust_files_are_read_alike(probe: Probe) -> None:
     log = LogSigner("log.example/1", Ed25519PrivateKey.from_private_bytes(bytes(32))).verifier.vkey()
     instant = {"value": "host-usr", "from": "2026-11-21T00:00:00Z", "until": None}

@@ -70,25 +70,36 @@ def web() -> Iterator[str]:
 def gated(
     platform: PlatformClient, web: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[InProcess]:
+    from affiant.gateway.tool_gate.path_copies import folder_of_copies
     from affiant.gateway.tool_gate.stdio_host import served_commands
     from affiant.secrets.value import SecretValue
 
     home = tmp_path_factory.mktemp("gated")
     store = home / "gateway"
     store.mkdir(mode=0o700)
+    folder = home / "folder"
+    folder.mkdir()
     servers = (
         MCPServerConfig(id="web", url=web, timeout_s=1),
         MCPServerConfig(
             id="local",
             command=(sys.executable, str(SERVED), "stdio"),
             env=(("TOKEN", "local:TOKEN"),),
+            folders=(str(folder),),
             timeout_s=5,
         ),
         MCPServerConfig(id="down", url="http://127.0.0.1:1/mcp"),
     )
     with (
         served_commands(servers, {"local": {"TOKEN": SECRET}}, home=home, store=store, user=None),
-        in_process(platform, store, servers=servers, mcp_secrets=(SecretValue(SECRET.encode()),)) as inside,
+        folder_of_copies(user=None, random_bytes=os.urandom) as copies,
+        in_process(
+            platform,
+            store,
+            servers=servers,
+            mcp_secrets=(SecretValue(SECRET.encode()),),
+            path_copies=copies,
+        ) as inside,
     ):
         yield inside
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -32,8 +33,11 @@ from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verifier.verdict import State
 from affiant.attestation.verifier.verify_bundle import verify_bundle
+from affiant.gateway.tool_gate.gate import ToolGate
+from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.policy.approvals.action import Action, parse_action
 from affiant.policy.approvals.desk import MAX_WAITING
+from affiant.sandbox.privileges import is_root
 
 ROOT = Path(__file__).parents[3]
 TOOLS = """
@@ -347,6 +351,147 @@ def test_a_call_in_a_models_answer_is_not_held(place: Place) -> None:
     assert refusals(agent) == []
 
 
+# -- what paths lead to ------------------------------------------------------------------------------------------------
+
+needs_root = pytest.mark.skipif(not is_root(), reason="without root a tool server is no user of its own")
+
+
+@pytest.fixture
+def folder(place: Place) -> Iterator[Path]:
+    """Where the paths of the server that is a command lead: two files in it."""
+    (server,) = [each for each in place.gateway.service.config.mcp_servers if each.folders]
+    found = Path(server.folders[0])
+    (found / "deep").mkdir()
+    for name, content in (("a.yaml", "a: 1\n"), ("deep/b.yaml", "b: 2\n")):
+        (found / name).write_text(content)
+        (found / name).chmod(0o644)
+    yield found
+    shutil.rmtree(found)
+    found.mkdir()
+
+
+def reader(place: Place, folder: Path, *, path: str = "", server: str = "local", more: str = "") -> Agent:
+    """An agent whose calls of `read` need approval."""
+    args = f"path: {path or f'{{under: {folder}}}'}, note: {{max_len: 99, optional: true}}{more}"
+    tools = f"""
+      - {{name: read, server: {server}, approval: true, args: {{{args}}}}}
+"""
+    profile = (
+        f"agent_configs:\n  tester:\n    tools:{tools}    filesystem_access: [read-write:{folder}, read:/etc]\n"
+        f"    requires_human_approval: {{approvers: [{place.ann.kid}]}}\n"
+    )
+    return Agent(SessionClient.start(place.gateway, place.platform, profile=profile.encode()))
+
+
+@needs_root
+def test_the_server_reads_what_was_shown_though_the_file_is_another_by_now(
+    place: Place, folder: Path
+) -> None:
+    agent = reader(place, folder, more=f", more: {{each: {{under: {folder}}}}}")
+    arguments = {"path": f"{folder}/a.yaml", "more": [f"{folder}/deep/b.yaml", f"{folder}/a.yaml"]}
+    answer = place.during(agent.text, "read", **arguments, note=f"{folder}/a.yaml")
+    (action,) = place.waiting(agent)
+    assert [
+        (each["argument"], each["path"], each["text"], each["size"]) for each in action.members["paths"]
+    ] == [
+        ("more[0]", f"{folder}/deep/b.yaml", "b: 2\n", 5),
+        ("more[1]", f"{folder}/a.yaml", "a: 1\n", 5),
+        ("path", f"{folder}/a.yaml", "a: 1\n", 5),
+    ]
+    (folder / "a.yaml").write_text("a: of somebody else\n")
+    (folder / "deep" / "b.yaml").unlink()
+    (folder / "deep" / "b.yaml").symlink_to("/etc/passwd")
+    place.ann.decide(action)
+    told = json.loads(answer.result(10))
+    assert [(Path(each["path"]).name, each["content"], each["could"]) for each in told["read"]] == [
+        ("a.yaml", "a: 1\n", []),
+        ("b.yaml", "b: 2\n", []),
+        ("a.yaml", "a: 1\n", []),
+    ]
+    assert all(each["path"].startswith("/run/affiant-tool-paths/") for each in told["read"])
+    assert told["note"] == f"{folder}/a.yaml", "text that is no path by the rule stays text"
+    assert not any(os.path.exists(each["path"]) for each in told["read"])
+    intent, outcome = of_tools(agent)
+    assert (intent["apr"]["dig"], outcome["act"]["end"]) == (action.name, "complete")
+
+
+@needs_root
+def test_a_file_that_was_rewritten_is_another_action(place: Place, folder: Path) -> None:
+    agent, path = reader(place, folder), f"{folder}/a.yaml"
+    with place.held(0.1):
+        assert agent.refused("read", path=path) == "approval.pending"
+        (action,) = place.waiting(agent)
+        place.ann.decide(action)
+        (folder / "a.yaml").write_text("a: 2\n")
+        assert agent.refused("read", path=path) == "approval.pending"
+        assert len(place.asked(agent)) == 2
+        assert of_tools(agent) == []
+        (folder / "a.yaml").write_text("a: 1\n")
+    assert json.loads(agent.text("read", path=path))["read"][0]["content"] == "a: 1\n"
+    assert place.state(action) == "done"
+
+
+@needs_root
+@pytest.mark.slow
+def test_a_copy_that_was_changed_is_not_handed_over(
+    place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, whole = reader(place, folder), PathCopies.made
+
+    @contextmanager
+    def meddled(copies: PathCopies, paths: Any) -> Iterator[Any]:
+        with whole(copies, paths) as made:
+            for each in made.values():
+                Path(each).chmod(0o644)
+                Path(each).write_text("a: of the operator's\n")
+            yield made
+
+    monkeypatch.setattr(PathCopies, "made", meddled)
+    answer = place.during(agent.call, "read", path=f"{folder}/a.yaml")
+    (action,) = place.waiting(agent)
+    place.ann.decide(action)
+    assert code(answer.result(10)) == "approval.path_changed"
+    assert [record["act"].get("end") for record in of_tools(agent)] == [None, "refused"]
+
+
+@needs_root
+def test_what_is_no_text_of_a_file_is_never_asked_for(place: Place, folder: Path) -> None:
+    agent = reader(place, folder)
+    (folder / "link").symlink_to("a.yaml")
+    (folder / "second").hardlink_to(folder / "deep" / "b.yaml")
+    os.mkfifo(folder / "pipe")
+    (folder / "binary").write_bytes(b"\xff\x00")
+    (folder / "large").write_bytes(b"x" * 40_000)
+    for name in ("link", "second", "pipe", "binary", "large", "deep", "missing"):
+        assert agent.refused("read", path=f"{folder}/{name}") == "approval.unshowable", name
+    assert place.asked(agent) == []
+
+
+@needs_root
+@pytest.mark.slow
+def test_paths_elsewhere_to_be_written_or_of_another_server_are_denied(place: Place, folder: Path) -> None:
+    for agent, path in (
+        (reader(place, folder, path="{under: /etc}"), "/etc/hostname"),
+        (reader(place, folder, path=f"{{under: {folder}, write: true}}"), f"{folder}/a.yaml"),
+        (reader(place, folder, server="web"), f"{folder}/a.yaml"),
+    ):
+        assert agent.refused("read", path=path) == "approval.unshowable"
+        assert agent.ask("tools/list")["result"]["tools"] == []
+        assert place.asked(agent) == []
+    agent = reader(place, folder)
+    assert [tool["name"] for tool in agent.ask("tools/list")["result"]["tools"]] == ["read"]
+    for path in (f"{folder}", f"{folder}/../a.yaml", f"{folder}2/a.yaml"):
+        assert agent.refused("read", path=path) in ("approval.unshowable", "tool.not_allowed")
+
+
+def test_where_no_copy_can_be_made_no_path_is_approved(
+    place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = place.gateway.service.tools._gate
+    monkeypatch.setattr(gate, "folders", ToolGate((), redactor=gate.redactor, seconds=time.monotonic).folders)
+    assert reader(place, folder).refused("read", path=f"{folder}/a.yaml") == "approval.unshowable"
+
+
 # -- a body with several -----------------------------------------------------------------------------------------------
 
 
@@ -511,6 +656,34 @@ def test_a_tool_that_changed_before_it_was_approved_is_not_called(place: Place) 
     assert agent.refused("add", a=1, b=2) == "tool.schema_changed"
     assert [record["ph"] for record in of_tools(agent)] == ["intent", "outcome"]  # of `change`
     assert place.state(action) == "approved"  # for what is not served any more
+
+
+@pytest.mark.slow
+def test_a_tool_that_became_another_which_is_pinned_too_is_not_called(place: Place) -> None:
+    """What was approved is one definition: that the profile allows the other as well does not make it that one."""
+    tools = "\n      - {name: add, server: local}\n      - {name: change, server: local}\n"
+    changing = place.agent(tools=tools)
+    before = _digest_of(place, changing)
+    assert changing.text("change") == "changed"
+    time.sleep(2.1)
+    after = _digest_of(place, changing)
+    assert after != before
+    pinned = "".join(
+        f"\n      - {{name: add, server: local, schema: '{each}', approval: true, args: {{a: any, b: any}}}}"
+        for each in (before, after)
+    )
+    agent = place.agent(tools=f"{pinned}\n      - {{name: change, server: local}}\n")
+    answer = place.during(agent.call, "add", a=1, b=2)
+    (action,) = place.waiting(agent)
+    assert agent.text("change") == "changed"
+    time.sleep(2.1)
+    place.ann.decide(action)
+    assert code(answer.result(10)) == "tool.schema_changed"
+
+
+def _digest_of(place: Place, agent: Agent) -> str:
+    (found,) = [tool for tool in place.gateway.run(_catalogue(place, agent)).tools if tool.name == "add"]
+    return found.digest
 
 
 # -- by identity -------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ def test_servers_are_read_and_stand_in_the_configuration(tmp_path: Path) -> None
     (tmp_path / "ca.pem").write_bytes(b"a certificate")
     docs = {"url": "https://docs.invalid/mcp", "ca": "ca.pem", "header": "Authorization", "key": "local:DOCS"}
     local = {"command": ["k8s-mcp", "--stdio"], "env": {"B": "local:B", "A": "local:A"}, "timeout_s": 5}
+    local["folders"] = ["/srv/manifests", "/srv/charts"]
     text = json.dumps({"mcp_servers": {"k8s": local, "docs": docs}})
     found = read_tool_servers(written(tmp_path, text), Path.read_bytes)
     assert found.roots == {"docs": b"a certificate"}
@@ -49,6 +50,7 @@ def test_servers_are_read_and_stand_in_the_configuration(tmp_path: Path) -> None
     assert bound.mcp_servers == found.configs
     assert bound.mcp_servers[0].roots == (sha256_name(b"a certificate"),)
     assert bound.mcp_servers[1].env == (("A", "local:A"), ("B", "local:B"))
+    assert bound.mcp_servers[1].folders == ("/srv/manifests", "/srv/charts")
     assert made().digest != bound.digest
     assert b"mcp_servers" not in made().raw
 
@@ -67,6 +69,7 @@ def test_servers_are_read_and_stand_in_the_configuration(tmp_path: Path) -> None
         '{"mcp_servers": {"a": {"uri": "https://x/mcp"}}}',
         '{"mcp_servers": {"a": {"command": "rm -rf /"}}}',
         '{"mcp_servers": {"a": {"command": ["x"], "env": ["A=B"]}}}',
+        '{"mcp_servers": {"a": {"command": ["x"], "folders": "/srv"}}}',
     ],
 )
 def test_any_other_file_is_refused(tmp_path: Path, text: str) -> None:
@@ -84,6 +87,9 @@ def test_any_other_file_is_refused(tmp_path: Path, text: str) -> None:
         MCPServerConfig(id="A", url="https://x/mcp"),
         MCPServerConfig(id="a", url="ftp://x/mcp"),
         MCPServerConfig(id="a", url="https://x/mcp", env=(("A", "local:A"),)),
+        MCPServerConfig(id="a", url="https://x/mcp", folders=("/srv",)),
+        MCPServerConfig(id="a", command=("x",), folders=("/srv/../etc",)),
+        MCPServerConfig(id="a", command=("x",), folders=("srv",)),
         MCPServerConfig(id="a", url="https://x/mcp", key="local:A"),
         MCPServerConfig(id="a", url="https://x/mcp", header="Authorization"),
         MCPServerConfig(id="a", url="http://x/mcp", header="Authorization", key="local:A"),

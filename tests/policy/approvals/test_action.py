@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from affiant.attestation.encoding import sha256_name
 from affiant.errors import AffiantError
-from affiant.policy.approvals.action import MAX_ACTION, Action, parse_action, tool_draft
+from affiant.policy.approvals.action import MAX_ACTION, Action, BoundPath, parse_action, tool_draft
 from affiant.policy.approvals.card import card_lines, headline
 from affiant.policy.approvals.refusals import ActionMalformed, ActionUnshowable
 
@@ -21,7 +21,7 @@ def issued(**changes: object) -> Action:
     return draft(**changes).issue(nonce="n" * 21 + "A", made=NOW, not_after=NOW + 600)
 
 
-def call(arguments: str) -> Action:
+def call(arguments: str, *paths: BoundPath) -> Action:
     made = tool_draft(
         session=SESSION,
         agent=None,
@@ -31,6 +31,7 @@ def call(arguments: str) -> Action:
         server="bank",
         schema="sha256:" + "ab" * 32,
         arguments=arguments,
+        paths=paths,
     )
     return made.issue(nonce="n" * 21 + "A", made=NOW, not_after=NOW + 600)
 
@@ -61,6 +62,42 @@ def test_the_card_says_every_member() -> None:
         "  | {\\\\}",
         "secret   KEY in header:authorization, to api.example.com:443",
     ]
+
+
+def test_the_content_of_a_path_is_shown_as_it_is_hashed() -> None:
+    action = call('{"file":"/w/a"}', BoundPath("file", "/w/a", b"rm x\nuntil never\x0d"))
+    assert action.members["paths"] == [
+        {
+            "argument": "file",
+            "path": "/w/a",
+            "sha256": sha256_name(b"rm x\nuntil never\r"),
+            "size": 17,
+            "text": "rm x\nuntil never\r",
+        }
+    ]
+    assert list(card_lines(action))[-5:] == [
+        '  | {"file":"/w/a"}',
+        "path     'file': '/w/a'",
+        f"content  17 bytes, {sha256_name(b'rm x' + bytes([10]) + b'until never' + bytes([13]))}",
+        "  | rm x",
+        "  | until never\\u000d",
+    ]
+    assert headline(action).endswith("with 33 bytes of text on 3 lines")
+    for member, other in (
+        ("sha256", sha256_name(b"")),
+        ("size", 16),
+        ("text", "rm y\nuntil never\r"),
+        ("path", ""),
+    ):
+        (path,) = action.members["paths"]
+        with pytest.raises(ActionMalformed):
+            parse_action(changed(action, paths=[{**path, member: other}]))
+    assert (
+        call("{}", BoundPath("file", "/w/a", b"1")).name != call("{}", BoundPath("file", "/w/a", b"2")).name
+    )
+    for content in (b"\xff", b"\x00", b"x" * (MAX_ACTION + 1), b"x" * (MAX_ACTION - 100)):
+        with pytest.raises(ActionUnshowable):
+            call("{}", BoundPath("file", "/w/a", content))
 
 
 def test_one_line_says_what_it_is_after_a_card_of_any_length() -> None:
@@ -151,6 +188,7 @@ def test_bytes_in_another_form_are_no_action() -> None:
     action = issued()
     request = dict(action.members["request"])
     body = dict(request["body"])
+    drawing = {"text": "\x1b[2J", "sha256": sha256_name(b"\x1b[2J"), "size": 4}
     for raw in (
         b"",
         b"[]",
@@ -164,6 +202,9 @@ def test_bytes_in_another_form_are_no_action() -> None:
         changed(action, not_after=NOW),
         changed(action, request={**request, "body": {**body, "text": "x"}}),
         changed(action, request={**request, "body": {**body, "size": 1}}),
+        changed(action, request={**request, "body": {**body, "sha256": sha256_name(b"")}}),
+        changed(action, request={**request, "body": drawing}),
+        changed(call("{}"), call={**call("{}").members["call"], "arguments": "\x1b[2J"}),
         changed(action, request={**request, "headers": [["a: b", "c"]]}),
         changed(action, secrets=[{"name": "A in x", "place": "y", "to": "z"}]),
     ):

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from affiant.policy.approvals.bindable import every_bindable, some_bindable
+from affiant.policy.approvals.bindable import bindable, every_bindable, paths_among, some_bindable
 from affiant.policy.load import load_profiles
-from affiant.policy.profile import Policy
+from affiant.policy.profile import Policy, ToolRule
 
+FOLDERS = ("/srv", "/w/deep")
 RULES = {
-    "{name: a}": False,
-    "{name: a, args: {}}": True,
-    "{name: a, args: {n: {max: 5}}}": True,
-    "{name: a, args: {n: any, h: {host: true}}}": True,
-    "{name: a, args: {n: any, p: {under: /w}}}": False,
-    "{name: a, args: {p: {under: /w, optional: true}}}": False,
-    "{name: a, args: {p: {each: {under: /w}}}}": False,
+    "{name: a}": (False, False, False),
+    "{name: a, args: {}}": (True, True, True),
+    "{name: a, args: {n: {max: 5}}}": (True, True, True),
+    "{name: a, args: {n: any, h: {host: true}}}": (True, True, True),
+    "{name: a, args: {n: any, p: {under: /w}}}": (False, True, True),
+    "{name: a, args: {n: any, p: {under: /w/deep/er}}}": (False, True, True),
+    "{name: a, args: {p: {under: /w/deeper}}}": (False, False, True),
+    "{name: a, args: {p: {under: /w, optional: true}}}": (False, True, True),
+    "{name: a, args: {p: {each: {under: /w}}}}": (False, True, True),
+    "{name: a, args: {p: {each: {under: /other}}}}": (False, False, True),
+    "{name: a, args: {p: {under: /w}, o: {under: /other}}}": (False, False, True),
+    "{name: a, args: {p: {under: /w, write: true}}}": (False, False, False),
+    "{name: a, args: {p: {each: {under: /w, write: true}}}}": (False, False, False),
 }
+"""Rule -> whether calls by it can be approved without folders, with these, and where nothing is known of a server."""
 
 
 def policy(*rules: str) -> Policy:
@@ -26,8 +34,22 @@ def policy(*rules: str) -> Policy:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_binds_all_of_a_call_or_no_call_of_it_is_approved(rule: str) -> None:
-    assert every_bindable(policy(rule), ["tools/0"]) is RULES[rule]
-    assert some_bindable(policy(rule), ["tools/0"]) is RULES[rule]
+    plain, held, somewhere = RULES[rule]
+    for folders, expected in (((), plain), (FOLDERS, held)):
+        assert every_bindable(policy(rule), ["tools/0"], folders) is expected
+        assert some_bindable(policy(rule), ["tools/0"], folders) is expected
+    (tool,) = policy(rule).tools
+    assert isinstance(tool, ToolRule)
+    assert bindable(tool) is somewhere
+
+
+def test_what_one_of_several_rules_calls_a_path_is_one() -> None:
+    rules = ("{name: a, args: {p: any, q: any}}", "{name: a, args: {p: {under: /w}, q: {each: {under: /w}}}}")
+    arguments = {"q": ["/w/b", "/w/c"], "p": "/w/a"}
+    of_both = paths_among(policy(*rules), ["tools/0", "tools/1"], arguments)
+    assert of_both == [("p", "/w/a"), ("q[0]", "/w/b"), ("q[1]", "/w/c")]
+    assert paths_among(policy(rules[0]), ["tools/0"], arguments) == []
+    assert paths_among(policy(rules[1]), ["tools/0"], {"q": []}) == []
 
 
 def test_of_several_rules_each_must_bind() -> None:

@@ -16,8 +16,10 @@ from affiant.gateway.approvals.mailbox import Approved, Mailbox
 from affiant.gateway.errors import RequestMalformed
 from affiant.gateway.sessions import Session
 from affiant.gateway.tool_gate.catalogue import ServedTool
-from affiant.policy.approvals.action import Action, Draft, tool_draft
-from affiant.policy.approvals.bindable import every_bindable
+from affiant.gateway.tool_gate.messages import CallParams
+from affiant.gateway.tool_gate.path_content import read_paths
+from affiant.policy.approvals.action import Action, BoundPath, Draft, tool_draft
+from affiant.policy.approvals.bindable import every_bindable, paths_among
 from affiant.policy.approvals.refusals import (
     ActionUnshowable,
     ApprovalDenied,
@@ -62,24 +64,28 @@ class ToolCallWaits(ApprovalPending):
         self.not_after = not_after
 
 
-def call_draft(session: Session, tool: ServedTool, arguments: str, decision: Decision) -> Draft:
-    """What approvers are asked about one call.
+async def call_draft(
+    session: Session, tool: ServedTool, params: CallParams, decision: Decision, *, folders: Sequence[str]
+) -> tuple[Draft, tuple[BoundPath, ...]]:
+    """What approvers are asked about one call, and the paths in it with what they lead to.
 
     Args:
-        arguments: the exact text of those that it is made with.
         decision: the one that asks, with its rules.
+        folders: where the tool's server and this gateway find the same files; none: no path can be approved.
 
     Raises:
-        ActionUnshowable: it means more than its arguments say, or they are no text.
+        ActionUnshowable: it means more than can be shown: a path elsewhere, or to what is no file of text.
     """
     policy = session.admitted.policy
-    if not every_bindable(policy.policy, decision.rules):
+    if not every_bindable(policy.policy, decision.rules, folders):
         raise ActionUnshowable(
             "the call needs approval, and the content of its paths cannot be bound to one at the tool gate",
-            expected="rules whose `args` list every argument, none of them `under` a path",
+            expected="rules whose `args` list every argument, and paths to read below the folders of a server",
             found=", ".join(decision.rules)[:200],
         )
-    return tool_draft(
+    named = paths_among(policy.policy, decision.rules, params.arguments)
+    paths = await asyncio.to_thread(read_paths, folders, named) if named else ()
+    draft = tool_draft(
         session=session.id,
         agent=None,
         policy=policy.digest,
@@ -87,19 +93,28 @@ def call_draft(session: Session, tool: ServedTool, arguments: str, decision: Dec
         tool=tool.name,
         server=tool.server,
         schema=tool.digest,
-        arguments=arguments,
+        arguments=params.text,
+        paths=paths,
     )
+    return draft, paths
 
 
-def approved_arguments(action: Action) -> Mapping[str, object]:
+def approved_arguments(action: Action, copies: Mapping[str, str]) -> Mapping[str, object]:
     """The arguments as approvers were shown them: made from the bytes that they signed, so in their order too.
 
     Most servers do not look at the order of an object's members, and some do: of a database's command the first member
     says what is done.
+
+    Args:
+        copies: path -> the copy that the server gets in its place.
     """
-    call = action.members["call"]
+    call, paths = action.members["call"], action.members["paths"]
     assert isinstance(call, Mapping)
+    assert isinstance(paths, list)
     arguments = json.loads(str(call["arguments"]))
+    for name in {str(path["argument"]).partition("[")[0] for path in paths}:
+        value = arguments[name]
+        arguments[name] = [copies[each] for each in value] if isinstance(value, list) else copies[value]
     assert isinstance(arguments, dict)
     return arguments
 

@@ -130,12 +130,14 @@ class Catalogue:
 
     Args:
         unavailable: servers that did not answer, each with the stable code of why.
+        folders: by server, where what its paths lead to can be read and be handed to it as a copy.
     """
 
     policy: CompiledPolicy
     tools: tuple[ServedTool, ...]
     seen: FirstSeen
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def visible(self) -> tuple[ServedTool, ...]:
         """What may be shown: each may be called with some arguments, perhaps once a person agrees. Sorted by name."""
@@ -152,7 +154,7 @@ class Catalogue:
     def _callable(self, tool: ServedTool) -> bool:
         decision = self.policy.decide_tool(tool.name, tool.origin)
         if decision.effect is Effect.ASK:
-            return some_bindable(self.policy.policy, decision.rules)
+            return some_bindable(self.policy.policy, decision.rules, self.folders.get(tool.server, ()))
         return decision.allowed
 
     def judge(

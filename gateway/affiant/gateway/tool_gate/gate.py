@@ -16,6 +16,7 @@ from affiant.errors import AffiantError
 from affiant.gateway.errors import Busy, ToolServerUnavailable
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool
 from affiant.gateway.tool_gate.link import Link, Opener
+from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.profile import ToolRule
 from affiant.secrets.redaction import Redactor
@@ -44,6 +45,7 @@ class ToolGate:
         servers: each with what opens connections to it.
         redactor: knows the secrets of the gateway and its servers, so that no answer gives one away.
         seconds: a clock that never goes back.
+        copies: makes what servers get in the place of approved paths; None: no call with a path can be approved.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class ToolGate:
         *,
         redactor: Redactor,
         seconds: Callable[[], float],
+        copies: PathCopies | None = None,
     ) -> None:
         self._servers = {config.id: (config, opener) for config, opener in servers}
         self._seconds = seconds
@@ -59,6 +62,11 @@ class ToolGate:
         self._down: dict[tuple[str, str], tuple[float, str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.redactor = redactor
+        self.copies = copies
+        self.folders: Mapping[str, tuple[str, ...]] = (
+            {} if copies is None else {config.id: config.folders for config, _ in servers}
+        )
+        """By server, where what its paths lead to can be read and be handed to it as a copy."""
         self.seen = FirstSeen()
 
     async def catalogue(
@@ -94,7 +102,7 @@ class ToolGate:
                 unavailable[name] = each.code
             else:
                 tools += each
-        return Catalogue(policy, self.seen.note(tools), self.seen, unavailable)
+        return Catalogue(policy, self.seen.note(tools), self.seen, unavailable, self.folders)
 
     async def _tools(self, session: str, server: str) -> tuple[ServedTool, ...] | AffiantError:
         since, _ = self._down.get((session, server), (None, ""))

@@ -10,6 +10,7 @@ from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.http_server import http_opener
 from affiant.gateway.tool_gate.link import Opener
+from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.gateway.tool_gate.sockets import socket_of
 from affiant.gateway.tool_gate.stdio_server import stdio_opener
 from affiant.secrets.redaction import Redactor
@@ -25,11 +26,13 @@ def make_gate(
     store: Path,
     secrets: Iterable[SecretValue],
     seconds: Callable[[], float],
+    copies: PathCopies | None = None,
 ) -> ToolGate:
     """The gate in front of ``servers``.
 
     Args:
         credentials: by server id. secrets: what no answer may give away.
+        copies: as :class:`~.gate.ToolGate`.
 
     Raises:
         SettingsRefused: a server's roots are not those of the configuration.
@@ -41,4 +44,5 @@ def make_gate(
         return http_opener(server, credentials.get(server.id, Credentials()))
 
     redactor = Redactor((value, "[redacted]") for value in secrets)
-    return ToolGate([(server, opener(server)) for server in servers], redactor=redactor, seconds=seconds)
+    each = [(server, opener(server)) for server in servers]
+    return ToolGate(each, redactor=redactor, seconds=seconds, copies=copies)

@@ -4,10 +4,11 @@ As every request of a session (:mod:`..exchange`), and then:
 
 3. every message of the body is read; once ``open`` is durable, servers are asked what they serve; every message is
    judged: one that is refused refuses all of them, and nothing is done;
-   calls that need approval wait for it, together, and no longer than a client waits; then what the servers serve is
-   asked and judged again, and the approvals are taken, all or none;
+   calls that need approval wait for it, together, with what their paths lead to, no longer than a client waits; then
+   what the servers serve is asked and judged again, and the approvals are taken, all or none;
 4. an intent for each call is durable: only now a byte of it goes to a server;
-5. the calls are made, all of the body at once; results are bounded and redacted;
+5. the calls are made, all of the body at once, and an approved one with copies of what its paths led to; results are
+   bounded and redacted;
 6. each call has its outcome, and the last of them, or the answer's own record, the proof's counter;
 7. all of that is durable: only now the answer leaves.
 
@@ -18,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -82,8 +84,9 @@ from affiant.gateway.tool_gate.messages import (
     call_params,
     parse_envelope,
 )
+from affiant.gateway.tool_gate.path_copies import PathChanged, PathCopies
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
-from affiant.policy.approvals.action import Action, Draft
+from affiant.policy.approvals.action import Action, BoundPath, Draft
 from affiant.policy.approvals.desk import HOLD_S
 from affiant.policy.approvals.refusals import ApprovalExpired
 from affiant.policy.decide import Decision, Effect
@@ -175,6 +178,8 @@ class _Call:
     told: GateCall
     draft: Draft | None = None
     """What approvers are asked; None: nobody must be."""
+    paths: tuple[BoundPath, ...] = ()
+    """What it shows of the paths among the arguments."""
     approved: Approved | None = None
     intent: str = ""
     end: str = "aborted"
@@ -226,6 +231,7 @@ class _Exchange(Exchange):
             now=self._gate_route.authenticator.clock().timestamp()
         )  # servers may take their time
         verdict = self._judge(envelope, catalogue)
+        await self._draft(session)
         for message in envelope.messages:
             if message.method == CANCELLED:
                 self._gate_route.cancel(self._session, message.params.get("requestId"))
@@ -293,11 +299,18 @@ class _Exchange(Exchange):
         tool, decision = catalogue.judge(params.name, params.arguments, params.text, note=note)
         digest = sha256_name(params.text.encode("utf-8"))
         told = GateCall(tool.name, tool.server, digest, decision.rules)
-        draft = None
         if decision.effect is Effect.ASK:
             self._asking |= dict.fromkeys(decision.rules)
-            draft = call_draft(self._account.session, tool, params.text, decision)
-        return _Call(message.id, tool, params, decision, told, draft)
+        return _Call(message.id, tool, params, decision, told)
+
+    async def _draft(self, session: Session) -> None:
+        """Write down what approvers are asked of each call that needs them, with what its paths lead to now."""
+        for call in self._calls:
+            if call.decision.effect is Effect.ASK:
+                folders = self._gate.folders.get(call.tool.server, ())
+                call.draft, call.paths = await call_draft(
+                    session, call.tool, call.params, call.decision, folders=folders
+                )
 
     def _keep(self, message: Message, result: Mapping[str, object]) -> None:
         assert message.id is not None
@@ -412,14 +425,18 @@ class _Exchange(Exchange):
 
     async def _made(self, call: _Call) -> None:
         try:
-            raw = await self._gate.call(
-                self._session, call.tool, _sent(call), ready=lambda: self._require_time(call)
-            )
+            with self._copied(call) as copies:
+                raw = await self._gate.call(
+                    self._session,
+                    call.tool,
+                    _sent(call, copies),
+                    ready=lambda: self._require_approved(call, copies),
+                )
             result = passed_result(raw, self._gate.redactor)
         except ServerError as error:
             text = error_text(str(error.args[0]), self._gate.redactor)
             self._failed(call, _ServerSaid("the server answered with an error", found=text), end="failed")
-        except ApprovalExpired as error:
+        except (ApprovalExpired, PathChanged) as error:
             self._failed(call, error, end="refused")
         except AffiantError as error:
             self._failed(call, error, end="failed")
@@ -428,10 +445,23 @@ class _Exchange(Exchange):
             call.redacted, call.answer = result.redacted, result.data
             self._answers[call.identifier] = response(call.identifier, result.data)
 
-    def _require_time(self, call: _Call) -> None:
+    @contextmanager
+    def _copied(self, call: _Call) -> Iterator[Mapping[str, str]]:
+        """Path -> copy of what approvers were shown of it, for the length of the call."""
+        if not call.paths:
+            yield {}
+            return
+        assert self._gate.copies is not None
+        with self._gate.copies.made(call.paths) as copies:
+            yield copies
+
+    def _require_approved(self, call: _Call, copies: Mapping[str, str]) -> None:
         """Return if what a call rests on still holds, now that its server can be asked."""
         if call.approved is not None:
             self._gate_route.mailbox.require_time(call.approved)
+            paths = call.approved.grant.action.members["paths"]
+            assert isinstance(paths, list)
+            PathCopies.require_same(copies, paths)
 
     def _failed(self, call: _Call, error: AffiantError, *, end: str) -> None:
         member = error_member(error, receipt=self._account.jti)
@@ -502,11 +532,11 @@ class _ServerSaid(MalformedError):
     code = "tool.server_error"
 
 
-def _sent(call: _Call) -> Mapping[str, object]:
+def _sent(call: _Call, copies: Mapping[str, str]) -> Mapping[str, object]:
     """The arguments that a server gets: of a call that was approved, in the very order that was shown."""
     if call.approved is None:
         return call.params.arguments
-    return approved_arguments(call.approved.grant.action)
+    return approved_arguments(call.approved.grant.action, copies)
 
 
 def _nonce(text: str | None) -> str | None:

@@ -3,7 +3,8 @@
 ::
 
     {"mcp_servers": {
-      "k8s":  {"command": ["/usr/local/bin/k8s-mcp"], "env": {"KUBE_TOKEN": "local:KUBE_TOKEN"}},
+      "k8s":  {"command": ["/usr/local/bin/k8s-mcp"], "env": {"KUBE_TOKEN": "local:KUBE_TOKEN"},
+               "folders": ["/srv/manifests"]},
       "docs": {"url": "https://docs.example.com/mcp", "ca": "docs-ca.pem", "header": "Authorization",
                "key": "local:DOCS_KEY", "timeout_s": 30, "concurrent": 4}}}
 
@@ -27,7 +28,9 @@ from affiant.gateway.errors import SettingsRefused
 __all__ = ["ToolServers", "read_tool_servers"]
 
 _MAX_FILE: Final = 64 * 1024
-_MEMBERS: Final = frozenset({"command", "env", "url", "ca", "header", "key", "timeout_s", "concurrent"})
+_MEMBERS: Final = frozenset(
+    {"command", "env", "folders", "url", "ca", "header", "key", "timeout_s", "concurrent"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,11 @@ def _config(path: Path, name: str, entry: object, roots: Mapping[str, bytes]) ->
     where = f"{path}: {ascii(name)[:70]}"
     if not isinstance(entry, dict) or not set(entry) <= _MEMBERS:
         raise SettingsRefused("not a tool server", expected=", ".join(sorted(_MEMBERS)), where=where)
-    command, env = entry.get("command", []), entry.get("env", {})
-    if not isinstance(command, list) or not isinstance(env, dict):
-        raise SettingsRefused("not a tool server", expected="a list 'command', an object 'env'", where=where)
+    command, env, folders = entry.get("command", []), entry.get("env", {}), entry.get("folders", [])
+    if not isinstance(command, list) or not isinstance(env, dict) or not isinstance(folders, list):
+        raise SettingsRefused(
+            "not a tool server", expected="lists 'command' and 'folders', an object 'env'", where=where
+        )
     return MCPServerConfig(
         id=name,
         url=entry.get("url"),
@@ -85,6 +90,7 @@ def _config(path: Path, name: str, entry: object, roots: Mapping[str, bytes]) ->
         key=entry.get("key"),
         command=tuple(command),
         env=tuple(sorted(env.items())),
+        folders=tuple(folders),
         timeout_s=entry.get("timeout_s", 60),
         concurrent=entry.get("concurrent", 8),
     )

@@ -4,15 +4,15 @@
 
     {"typ": "affiant-action/1", "session", "agent": name or null, "policy": "sha384:<96 hex>",
      "plane": "egress" or "tool", "rules": [rule ids], "nonce", "made", "not_after",
-     "secrets": [{"name", "place", "to"}], "paths": [{"argument", "path", "sha256"}],
+     "secrets": [{"name", "place", "to"}], "paths": [{"argument", "path", "sha256", "size", "text"}],
      "request": {"method", "url", "headers": [[name, value]], "body": {"sha256", "size", "text"}}   (egress)
      "call": {"tool", "server", "schema": "sha256:...", "arguments"}}                               (tool)
 
 ``agent`` is null where whoever asks does not know the name (the gateway knows a session by its profile alone). Secrets
-stand in headers and arguments as placeholders, and by name in ``secrets``. ``paths`` binds the content that a
-path had when it was asked for. The name of an action is SHA-256 of these bytes: what approvers sign and records hold.
-The text of a body and of arguments is in the bytes, so that a card made from them shows all that is hashed; what is no
-text, or too long to be read, cannot be put in, and so cannot be approved.
+stand in headers and arguments as placeholders, and by name in ``secrets``. ``paths`` holds the content that each path
+among the arguments had when it was asked for. The name of an action is SHA-256 of these bytes: what approvers sign and
+records hold. The text of a body, of arguments and of what paths lead to is in the bytes, so that a card made from them
+shows all that is hashed; what is no text, or too long to be read, cannot be put in, and so cannot be approved.
 
 A :class:`Draft` is the same without nonce and times: two requests with the same draft ask for the same thing.
 """
@@ -23,7 +23,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import sha256_name
@@ -34,6 +34,7 @@ from affiant.policy.approvals.refusals import ActionMalformed, ActionUnshowable
 __all__ = [
     "MAX_ACTION",
     "Action",
+    "BoundPath",
     "BoundSecret",
     "Draft",
     "egress_draft",
@@ -90,7 +91,9 @@ _COMMON: Final[Mapping[str, Shape]] = {
     "policy": Pattern(r"sha384:[0-9a-f]{96}", "`sha384:` and 96 hexadecimal digits"),
     "rules": Array(Text(64), most=256),
     "secrets": Array(Obj({"name": _NAME, "place": _NAME, "to": _NAME})),
-    "paths": Array(Obj({"argument": Text(128), "path": Text(4096), "sha256": _SHA256})),
+    "paths": Array(
+        Obj({"argument": Text(128), "path": Text(4096), "sha256": _SHA256, "size": Int(), "text": _ANY})
+    ),
     "nonce": _ID,
     "made": Int(),
     "not_after": Int(),
@@ -121,6 +124,30 @@ class BoundSecret:
     def to_json(self) -> Mapping[str, object]:
         """The member of the action."""
         return {"name": self.name, "place": self.place, "to": self.to}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPath:
+    """A path among the arguments of a call, and the content that it led to: that one, and no later one, is approved."""
+
+    argument: str
+    """Its name; of a value in a list with its place: ``files[0]``."""
+    path: str
+    content: bytes
+
+    def to_json(self) -> Mapping[str, object]:
+        """The member of the action.
+
+        Raises:
+            ActionUnshowable: the content is no text.
+        """
+        return {
+            "argument": self.argument,
+            "path": self.path,
+            "sha256": sha256_name(self.content),
+            "size": len(self.content),
+            "text": _text(self.content, f"the content of {self.argument}"),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,15 +267,17 @@ def tool_draft(
     server: str,
     schema: str,
     arguments: str,
+    paths: Sequence[BoundPath] = (),
 ) -> Draft:
     """A call of a tool.
 
     Args:
         server: the id of the server that serves it. schema: ``sha256:`` of the tool's definition as it is served now.
         arguments: the exact text that the call is made with.
+        paths: all that are among them, with what they lead to.
 
     Raises:
-        ActionUnshowable: the arguments are no text.
+        ActionUnshowable: the arguments, or the content of a path, are no text.
     """
     call = {
         "tool": tool,
@@ -257,7 +286,7 @@ def tool_draft(
         "arguments": _text(arguments.encode("utf-8", "surrogatepass"), "the arguments"),
     }
     common = _common(session=session, agent=agent, policy=policy, rules=rules, secrets=())
-    return Draft({**common, "plane": "tool", "call": call})
+    return Draft({**common, "plane": "tool", "call": call, "paths": [path.to_json() for path in paths]})
 
 
 def parse_action(raw: bytes) -> Action:
@@ -288,11 +317,19 @@ def _check_texts(members: Mapping[str, object]) -> None:
     if isinstance(call, dict):
         _require_text(str(call["arguments"]), "arguments")
     if isinstance(request, dict):
-        body = request["body"]
-        _require_text(body["text"], "body")
-        sent = body["text"].encode("utf-8")
-        if body["sha256"] != sha256_name(sent) or body["size"] != len(sent):
-            raise ActionMalformed("the body is not the one that its digest names", where="body")
+        _require_content(request["body"], "body")
+    paths = members["paths"]
+    assert isinstance(paths, list)
+    for path in paths:
+        _require_content(path, "paths")
+
+
+def _require_content(said: Mapping[str, Any], where: str) -> None:
+    """Return if the text that is shown has the digest and the size that stand beside it."""
+    _require_text(said["text"], where)
+    content = said["text"].encode("utf-8")
+    if said["sha256"] != sha256_name(content) or said["size"] != len(content):
+        raise ActionMalformed("not the content that its digest names", where=where)
 
 
 def _require_text(text: str, where: str) -> None:

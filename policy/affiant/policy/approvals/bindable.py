@@ -1,40 +1,88 @@
 """Which calls of a tool an approver can be shown whole.
 
-An approval covers what is shown. Of an argument that is a path the agent chooses the content too, which nobody shows or
-holds still, so a rule that says ``under`` of an argument has no calls that can be approved; nor has a rule without
-``args``, of which nobody knows what is a path.
+An approval covers what is shown. Of an argument that is a path the content is chosen too: it can be shown, and held
+still, where whoever makes the call can read it and hands the server a copy (``folders``). What is to be written to
+cannot be a copy. Of a rule without ``args`` nobody knows what is a path, so no call by it can be approved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from affiant.policy.arguments import takes_path
+from affiant.policy.arguments import Argument, Each, Under, takes_path
+from affiant.policy.paths import covers
 from affiant.policy.profile import Policy, ToolRule
 
-__all__ = ["bindable", "every_bindable", "some_bindable"]
+__all__ = ["bindable", "every_bindable", "paths_among", "some_bindable"]
 
 
-def bindable(rule: ToolRule) -> bool:
-    """Whether all that a call by ``rule`` means stands in its arguments."""
-    return rule.arguments is not None and not any(
-        takes_path(argument.constraint) for argument in rule.arguments
+def bindable(rule: ToolRule, folders: Sequence[str] | None = None) -> bool:
+    """Whether all that a call by ``rule`` means can stand in an action.
+
+    Args:
+        folders: below which content can be read and handed on as a copy; None: wherever the rule lets paths lead.
+    """
+    return rule.arguments is not None and all(
+        _holds_still(argument, folders) for argument in rule.arguments if takes_path(argument.constraint)
     )
 
 
-def every_bindable(policy: Policy, rules: Sequence[str]) -> bool:
+def every_bindable(policy: Policy, rules: Sequence[str], folders: Sequence[str] = ()) -> bool:
     """Whether each of these rules for a tool, by their ids, is; False where there are none."""
-    found = list(_of(policy, rules))
+    found = [bindable(rule, folders) for rule in _of(policy, rules)]
     return bool(found) and all(found)
 
 
-def some_bindable(policy: Policy, rules: Sequence[str]) -> bool:
+def some_bindable(policy: Policy, rules: Sequence[str], folders: Sequence[str] = ()) -> bool:
     """Whether one of them is."""
-    return any(_of(policy, rules))
+    return any(bindable(rule, folders) for rule in _of(policy, rules))
 
 
-def _of(policy: Policy, rules: Sequence[str]) -> Iterator[bool]:
+def paths_among(
+    policy: Policy, rules: Sequence[str], arguments: Mapping[str, object]
+) -> Sequence[tuple[str, str]]:
+    """The paths among the arguments, by what one of ``rules`` says: argument and value, in order of the names.
+
+    A value of a list has its place behind the name: ``files[0]``.
+
+    Args:
+        arguments: those of a call that ``rules`` allow.
+    """
+    names = {
+        argument.name
+        for rule in _of(policy, rules)
+        for argument in rule.arguments or ()
+        if takes_path(argument.constraint)
+    }
+    found: list[tuple[str, str]] = []
+    for name in sorted(names & arguments.keys()):
+        value = arguments[name]
+        if isinstance(value, list):
+            found += [(f"{name}[{place}]", str(each)) for place, each in enumerate(value)]
+        else:
+            found.append((name, str(value)))
+    return found
+
+
+def _under(argument: Argument) -> Under:
+    constraint = argument.constraint
+    inner = constraint.item if isinstance(constraint, Each) else constraint
+    assert isinstance(inner, Under)
+    return inner
+
+
+def _holds_still(argument: Argument, folders: Sequence[str] | None) -> bool:
+    """Whether some value of a path argument leads to what can be read and be handed on as a copy."""
+    under = _under(argument)
+    if under.write:
+        return False
+    return folders is None or any(
+        covers(folder, under.path) or covers(under.path, folder) for folder in folders
+    )
+
+
+def _of(policy: Policy, rules: Sequence[str]) -> Iterator[ToolRule]:
     wanted = set(rules)
     for position, rule in enumerate(policy.tools):
         if f"tools/{position}" in wanted and isinstance(rule, ToolRule):
-            yield bindable(rule)
+            yield rule

@@ -44,7 +44,8 @@ def headline(action: Action) -> str:
         what, text = f"{request['method']} {request['url']}", request["body"]["text"]
     else:
         call = members["call"]
-        what, text = f"tool {call['tool']} of {call['server']}", call["arguments"]
+        what = f"tool {call['tool']} of {call['server']}"
+        text = "\n".join([call["arguments"], *(path["text"] for path in members["paths"])])
     cut = what if len(what) <= _HEADLINE else what[:_HEADLINE] + "..."
     return shown(f"{cut}, with {len(text.encode())} bytes of text on {len(list(_quoted_lines(text)))} lines")
 
@@ -64,7 +65,9 @@ def _lines(action: Action) -> Iterator[str]:
         name, place, to = (shown(secret[part]) for part in ("name", "place", "to"))
         yield f"secret   {name} in {place}, to {to}"
     for path in members["paths"]:
-        yield f"path     {_quoted(path['argument'])}: {_quoted(path['path'])}, content {path['sha256']}"
+        yield f"path     {_quoted(path['argument'])}: {_quoted(path['path'])}"
+        yield f"content  {path['size']} bytes, {path['sha256']}"
+        yield from _quoted_lines(path["text"])
 
 
 def _request(request: Mapping[str, Any]) -> Iterator[str]:
