@@ -104,7 +104,9 @@ def test_an_agent_uses_tools_through_the_gate_and_every_call_has_its_receipts(wa
     found = json.loads(seen)
     assert "DEPLOY_KEY" not in found["environment"] and "AFFIANT_HOME" not in found["environment"]
     if os.geteuid() == 0:
-        assert found["uid"] == 61786 and found["groups"] == [] and found["seen"] == ["PermissionError"]
+        assert (
+            60706 <= found["uid"] <= 61183 and found["groups"] == [] and found["seen"] == ["PermissionError"]
+        )
     (tmp_path / "trust.json").write_bytes(trust)
     verdict = affiant("verify", str(bundle), "--trust", str(tmp_path / "trust.json"), "--json")
     told = json.loads(verdict.stdout)
