@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -14,8 +15,11 @@ from tests.gateway.test_inference import record_of, records_of, tool
 
 from affiant.attestation.shapes import ShapeMismatch
 from affiant.attestation.simulated.client import PlatformClient
+from affiant.gateway.account import Account
 from affiant.gateway.errors import GatewayFault, ModelNotFound
-from affiant.gateway.upstream import Upstream
+from affiant.gateway.session_limits import Reservation
+from affiant.gateway.upstream import Attempt, Upstream
+from affiant.policy.meters import Charge
 
 
 def profile(tools: list[str]) -> bytes:
@@ -124,3 +128,35 @@ def test_an_upstream_is_not_even_asked_what_it_lists_before_the_open_is_durable(
     assert opened == [{answer.headers["affiant-receipt-id"]}]
     assert record_of(session, answer).kind == "refusal"
     assert not opens_of(entries_of(store)[-1])
+
+
+@pytest.mark.parametrize(
+    ("forwarding", "results", "sends"),
+    [
+        (False, [], 0),
+        (True, [], 1),
+        (True, ["ok"], 1),
+        (True, ["upstream.unreachable"], 0),
+        (True, ["upstream.cut"], 1),
+        (True, ["upstream.cut", "ok"], 2),
+        (True, ["upstream.cut", "upstream.unreachable"], 1),
+        (True, ["upstream.cut", "upstream.timeout"], 2),
+    ],
+)
+def test_how_often_a_request_may_have_gone_upstream(forwarding: bool, results: list[str], sends: int) -> None:
+    told: list[dict[str, object]] = []
+
+    class Limited:
+        limits: Any = None
+
+        def settle(self, _: Reservation, **said: object) -> None:
+            told.append(said)
+
+    session: Any = Limited()
+    session.limits = session
+    nothing: Any = None
+    account = Account(nothing, "r" * 22, "POST", "/v1/chat/completions", session=session)
+    account.reservation, account.forwarding = Reservation(Charge(1, ()), None), forwarding
+    account.attempts = [Attempt("u", "h", "tls", result) for result in results]
+    account.leave()
+    assert told == [{"sends": sends, "status": 0, "used": None}]

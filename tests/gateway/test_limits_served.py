@@ -194,6 +194,24 @@ def test_what_a_stream_states_of_one_of_its_answers_is_not_what_it_costs(
     assert session.chat(request).code == "limit_tokens"
 
 
+def test_what_a_stream_stated_before_it_was_stopped_is_not_what_it_costs(
+    start: Start, upstream: ScriptedUpstream, script: Script
+) -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    denied = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "no", "arguments": "{}"}}]}
+    events = [
+        {"choices": [], "usage": usage},
+        {"choices": [{"index": 0, "delta": denied, "finish_reason": "tool_calls"}]},
+    ]
+    script.answer = streamed(
+        *(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events), b"data: [DONE]\n\n"
+    )
+    request = {**BODY, "max_tokens": 20, "stream": True}
+    session = start(f"limits: {{tokens: {len(json.dumps(request)) + 30}}}")
+    assert b'"usage"' in session.chat(request).body
+    assert session.chat(request).code == "limit_tokens"
+
+
 def test_an_upstream_that_counts_nothing_says_nothing(
     start: Start, upstream: ScriptedUpstream, script: Script
 ) -> None:

@@ -105,6 +105,7 @@ def test_counts_beside_a_choice_of_a_stream_are_told_apart(choices: str, beside:
         b'{"usage":null}',
         b'{"usage":{"prompt_tokens":-1,"completion_tokens":true}}',
         b'{"usage":{"prompt_tokens":1e400}}',
+        b'{"usage":{"prompt_tokens":9007199254740992,"completion_tokens":1.0}}',
     ],
 )
 def test_counts_that_make_no_sense_are_left_out(data: bytes) -> None:

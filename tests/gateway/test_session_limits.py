@@ -122,6 +122,12 @@ def test_a_request_that_never_went_up_is_no_request() -> None:
     reserve(limits)
 
 
+def test_a_request_that_the_upstream_refused_was_one() -> None:
+    limits = limits_of("limits: {requests: 1}")
+    limits.settle(reserve(limits), sends=1, status=404, used=None)
+    assert isinstance(refused(lambda: reserve(limits)), ModelRequestsSpent)
+
+
 def test_a_request_that_went_up_twice_is_two() -> None:
     limits = limits_of("limits: {requests: 2}")
     limits.settle(reserve(limits), sends=2, status=200, used=None)
@@ -233,6 +239,14 @@ def test_a_call_that_fits_several_rules_needs_room_under_one_of_them() -> None:
         refused(lambda: limits.answered_calls.take([call("tools/0", "tools/1")], now=0)), ToolRateReached
     )
     limits.answered_calls.take([call("tools/0", "tools/1", "tools/2")], now=0)
+
+
+def test_of_several_rates_the_one_that_has_room_first_says_when() -> None:
+    limits = limits_of("tools: [{name: x, rate: 1/h}, {name: x, rate: 1/min}]")
+    for _ in range(2):
+        limits.answered_calls.take([call("tools/0", "tools/1")], now=0)
+    error = refused(lambda: limits.answered_calls.take([call("tools/0", "tools/1")], now=0))
+    assert error.retry_after_s == 61
 
 
 # -- how long an answer may be ---------------------------------------------------------------------------------------

@@ -275,3 +275,60 @@ def test_a_rules_count_goes_on_under_the_rules_that_take_its_place(
         assert isinstance(refused(lambda: tighter.request(("egress/0",), 10)), EgressRequestsSpent)
         now[0] = 62 * SECOND
     tighter.request(("egress/0",), 10)
+
+
+def test_where_bytes_are_spent_no_connection_is_passed_through() -> None:
+    passed = f"network_egress: [{{host: {HOST}, tls: passthrough%s}}]"
+    for sections in (f"limits: {{bytes_out: 1KiB}}, {passed % ''}", passed % ", limits: {bytes_out: 1KiB}"):
+        limited, _ = meters(sections)
+        limited.connection(("egress/0",)).take(1023)
+        limited.connection(("egress/0",)).take(1)
+        assert isinstance(refused(lambda limited=limited: limited.connection(("egress/0",))), BytesSpent)
+
+
+def test_later_pieces_count_against_the_profile_too() -> None:
+    limited, _ = meters(
+        f"limits: {{bytes_out: 2KiB}}, network_egress: [{{host: {HOST}, limits: {{bytes_out: 1GiB}}}}]"
+    )
+    passing = limited.request(("egress/0",), 1024)
+    passing.take(1024)
+    assert refused(lambda: passing.take(1)).rules == ("limits/bytes_out",)
+
+
+def test_bytes_of_a_window_come_back_and_say_when() -> None:
+    limited, now = meters(f"network_egress: [{{host: {HOST}, limits: {{bytes_out: 1KiB/min}}}}]")
+    limited.request(("egress/0",), 1024)
+    error = refused(lambda: limited.request(("egress/0",), 1))
+    assert isinstance(error, BytesSpent) and error.retry_after_s == 61
+    now[0] = 61 * SECOND
+    limited.request(("egress/0",), 1024)
+
+
+def test_a_head_counts_and_so_does_a_small_body_of_unknown_length(world: World, serve) -> None:
+    server = serve(echo)
+
+    async def scenario(box):
+        pad = b"X-Pad: " + b"x" * 1200
+        heads = [await box.https(server.port, get("/", pad, port=server.port)) for _ in range(2)]
+        data = get("/c", b"Transfer-Encoding: chunked", port=server.port, method="POST")
+        data += b"4b0\r\n" + b"x" * 1200 + b"\r\n0\r\n\r\n"
+        return heads, [await box.https(server.port, data) for _ in range(2)]
+
+    rules = [
+        f"{{host: {HOST}, port: {server.port}, methods: [{method}], limits: {{bytes_out: 2KiB}}}}"
+        for method in ("GET", "POST")
+    ]
+    heads, bodies = world.run(f"network_egress: [{', '.join(rules)}]", scenario)
+    assert [reply.status for reply in (*heads, *bodies)] == [200, 403, 200, 403]
+
+
+def test_all_of_a_large_body_is_taken_before_a_byte_of_it_is_sent(world: World, serve) -> None:
+    server = serve(echo)
+    size = 700 * 1024
+    head = get("/", b"Content-Length: %d" % size, port=server.port, method="POST")
+    reply = world.run(
+        listed(server.port, "limits: {bytes_out: 512KiB}"),
+        lambda box: box.https(server.port, head + b"x" * size),
+    )
+    assert (reply.status, code(reply)) == (403, "limit_bytes_out")
+    assert not server.received
