@@ -13,6 +13,7 @@ import pytest
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import Script, UpstreamServer
 
+from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.client import BrokerClient, broker_command
 from affiant.secrets.broker.messages import (
     BrokerStatus,
@@ -27,7 +28,7 @@ from affiant.secrets.broker.messages import (
 from affiant.secrets.broker.process import serve_control
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
 from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
-from affiant.secrets.surface import AUTHORIZATION, Surface
+from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 from affiant.secrets.value import SecretValue
 
 HOST = "api.example.test"
@@ -85,7 +86,13 @@ class Harness:
         return LocalStoreFile(self.folder / "secrets", random_bytes=os.urandom)
 
     def grant(
-        self, name: str, value: bytes | None, port: int, *, surface: Surface = AUTHORIZATION, host: str = HOST
+        self,
+        name: str,
+        value: bytes | None,
+        port: int,
+        *,
+        surface: Surface | QuerySurface | BodySurface = AUTHORIZATION,
+        host: str = HOST,
     ) -> str:
         """Keep ``value`` and grant it for the upstream at ``port``; returns the placeholder."""
         if value is not None:

@@ -1,10 +1,11 @@
 """Finding placeholders in what an agent sends: the bound ones in their place, any other anywhere.
 
-Judged are the head (:func:`judge_head`, which also says which secrets the request uses) and the body
-(:class:`PlaceholderDetector`). A placeholder that is not the whole credential of its surface, at one of its
-hosts, is never forwarded: not as it is, nor percent-encoded, in JSON escapes, in base64 at any offset, in
-UTF-16, reversed, or split across chunks (negative tests S2, S3). A placeholder is no secret; what is refused
-here is sending a dead one, and learning where it would have come alive.
+Judged are the head (:func:`judge_head`) and, where a secret has its place in a body, all of that (:func:`judge_body`):
+both say which secrets the request uses. Every other body is searched on its way (:class:`PlaceholderDetector`). A
+placeholder that is not the whole credential of its surface, at one of its hosts, is never forwarded: not as it is, nor
+percent-encoded, in JSON escapes, in base64 at any offset, in UTF-16, reversed, or split across chunks (negative tests
+S2, S3). A placeholder is no secret; what is refused here is sending a dead one, and learning where it would have come
+alive.
 """
 
 from __future__ import annotations
@@ -15,11 +16,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from affiant.secrets.body_surface import BodySurface, media_type
 from affiant.secrets.placeholder import Binding, PlaceholderTable
 from affiant.secrets.refusals import PlaceholderHidden, PlaceholderMisplaced, SecretNotBound
-from affiant.secrets.surface import QuerySurface
+from affiant.secrets.surface import QuerySurface, Surface
 
-__all__ = ["HeaderField", "PlaceholderDetector", "SecretUse", "judge_head", "without_placeholders"]
+__all__ = [
+    "HeaderField",
+    "PlaceholderDetector",
+    "SecretUse",
+    "holds_secrets",
+    "judge_body",
+    "judge_head",
+    "without_placeholders",
+]
 
 
 HeaderField: TypeAlias = tuple[bytes, bytes]
@@ -46,13 +56,15 @@ class SecretUse:
     """One secret in one request: its placeholder stands as the surface says.
 
     Args:
-        field: which header holds it; None: the target does. place: where in the target.
+        field: which header holds it; None: the target does, or the body. place: where in that.
+        in_body: whether it is the body.
     """
 
     name: str
     surface: str
     field: int | None
     place: slice | None = None
+    in_body: bool = False
 
 
 def judge_head(
@@ -98,12 +110,66 @@ def judge_head(
     return tuple(uses)
 
 
+def holds_secrets(
+    table: PlaceholderTable, *, scheme: str, host: str, port: int, headers: tuple[HeaderField, ...]
+) -> bool:
+    """Whether the body of a request with these headers can be a secret's place: it is then read whole, and judged."""
+    return bool(_of_body(table, scheme=scheme, host=host, port=port, headers=headers))
+
+
+def judge_body(
+    table: PlaceholderTable,
+    *,
+    scheme: str,
+    host: str,
+    port: int,
+    headers: tuple[HeaderField, ...],
+    body: bytes,
+) -> tuple[SecretUse, ...]:
+    """The secrets that a whole body uses, each in its place.
+
+    Args:
+        scheme, host, port: as of :func:`judge_head`. headers: as of it; they say what the body is.
+        body: all of it, as the agent wrote it.
+
+    Raises:
+        PlaceholderMisplaced: a placeholder anywhere else, or in a body that two servers could read differently.
+    """
+    uses = []
+    for binding, surface in _of_body(table, scheme=scheme, host=host, port=port, headers=headers):
+        place = surface.place(body, binding.placeholder.encode("ascii"))
+        if place is not None:
+            uses.append(SecretUse(binding.name, surface.label, None, place, in_body=True))
+    detector = PlaceholderDetector(table)
+    detector.feed(_without(body, [use.place for use in uses]))
+    detector.flush()
+    return tuple(uses)
+
+
+def _of_body(
+    table: PlaceholderTable, *, scheme: str, host: str, port: int, headers: tuple[HeaderField, ...]
+) -> list[tuple[Binding, BodySurface]]:
+    """The secrets whose place is in a body like this one, at this host."""
+    kind = media_type(headers)
+    return [
+        (binding, binding.surface)
+        for binding in table
+        if isinstance(binding.surface, BodySurface)
+        and binding.surface.media_type == kind
+        and binding.covers(scheme=scheme, host=host, port=port)
+    ]
+
+
 def without_placeholders(target: bytes, uses: Iterable[SecretUse]) -> bytes:
     """``target`` with nothing in place of the placeholders that are ``uses`` of it."""
-    places = [use.place for use in uses if use.place is not None]
-    for place in sorted(places, key=lambda place: place.start, reverse=True):
-        target = target[: place.start] + target[place.stop :]
-    return target
+    return _without(target, [use.place for use in uses if not use.in_body])
+
+
+def _without(data: bytes, places: Iterable[slice | None]) -> bytes:
+    found = [place for place in places if place is not None]
+    for place in sorted(found, key=lambda place: place.start, reverse=True):
+        data = data[: place.start] + data[place.stop :]
+    return data
 
 
 def _in_query(table: PlaceholderTable, target: bytes) -> Iterator[SecretUse]:
@@ -133,7 +199,7 @@ def _held(table: PlaceholderTable, name: bytes, value: bytes) -> Binding | None:
     field = name.lower()
     for binding in table:
         surface = binding.surface
-        if isinstance(surface, QuerySurface):
+        if not isinstance(surface, Surface):
             continue
         if surface.header.encode("ascii") == field and surface.holds(
             value, binding.placeholder.encode("ascii")
@@ -240,7 +306,7 @@ class PlaceholderDetector:
             raise PlaceholderMisplaced(
                 "a placeholder stands where no secret may stand",
                 where=self._names[match.key],
-                hint="Send it as the whole value of the header or parameter that the profile names, and nowhere else",
+                hint="Send it as the whole value in the place that the profile names, and nowhere else",
             )
 
     def _inflated(self, inflater: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.ref import secret_name
 from affiant.secrets.refusals import GrantsInvalid, PlaceholderShapeInvalid
 from affiant.secrets.search import Searcher
@@ -101,7 +102,7 @@ class Binding:
     name: str
     placeholder: str
     endpoints: frozenset[Endpoint]
-    surface: Surface | QuerySurface = AUTHORIZATION
+    surface: Surface | QuerySurface | BodySurface = AUTHORIZATION
 
     def __post_init__(self) -> None:
         secret_name(self.name)

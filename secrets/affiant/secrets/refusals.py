@@ -6,7 +6,8 @@
                          upstream.malformed  upstream.encoding  upstream.upgrade  vault.response
     NotAuthenticError    store.authentic  upstream.certificate  vault.certificate
     NotAllowedError      secret.placeholder_misplaced  secret.placeholder_hidden  secret.not_bound
-                         secret_too_weak  limit_secret_uses  broker.request  vault.denied  vault.redirected
+                         secret.body_too_large  secret_too_weak  limit_secret_uses  broker.request  vault.denied
+                         vault.redirected
     UnreachableError     upstream.unreachable  upstream.timeout  upstream.truncated  broker.gone
                          broker.internal  vault.unreachable  vault.sealed  vault.standby  vault.rate_limited
     ConfigurationError   secret.shape  secret.not_found  secret.surface  secret.grants  store.key
@@ -48,6 +49,7 @@ __all__ = [
     "PlaceholderHidden",
     "PlaceholderMisplaced",
     "PlaceholderShapeInvalid",
+    "SecretBodyTooLarge",
     "SecretNameInvalid",
     "SecretNotBound",
     "SecretNotFound",
@@ -144,6 +146,12 @@ class PlaceholderHidden(NotAllowedError):
     """A request body is encoded so that it cannot be searched for placeholders."""
 
     code = "secret.placeholder_hidden"
+
+
+class SecretBodyTooLarge(NotAllowedError):
+    """A body that holds a placeholder is longer than one that is read whole."""
+
+    code = "secret.body_too_large"
 
 
 class SecretNotBound(NotAllowedError):

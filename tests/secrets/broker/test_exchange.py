@@ -12,6 +12,7 @@ from tests.secrets.conftest import HOST, fetched, pieces, request_to
 from tests.secrets.upstream_server import answer, chunked
 
 from affiant.attestation.encoding import b64u
+from affiant.secrets.body_surface import MAX_HELD_BODY, BodySurface
 from affiant.secrets.broker.client import BrokerClient
 from affiant.secrets.broker.messages import Limits
 from affiant.secrets.refusals import (
@@ -19,7 +20,9 @@ from affiant.secrets.refusals import (
     ExchangeNotAllowed,
     PlaceholderHidden,
     PlaceholderMisplaced,
+    SecretBodyTooLarge,
     SecretNotBound,
+    SecretValueInvalid,
     UpgradeRefused,
     UpstreamCertificateInvalid,
     UpstreamEncodingRefused,
@@ -120,6 +123,117 @@ def test_a_value_with_structure_stays_one_value_and_its_echo_is_redacted(harness
     escaped = b"k9%21%26admin%3D1%23%2F..%2F%2541%2Bx%20y"
     assert server.received[0].head.startswith(b"GET /v1?key=" + escaped + b" HTTP/1.1\r\n")
     assert escaped not in got.body and placeholder.encode() in got.body
+
+
+JSON = (b"Content-Type", b"application/json")
+FORM = (b"Content-Type", b"application/x-www-form-urlencoded")
+IN_JSON = BodySurface(json="/auth/token")
+IN_FORM = BodySurface(form="client_secret")
+
+
+def with_body(port: int, *headers, surface: BodySurface = IN_JSON, uses=None):
+    used = (("TOKEN", surface.label),) if uses is None else uses
+    return request_to(port, *headers, uses=used, method="POST", has_body=True)
+
+
+@pytest.mark.parametrize("sized", [True, False])
+@pytest.mark.parametrize(
+    ("surface", "kind", "text", "value", "spelled"),
+    [
+        (
+            IN_JSON,
+            JSON,
+            b'{"a": 1.50, "auth" : {"token":"%s"}} ',
+            b'q"9\\k2/vLm4TzR1bYwE6 ',
+            b'q\\"9\\\\k2/vLm4TzR1bYwE6 ',
+        ),
+        (
+            IN_FORM,
+            FORM,
+            b"a=1&client_secret=%s&b=%%20",
+            b"q&9=k2/vLm+4Tz 7R1bYw",
+            b"q%269%3Dk2%2FvLm%2B4Tz%207R1bYw",
+        ),
+    ],
+)
+def test_a_place_of_the_body_is_filled_measured_and_recorded_with_its_placeholder(
+    harness, serve, surface, kind, text, value, spelled, sized
+) -> None:
+    server = serve(echo)
+    placeholder = harness.grant("TOKEN", value, server.port, surface=surface).encode()
+    body = text % placeholder
+    length = [(b"Content-Length", b"%d" % len(body))] if sized else []
+    got = harness.fetch(with_body(server.port, kind, *length, surface=surface), [body[:7], body[7:]])
+    assert got.outcome.refusal is None
+    received = server.received[0]
+    assert received.body == body.replace(placeholder, spelled)
+    assert received.header("content-length") == (b"%d" % len(received.body) if sized else None)
+    assert value not in got.body and spelled not in got.body and placeholder in got.body
+    length_of = b"Content-Length: %d\r\n"
+    head = received.head.replace(length_of % len(received.body), length_of % len(body)) + b"\r\n\r\n"
+    assert got.outcome.sent_digest == b64u(hashlib.sha256(head + body).digest())
+    assert got.outcome.bytes_out == len(head + body)
+    assert got.outcome.request_complete
+
+
+def test_a_secret_of_the_head_and_one_of_the_body_go_together(harness, serve) -> None:
+    server = serve(echo)
+    other = b"xoxb-2384957-9sX2kQ7vLm4T"
+    first = harness.grant("TOKEN", VALUE, server.port, surface=IN_JSON).encode()
+    second = harness.grant("OTHER", other, server.port, surface=BodySurface(json="/b")).encode()
+    third = harness.grant("HEAD", b"zz-99X2kQ7vLm4TzR1bYwE6", server.port)
+    uses = (("HEAD", "header:authorization"), ("TOKEN", IN_JSON.label), ("OTHER", "body:json:/b"))
+    body = b'{"b": "%s", "auth": {"token": "%s"}}' % (second, first)
+    got = harness.fetch(with_body(server.port, JSON, bearer(third), uses=uses), [body])
+    assert got.outcome.refusal is None
+    assert server.received[0].body == b'{"b": "%s", "auth": {"token": "%s"}}' % (other, VALUE)
+    assert first in got.body and second in got.body
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "refusal"),
+    [
+        ([JSON], b'{"auth": {"token": "Bearer %s"}}', PlaceholderMisplaced),
+        ([JSON], b'{"auth": {"token": "%s"}, "other": "%s"}', PlaceholderMisplaced),
+        ([JSON], b'{"auth": {"token": "%s", "token": 1}}', PlaceholderMisplaced),
+        ([FORM], b'{"auth": {"token": "%s"}}', SecretNotBound),
+        ([], b'{"auth": {"token": "%s"}}', SecretNotBound),
+        ([JSON, (b"Content-Encoding", b"gzip")], b'{"auth": {"token": "%s"}}', SecretNotBound),
+        ([JSON], b'{"auth": {"token": "x"}}', SecretNotBound),
+        ([JSON, (b"Content-Length", b"9")], b'{"auth": {"token": "%s"}}', ExchangeNotAllowed),
+        ([JSON], b'{"auth": {"token": "%s"}, "x": "' + b"x" * MAX_HELD_BODY + b'"}', SecretBodyTooLarge),
+        ([JSON], b"", SecretNotBound),
+    ],
+)
+def test_a_body_that_is_not_what_was_decided_is_not_sent(harness, serve, headers, body, refusal) -> None:
+    server = serve(echo)
+    placeholder = harness.grant("TOKEN", VALUE, server.port, surface=IN_JSON).encode()
+    data = body.replace(b"%s", placeholder)
+    request = with_body(server.port, *headers)
+    # where nothing can be a place, the placeholder is found as anywhere else
+    with pytest.raises((refusal, PlaceholderMisplaced)):
+        harness.fetch(request, [data[at : at + 65536] for at in range(0, len(data), 65536)])
+    assert not server.received
+
+
+def test_a_secret_in_a_body_that_was_not_decided_is_not_sent(harness, serve) -> None:
+    server = serve(echo)
+    placeholder = harness.grant("TOKEN", VALUE, server.port, surface=IN_JSON).encode()
+    body = b'{"auth": {"token": "%s"}}' % placeholder
+    with pytest.raises(PlaceholderMisplaced):
+        harness.fetch(with_body(server.port, JSON, uses=()), [body])
+    with pytest.raises(ExchangeNotAllowed):
+        harness.fetch(request_to(server.port, JSON, uses=(("TOKEN", IN_JSON.label),)))
+    assert not any(placeholder in each.body or VALUE in each.body for each in server.received)
+
+
+def test_a_value_that_json_cannot_hold_is_refused_without_being_told(harness, serve) -> None:
+    server = serve(echo)
+    value = b"\xff\xfe9sX2kQ7vLm4TzR1bYwE6"
+    placeholder = harness.grant("TOKEN", value, server.port, surface=IN_JSON).encode()
+    with pytest.raises(SecretValueInvalid) as refused:
+        harness.fetch(with_body(server.port, JSON), [b'{"auth": {"token": "%s"}}' % placeholder])
+    assert "9sX2k" not in repr(refused.value) and not server.received
 
 
 def test_basic_credentials_are_filled_and_their_echo_redacted(harness, serve) -> None:

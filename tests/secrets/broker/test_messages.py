@@ -6,6 +6,7 @@ import os
 import pytest
 
 from affiant.errors import AffiantError
+from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import (
     BrokerStatus,
     Configuration,
@@ -28,6 +29,8 @@ GRANTS = (
         Binding("B", mint_placeholder(os.urandom), frozenset(), Surface.injected("X-Key", "k {}")),
         "vault:kv/b#c",
     ),
+    Grant(Binding("C", mint_placeholder(os.urandom), PLACES, BodySurface(json="/a/b")), "local:C"),
+    Grant(Binding("D", mint_placeholder(os.urandom), PLACES, BodySurface(form="key")), "local:D"),
 )
 REQUEST = ExchangeRequest(
     id="7",

@@ -10,6 +10,7 @@ import pytest
 from tests.secrets.conftest import HOST, fetched, request_to
 from tests.secrets.upstream_server import answer
 
+from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.client import BrokerClient
 from affiant.secrets.broker.messages import Grant, KeptGrant
 from affiant.secrets.placeholder import Endpoint
@@ -18,6 +19,7 @@ from affiant.secrets.refusals import (
     BrokerProtocolError,
     BrokerStateError,
     GrantsInvalid,
+    PlaceholderMisplaced,
     SecretNotBound,
     SecretUsesSpent,
 )
@@ -65,6 +67,30 @@ def test_what_is_not_kept_is_put_nowhere_any_more_and_still_redacted(harness, se
     assert [each.header("authorization") for each in server.received] == [
         b"Bearer " + value for value in (VALUE, OTHER, OTHER)
     ]
+
+
+def test_a_body_that_began_before_a_narrowing_is_filled_with_what_is_left_after_it(harness, serve) -> None:
+    server = serve(echo)
+    surface = BodySurface(json="/token")
+    placeholder = harness.grant("A", VALUE, server.port, surface=surface).encode()
+    body = b'{"token": "%s"}' % placeholder
+    headers = ((b"Host", b"%s:%d" % (HOST.encode(), server.port)), (b"Content-Type", b"application/json"))
+    request = request_to(
+        server.port, headers=headers, uses=(("A", surface.label),), method="POST", has_body=True
+    )
+
+    async def scenario(client: BrokerClient) -> None:
+        async def pieces():
+            yield body[:5]
+            await asyncio.sleep(0.1)
+            await client.narrow([])
+            yield body[5:]
+
+        async with client.exchange(request, pieces()) as exchange:
+            assert isinstance((await exchange.outcome()).refusal, PlaceholderMisplaced)
+
+    harness.run(scenario)
+    assert not server.received
 
 
 async def fetched_outcome(client: BrokerClient, request):

@@ -1,8 +1,8 @@
 """One stream, from its first frame to its end: an exchange with an upstream, or a redaction.
 
-The request's body goes out while the answer comes in. The exchange ends when the answer has, when something is
-refused, or when the supervisor closes the stream; then the connection is cut. The last frame is always the
-outcome, so that what was done is recorded whatever came of it.
+The request's body goes out while the answer comes in; one that a secret stands in is there as a whole before anything
+goes out. The exchange ends when the answer has, when something is refused, or when the supervisor closes the stream;
+then the connection is cut. The last frame is always the outcome, so that what was done is recorded whatever came of it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,22 @@ from typing import Final
 import h11
 
 from affiant.errors import AffiantError
+from affiant.secrets.body_surface import MAX_HELD_BODY
 from affiant.secrets.broker.answer import AnswerFilter
 from affiant.secrets.broker.messages import ExchangeOutcome, ExchangeRequest
 from affiant.secrets.broker.protocol import MAX_BODY_FRAME, Frame, FrameKind, read_frame, write_frame
-from affiant.secrets.broker.request import PreparedRequest, prepare_request
-from affiant.secrets.broker.session import BrokerSession, Held
+from affiant.secrets.broker.request import PreparedRequest, prepare_request, uses_body
+from affiant.secrets.broker.session import Held
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.detection import PlaceholderDetector
 from affiant.secrets.redaction import RedactionStream
-from affiant.secrets.refusals import BrokerFailed, BrokerGone, BrokerProtocolError
+from affiant.secrets.refusals import (
+    BrokerFailed,
+    BrokerGone,
+    BrokerProtocolError,
+    ExchangeNotAllowed,
+    SecretBodyTooLarge,
+)
 
 __all__ = ["serve_stream"]
 
@@ -40,7 +47,7 @@ async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
             return
         match frame.members() if frame.kind is FrameKind.HEAD else {}:
             case {"op": "exchange"} as members:
-                await _Exchange(reader, writer, held.session).serve(members)
+                await _Exchange(reader, writer, held).serve(members)
             case {"op": "redact", "live": bool(live)}:
                 await _serve_redaction(reader, writer, RedactionStream(held.session.redactor, live=live))
             case _:
@@ -56,14 +63,13 @@ async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 class _Exchange:
-    """The state of one exchange."""
+    """The state of one exchange. It has the session as it is when the request is there to be prepared."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: BrokerSession
-    ) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: Held) -> None:
         self._reader = reader
         self._writer = writer
-        self._session = session
+        self._held = held
+        self._session = held.session
         self._progress = _Progress()
 
     async def serve(self, members: object) -> None:
@@ -75,7 +81,9 @@ class _Exchange:
         refusal: AffiantError | None = None
         try:
             request = ExchangeRequest.from_json(members)
-            prepared = prepare_request(request, self._session)
+            body = await self._held_body(request) if uses_body(request) else None
+            self._session = self._held.session  # less may be held than when the body began
+            prepared = prepare_request(request, self._session, body)
             detector = PlaceholderDetector(self._session.table, content_encoding=prepared.content_encoding)
             async with dial(request, self._session) as upstream:
                 self._progress.upstream = upstream
@@ -88,6 +96,23 @@ class _Exchange:
             refusal = BrokerFailed("the broker failed", found=type(error).__name__)
         await write_frame(self._writer, FrameKind.END, self._progress.outcome(refusal).to_json())
 
+    async def _held_body(self, request: ExchangeRequest) -> bytes:
+        """All of the body.
+
+        Raises:
+            SecretBodyTooLarge: more of it than is held. ExchangeNotAllowed: there is none.
+        """
+        if not request.has_body:
+            raise ExchangeNotAllowed("a secret was decided in a body, and there is none")
+        held = bytearray()
+        while (frame := await self._expected_frame()).kind is not FrameKind.END:
+            held += frame.content
+            if len(held) > MAX_HELD_BODY:
+                raise SecretBodyTooLarge(
+                    "a body with a secret in it is too long", expected=f"at most {MAX_HELD_BODY} bytes"
+                )
+        return bytes(held)
+
     async def _exchange(
         self,
         request: ExchangeRequest,
@@ -97,7 +122,7 @@ class _Exchange:
     ) -> None:
         """Send and receive at once. Sending ends only by a refusal, or when the supervisor closes."""
         await upstream.send_head(prepared)
-        sending = asyncio.create_task(self._send(request, detector, upstream))
+        sending = asyncio.create_task(self._send(request, prepared, detector, upstream))
         receiving = asyncio.create_task(self._receive(request, upstream))
         try:
             await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
@@ -108,9 +133,15 @@ class _Exchange:
             await asyncio.gather(sending, receiving, return_exceptions=True)
 
     async def _send(
-        self, request: ExchangeRequest, detector: PlaceholderDetector, upstream: Upstream
+        self,
+        request: ExchangeRequest,
+        prepared: PreparedRequest,
+        detector: PlaceholderDetector,
+        upstream: Upstream,
     ) -> None:
-        while request.has_body:
+        if prepared.body is not None:
+            await upstream.send_filled(prepared.body, recorded=prepared.recorded_body)
+        while request.has_body and prepared.body is None:
             frame = await self._expected_frame()
             if frame.kind is FrameKind.END:
                 await upstream.send_body(detector.flush())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.errors import AffiantError
+from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.members import (
     Members,
     as_bool,
@@ -312,7 +313,8 @@ class ExchangeRequest:
         target: the request target, exactly as decided and as it will be sent.
         headers: names and values as the agent sent them, with placeholders.
         uses: name and surface of each secret that was decided and recorded.
-        has_body: a body follows; without a ``Content-Length`` it is sent in chunks.
+        has_body: a body follows; without a ``Content-Length`` it is sent in chunks. One in which a secret was decided
+            is held until its end, at most :data:`~affiant.secrets.body_surface.MAX_HELD_BODY` bytes.
     """
 
     id: str
@@ -473,7 +475,9 @@ def _endpoints(value: object) -> frozenset[Endpoint]:
     return frozenset(Endpoint(as_text(host), as_count(port)) for host, port in places)
 
 
-def _surface_members(surface: Surface | QuerySurface) -> Members | None:
+def _surface_members(surface: Surface | QuerySurface | BodySurface) -> Members | None:
+    if isinstance(surface, BodySurface):
+        return {"json": surface.json} if surface.form is None else {"form": surface.form}
     if isinstance(surface, QuerySurface):
         return {"query": surface.name}
     if surface == AUTHORIZATION:
@@ -481,9 +485,13 @@ def _surface_members(surface: Surface | QuerySurface) -> Members | None:
     return {"format": surface.format, "header": surface.header, "user": surface.user}
 
 
-def _surface(value: object) -> Surface | QuerySurface:
+def _surface(value: object) -> Surface | QuerySurface | BodySurface:
     if value is None:
         return AUTHORIZATION
+    if isinstance(value, dict) and "json" in value:
+        return BodySurface(json=as_text(closed_members(value, "json")["json"]))
+    if isinstance(value, dict) and "form" in value:
+        return BodySurface(form=as_text(closed_members(value, "form")["form"]))
     if isinstance(value, dict) and "query" in value:
         return QuerySurface(as_text(closed_members(value, "query")["query"]))
     members = closed_members(value, "format", "header", "user")

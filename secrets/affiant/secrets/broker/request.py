@@ -7,7 +7,8 @@ The supervisor parsed, decided and recorded. Here, numbered as in the code:
    surface (``secret.not_bound``); a placeholder anywhere else is refused; each has a use left, which is taken;
 3. the fields of one hop are dropped; ``Host`` is the decided host; the answer is asked for unencoded; with
    anything to redact, ``Range`` goes, since slices of an echo are no echo (S9);
-4. substitution: into a copy, of which only the bytes for the wire are kept.
+4. substitution: into a copy, of which only the bytes for the wire are kept. A body that is filled in has its length
+   in the head.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from typing import Final
 
 import h11
 
+from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import ExchangeRequest
 from affiant.secrets.broker.session import BrokerSession
-from affiant.secrets.detection import HeaderField, SecretUse, judge_head
+from affiant.secrets.detection import HeaderField, SecretUse, judge_body, judge_head
 from affiant.secrets.ref import SecretRef
 from affiant.secrets.refusals import ExchangeNotAllowed, SecretNotBound, UpgradeRefused
-from affiant.secrets.surface import QuerySurface
+from affiant.secrets.surface import QuerySurface, Surface
 
-__all__ = ["PreparedRequest", "prepare_request"]
+__all__ = ["PreparedRequest", "prepare_request", "uses_body"]
 
 _METHOD: Final = re.compile(r"[A-Z][A-Z_-]{0,31}\Z")
 _NEVER: Final = frozenset({"CONNECT", "TRACE", "TRACK"})
@@ -52,15 +54,29 @@ class PreparedRequest:
         head: the event for the wire. It holds values: nothing may show or keep it.
         recorded_head: the head's bytes with placeholders in the secrets' places.
         content_encoding: of the body, for the search for placeholders.
+        body: for the wire, where it holds values; recorded_body: the same with placeholders. None: the body follows
+            as it is.
     """
 
     head: h11.Request
     recorded_head: bytes
     content_encoding: bytes
+    body: bytes | None = None
+    recorded_body: bytes = b""
 
 
-def prepare_request(request: ExchangeRequest, session: BrokerSession) -> PreparedRequest:
+def uses_body(request: ExchangeRequest) -> bool:
+    """Whether a secret was decided that stands in the body, which must then be there to be prepared."""
+    return any(surface.startswith("body:") for _, surface in request.uses)
+
+
+def prepare_request(
+    request: ExchangeRequest, session: BrokerSession, body: bytes | None = None
+) -> PreparedRequest:
     """``request`` with its secrets in place.
+
+    Args:
+        body: all of it, exactly where :func:`uses_body` says so.
 
     Raises:
         ExchangeNotAllowed: not a request that is sent at all.
@@ -79,10 +95,24 @@ def prepare_request(request: ExchangeRequest, session: BrokerSession) -> Prepare
         target=request.target,
         headers=request.headers,
     )
-    if Counter((use.name, use.surface) for use in uses) != Counter(request.uses):
+    in_body: tuple[SecretUse, ...] = ()
+    if body is not None:
+        in_body = judge_body(
+            session.table,
+            scheme=request.scheme,
+            host=request.host,
+            port=request.port,
+            headers=request.headers,
+            body=body,
+        )
+    if Counter((use.name, use.surface) for use in (*uses, *in_body)) != Counter(request.uses):
         raise SecretNotBound("the secrets in the request are not those that were decided")
-    session.uses.take(use.name for use in uses)
+    session.uses.take(use.name for use in (*uses, *in_body))
     target, filled = _substituted(request, uses, session)
+    filled_body = None
+    if body is not None:
+        filled_body = _filled_body(body, in_body, session)
+        filled = _of_length(filled, len(filled_body), instead_of=len(body))
     recorded = _sent_headers(request, request.headers, session)
     try:
         head = h11.Request(
@@ -95,7 +125,7 @@ def prepare_request(request: ExchangeRequest, session: BrokerSession) -> Prepare
         # Not chained: its text may hold a header's value.
         raise ExchangeNotAllowed("the request is not valid HTTP/1.1") from None
     encodings = [value for name, value in request.headers if name.lower() == b"content-encoding"]
-    return PreparedRequest(head, recorded_head or b"", b", ".join(encodings))
+    return PreparedRequest(head, recorded_head or b"", b", ".join(encodings), filled_body, body or b"")
 
 
 def _check_line(request: ExchangeRequest) -> None:
@@ -146,12 +176,35 @@ def _substituted(
             target = binding.surface.substituted(target, use.place, secret)
             continue
         assert use.field is not None
+        assert isinstance(binding.surface, Surface)
         name, value = filled[use.field]
         filled[use.field] = (
             name,
             binding.surface.substituted(value, binding.placeholder.encode("ascii"), secret),
         )
     return target, tuple(filled)
+
+
+def _filled_body(body: bytes, uses: tuple[SecretUse, ...], session: BrokerSession) -> bytes:
+    """Step 4, of the body."""
+    for use in sorted(uses, key=_from_behind, reverse=True):
+        binding = session.table.binding(use.name)
+        surface = None if binding is None else binding.surface
+        if not isinstance(surface, BodySurface):  # pragma: no cover - judge_body found it in this very table
+            raise SecretNotBound("the secret is not granted", where=use.name)
+        assert use.place is not None
+        body = surface.substituted(body, use.place, SecretRef(use.name).resolve().reveal())
+    return body
+
+
+def _of_length(headers: tuple[HeaderField, ...], size: int, *, instead_of: int) -> tuple[HeaderField, ...]:
+    """The headers with the length of another body, where they tell the one that it takes the place of."""
+    lengths = [value for name, value in headers if name.lower() == b"content-length"]
+    if any(value != b"%d" % instead_of for value in lengths):
+        raise ExchangeNotAllowed("the body does not have the announced length")
+    return tuple(
+        (name, b"%d" % size if name.lower() == b"content-length" else value) for name, value in headers
+    )
 
 
 def _from_behind(use: SecretUse) -> int:

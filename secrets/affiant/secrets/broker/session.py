@@ -80,7 +80,7 @@ class BrokerSession:
 
 
 class Held:
-    """The session as it is now: each exchange takes it when it begins."""
+    """The session as it is now: each exchange takes it when its request is there to be prepared."""
 
     __slots__ = ("session",)
 

@@ -126,6 +126,16 @@ class Upstream:
             self._record(data)
             await self._send(h11.Data(data=data))
 
+    async def send_filled(self, data: bytes, *, recorded: bytes) -> None:
+        """Send a whole body with values in it. The digest covers ``recorded``, its form with placeholders.
+
+        Raises:
+            ExchangeNotAllowed: not of the announced length.
+            UpstreamTimedOut: the peer does not take it.
+        """
+        self._record(recorded)
+        await self._send(h11.Data(data=data))
+
     async def end_request(self) -> None:
         """End the request.
 
