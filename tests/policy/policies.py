@@ -13,6 +13,7 @@ from affiant.policy.profile import (
     EgressDenial,
     EgressRule,
     Endpoint,
+    Injection,
     ModelRule,
     PathGrant,
     PathMode,
@@ -60,7 +61,7 @@ TRUSTED_ROOTS = [
     trusted_root_text(f'{{"mediaType": "application/vnd.dev.sigstore.trustedroot+json", "tlogs": [{n}]}}')
     for n in (1, 2)
 ]
-SURFACES = ["header:authorization", "header:x-key"]
+SURFACES = ["body:json:/a/b", "body:form:key", "header:authorization", "header:x-key"]
 
 _some_methods = st.none() | st.lists(st.sampled_from(METHODS), min_size=1, max_size=3).map(tuple)
 _some_targets = st.none() | st.lists(st.sampled_from(TARGET_PATTERNS), min_size=1, max_size=3).map(tuple)
@@ -108,11 +109,13 @@ _models = st.builds(
     ModelRule, st.sampled_from(NAMES), st.booleans(), max_tokens=st.none() | st.integers(1, 3)
 )
 _endpoints = st.builds(Endpoint, st.sampled_from(HOSTS), st.sampled_from(PORTS))
+_INJECTIONS = (Injection(), Injection(None, json="/a/b"), Injection(None, form="key"))
 _secrets = st.dictionaries(
     st.sampled_from(["KEY", "TOKEN"]), st.lists(_endpoints, max_size=3, unique=True).map(tuple), max_size=2
 ).map(
     lambda found: tuple(
-        SecretGrant(name, hosts, max_uses=len(hosts) or None) for name, hosts in found.items()
+        SecretGrant(name, hosts, inject=_INJECTIONS[len(hosts) % 3], max_uses=len(hosts) or None)
+        for name, hosts in found.items()
     )
 )
 _sizes = st.none() | st.integers(1, 3)

@@ -363,6 +363,8 @@ def test_denials_beyond_the_bound_are_counted(start: ProfileSet):
     [
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {basic: git}}]",
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {query: key}}]",
+        "secrets_access: [{name: A, hosts: [a.b.com], inject: {body: {json: /a/b}}}]",
+        "secrets_access: [{name: A, hosts: [a.b.com], inject: {body: {form: key}}}]",
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {header: X-Key, format: 'k {}'}}]",
         "tools: [{name: x, rate: 10/min}]",
         "secrets_access: [{name: A, hosts: [a.b.com], max_uses: 7}]",
@@ -451,6 +453,8 @@ def test_a_secret_stands_where_its_placeholder_stood():
         ("header:authorization", "- {name: KEY, hosts: [a.b.com]}  #"),
         ("header:x-key", 'inject: {header: x-key, format: "{}"}}'),
         ("query:key", "inject: {query: key}}"),
+        ("body:form:key", "inject: {body: {form: key}}}"),
+        ("body:json:/a/b", "inject: {body: {json: /a/b}}}"),
     ):
         found = log({"request": "secret:KEY@a.b.com", "surface": surface})
         assert place in drafted(found).text
@@ -473,7 +477,7 @@ WRITTEN = {
     EgressRule: {"host", "port", "scheme", "methods", "paths", "tls", "address", "limits"},
     EgressDenial: {"host", "port", "methods", "paths"},
     SecretGrant: {"name", "hosts", "ref", "inject", "shape", "max_uses"},
-    Injection: {"header", "format", "user", "query"},
+    Injection: {"header", "format", "user", "query", "json", "form"},
     ModelRule: {"name", "attested", "max_tokens"},
     Approval: {"everything", "methods", "approvers", "quorum", "ttl"},
     Resources: {"cpus", "memory", "disk", "pids"},

@@ -208,6 +208,7 @@ INJECT = members(
     format=pick("'k {}'", "'{}'", "x"),
     basic=pick("git", "'a:b'", "5"),
     query=pick("key", "'a b'", "5"),
+    body=members(json=pick("/a/b", "'a'", "/a~0b", "'/a b'"), form=pick("key", "'a b'", "5")) | pick("{}"),
 )
 SECRET = (
     pick("A", "true", "a-b", "PATH", "1")
@@ -338,6 +339,9 @@ REFUSED_BY_BOTH = [
     "secrets_access: [{name: A, shape: ghp}]",
     "secrets_access: [{name: A, inject: {query: q, header: X-K}}]",
     "secrets_access: [{name: A, inject: {body: q}}]",
+    "secrets_access: [{name: A, inject: {body: {}}}]",
+    "secrets_access: [{name: A, inject: {body: {json: q}}}]",
+    "secrets_access: [{name: A, inject: {body: {json: /q, form: q}}}]",
     "secrets_access: [{name: A, inject: {format: '{}'}}]",
     "models: any",
     "models: [{upstream: attested}]",

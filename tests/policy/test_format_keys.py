@@ -20,6 +20,7 @@ DOCUMENTS = {
     "an egress denial": "{network_egress: [{deny: a.b, q: 1}]}",
     "a secret": "{secrets_access: [{q: 1}]}",
     "'inject'": "{secrets_access: [{name: A, inject: {q: 1}}]}",
+    "'body'": "{secrets_access: [{name: A, inject: {body: {q: 1}}}]}",
     "a rule's 'limits'": "{network_egress: [{host: a.b, limits: {q: 1}}]}",
     "a model": "{models: [{q: 1}]}",
     "'requires_human_approval'": "{requires_human_approval: {q: 1}}",
@@ -46,6 +47,6 @@ def test_the_reader_knows_these_keys_and_no_others(mapping: str) -> None:
     with pytest.raises(AffiantError) as caught:
         load_profiles(text.encode(), floor=floor)
     assert caught.value.code == "policy.unknown_key"
-    key = "(not shown)" if mapping in {"a secret", "'inject'"} else "'q'"
+    key = "(not shown)" if mapping in {"a secret", "'inject'", "'body'"} else "'q'"
     assert caught.value.message == f"unknown key {key} in {mapping}"
     assert caught.value.hint == "Known: " + ", ".join(sorted(KEYS[mapping]))

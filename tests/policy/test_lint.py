@@ -26,6 +26,14 @@ CASES = [
         {"secret_storable_sink"},
     ),
     (
+        "secrets_access: [{name: A, inject: {body: {json: /k}}}], network_egress: [{host: a.b.com, methods: [POST]}]",
+        {"secret_storable_sink"},
+    ),
+    (
+        "secrets_access: [{name: A, inject: {body: {form: k}}}], network_egress: [{host: a.b.com, methods: [POST]}]",
+        {"secret_storable_sink"},
+    ),
+    (
         "secrets_access: [{name: A, inject: {basic: git}}], network_egress: [{host: a.b.com, methods: [GET]}]",
         set(),
     ),

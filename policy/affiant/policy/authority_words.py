@@ -120,6 +120,10 @@ def place_words(inject: Injection) -> str:
     """The one place of a request in which a secret's placeholder stands for it."""
     if inject.query is not None:
         return f"parameter {inject.query} of the query, as its whole value"
+    if inject.json is not None:
+        return f"the body's JSON at {inject.json}, as the whole text"
+    if inject.form is not None:
+        return f"field {inject.form} of the body's form, as its whole value"
     if inject.user is not None:
         return f"header authorization, as the Basic password of {inject.user}"
     if inject.format is None:

@@ -56,7 +56,9 @@ _PLANES: Final[Mapping[type[Question], str]] = {
 }
 _DIGEST: Final = re.compile(r"(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96})\Z")
 _RULE: Final = re.compile(r"(?:tools|filesystem|egress|secrets|models)/(?:0|[1-9][0-9]{0,3})\Z")
-_SURFACE: Final = re.compile(r"(?:header:[a-z0-9-]{1,64}|query:[A-Za-z0-9._~-]{1,64})\Z")
+_SURFACE: Final = re.compile(
+    r"(?:header:[a-z0-9-]{1,64}|(?:query|body:form):[A-Za-z0-9._~-]{1,64}|body:json:/[A-Za-z0-9._~@$:+/-]{1,255})\Z"
+)
 _DECISIONS: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
 _REASON: Final = {"allowed": Effect.ALLOW, "approval_required": Effect.ASK}
 """Every other reason denies."""

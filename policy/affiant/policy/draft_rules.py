@@ -151,10 +151,18 @@ def secret_rule(
         return replace(known, hosts=hosts), ""
     if surface is not None and surface.startswith("query:"):
         return SecretGrant(name, hosts, inject=Injection(None, query=surface.removeprefix("query:"))), ""
+    if surface is not None and surface.startswith("body:"):
+        return SecretGrant(name, hosts, inject=_in_body(surface)), ""
     header = "authorization" if surface is None else surface.removeprefix("header:")
     inject = Injection(header, None if header == "authorization" else "{}")
     note = "" if header == "authorization" else "the log does not tell the format of this header"
     return SecretGrant(name, hosts, inject=inject), note
+
+
+def _in_body(surface: str) -> Injection:
+    if surface.startswith("body:form:"):
+        return Injection(None, form=surface.removeprefix("body:form:"))
+    return Injection(None, json=surface.removeprefix("body:json:"))
 
 
 def with_host(entry: Entry | HostEntry, use: Use) -> Entry | HostEntry:

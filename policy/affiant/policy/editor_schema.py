@@ -211,11 +211,19 @@ _EGRESS_DENIAL: Final[Mapping[str, Schema]] = {
     "port": _told(_PORT, "Absent: any."),
     **_REQUEST_LISTS,
 }
+_BODY: Final[Mapping[str, Schema]] = {
+    "json": _told(_name("pointer"), "A pointer into a JSON object, such as /auth/token."),
+    "form": _told(_name("parameter"), "The field of a form (application/x-www-form-urlencoded)."),
+}
 _INJECT: Final[Mapping[str, Schema]] = {
     "header": _told(_TEXT, "The header whose whole value the placeholder stands in."),
     "format": _told(_spelled(SPELLINGS["format"]), "Beside 'header': text with one {} for the placeholder."),
     "basic": _told(_name("basic_user"), "The user whose Basic password the placeholder is."),
     "query": _told(_name("parameter"), "The parameter whose whole value the placeholder is."),
+    "body": _told(
+        {**_mapping("'body'", _BODY), "minProperties": 1, "maxProperties": 1},
+        "The place of the body whose whole value the placeholder is.",
+    ),
 }
 _SECRET: Final[Mapping[str, Schema]] = {
     "name": _told(_name("secret"), "The secret's name, never its value."),
@@ -223,7 +231,7 @@ _SECRET: Final[Mapping[str, Schema]] = {
     "hosts": _told(_list(_HOST, least=1), "host[:port]. Absent: every https host that is named in full."),
     "inject": {
         **_mapping("'inject'", _INJECT),
-        "oneOf": [{"required": [place]} for place in ("header", "basic", "query")],
+        "oneOf": [{"required": [place]} for place in ("header", "basic", "query", "body")],
         "dependentRequired": {"format": ["header"]},
     },
     "shape": _told(_spelled(SPELLINGS["shape"]), "What the placeholder looks like, such as ghp_{36}."),

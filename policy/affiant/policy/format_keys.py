@@ -38,7 +38,8 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "an egress rule": ("host", "port", "scheme", "methods", "paths", "tls", "address", "limits"),
     "an egress denial": ("deny", "port", "methods", "paths"),
     "a secret": ("name", "ref", "hosts", "inject", "shape", "max_uses"),
-    "'inject'": ("header", "format", "basic", "query"),
+    "'inject'": ("header", "format", "basic", "query", "body"),
+    "'body'": ("json", "form"),
     "a model": ("name", "upstream", "max_tokens"),
     "'requires_human_approval'": (
         *("everything", "tools", "egress", "approvers", "trusted_root", "quorum", "ttl"),
@@ -55,6 +56,6 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 EVERY_KEY: Final = frozenset(key for keys in KEYS.values() for key in keys)
 
 VALUES_NOT_SHOWN: Final = frozenset(
-    {"secrets_access", "secret", *KEYS["a secret"], *KEYS["'inject'"]} - {"name"}
+    {"secrets_access", "secret", *KEYS["a secret"], *KEYS["'inject'"], *KEYS["'body'"]} - {"name"}
 )
 """Keys under which somebody may have pasted a secret."""

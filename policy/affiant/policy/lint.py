@@ -29,6 +29,7 @@ from affiant.policy.paths import covers
 from affiant.policy.profile import (
     EgressRule,
     Endpoint,
+    Injection,
     PathMode,
     Scheme,
     SecretGrant,
@@ -211,8 +212,14 @@ def _secrets(profile: Profile) -> Iterator[Finding]:
                     profile, "secret_unreachable_host", f"{grant.name} at {host.host}:{host.port}", rule
                 )
         if grant.inject.header != "authorization":
-            place = grant.inject.header or f"the query's {grant.inject.query}"
+            place = grant.inject.header or _place_beside_headers(grant.inject)
             yield _warn(profile, "secret_storable_sink", f"{grant.name} in {place}", rule)
+
+
+def _place_beside_headers(inject: Injection) -> str:
+    if inject.query is not None:
+        return f"the query's {inject.query}"
+    return f"the form's {inject.form}" if inject.json is None else f"JSON at {inject.json}"
 
 
 def _reaches(profile: Profile, grant: SecretGrant, at: Endpoint) -> bool:

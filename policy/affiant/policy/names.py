@@ -24,6 +24,7 @@ __all__ = [
     "check_methods",
     "check_model_name",
     "check_parameter",
+    "check_pointer",
     "check_port",
     "check_reference",
     "check_schema_pin",
@@ -53,6 +54,8 @@ _APPROVER: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z")
 _HEADER: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 _BASIC_USER: Final = re.compile(r"[A-Za-z0-9._~@+-]{1,64}\Z")
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9._~-]{1,64}\Z")
+_POINTER: Final = re.compile(r"(?:/(?:[A-Za-z0-9._@$:+-]|~[01]){1,64}){1,8}\Z")
+_MAX_POINTER: Final = 256
 _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9_.-]{0,32}\Z")
 
@@ -69,6 +72,7 @@ SPELLINGS: Final[Mapping[str, re.Pattern[str]]] = {
     "shape": _SHAPE,
     "basic_user": _BASIC_USER,
     "parameter": _PARAMETER,
+    "pointer": _POINTER,
 }
 """The patterns that names have at least; the functions below refuse more."""
 
@@ -307,6 +311,20 @@ def check_parameter(name: str) -> None:
         raise ValueRefused(
             "not the name of a parameter", expected=_PARAMETER.pattern[:-2], found="(not shown)"
         )
+
+
+def check_pointer(text: str) -> None:
+    """Refuse what is no pointer into a JSON object (RFC 6901) by names that need no escape in JSON, and by indices.
+
+    Raises:
+        ValueRefused: so.
+    """
+    if (
+        _POINTER.match(text) is None
+        or len(text) > _MAX_POINTER
+        or any(map(looks_like_a_value, text.split("/")))
+    ):
+        raise ValueRefused("not a pointer into JSON", expected="such as /auth/token", found="(not shown)")
 
 
 def check_shape(text: str) -> None:

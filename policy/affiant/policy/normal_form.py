@@ -260,6 +260,8 @@ def _members(rule: Rule) -> _JSON:
 def _inject_members(inject: Injection) -> Mapping[str, object]:
     if inject.query is not None:
         return {"query": inject.query}
+    if inject.json is not None or inject.form is not None:
+        return {"body": _where_written("form", inject.form) or {"json": inject.json}}
     if inject.user is not None:
         return {"basic": inject.user}
     return {"format": inject.format, "header": inject.header}

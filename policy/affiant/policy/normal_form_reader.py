@@ -165,6 +165,8 @@ def _read_secret(rule: _Object) -> SecretGrant:
     inject = rule.object("inject")
     if inject.has("query"):
         injection = inject.done(Injection(None, query=inject.text("query")))
+    elif inject.has("body"):
+        injection = inject.done(_read_body(inject.object("body")))
     elif inject.has("basic"):
         injection = inject.done(Injection(user=inject.text("basic")))
     else:
@@ -175,6 +177,12 @@ def _read_secret(rule: _Object) -> SecretGrant:
     name, ref, shape = rule.text("name"), rule.text_or_none("ref"), rule.text_or_none("shape")
     max_uses = rule.integer("max_uses") if rule.has("max_uses") else None
     return rule.done(SecretGrant(name, hosts, ref, injection, shape, max_uses))
+
+
+def _read_body(body: _Object) -> Injection:
+    if body.has("form"):
+        return body.done(Injection(None, form=body.text("form")))
+    return body.done(Injection(None, json=body.text("json")))
 
 
 def _read_model(rule: _Object) -> ModelRule:

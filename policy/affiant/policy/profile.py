@@ -37,6 +37,7 @@ from affiant.policy.names import (
     check_methods,
     check_model_name,
     check_parameter,
+    check_pointer,
     check_port,
     check_reference,
     check_schema_pin,
@@ -237,7 +238,8 @@ class EgressDenial:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Where a secret's placeholder may stand: the whole value of one header, or of one parameter of the query.
+    """Where a secret's placeholder may stand: the whole value of one header, of one parameter of the query, of one
+    place of a JSON object in the body (``json``, a pointer), or of one field of a form in it (``form``).
 
     ``format`` has one ``{}`` for the placeholder. For ``authorization`` it may be None: the whole credential,
     as Bearer, Basic or token; or with ``user`` as the password of Basic credentials of that user, and nothing else.
@@ -247,31 +249,42 @@ class Injection:
     format: str | None = None
     user: str | None = None
     query: str | None = None
+    json: str | None = None
+    form: str | None = None
 
     def __post_init__(self) -> None:
-        if self.query is not None:
-            check_parameter(self.query)
-            if (self.header, self.format, self.user) != (None, None, None):
-                raise ValueRefused(
-                    "a secret stands in one place", expected="a header, or a parameter of the query"
-                )
-            return
-        if self.header is None:
-            raise ValueRefused("a secret stands somewhere", expected="a header, or a parameter of the query")
-        check_header(self.header)
+        places = [place for place in (self.header, self.query, self.json, self.form) if place is not None]
+        if len(places) != 1:
+            expected = "a header, a parameter of the query, or a place of the body"
+            raise ValueRefused("a secret stands in one place", expected=expected)
+        if self.query is not None or self.form is not None:
+            check_parameter(self.query or self.form or "")
+        if self.json is not None:
+            check_pointer(self.json)
+        if self.header is not None:
+            self._check_header(self.header)
+        elif (self.format, self.user) != (None, None):
+            raise ValueRefused("only a header has a format, and a user")
+
+    def _check_header(self, header: str) -> None:
+        check_header(header)
         if self.user is not None:
             check_basic_user(self.user)
-            if (self.header, self.format) != ("authorization", None):
+            if (header, self.format) != ("authorization", None):
                 raise ValueRefused("Basic credentials stand in Authorization as they are")
         if self.format is not None:
             check_format(self.format)
-        elif self.header != "authorization":
-            raise ValueRefused("a header other than Authorization needs a format", found=self.header)
+        elif header != "authorization":
+            raise ValueRefused("a header other than Authorization needs a format", found=header)
 
     @property
     def surface(self) -> str:
-        """The name of the place: ``header:authorization``, ``query:key``."""
-        return f"header:{self.header}" if self.query is None else f"query:{self.query}"
+        """The name of the place: ``header:authorization``, ``query:key``, ``body:json:/token``, ``body:form:token``."""
+        if self.header is not None:
+            return f"header:{self.header}"
+        if self.query is not None:
+            return f"query:{self.query}"
+        return f"body:form:{self.form}" if self.json is None else f"body:json:{self.json}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,13 @@ def _secret(grant: SecretGrant) -> dict[str, object]:
         hosts=[_endpoint(each) for each in grant.hosts],
         inject=None
         if standard
-        else _written(header=header, format=inject.format, basic=inject.user, query=inject.query),
+        else _written(
+            header=header,
+            format=inject.format,
+            basic=inject.user,
+            query=inject.query,
+            body=_written(json=inject.json, form=inject.form) or None,
+        ),
         shape=grant.shape,
         max_uses=grant.max_uses,
     )

@@ -68,7 +68,11 @@ def _shown_key(name: str, what: str, hint: str) -> str:
     """The key as a refusal may show it; where secrets are named, only one that is nearly a key of the format."""
     is_key = _KEY.match(name) is not None and not looks_like_a_value(name)
     near = hint.startswith("Did you mean")
-    return excerpt(name) if is_key and (near or what not in ("a secret", "'inject'")) else "(not shown)"
+    return (
+        excerpt(name)
+        if is_key and (near or what not in ("a secret", "'inject'", "'body'"))
+        else "(not shown)"
+    )
 
 
 def required(found: Mapping[str, Node], name: str, node: Node, *, what: str) -> Node:

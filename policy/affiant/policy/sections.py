@@ -214,13 +214,14 @@ def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
 
 
 def _injection(node: Node) -> Injection:
-    later = ("body", "sigv4", "exchange")
-    found = schema.keys(node, ("header", "format", "basic", "query"), what="'inject'", later=later)
-    places = [key for key in ("header", "basic", "query") if key in found]
+    later = ("sigv4", "exchange")
+    found = schema.keys(node, ("header", "format", "basic", "query", "body"), what="'inject'", later=later)
+    places = [key for key in ("header", "basic", "query", "body") if key in found]
     if len(places) != 1 or ("format" in found and places != ["header"]):
-        raise WrongType(
-            "not one place", expected="header and perhaps format, or basic, or query", where=str(node.mark)
-        )
+        expected = "header and perhaps format, or basic, or query, or body"
+        raise WrongType("not one place", expected=expected, where=str(node.mark))
+    if "body" in found:
+        return _body_injection(found["body"])
     if "basic" in found:
         return Injection(user=schema.text(found["basic"], what="'basic'"))
     if "query" in found:
@@ -228,6 +229,15 @@ def _injection(node: Node) -> Injection:
     header = schema.text(schema.required(found, "header", node, what="'inject'"), what="'header'").lower()
     template = _maybe_text(found, "format")
     return Injection(header, "{}" if template is None and header != "authorization" else template)
+
+
+def _body_injection(node: Node) -> Injection:
+    found = schema.keys(node, ("json", "form"), what="'body'")
+    if len(found) != 1:
+        raise WrongType("not one place of a body", expected="json or form", where=str(node.mark))
+    if "json" in found:
+        return Injection(None, json=schema.text(found["json"], what="'json'"))
+    return Injection(None, form=schema.text(found["form"], what="'form'"))
 
 
 def https_endpoints(rules: Iterable[EgressRule | EgressDenial]) -> tuple[Endpoint, ...]:

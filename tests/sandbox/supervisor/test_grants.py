@@ -6,6 +6,7 @@ import os
 
 from affiant.policy.load import load_profiles
 from affiant.sandbox.supervisor.grants import session_grants
+from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import Grant
 from affiant.secrets.surface import QuerySurface, Surface
 
@@ -23,6 +24,8 @@ agent_configs:
         inject: {header: X-Key, format: "Key {}"}
       - {name: GIT, inject: {basic: git}}
       - {name: Q, inject: {query: key}}
+      - {name: J, inject: {body: {json: /auth/token}}}
+      - {name: F, inject: {body: {form: client_secret}}}
 """
 
 
@@ -51,6 +54,14 @@ def test_a_long_form_grant_keeps_its_reference_shape_and_place() -> None:
 def test_basic_and_query_have_places_of_their_own() -> None:
     assert grants()["GIT"].binding.surface == Surface("authorization", None, "git")
     assert grants()["Q"].binding.surface == QuerySurface("key")
+
+
+def test_places_of_a_body_are_the_profiles() -> None:
+    assert grants()["J"].binding.surface == BodySurface(json="/auth/token")
+    assert grants()["F"].binding.surface == BodySurface(form="client_secret")
+    compiled = load_profiles(PROFILE).profile("dev").compiled
+    for grant in compiled.secret_grants():
+        assert grants()[grant.name].binding.surface.label == grant.surface
 
 
 def test_every_grant_is_read_back_as_the_broker_gets_it() -> None:

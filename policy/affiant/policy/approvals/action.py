@@ -52,6 +52,7 @@ _ID: Final = Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url")
 _SHA256: Final = Pattern(r"sha256:[0-9a-f]{64}", "`sha256:` and 64 hexadecimal digits")
 _ANY: Final = Pattern(rf"[\s\S]{{0,{MAX_ACTION}}}", "text")
 _NAME: Final = Pattern(r"[A-Za-z0-9_.:~@+\[\]-]{1,300}", "a name, a place or an endpoint, without blanks")
+_PLACE: Final = Pattern(r"[A-Za-z0-9_.:~@+$/-]{1,300}", "a place in a request, without blanks")
 _FIELD: Final = Pattern(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}", "a header's name in lower case")
 _LINE: Final = Pattern(r"[\x20-\x7e]{0,8192}", "printable ASCII")
 
@@ -90,7 +91,7 @@ _COMMON: Final[Mapping[str, Shape]] = {
     "agent": _OrNull(Text(64)),
     "policy": Pattern(r"sha384:[0-9a-f]{96}", "`sha384:` and 96 hexadecimal digits"),
     "rules": Array(Text(64), most=256),
-    "secrets": Array(Obj({"name": _NAME, "place": _NAME, "to": _NAME})),
+    "secrets": Array(Obj({"name": _NAME, "place": _PLACE, "to": _NAME})),
     "paths": Array(
         Obj({"argument": Text(128), "path": Text(4096), "sha256": _SHA256, "size": Int(), "text": _ANY})
     ),

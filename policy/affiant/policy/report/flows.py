@@ -85,6 +85,10 @@ def place_said(inject: Injection) -> Html:
     """The place of a placeholder. A format's own text is shown where it is a well-known word, and no pasted value."""
     if inject.query is not None:
         return Html(text("parameter ") + name(inject.query) + text(" of the query, as its whole value"))
+    if inject.json is not None:
+        return Html(text("the body's JSON at ") + name(inject.json) + text(", as the whole text"))
+    if inject.form is not None:
+        return Html(text("field ") + name(inject.form) + text(" of the body's form, as its whole value"))
     where = Html(text("header ") + name(inject.header or ""))
     if inject.user is not None:
         return Html(where + text(", as the Basic password of ") + name(inject.user))

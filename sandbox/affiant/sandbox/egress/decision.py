@@ -8,7 +8,7 @@ here. Substitution happens later and elsewhere, in the broker's process.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.errors import AffiantError
@@ -20,7 +20,13 @@ from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.request_head import HeaderField, RequestHead
-from affiant.secrets.detection import SecretUse, judge_head, without_placeholders
+from affiant.secrets.detection import (
+    SecretUse,
+    holds_secrets,
+    judge_body,
+    judge_head,
+    without_placeholders,
+)
 from affiant.secrets.placeholder import PlaceholderTable
 from affiant.secrets.refusals import SecretNotBound
 
@@ -29,7 +35,9 @@ __all__ = [
     "GrantedUse",
     "chosen_by_agent",
     "judge_connection",
+    "judge_held_body",
     "judge_request",
+    "may_hold_secrets",
     "reference_of",
 ]
 
@@ -153,6 +161,38 @@ def judge_request(
         length=head.length,
         asks=asks,
     )
+
+
+def may_hold_secrets(table: PlaceholderTable, allowed: AllowedRequest) -> bool:
+    """Whether a secret of this session may stand in the request's body, which is then judged as a whole."""
+    return allowed.length != 0 and holds_secrets(
+        table,
+        scheme=allowed.origin.scheme,
+        host=allowed.origin.host,
+        port=allowed.origin.port,
+        headers=allowed.headers,
+    )
+
+
+def judge_held_body(
+    policy: CompiledPolicy,
+    table: PlaceholderTable,
+    allowed: AllowedRequest,
+    body: bytes,
+    notes: DecisionNotes = SILENT,
+) -> AllowedRequest:
+    """The request with the secrets that stand in its whole body.
+
+    Raises:
+        EgressDenied: the profile denies one of them. PlaceholderMisplaced: a placeholder anywhere else.
+        AffiantError: a decision could not be noted.
+    """
+    origin = allowed.origin
+    uses = judge_body(
+        table, scheme=origin.scheme, host=origin.host, port=origin.port, headers=allowed.headers, body=body
+    )
+    granted = tuple(_granted(policy, origin, use, notes, asked=allowed.asks) for use in uses)
+    return replace(allowed, uses=(*allowed.uses, *granted))
 
 
 def _granted(

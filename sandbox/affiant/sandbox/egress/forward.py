@@ -1,17 +1,17 @@
 """One inspected request, from the agent to its host and back.
 
-The order is the whole point (trust rules, 3): canonicalise, decide, take room under the profile's limits, record the
-intent, look up and check the address, hand over to the broker (which substitutes, sends and redacts), record the
-outcome, and only then let the last byte of the answer go. A name under a wildcard is the agent's own words to whoever
-serves its zone, so looking it up has an intent whatever the method. Whatever fails on the way fails closed, and is in
-the chain.
+The order is the whole point (trust rules, 3): canonicalise, decide (of a body in which a secret may stand, all of it),
+take room under the profile's limits, record the intent, look up and check the address, hand over to the broker (which
+substitutes, sends and redacts), record the outcome, and only then let the last byte of the answer go. A name under a
+wildcard is the agent's own words to whoever serves its zone, so looking it up has an intent whatever the method.
+Whatever fails on the way fails closed, and is in the chain.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
@@ -19,13 +19,21 @@ from typing import Final
 from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
-from affiant.sandbox.egress.agent_http import AgentHTTP, Answer
+from affiant.sandbox.egress.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.approvals import EgressApprovals, Permit, as_approved
-from affiant.sandbox.egress.decision import AllowedRequest, GrantedUse, chosen_by_agent, judge_request
+from affiant.sandbox.egress.body import RequestBody
+from affiant.sandbox.egress.decision import (
+    AllowedRequest,
+    GrantedUse,
+    chosen_by_agent,
+    judge_held_body,
+    judge_request,
+    may_hold_secrets,
+)
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.denial import denial_of
 from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable
-from affiant.sandbox.egress.limits import EgressMeters, Passing, counting
+from affiant.sandbox.egress.limits import EgressMeters, counting
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome
 from affiant.sandbox.egress.request_head import RequestHead
@@ -36,8 +44,8 @@ from affiant.secrets.placeholder import PlaceholderTable
 
 __all__ = ["Forwarder", "action_of", "reason_phrase", "refuse"]
 
-_PREFETCH: Final = 256 * 1024
-"""Bytes of a body that are searched for placeholders before anything is sent: all of most bodies."""
+_MEMORY: Final = 64 << 20
+"""Bytes of bodies with secrets in them that are held at a time, in one session."""
 
 _NOTHING_SENT: Final = Sent(None, None)
 
@@ -66,72 +74,13 @@ async def refuse(
     return await http.deny(denial_of(refusal, record=record), keep_alive=keep_alive)
 
 
-class _Body:
-    """The request's body on its way to the broker: searched for placeholders, held back where one may begin.
-
-    ``passing``, once it is set, has room for each further piece before it goes on: where no head announced its length.
-    ``rules`` are those that let it through.
-    """
-
-    def __init__(self, http: AgentHTTP, detector: PlaceholderDetector) -> None:
-        self._pieces = http.body()
-        self._detector = detector
-        self._ready: list[bytes] = []
-        self._ended = False
-        self.passing: Passing | None = None
-        self.rules: tuple[str, ...] = ()
-        self.refusal: AffiantError | None = None
-        """Why the body was broken off, if it was."""
-
-    async def prefetch(self) -> int:
-        """Read and search the beginning; most bodies are then known as a whole. Returns its size in bytes.
-
-        Raises:
-            PlaceholderMisplaced, PlaceholderHidden: nothing has been sent yet.
-        """
-        size = 0
-        while not self._ended and size <= _PREFETCH:
-            piece = await self._next()
-            size += len(piece)
-            self._ready.append(piece)
-        return size
-
-    async def _next(self) -> bytes:
-        try:
-            return self._detector.feed(await anext(self._pieces))
-        except StopAsyncIteration:
-            self._ended = True
-            return self._detector.flush()
-
-    @property
-    def whole(self) -> bytes | None:
-        """The body as it will be sent, if :meth:`prefetch` has come to its end."""
-        return b"".join(self._ready) if self._ended else None
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._ready:
-            if piece:
-                yield piece
-        self._ready.clear()
-        while not self._ended:
-            try:
-                piece = await self._next()
-                if self.passing is not None and piece:
-                    with counting(self.rules):
-                        self.passing.take(len(piece))
-            except AffiantError as refusal:
-                self.refusal = refusal
-                raise
-            if piece:
-                yield piece
-
-
 @dataclass(frozen=True, slots=True)
 class Forwarder:
     """Everything that a request needs on its way; one for a session.
 
     ``versions``: of the secrets, by name. ``notes``: who is told each decision. ``meters``: what may still be sent.
-    ``approvals``: who is asked; None: what needs approval is denied.
+    ``approvals``: who is asked; None: what needs approval is denied. ``memory``: what bodies with secrets in them may
+    take while they are held.
     """
 
     policy: CompiledPolicy
@@ -143,6 +92,7 @@ class Forwarder:
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: DecisionNotes = SILENT
     approvals: EgressApprovals | None = None
+    memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
 
     def version(self, granted: GrantedUse) -> str:
         """Which version of a secret the broker holds, as records name it."""
@@ -155,12 +105,25 @@ class Forwarder:
             target: canonical, and ``Host`` agreed with ``origin``.
         """
         action = action_of(head, origin, target)
-        permit: Permit | None = None
         try:
             allowed = judge_request(
                 self.policy, self.table, origin=origin, head=head, target=target, notes=self.notes
             )
-            body = _Body(http, self._detector(head))
+            body = RequestBody(http, self._detector(head))
+        except AffiantError as refusal:
+            return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
+        try:
+            return await self._forward(http, head, action, allowed, body)
+        finally:
+            body.let_go()
+
+    async def _forward(
+        self, http: AgentHTTP, head: RequestHead, action: Action, allowed: AllowedRequest, body: RequestBody
+    ) -> bool:
+        """Serve a request whose head may go on."""
+        permit: Permit | None = None
+        try:
+            allowed = await self._with_body(allowed, body)
             begun = await body.prefetch()
             if allowed.asks:
                 allowed = as_approved(allowed)
@@ -189,7 +152,16 @@ class Forwarder:
         finally:
             _over(permit, known=exchange.known)
 
-    async def _approved(self, http: AgentHTTP, allowed: AllowedRequest, body: _Body) -> Permit:
+    async def _with_body(self, allowed: AllowedRequest, body: RequestBody) -> AllowedRequest:
+        """The request with the secrets in its body too, where the profile has one for a body like it, at its host."""
+        if not may_hold_secrets(self.table, allowed):
+            return allowed
+        held = await body.hold(self.memory)
+        if held is None:
+            return allowed
+        return judge_held_body(self.policy, self.table, allowed, held, self.notes)
+
+    async def _approved(self, http: AgentHTTP, allowed: AllowedRequest, body: RequestBody) -> Permit:
         """What an approver lets go out, once; given up when the agent is gone before that.
 
         Raises:
@@ -216,7 +188,7 @@ class Forwarder:
             leaving.cancel()
             await asyncio.gather(asking, leaving, return_exceptions=True)
 
-    def _meter(self, allowed: AllowedRequest, body: _Body, begun: int) -> None:
+    def _meter(self, allowed: AllowedRequest, body: RequestBody, begun: int) -> None:
         """Take room for the request, before its intent: for all that is known of it, and later for the rest.
 
         Raises:
@@ -277,7 +249,7 @@ class _Exchange:
     """Whether the outcome's record is durable."""
     received: hashlib._Hash = field(default_factory=hashlib.sha256)
 
-    async def run(self, body: _Body) -> bool:
+    async def run(self, body: RequestBody) -> bool:
         """Look up, send, pass the answer on, record the outcome; whether the connection can carry another request."""
         try:
             await self._pass(body)
@@ -295,7 +267,7 @@ class _Exchange:
             raise
         return self.answer.keep_alive and self.http.request_done
 
-    async def _pass(self, body: _Body) -> None:
+    async def _pass(self, body: RequestBody) -> None:
         origin, within = self.allowed.origin, self.forwarder.policy.addresses_for(self.allowed.origin.host)
         address = await self.forwarder.resolver.resolve(origin.host, origin.port, within=within)
         if self.permit is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.profile import Injection, SecretGrant
 from affiant.sandbox.egress.decision import reference_of
+from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import Grant, KeptGrant
 from affiant.secrets.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
 from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
@@ -50,7 +51,9 @@ def _grant(grant: SecretGrant, random_bytes: Callable[[int], bytes]) -> Grant:
     return Grant(binding, reference_of(grant), grant.max_uses)
 
 
-def _surface(inject: Injection) -> Surface | QuerySurface:
+def _surface(inject: Injection) -> Surface | QuerySurface | BodySurface:
+    if inject.json is not None or inject.form is not None:
+        return BodySurface(inject.json, inject.form)
     if inject.query is not None:
         return QuerySurface(inject.query)
     if inject.user is not None:
