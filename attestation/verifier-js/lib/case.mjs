@@ -24,6 +24,8 @@ export class Case {
     this.brackets = new Map();
     /** Receipt hash -> `{origin, index}` of its leaf, once inclusion holds. */
     this.logPlaces = new Map();
+    /** Whether every record was held against its leaf as the log was walked: a period's, of which the log can be read. */
+    this.alongLog = false;
     /** Chain and number -> what an accepted authority ordered to be erased, whether it is here or not. */
     this.erased = new Map();
     /** Chain -> the last record up to which an accepted authority ordered it to be pruned. */
@@ -70,6 +72,12 @@ export function signersByChain({ parties }) {
 
 /** The order of a chain. */
 export function bySeq(one, other) {
+  return one.seq - other.seq;
+}
+
+/** The order in which records of one signer stand: chain after chain. */
+export function byPlace(one, other) {
+  if (one.chn !== other.chn) return one.chn < other.chn ? -1 : 1;
   return one.seq - other.seq;
 }
 

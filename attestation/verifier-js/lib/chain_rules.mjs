@@ -15,7 +15,7 @@ export function linkOf(record) {
 
 /** Self-asserted times do not go back, and none lies after `at`, the instant judged at. */
 export function* outOfTime(chain, { at, tolerance }) {
-  let highest = chain[0]?.iat;
+  let highest = -Infinity; // a record that breaks the rule says nothing about the next
   for (const link of chain) {
     if (link.iat < highest - tolerance) {
       yield broken(link, "chain.time", "a record dated before the one it follows", link.jti);

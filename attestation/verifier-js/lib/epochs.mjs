@@ -1,8 +1,8 @@
 // The epochs of a session's profile: which one is in force at which record of either signer. Epoch 0 is the profile of the
 // manifest; each `policy` record of the supervisor begins the next, the gateway follows at the latest where it had it.
 
+import { byPlace } from "./case.mjs";
 import { parseEventLog } from "./event_log.mjs";
-import { byPlace } from "./evidence_named.mjs";
 import { sessionEvents } from "./manifest.mjs";
 import { bindingOf, demandNext, parseNarrowings } from "./narrowing.mjs";
 import { Refusal } from "./refusals.mjs";

@@ -1,6 +1,7 @@
 // Erasures and legal holds: only by an accepted authority, only when logged, never of what was held (trust rules, 21).
 // An order proves that it was ordered. That something was deleted is never said.
 
+import { byPlace } from "./case.mjs";
 import { demandOrder } from "./orders.mjs";
 import { Refusal } from "./refusals.mjs";
 import { countsAt } from "./trust_file.mjs";
@@ -42,7 +43,7 @@ export function checkHolds(subject) {
   const all = subject.records.filter(({ kind }) => kind === "hold");
   const holds = all.filter((record) => record.member("rel") === undefined);
   if (holds.length === 0) return held("no hold");
-  subject.need("log.inclusion");
+  if (!subject.alongLog) subject.need("log.inclusion");
   const erasures = subject.records.filter(({ kind }) => kind === "erasure");
   for (const hold of holds) {
     const within = spanOf(subject, hold, all);
@@ -193,11 +194,6 @@ function isHeld(subject, item, target) {
 /** Whether the chain that is pruned holds a record. */
 function reaches(item, record) {
   return record.chn === item.chn && record.seq <= item.seq;
-}
-
-function byPlace(one, other) {
-  if (one.chn !== other.chn) return one.chn < other.chn ? -1 : 1;
-  return one.seq - other.seq;
 }
 
 function unauthorized(message, where) {

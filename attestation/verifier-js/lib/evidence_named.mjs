@@ -2,6 +2,7 @@
 // `policy` records and nowhere else, each time to one that was not named before: the same keys, manifest and activation,
 // over a nonce of its own.
 
+import { byPlace } from "./case.mjs";
 import { fromBase64url, sameBytes, toHex } from "./encoding.mjs";
 import { parseEvidence } from "./evidence.mjs";
 import { MAX_NARROWINGS } from "./narrowing.mjs";
@@ -64,12 +65,6 @@ export async function quotedBeyond(subject, session) {
 export function evidenceOf(session, record) {
   const evd = record.member("agt", "evd");
   return session.supervisor.quoted.find((each) => each.evd === evd);
-}
-
-/** The order in which records of one signer stand. */
-export function byPlace(one, other) {
-  if (one.chn !== other.chn) return one.chn < other.chn ? -1 : 1;
-  return one.seq - other.seq;
 }
 
 function quoted(evd, evidence, { epoch, recorded = true }) {

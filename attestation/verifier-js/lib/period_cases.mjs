@@ -3,13 +3,15 @@
 
 import { BODIES, CHECKS } from "./check_order.mjs";
 import { run } from "./check_rows.mjs";
-import { Case, signersByChain, theOnly } from "./case.mjs";
+import { Case, byPlace, signersByChain, theOnly } from "./case.mjs";
 import { idOf } from "./receipt_checks.mjs";
 import { isLost } from "./session_close.mjs";
 import { makeRow } from "./verdict.mjs";
 
 /** Records of one session that are judged together. */
 const MAX_SESSION = 20_000;
+/** Records of a gateway without a session that make one case. */
+const ALONE = 5_000;
 /** Erasures and holds, and gaps, that are judged with each session. */
 export const MAX_ORDERS = 10_000;
 const MAX_GAPS = 10_000;
@@ -27,12 +29,13 @@ export const CASE_CHECKS = Object.freeze(CHECKS.filter(([code]) => !WHOLE.test(c
 /**
  * What became of every case of `whole`, whose records are verified: `[{name, rows: Map(code -> row), subject, state}]`.
  * `state`: closed, lost or open; null without a session. `places`: hash -> place in the log of the records that have one.
+ * `alongLog`: whether the log can be read.
  */
-export async function judgeCases(whole, places, required) {
+export async function judgeCases(whole, places, required, { alongLog }) {
   const kept = keptApart(whole);
   const judged = [];
   for (const { party, records } of kept.alone) {
-    const subject = caseOf(whole, kept, { records, beside: [...kept.boots, ...kept.orders], places });
+    const subject = caseOf(whole, kept, { records, beside: [...kept.boots, ...kept.orders], places, alongLog });
     subject.established.add("pol.bound"); // there is no session whose profile could be bound
     const checks = CASE_CHECKS.filter(([code]) => GATEWAY_ALONE.includes(code));
     judged.push({ name: "gateway", rows: await rowsOf(subject, checks, required), subject, state: null, party });
@@ -43,7 +46,7 @@ export async function judgeCases(whole, places, required) {
       continue;
     }
     const beside = [...kept.boots, ...kept.gaps, ...kept.orders];
-    const subject = caseOf(whole, kept, { records, beside, places, supervisor });
+    const subject = caseOf(whole, kept, { records, beside, places, alongLog, supervisor });
     judged.push({ name: id, rows: await rowsOf(subject, CASE_CHECKS, required), subject, state: stateOf(subject) });
   }
   return judged;
@@ -67,11 +70,18 @@ function keptApart(whole) {
   return {
     signers,
     sessions: [...sessions.values()],
-    alone: [...alone.values()].filter(({ party }) => bootOf(party) !== undefined).sort(byKey),
+    alone: [...alone.values()].filter(({ party }) => bootOf(party) !== undefined).sort(byKey).flatMap(inPieces),
     boots: whole.gateways.map(bootOf).filter((record) => record !== undefined),
     gaps: ofKind("gap").slice(0, MAX_GAPS),
     orders: ofKind(...ORDERS).slice(0, MAX_ORDERS),
   };
+}
+
+/** A gateway's records without a session, some at a time. */
+function inPieces({ party, records }) {
+  const pieces = [];
+  for (let at = 0; at < records.length; at += ALONE) pieces.push({ party, records: records.slice(at, at + ALONE) });
+  return pieces;
 }
 
 function bootOf(party) {
@@ -79,12 +89,13 @@ function bootOf(party) {
 }
 
 /** A case of some records; `supervisor`: of the session that it is about, null: it is about a gateway. */
-function caseOf(whole, { signers }, { records, beside, places, supervisor = null }) {
+function caseOf(whole, { signers }, { records, beside, places, alongLog, supervisor = null }) {
   const { trust, table, at, request, response } = whole;
   const bundle = { ...whole.bundle, proofs: places };
   const subject = new Case({ bundle, trust, table, at, request, response, onlySession: null });
   subject.established = new Set([...whole.established, "fmt.bundle"]);
   subject.logPlaces = places;
+  subject.alongLog = alongLog;
   subject.authorized = whole.authorized;
   const known = new Set(records);
   subject.records = [...records, ...beside.filter((record) => !known.has(record))];
@@ -94,7 +105,7 @@ function caseOf(whole, { signers }, { records, beside, places, supervisor = null
     const own = subject.parties.find(({ statement }) => statement === supervisor.statement);
     const ofGateways = subject.gateways.flatMap((party) => party.records);
     const gateway = ofGateways.filter((record) => record.member("agt", "ses") === id);
-    subject.sessions = [{ id, gateway, supervisor: own, manifest: null, activation: null }];
+    subject.sessions = [{ id, gateway, supervisor: own, manifest: null, activation: null, narrowings: [] }];
   }
   return subject;
 }
@@ -143,9 +154,4 @@ function stateOf(subject) {
   const close = theOnly(session, "session-close");
   if (close !== undefined) return close.member("why") === "lost" ? "lost" : "closed";
   return isLost(subject, session) ? "lost" : "open";
-}
-
-function byPlace(one, other) {
-  if (one.chn !== other.chn) return one.chn < other.chn ? -1 : 1;
-  return one.seq - other.seq;
 }

@@ -25,7 +25,7 @@ export function coverageOf(beside, { since, until, size, erased, pruned }) {
   const tail = until === null || ends(last) ? "" : `; the checkpoint ends at leaf ${last.index}, before the range does`;
   const more = `${gone > 0 ? `, ${gone} erased by order` : ""}${tail}`;
   if (withheld.length > 0) {
-    const where = withheld.slice(0, MAX_WHERE).map(nameOfLeaf);
+    const where = [...new Set(withheld.map(nameOfLeaf))].slice(0, MAX_WHERE);
     const text = `${withheld.length} of ${inside.length} leaves of the range without a record${more}`;
     return held(text, { tier: "warning", where });
   }

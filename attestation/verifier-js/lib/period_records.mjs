@@ -7,6 +7,8 @@ import { toHex } from "./encoding.mjs";
 
 /** Receipts that are verified side by side. */
 const BESIDE = 64;
+/** Lines that are searched for in the rest of the log; beyond, the order of the lines is no log's. */
+const MAX_UNPLACED = 20;
 
 /**
  * Verifies every receipt into `subject` (its records, and those of its parties), in the order of the log. What is refused
@@ -49,9 +51,11 @@ export function placed(records, leaves, exceptions) {
   }
   const beside = leaves.map((leaf) => ({ leaf, record: null }));
   let next = 0;
+  let unplaced = 0;
   for (const record of records) {
     const at = notBefore(next, places.get(toHex(record.leaf())));
-    if (at === undefined) {
+    if (at === undefined || (at !== next && unplaced >= MAX_UNPLACED)) {
+      unplaced += 1;
       const message = "a receipt that the log does not hold, or not after the one before it";
       exceptions.add("log.inclusion", new Refusal("log.not_included", message, { where: record.jti }));
       continue;

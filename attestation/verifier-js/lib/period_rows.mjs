@@ -17,7 +17,7 @@ export const CHAIN_ROWS = Object.freeze([
   ["sig.receipts", (run) => ruled(run, "sig.receipts", ["fmt.keysets"], () => held(signatures(run)))],
   ["chain.ids", (run) => ruled(run, "chain.ids", ["sig.receipts"], () => held(`${run.whole.records.length} ids, each once`))],
   ["chain.time", (run) => along(run, "chain.time", ["sig.receipts"], () => held("self-asserted times in order"))],
-  ["chain.boot", (run) => along(run, "chain.boot", ["sig.receipts"], () => held("each chain begins with its boot record"))],
+  ["chain.boot", (run) => along(run, "chain.boot", ["sig.receipts"], () => held("each chain begins with the boot record of its keyset"))],
   ["chain.contiguous", (run) => along(run, "chain.contiguous", ["chain.boot"], () => contiguous(run))],
   ["chain.end", (run) => along(run, "chain.end", ["chain.boot"], () => held(ended(run)))],
   ["chain.epochs", (run) => along(run, "chain.epochs", ["chain.contiguous"], () => held("epoch records at their cadence"))],
@@ -78,13 +78,13 @@ function ended({ chains }) {
   return `${count} of ${chains.length} chains ended, the others are open`;
 }
 
-function gaps({ whole, passed, chains }) {
+function gaps({ whole, passed, allChains }) {
   whole.need("sig.receipts");
   if (!passed) throw new NotMade("the receipts could not be read");
   const found = whole.records.filter(({ kind }) => kind === "gap");
   if (found.length === 0) return held("no gap disclosed");
   const where = found.slice(0, MAX_WHERE).map(({ jti }) => jti);
-  return held(gapsText(found.length, unlogged(found, chains)), { tier: "warning", where });
+  return held(gapsText(found.length, unlogged(found, allChains)), { tier: "warning", where });
 }
 
 /** Of each gap that knows of more than the log holds of its chain: the chain, and the numbers that have no leaf. */

@@ -47,6 +47,7 @@ export async function verifyPeriod(data, trust, { at, build, table, request, res
     logRefusal: null,
     others: { noted: [], refusals: [], undecided: 0 },
     beside: [],
+    allChains: [],
     chains: [],
     brackets: { brackets: [], unnamed: 0, refusal: null },
     judged: [],
@@ -77,7 +78,7 @@ async function judge(run) {
   if (damage !== null) await make(run, "fmt.bundle", () => Promise.reject(damage));
   for (const [code, check] of [...CHAIN_ROWS, ...LOG_ROWS]) await make(run, code, () => check(run));
   if (run.whole.established.has("sig.receipts")) {
-    run.judged = await judgeCases(run.whole, placesOf(run), run.required);
+    run.judged = await judgeCases(run.whole, placesOf(run), run.required, { alongLog: run.view !== null });
   }
   for (const [code, check] of TIME_ROWS) await make(run, code, () => check(run));
   await make(run, "chain.coverage", () => coverage(run, orderedIn(run.judged)));
@@ -95,7 +96,8 @@ async function pass(run) {
     const leaves = run.view === null ? [] : await leavesOf(period, run.view, whole.table);
     run.beside = run.view === null ? [] : placed(whole.records, leaves, exceptions);
     judgeNamedSizes(run.beside, exceptions);
-    run.chains = judgeChains(whole, run.beside, exceptions).filter(({ links }) => links.some(({ prev }) => prev !== null));
+    run.allChains = judgeChains(whole, run.beside, exceptions);
+    run.chains = run.allChains.filter(({ links }) => links.some(({ prev }) => prev !== null));
     judgeIds(whole.records, exceptions);
     judgeOwners(whole.records, exceptions);
     if (whole.records.filter(({ kind }) => kind === "erasure" || kind === "hold").length > MAX_ORDERS) {
@@ -127,7 +129,7 @@ function forget(run) {
   const { whole } = run;
   whole.records = [];
   for (const party of whole.parties) party.records = [];
-  Object.assign(run, { lines: 0, beside: [], chains: [], exceptions: new Exceptions() });
+  Object.assign(run, { lines: 0, beside: [], allChains: [], chains: [], exceptions: new Exceptions() });
 }
 
 async function readLog(run) {
@@ -187,8 +189,12 @@ function bundleOf(period) {
 
 /** Receipt hash -> place in the log. */
 function placesOf({ view, beside }) {
-  const here = beside.filter(({ record }) => record !== null);
-  return new Map(here.map(({ leaf, record }) => [record.rh, { origin: view.log.origin, index: BigInt(leaf.index) }]));
+  const places = new Map();
+  for (const { leaf, record } of beside) {
+    if (record === null || places.has(record.rh)) continue;
+    places.set(record.rh, { origin: view.log.origin, index: BigInt(leaf.index) });
+  }
+  return places;
 }
 
 /** What accepted authorities ordered to be erased: by chain and number; and whole chains. */

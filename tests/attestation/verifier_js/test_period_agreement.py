@@ -20,6 +20,7 @@ from affiant.attestation.receipt import Issued
 from affiant.attestation.tlog.note_keys import Cosigner
 from affiant.attestation.trust_file import parse_instant
 
+from . import muddled_periods
 from .as_periods import as_period, period_pinning_its_log, python_says_of_period
 from .conftest import Question, Verdicts
 from .recorded import asked_of
@@ -299,3 +300,36 @@ def test_any_flipped_byte_never_raises_tier_or_level(judge_all: Ask, tmp_path: P
         assert verdict["exit_code"] == 20
         assert {row["code"] for row in verdict["checks"] if row["state"] == "held"} < held
         assert verdict["checks"][0]["state"] == "refused"  # the manifest lists every byte
+
+
+# -- lines and leaves that no exporter writes --------------------------------------------------------------------
+
+
+def demand_the_same(questions: dict[str, Question], theirs: Verdicts, folder: Path) -> set[tuple[str, str]]:
+    """Both verifiers' rows, one by one, and what they say where both hold; what was refused."""
+    refused: set[tuple[str, str]] = set()
+    for (name, question), verdict in zip(questions.items(), theirs, strict=True):
+        ours = python_says_of_period(question, folder)
+        assert not disagreements(ours, dict(verdict)), name
+        for mine, other in zip(ours["checks"], verdict["checks"], strict=True):
+            both_hold = mine["state"] == other["state"] == "held"
+            assert not both_hold or mine["detail"] == other["detail"], (name, mine["code"])
+            refused |= {(mine["code"], mine["reason"])} if mine["state"] == "refused" else set()
+        assert "verifier.fault" not in {row["reason"] for row in verdict["checks"]}, name
+    return refused
+
+
+def test_both_judge_alike_what_stands_otherwise_in_lines_than_in_the_log(
+    judge_all: Ask, tmp_path: Path
+) -> None:
+    questions = muddled_periods.named(tmp_path)
+    refused = demand_the_same(questions, judge_all(list(questions.values())), tmp_path)
+    assert refused >= {("erasure.authority", "chain.gap"), ("hold.respected", "hold.broken")}
+    assert refused >= {("log.inclusion", "log.not_included"), ("chain.time", "chain.time")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_both_judge_alike_whatever_stands_in_lines_and_log(judge_all: Ask, tmp_path: Path, seed: int) -> None:
+    questions = muddled_periods.by_chance(tmp_path, seed=seed, count=60)
+    assert len(demand_the_same(questions, judge_all(list(questions.values())), tmp_path)) > 8

@@ -151,6 +151,8 @@ class Case:
     """``sha256:`` name of a gateway's configuration -> what it says."""
     along_log: bool = False
     """A period bundle: each record is held against its leaf as the log is walked, and ``log.inclusion`` says so."""
+    unlogged: frozenset[str] = frozenset()
+    """Of a period bundle: hashes of the erasures and holds that had no leaf in it."""
     erased: dict[tuple[str, int], Erased] = field(default_factory=dict)
     """Chain and number -> what an accepted authority ordered to be erased, whether it is here or not."""
     pruned: dict[str, Erased] = field(default_factory=dict)

@@ -76,7 +76,7 @@ def _demand_authority(case: Case, party: Party, record: VerifiedReceipt) -> None
         )
     except AffiantError as error:
         raise ErasureUnauthorized(f"{what}: {error}", where=record.jti) from error
-    if not case.along_log and record.rh not in case.bundle.proofs:
+    if record.rh in case.unlogged or (not case.along_log and record.rh not in case.bundle.proofs):
         raise ErasureUnauthorized(
             f"a record of kind {record.kind} that is not shown to be logged", where=record.jti
         )

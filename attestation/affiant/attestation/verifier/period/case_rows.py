@@ -86,18 +86,19 @@ def _works(run: Run, compared: Compared | None) -> Iterator[Work]:
         kid: boot for kid, boot in run.first.boots.items() if run.signers.by_kid[kid].role == "gateway"
     }
     for_sessions = [*gateways.values(), *run.first.gaps, *run.first.orders]
+    unlogged = frozenset(rh for rh, is_logged in run.first.logged.items() if not is_logged)
     for kid in sorted(gateways):
         name = f":{kid}"
         for begin in range(0, run.spill.count(name), _ALONE):
             kept = tuple(run.spill.texts(name, begin, _ALONE))
-            yield Work("", "", kept, [*gateways.values(), *run.first.orders], established, alone)
+            yield Work("", "", kept, [*gateways.values(), *run.first.orders], established, alone, unlogged)
     for session, kid in sorted(run.first.judged.items()):
         if (count := run.spill.count(session)) > MAX_SESSION:
             for each in (run,) if compared is None else (run, compared.run):
                 _too_large(each, session, count)
             continue
         then = None if compared is None else compared.then(session)
-        yield Work(session, kid, tuple(run.spill.texts(session)), for_sessions, established, then)
+        yield Work(session, kid, tuple(run.spill.texts(session)), for_sessions, established, then, unlogged)
 
 
 def _too_large(run: Run, session: str, count: int) -> None:

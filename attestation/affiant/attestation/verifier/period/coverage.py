@@ -45,8 +45,8 @@ class Coverage:
     size: int
     inside: int = 0
     withheld: int = 0
-    missing: dict[str, str] = field(default_factory=dict)
-    """``<chain>:<number>`` of a leaf without its record -> its receipt hash."""
+    missing: dict[tuple[str, str], int] = field(default_factory=dict)
+    """``<chain>:<number>`` and receipt hash of a leaf without its record -> how many leaves there are of it."""
     _stretches: list[_Stretch] = field(default_factory=list)
 
     def take(self, index: int, iat: int, *, new: bool, here: bool, name: str, rh: str = "") -> None:
@@ -61,8 +61,8 @@ class Coverage:
         self.inside += 1
         if not here:
             self.withheld += 1
-            if len(self.missing) < _MAX_MISSING:
-                self.missing[name] = rh
+            if (name, rh) in self.missing or len(self.missing) < _MAX_MISSING:
+                self.missing[name, rh] = self.missing.get((name, rh), 0) + 1
 
     def finding(self, erased: Mapping[str, str], pruned: Mapping[str, tuple[int, str]]) -> Finding:
         """What it amounts to.
@@ -78,15 +78,14 @@ class Coverage:
             raise NotMade("no range was asked for: say which with --from and --to")
         stretch = self._covering()
         tail = self._tail(stretch)
-        gone = {
-            name
-            for name, rh in self.missing.items()
-            if erased.get(name) == rh or _is_pruned(name, rh, pruned)
+        ordered = {
+            (name, rh) for name, rh in self.missing if erased.get(name) == rh or _is_pruned(name, rh, pruned)
         }
-        withheld = self.withheld - len(gone)
-        by_order = f", {len(gone)} erased by order" if gone else ""
+        gone = sum(self.missing[leaf] for leaf in ordered)
+        withheld = self.withheld - gone
+        by_order = f", {gone} erased by order" if gone else ""
         if withheld:
-            where = [name for name in self.missing if name not in gone][:MAX_WHERE]
+            where = list(dict.fromkeys(leaf[0] for leaf in self.missing if leaf not in ordered))[:MAX_WHERE]
             text = f"{withheld} of {self.inside} leaves of the range without a record{by_order}{tail}"
             return Finding(text, Tier.WARNING, tuple(where))
         text = f"{self.inside} leaves in the range, each with its record{by_order}{tail}"

@@ -46,6 +46,7 @@ _MAX_UNPLACED: Final = 20
 """Lines that are searched for in the rest of the log; beyond, the order of the lines is no log's."""
 _MAX_GAPS: Final = 10_000
 _MAX_ORDERS: Final = 10_000
+_ORDERS: Final = ("erasure", "hold")
 
 
 class LeafMissing(NotAuthenticError):
@@ -115,6 +116,8 @@ class FirstPass:
     """Chain and number of the last record that each gap knows of."""
     orders: list[tuple[str, str]] = field(default_factory=list)
     """Erasures and holds, in the order of the log."""
+    logged: dict[str, bool] = field(default_factory=dict)
+    """Hash of each of those -> whether it has a leaf: else it excuses nothing."""
     chains: dict[bytes, _Chain] = field(default_factory=dict)
     """Along the log."""
     signed: set[bytes] = field(default_factory=set)
@@ -152,6 +155,8 @@ class FirstPass:
         self._keep(seen, entry.kind, signer, text)
         self.latest = max(self.latest, entry.iat)
         leaf = self._place(seen)
+        if entry.kind in _ORDERS and len(self.orders) < _MAX_ORDERS:
+            self.logged[seen.rh] = leaf is not None or self.logged.get(seen.rh, False)
         if self.times is not None and (name := self._name(seen, entry.kind, signer)) is not None:
             self.times.take(name, entry.iat, None if leaf is None else leaf.index)
         if self.traced is not None:
@@ -309,7 +314,7 @@ class FirstPass:
             self.lost.append((seen.lost, seen.lost_seq))
             if len(self.gaps) < _MAX_GAPS:
                 self.gaps.append((seen.rh, text))
-        elif kind in ("erasure", "hold"):
+        elif kind in _ORDERS:
             self._keep_order(seen.rh, text)
         if seen.ses:
             try:

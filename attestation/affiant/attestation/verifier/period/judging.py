@@ -166,8 +166,9 @@ def _case(
     known = {record.rh for record in records}
     case.records = [*records, *(record for record in beside if record.rh not in known)]
     orders = [record for record in beside if record.kind in _ORDERS]
-    case.along_log = setting.along_log
-    case.places = {record.rh: ("", number) for number, record in enumerate(orders)}
+    case.along_log, case.unlogged = setting.along_log, work.unlogged
+    for number, record in enumerate(orders):
+        case.places.setdefault(record.rh, ("", number))  # a line that stands twice is where it stands first
     signed = {record.text.split.kid for record in [*records, *orders]}
     signed |= {work.supervisor} if work.supervisor else set()
     for record in case.records:

@@ -64,9 +64,8 @@ class Tally:
             self.tier = max(self.tier, check.tier, key=tuple(Tier).index)
         if check.state is State.REFUSED or (check.state is State.HELD and check.where):
             places = self.where.setdefault(check.state, [])
-            new = [
-                each for each in check.where or (case,) if each not in places
-            ]  # several cases may name one order
+            named = dict.fromkeys(check.where or (case,))
+            new = [each for each in named if each not in places]  # several cases may name one order
             places += new[: MAX_WHERE - len(places)]
 
     @property

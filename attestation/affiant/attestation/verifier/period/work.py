@@ -68,6 +68,8 @@ class Work(NamedTuple):
     established: frozenset[str]
     then: Then | None = None
     """None: nothing is compared."""
+    unlogged: frozenset[str] = frozenset()
+    """Hashes of the erasures and holds that the log does not hold."""
 
 
 class Judged(NamedTuple):
