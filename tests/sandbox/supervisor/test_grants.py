@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from affiant.policy.load import load_profiles
-from affiant.sandbox.supervisor.grants import session_grants
+from affiant.sandbox.supervisor.grants import kept_grants, session_grants
 from affiant.secrets.body_surface import BodySurface
-from affiant.secrets.broker.messages import Grant
+from affiant.secrets.broker.messages import Grant, KeptGrant
+from affiant.secrets.placeholder import Endpoint, PlaceholderTable
 from affiant.secrets.surface import QuerySurface, Surface
 
 PROFILE = b"""
@@ -71,3 +72,22 @@ def test_every_grant_is_read_back_as_the_broker_gets_it() -> None:
 
 def test_placeholders_are_never_the_same_twice() -> None:
     assert grants()["TOKEN"].binding.placeholder != grants()["TOKEN"].binding.placeholder
+
+
+NARROWER = b"""
+agent_configs:
+  dev:
+    network_egress:
+      - {host: api.example.com, port: 443}
+    secrets_access:
+      - {name: GH, ref: "local:OTHER", hosts: ['api.example.com', 'b.example.com'], shape: "ghp_{36}", max_uses: 3,
+         inject: {header: X-Key, format: "Key {}"}}
+      - {name: GIT, inject: {basic: git}}
+"""
+
+
+def test_what_is_kept_of_secrets_is_of_those_that_are_held_and_never_at_another_place() -> None:
+    held = PlaceholderTable(grant.binding for name, grant in grants().items() if name != "GIT")
+    kept = kept_grants(load_profiles(NARROWER).profile("dev").compiled, held)
+    assert kept == (KeptGrant("GH", frozenset({Endpoint("api.example.com", 443)}), 3),)
+    held.narrowed_to({each.name: each.endpoints for each in kept})  # which is not refused

@@ -182,8 +182,8 @@ class World:
             clock=lambda: datetime.now(UTC),
         )
 
-    def narrower(self, **more: Any) -> Narrower:
-        times = NarrowingTimes(drain=0.05, cut=0.05, nonce=0.2, commit=0.3)
+    def narrower(self, *, patience: float = 10.0, **more: Any) -> Narrower:
+        times = NarrowingTimes(drain=0.05, cut=0.05, nonce=patience, commit=patience)
         return Narrower(self.session(**more), times=times)
 
 
@@ -316,7 +316,7 @@ def test_a_step_that_does_not_end_ends_the_session(step: str) -> None:
     async def scenario() -> None:
         world = World(hangs=step)
         with pytest.raises(NarrowingFailed):
-            await world.narrower().narrow(request(NARROW))
+            await world.narrower(patience=0.2).narrow(request(NARROW))
         assert not await open_gate(world)
 
     run(scenario())
@@ -391,7 +391,7 @@ def test_the_same_again_is_no_change_and_no_event() -> None:
 def test_without_a_nonce_everything_is_as_it_was(fails: dict[str, BaseException], hangs: str) -> None:
     async def scenario() -> None:
         world = World(fails=fails, hangs=hangs)
-        narrower = world.narrower()
+        narrower = world.narrower(patience=0.5)
         with pytest.raises(AffiantError):
             await narrower.narrow(request(NARROW))
         assert await open_gate(world)

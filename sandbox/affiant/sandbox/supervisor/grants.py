@@ -29,11 +29,12 @@ def session_grants(policy: CompiledPolicy, *, random_bytes: Callable[[int], byte
 
 
 def kept_grants(policy: CompiledPolicy, held: PlaceholderTable) -> tuple[KeptGrant, ...]:
-    """What a narrower profile leaves of the secrets that the broker holds."""
+    """What a narrower profile leaves of the secrets that the broker holds, at places where they were usable before."""
+    bound = [(grant, held.binding(grant.name)) for grant in policy.secret_grants()]
     return tuple(
-        KeptGrant(grant.name, _endpoints(grant), grant.max_uses)
-        for grant in policy.secret_grants()
-        if held.binding(grant.name) is not None
+        KeptGrant(grant.name, _endpoints(grant) & binding.endpoints, grant.max_uses)
+        for grant, binding in bound
+        if binding is not None
     )
 
 

@@ -42,7 +42,12 @@ from affiant.sandbox.egress.proxy import EgressProxy
 from affiant.sandbox.egress.records import EgressRecords, PolicyFacts
 from affiant.sandbox.supervisor.admission import SessionIdentity, make_evidence
 from affiant.sandbox.supervisor.decision_log import SessionDecisions
-from affiant.sandbox.supervisor.errors import AdmissionMismatch, NarrowingBusy, NarrowingFailed
+from affiant.sandbox.supervisor.errors import (
+    AdmissionMismatch,
+    AdmissionRefused,
+    NarrowingBusy,
+    NarrowingFailed,
+)
 from affiant.sandbox.supervisor.grants import kept_grants
 from affiant.sandbox.supervisor.launch import Launch
 from affiant.sandbox.supervisor.narrow_request import Narrowed, NarrowRequest
@@ -189,9 +194,7 @@ class Narrower:
         try:
             if not await gate.empty(within_s=times.drain) and not await session.proxy.cut(within_s=times.cut):
                 raise NarrowingBusy("requests under way do not end", hint="Ask again")
-            await session.records.settled(
-                times.cut
-            )  # what they did is known to the gateway, if that can be had
+            await session.records.settled(times.cut)  # the gateway knows what they did, if that can be had
             async with asyncio.timeout(times.nonce):
                 return await session.gateway.nonce()
         except TimeoutError as error:
@@ -285,6 +288,8 @@ def _narrower(forwarder: Forwarder, policy: CompiledPolicy, kept: Sequence[KeptG
 
 def _failed(error: BaseException) -> NarrowingFailed:
     code = error.code if isinstance(error, AffiantError) else type(error).__name__
+    if isinstance(error, AdmissionRefused):
+        code = error.gateway_code
     return NarrowingFailed(
         "the profile could not be narrowed once that had begun, so the session is ended", found=code
     )
