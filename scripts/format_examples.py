@@ -20,6 +20,7 @@ from story import NOW, REQUEST, Story, leaf_of, trust_bytes  # noqa: E402
 from affiant.attestation.canonical import canonical  # noqa: E402
 from affiant.attestation.encoding import b64u, from_b64u  # noqa: E402
 from affiant.attestation.manifest import initdata, mrconfigid, session_events  # noqa: E402
+from affiant.attestation.narrowing import Narrowing  # noqa: E402
 from affiant.attestation.proof import Request, issue_proof  # noqa: E402
 from affiant.attestation.statement import report_data  # noqa: E402
 
@@ -61,6 +62,17 @@ def sections(story: Story) -> Iterator[tuple[str, str, bytes]]:
         "RTMR3 preimage",
         "One event; the register is extended by its SHA-384.",
         canonical({"typ": "affiant-event/1", "name": name, "payload": payload}),
+    )
+    narrowing = Narrowing(
+        1,
+        "sha384:" + hashlib.sha384(b"the narrower profile").hexdigest(),
+        "sha256:" + hashlib.sha256(b"its file").hexdigest(),
+        old=story.manifest.profile_digest,
+    )
+    yield (
+        "RTMR3 preimage, narrowing",
+        "The first event after the barrier, where the profile was narrowed; `epoch` counts up to 64.",
+        canonical({"typ": "affiant-event/1", "name": narrowing.event.name, "payload": narrowing.payload}),
     )
     yield (
         "Keyset statement, session",
