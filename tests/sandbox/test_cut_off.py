@@ -80,6 +80,7 @@ def test_the_users_own_folders_are_not_touched(home: Home, tmp_path: Path):
 
 def test_files_that_were_to_be_copied_out_are_kept_and_it_is_said(home: Home, tmp_path: Path):
     cut_off(home, output=tmp_path / "out")
+    (home.session(ID) / "narrow.sock").touch()  # a launcher that was killed has not taken it away
     (cut,) = reap_leftovers(home)
     assert (home.session(ID) / "files.kept" / "0" / "made.txt").read_text() == "made"
     assert left_in(home) == {"records.ndjson", "session.json", "files.kept"}

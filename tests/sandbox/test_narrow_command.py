@@ -26,7 +26,8 @@ from affiant.policy.signatures import signed_profiles
 from affiant.sandbox.home import open_home
 from affiant.sandbox.isolation.record import ProcessName
 from affiant.sandbox.launches import Launch
-from affiant.sandbox.narrowing_socket import NARROWING_SOCKET, InForce, NarrowingServer
+from affiant.sandbox.narrowing_socket import InForce, NarrowingServer
+from affiant.sandbox.session_folder import NARROWING_SOCKET
 
 PROFILES = """agent_configs:
   writer:

@@ -16,12 +16,12 @@ from affiant.attestation.encoding import b64u
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import SessionNotOpen
 from affiant.sandbox.narrowing_socket import (
-    NARROWING_SOCKET,
     InForce,
     NarrowingServer,
     connected,
     narrowing_members,
 )
+from affiant.sandbox.session_folder import NARROWING_SOCKET
 from affiant.sandbox.supervisor.control import ControlChannel
 
 IN_FORCE = InForce("dev", b"{}", 0)

@@ -29,7 +29,8 @@ from affiant.policy.signature_file import read_signature, signature_beside
 from affiant.policy.signatures import require_about
 from affiant.sandbox.errors import ControlRefused, ServiceSilent, SessionNotOpen, SessionRefused
 from affiant.sandbox.home import Home, open_home
-from affiant.sandbox.narrowing_socket import NARROWING_SOCKET, InForce, connected, narrowing_members
+from affiant.sandbox.narrowing_socket import InForce, connected, narrowing_members
+from affiant.sandbox.session_folder import NARROWING_SOCKET
 from affiant.sandbox.session_note import SessionState
 from affiant.sandbox.session_options import home_option, json_option, session_argument
 from affiant.sandbox.sessions import find_session

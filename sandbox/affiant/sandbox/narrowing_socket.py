@@ -25,9 +25,7 @@ from affiant.sandbox.errors import ControlRefused, SessionNotOpen, SessionRefuse
 from affiant.sandbox.supervisor.control import ControlChannel
 from affiant.sandbox.supervisor_link import Progress, SupervisorLink
 
-__all__ = ["NARROWING_SOCKET", "InForce", "NarrowingServer", "connected", "narrowing_members"]
-
-NARROWING_SOCKET: Final = "narrow.sock"
+__all__ = ["InForce", "NarrowingServer", "connected", "narrowing_members"]
 
 _CONNECTIONS: Final = 4
 _IDLE_S: Final = 60.0

@@ -36,11 +36,11 @@ from affiant.sandbox.errors import ServiceSilent, SessionNotOpen
 from affiant.sandbox.home import default_home, open_home
 from affiant.sandbox.isolation.backend import probe
 from affiant.sandbox.launching import LaunchedSession, launched
-from affiant.sandbox.narrowing_socket import NARROWING_SOCKET, InForce, NarrowingServer
+from affiant.sandbox.narrowing_socket import InForce, NarrowingServer
 from affiant.sandbox.private_places import refuse_private
 from affiant.sandbox.recovery import Gathered, fetch_sealed, gather
 from affiant.sandbox.session_documents import new_session_id
-from affiant.sandbox.session_folder import BUNDLE, keep_files, reclaim_folder
+from affiant.sandbox.session_folder import BUNDLE, NARROWING_SOCKET, keep_files, reclaim_folder
 from affiant.sandbox.session_note import SessionNote, SessionState, write_note
 from affiant.sandbox.session_plan import SessionRequest, plan_session
 from affiant.sandbox.supervisor_link import Progress, run_message

@@ -19,6 +19,7 @@ from affiant.sandbox.privileges import is_root
 __all__ = [
     "BUNDLE",
     "KEPT",
+    "NARROWING_SOCKET",
     "RECORDS",
     "SEALED",
     "keep_files",
@@ -33,6 +34,8 @@ SEALED: Final = "bundle.json"
 """What the supervisor fetched from the gateway when it had closed the session."""
 RECORDS: Final = "records.ndjson"
 """The supervisor's own journal."""
+NARROWING_SOCKET: Final = "narrow.sock"
+"""Where a session whose command runs hears of narrowings."""
 KEPT: Final = "files.kept"
 """The agent's files, if they could not be copied out."""
 
@@ -51,10 +54,11 @@ def keep_files(home: Home, session: str) -> Path:
 
 
 def remove_files(home: Home, session: str) -> None:
-    """Remove the copies that the agent worked on and in."""
+    """Remove the copies that the agent worked on and in, and the socket of a launcher that was killed."""
     with suppress(FileNotFoundError):
         reclaim_folder(home.session(session))
-    _remove(home.session(session) / "files", home.session(session) / "rootfs")
+    folder = home.session(session)
+    _remove(folder / "files", folder / "rootfs", folder / NARROWING_SOCKET)
     with suppress(OSError):  # a session that never came to be leaves an empty folder
         home.session(session).rmdir()
 
