@@ -479,7 +479,7 @@ WRITTEN = {
     SecretGrant: {"name", "hosts", "ref", "inject", "shape", "max_uses"},
     Injection: {"header", "format", "user", "query", "json", "form"},
     ModelRule: {"name", "attested", "max_tokens"},
-    Approval: {"everything", "methods", "approvers", "quorum", "ttl"},
+    Approval: {"everything", "methods", "approvers", "quorum", "ttl", "trusted_root"},
     Resources: {"cpus", "memory", "disk", "pids"},
 }
 
