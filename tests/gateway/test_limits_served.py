@@ -208,7 +208,7 @@ def test_what_a_stream_stated_before_it_was_stopped_is_not_what_it_costs(
     )
     request = {**BODY, "max_tokens": 20, "stream": True}
     session = start(f"limits: {{tokens: {len(json.dumps(request)) + 30}}}")
-    assert b'"usage"' in session.chat(request).body
+    assert b'"tool.not_allowed"' in session.chat(request).body
     assert session.chat(request).code == "limit_tokens"
 
 

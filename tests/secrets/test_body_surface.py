@@ -62,6 +62,7 @@ def test_a_pointer_leads_to_its_value(pointer: str, body: str) -> None:
         b'{"token": "%s", "o": {"a": 1, "a": 2}}' % PLACEHOLDER,
         b'{"token": "\\u0061%s"}' % PLACEHOLDER[1:],
         b'{"token": "\\u0061%s", "other": "%s"}' % (PLACEHOLDER[1:], PLACEHOLDER),
+        b'{"token": "a-place-that-no-placeholder-has", "other": "%s"}' % PLACEHOLDER,
         b'["%s"]' % PLACEHOLDER,
         b'"%s"' % PLACEHOLDER,
         b'{"token": "%s"} x' % PLACEHOLDER,
