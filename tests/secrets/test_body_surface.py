@@ -89,6 +89,11 @@ def test_an_index_is_one_that_is_there(pointer: str) -> None:
     assert not at(b'{"keys": ["a", "%s"]}' % PLACEHOLDER, BodySurface(json=pointer))
 
 
+def test_a_body_is_an_object_and_no_array() -> None:
+    assert not at(b'["%s"]' % PLACEHOLDER, BodySurface(json="/0"))
+    assert at(b'{"0": "%s"}' % PLACEHOLDER, BodySurface(json="/0"))
+
+
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
