@@ -191,6 +191,20 @@ def test_uses_and_bytes_are_counted_with_the_placeholder(world: World, serve) ->
     assert len(server.received) == 1
 
 
+def test_a_held_body_of_unknown_length_counts_before_it_goes_out(world: World, serve) -> None:
+    server = serve(ok)
+    world.keep("TOKEN", VALUE)
+
+    async def scenario(box):
+        body = b'{"auth": {"token": "%s"}, "x": "%s"}' % (box.placeholder("TOKEN"), b"x" * 1200)
+        return [await box.https(server.port, post(server.port, body, JSON, chunked=True)) for _ in range(2)]
+
+    text = profile(server.port, "json: /auth/token", "limits: {bytes_out: 2KiB}")
+    first, second = world.run(text, scenario)
+    assert first.status == 200 and (second.status, code(second)) == (403, "limit_bytes_out")
+    assert len(server.received) == 1
+
+
 def test_the_decision_log_names_the_place_and_repeats_no_placeholder(world: World, serve) -> None:
     server = serve(ok)
     world.notes = kept = Kept()
