@@ -6,7 +6,7 @@ from typing import Any
 
 from vectors.cases.edits import WITHOUT, one
 from vectors.making.case import Case, told
-from vectors.making.documents import POLICY, profile_digest
+from vectors.making.documents import POLICY, PROFILES_FILE, profile_digest
 from vectors.making.encoding import b64u, canonical, sha256_name
 from vectors.making.faults import Fault, put
 from vectors.making.keys import seeded
@@ -83,6 +83,14 @@ def _swapped() -> dict[str, Fault]:
 
     faults: dict[str, Fault] = {f"members:{step}": put(pol__dig=digest) for step in ("policy-1", "answer-1")}
     return faults | {"before:start": with_normal_form}
+
+
+def _narrowed_to() -> dict[str, str]:
+    """The profile of epoch 1, as ``pol`` names it."""
+    return {
+        "pol__dig": profile_digest(normal_form(1)),
+        "pol__fil": sha256_name(PROFILES_FILE + b"1"),
+    }
 
 
 def _without_form(bundle: dict[str, Any]) -> dict[str, Any]:
@@ -212,12 +220,6 @@ CASES = (
         _EVENTS,
     ),
     _refused(
-        "another-file",
-        "What was extended is of another file than the records name.",
-        {"narrowing:1": lambda event: {**event, "payload": {**event["payload"], "fil": _ELSE}}},
-        _EVENTS,
-    ),
-    _refused(
         "another-old",
         "The record says that another profile was replaced than was in force.",
         {"members:policy-1": put(old=profile_digest(_WIDE))},
@@ -240,6 +242,12 @@ CASES = (
         "The second narrowing is to the profile of the start.",
         {"members:policy-2": put(pol__dig=profile_digest(POLICY))},
         _ORDER,
+    ),
+    _refused(
+        "started-narrowed",
+        "The start says that the session was admitted under the profile that it is narrowed to later.",
+        {"members:start": put(pol__bind="rtmr3", pol__epoch=1, **_narrowed_to())},
+        _POLICY | _PEER,
     ),
     _refused(
         "old-profile-after-it",

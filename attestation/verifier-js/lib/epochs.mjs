@@ -60,7 +60,8 @@ export function demandEpochs(session) {
   let least = 0;
   for (const record of session.gateway) {
     least = Math.max(least, received(record, begun));
-    least = demandEpoch(record, least, last, epochs) ?? least;
+    const most = record.kind === "session-start" ? 0 : last; // what was admitted is epoch 0
+    least = demandEpoch(record, least, most, epochs) ?? least;
   }
 }
 

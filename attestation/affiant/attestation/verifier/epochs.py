@@ -132,13 +132,14 @@ def _of_supervisor(session: Session) -> Iterator[tuple[VerifiedReceipt, int, int
 
 
 def _of_gateway(session: Session, *, last: int) -> Iterator[tuple[VerifiedReceipt, int, int]]:
-    """The same of the gateway: not before the record before it, nor before what it had received of the supervisor."""
+    """The same of the gateway: not before the record before it, nor before what it had received of the supervisor; what
+    it admitted is epoch 0."""
     begun, least = begun_by(session), 0
     for record in session.gateway:
         least = max(least, received(record, begun))
         policy = record.member("pol")
         if isinstance(policy, dict):
-            yield record, least, last
+            yield record, least, 0 if record.kind == "session-start" else last
             least = max(least, policy["epoch"])
 
 
