@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from affiant.secrets.refusals import (
     BrokerGone,
     BrokerProtocolError,
     BrokerStateError,
+    ExchangeNotAllowed,
     GrantsInvalid,
     PlaceholderMisplaced,
     SecretNotBound,
@@ -69,6 +71,25 @@ def test_what_is_not_kept_is_put_nowhere_any_more_and_still_redacted(harness, se
     ]
 
 
+def test_what_is_on_its_way_is_cut_by_a_narrowing_and_not_by_one_that_is_refused(harness, serve) -> None:
+    server = serve(lambda received: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"one", 30.0])
+    harness.grant("A", VALUE, server.port)
+
+    async def scenario(client: BrokerClient) -> None:
+        async with client.exchange(request_to(server.port)) as exchange:
+            assert (await exchange.head()).status == 200
+            with pytest.raises(GrantsInvalid):
+                await client.narrow([KeptGrant("B", frozenset())])
+            reading = asyncio.create_task(exchange.outcome())
+            await asyncio.sleep(0.02)
+            assert not reading.done()
+            await client.narrow(kept(*harness.grants))
+            outcome = await asyncio.wait_for(reading, 2)
+            assert (type(outcome.refusal), outcome.status) == (ExchangeNotAllowed, 200)
+
+    harness.run(scenario)
+
+
 def test_a_body_that_began_before_a_narrowing_is_filled_with_what_is_left_after_it(harness, serve) -> None:
     server = serve(echo)
     surface = BodySurface(json="/token")
@@ -91,6 +112,31 @@ def test_a_body_that_began_before_a_narrowing_is_filled_with_what_is_left_after_
 
     harness.run(scenario)
     assert not server.received
+
+
+def test_a_request_whose_host_is_slow_to_be_connected_does_not_arrive_after_a_narrowing(harness) -> None:
+    """Its supervisor has given it up before, which nobody notices until there is a connection."""
+
+    async def scenario(client: BrokerClient, listener: socket.socket) -> bytes:
+        port, loop = listener.getsockname()[1], asyncio.get_running_loop()
+        request = using(port, "A", harness.grants[0].binding.placeholder)
+        asking = asyncio.create_task(fetched_outcome(client, request))
+        connection, _ = await loop.sock_accept(listener)
+        with connection:
+            connection.setblocking(False)
+            assert (await loop.sock_recv(connection, 1 << 16))[:1] == b"\x16"  # a ClientHello
+            await client.narrow(kept(*harness.grants))
+            await client.narrow([])
+            outcome = await asyncio.wait_for(asking, 5)
+            assert isinstance(outcome.refusal, ExchangeNotAllowed)
+            assert (outcome.bytes_out, outcome.sent_digest) == (0, None)
+            return await loop.sock_recv(connection, 1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        harness.grant("A", VALUE, listener.getsockname()[1])
+        with contextlib.suppress(ConnectionResetError):
+            assert harness.run(lambda client: scenario(client, listener)) == b""
 
 
 async def fetched_outcome(client: BrokerClient, request):

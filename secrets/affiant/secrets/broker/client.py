@@ -131,8 +131,8 @@ class BrokerClient:
     async def narrow(self, kept: Sequence[KeptGrant]) -> None:
         """Have the broker hold less: of each of ``kept`` what it says, and nothing of the others.
 
-        Nothing may be on its way: an exchange that has begun goes on with what it took. After any refusal but
-        ``secret.grants`` nobody knows what the broker holds.
+        Whatever is on its way to a host is cut. After any refusal but ``secret.grants`` nobody knows what the broker
+        holds.
 
         Raises:
             GrantsInvalid: that would be more than before; everything is as it was.

@@ -85,7 +85,7 @@ class _Exchange:
             self._session = self._held.session  # less may be held than when the body began
             prepared = prepare_request(request, self._session, body)
             detector = PlaceholderDetector(self._session.table, content_encoding=prepared.content_encoding)
-            async with dial(request, self._session) as upstream:
+            async with self._held.until_narrowed(), dial(request, self._session) as upstream:
                 self._progress.upstream = upstream
                 await self._exchange(request, prepared, detector, upstream)
         except BrokerGone:
@@ -121,6 +121,8 @@ class _Exchange:
         upstream: Upstream,
     ) -> None:
         """Send and receive at once. Sending ends only by a refusal, or when the supervisor closes."""
+        if self._session is not self._held.session:  # narrowed in this turn: it is cut in the next
+            raise ExchangeNotAllowed("the profile was narrowed before the request was sent")
         await upstream.send_head(prepared)
         sending = asyncio.create_task(self._send(request, prepared, detector, upstream))
         receiving = asyncio.create_task(self._receive(request, upstream))

@@ -116,7 +116,7 @@ async def _serve(channel: ControlChannel, held: Held) -> None:
 def _narrow(held: Held, grants: object) -> Mapping[str, object]:
     """Hold less from now on; the answer. Refused, everything is as it was."""
     try:
-        held.session = held.session.narrowed([KeptGrant.from_json(grant) for grant in as_list(grants)])
+        held.narrow([KeptGrant.from_json(grant) for grant in as_list(grants)])
     except AffiantError as error:
         return {"refused": to_members(error)}
     return {"narrowed": sorted(held.session.values)}

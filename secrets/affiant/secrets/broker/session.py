@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +17,12 @@ from affiant.secrets.broker.uses import Uses
 from affiant.secrets.local_store_file import read_private_descriptor
 from affiant.secrets.placeholder import PlaceholderTable
 from affiant.secrets.redaction import Redactor
-from affiant.secrets.refusals import BrokerConfigurationInvalid, GrantsInvalid, SecretNotFound
+from affiant.secrets.refusals import (
+    BrokerConfigurationInvalid,
+    ExchangeNotAllowed,
+    GrantsInvalid,
+    SecretNotFound,
+)
 from affiant.secrets.source import (
     Reference,
     ResolvedSecret,
@@ -82,14 +88,48 @@ class BrokerSession:
 class Held:
     """The session as it is now: each exchange takes it when its request is there to be prepared."""
 
-    __slots__ = ("session",)
+    __slots__ = ("_sending", "session")
 
     def __init__(self, session: BrokerSession) -> None:
         self.session = session
+        self._sending: set[asyncio.Timeout] = set()
 
     def value(self, name: str) -> SecretValue:
         """As :meth:`BrokerSession.value`."""
         return self.session.value(name)
+
+    @contextlib.asynccontextmanager
+    async def until_narrowed(self) -> AsyncIterator[None]:
+        """A block that sends what was prepared by the session as it is, and is cut when that is narrowed.
+
+        Raises:
+            ExchangeNotAllowed: it was.
+        """
+        cut = asyncio.timeout(None)
+        try:
+            async with cut:
+                self._sending.add(cut)
+                yield
+        except TimeoutError:
+            if cut.expired():
+                raise ExchangeNotAllowed(
+                    "the profile was narrowed while the request was on its way"
+                ) from None
+            raise
+        finally:
+            self._sending.discard(cut)
+
+    def narrow(self, kept: Sequence[KeptGrant]) -> None:
+        """Hold less from now on, and cut what is on its way. A supervisor that has given a request up is not missed
+        while a host takes its time to be connected: what it was sent then, it would be sent after the narrowing.
+
+        Raises:
+            GrantsInvalid: as :meth:`BrokerSession.narrowed`; everything is as it was.
+        """
+        self.session = self.session.narrowed(kept)
+        cut, self._sending = self._sending, set()
+        for each in cut:
+            each.reschedule(asyncio.get_running_loop().time())
 
 
 @dataclass(frozen=True, slots=True)
