@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import SessionNotOpen
@@ -22,7 +24,7 @@ from affiant.sandbox.narrowing_socket import (
     narrowing_members,
 )
 from affiant.sandbox.session_folder import NARROWING_SOCKET
-from affiant.sandbox.supervisor.control import ControlChannel
+from affiant.sandbox.supervisor.control import ControlChannel, Messages
 
 IN_FORCE = InForce("dev", b"{}", 0)
 FILE = "sha256:" + "0" * 64
@@ -121,6 +123,8 @@ GOOD = {"op": "narrow", **narrowing_members(b"[]", FILE, None)}
         {**GOOD, "policy": "!"},
         {**GOOD, "signature": "x" * 200_001},
         {**GOOD, "signature": 1},
+        {**GOOD, "signature": "!"},
+        {**GOOD, "policy": "A" * 700_000, "signature": "\u00e9" * 170_000},
         {**GOOD, "file": "x" * 101},
         {"op": "narrow"},
         {},
@@ -133,6 +137,20 @@ def test_what_would_not_be_a_request_never_reaches_the_supervisor(tmp_path: Path
             assert "refused" in await asked(channel, message)
             assert link.asked == []
             assert "policy" in await asked(channel, {"op": "show"})  # and the next one is heard
+
+    run(scenario())
+
+
+def test_the_longest_request_is_a_message_that_the_supervisor_takes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        link = Link({"event": "narrowed", "id": 0, "epoch": 1, "digest": "sha384:x", "changed": True})
+        longest = {"policy": "A" * 700_000, "file": "\0" * 100, "signature": "A" * 200_000}
+        async with served(tmp_path, link) as place, connected(place) as channel:
+            assert "narrowed" in await asked(channel, {"op": "narrow", **longest})
+        passed_on = canonical({"op": "narrow", "id": (1 << 31) - 1, **link.asked[0]})
+        messages = Messages()
+        messages.feed(struct.pack(">I", len(passed_on)) + passed_on, ())
+        assert messages.next() is not None
 
     run(scenario())
 

@@ -153,6 +153,8 @@ class NarrowingServer:
         if len(file) > 100 or not isinstance(signature, (str, type(None))):
             raise ControlRefused("not a request of this socket", where="narrow")
         form = from_b64u(policy)
+        if signature is not None:  # other characters are longer in the message than they are many
+            from_b64u(signature)
         answer = await self._link.narrow({"policy": policy, "file": file, "signature": signature})
         if answer.get("event") != "narrowed":
             hint = answer.get("hint")

@@ -91,3 +91,9 @@ def test_what_is_kept_of_secrets_is_of_those_that_are_held_and_never_at_another_
     kept = kept_grants(load_profiles(NARROWER).profile("dev").compiled, held)
     assert kept == (KeptGrant("GH", frozenset({Endpoint("api.example.com", 443)}), 3),)
     held.narrowed_to({each.name: each.endpoints for each in kept})  # which is not refused
+
+
+def test_a_secret_that_was_withdrawn_is_not_asked_back_by_a_later_profile_that_names_it() -> None:
+    """It is at no place by then, so a profile that names it is not wider; the broker has let go of it."""
+    held = PlaceholderTable(grant.binding for grant in grants().values()).narrowed_to({})
+    assert kept_grants(load_profiles(NARROWER).profile("dev").compiled, held) == ()

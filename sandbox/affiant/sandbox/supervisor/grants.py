@@ -29,13 +29,15 @@ def session_grants(policy: CompiledPolicy, *, random_bytes: Callable[[int], byte
 
 
 def kept_grants(policy: CompiledPolicy, held: PlaceholderTable) -> tuple[KeptGrant, ...]:
-    """What a narrower profile leaves of the secrets that the broker holds, at places where they were usable before."""
+    """What a narrower profile leaves of the secrets that the broker holds, at places where they were usable before.
+
+    One without such a place may have been withdrawn by an earlier narrowing: the broker gives nothing back.
+    """
     bound = [(grant, held.binding(grant.name)) for grant in policy.secret_grants()]
-    return tuple(
-        KeptGrant(grant.name, _endpoints(grant) & binding.endpoints, grant.max_uses)
-        for grant, binding in bound
-        if binding is not None
-    )
+    places = [
+        (grant, _endpoints(grant) & binding.endpoints) for grant, binding in bound if binding is not None
+    ]
+    return tuple(KeptGrant(grant.name, left, grant.max_uses) for grant, left in places if left)
 
 
 def _endpoints(grant: SecretGrant) -> frozenset[Endpoint]:
