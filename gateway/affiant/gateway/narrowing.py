@@ -82,7 +82,7 @@ def _one_more(request: AdmissionRequest, admitted: Admitted) -> tuple[Narrowing,
     found = logged_narrowings(
         parse_event_log(request.evidence.eventlog), first=request.manifest.profile_digest
     )
-    if found[:-1] != admitted.narrowings:
+    if len(found) != admitted.epoch + 1 or found[:-1] != admitted.narrowings:
         raise AdmissionMismatch(
             "the log holds other narrowings than those that are known and one more",
             expected=f"{admitted.epoch + 1} narrowings",
