@@ -208,6 +208,26 @@ def test_a_model_that_policy_denies_is_refused(
     assert record_of(session, allowed).disclosed.get("pol.rules") == ["models/0"]
 
 
+@pytest.mark.parametrize(
+    "member",
+    [
+        *({"models": ["big"]}, {"fallbacks": [{"model": "big"}]}, {"route": "fallback"}, {"extra_body": {}}),
+        *({"Fall-Backs": ["big"]}, {"plugins": None}, {"preset": "x"}, {"custom_llm_provider": "big"}),
+    ],
+)
+def test_no_member_but_model_says_which_model_answers_where_a_profile_lists_some(
+    running: Running, platform: PlatformClient, member: dict[str, object]
+) -> None:
+    """Routers in front of many models read such members; the upstream must not be asked."""
+    session = SessionClient.start(running.gateway, platform, profile=MODELS)
+    answer = session.chat({"model": "small", "messages": [], **member})
+    assert (answer.status, answer.code) == (403, "model.not_allowed")
+    record = record_of(session, answer)
+    assert record.member("pol", "dec") == "deny" and record.member("up") is None
+    anything = SessionClient.start(running.gateway, platform)
+    assert anything.chat({"model": "small", "messages": [], **member}).status == 200
+
+
 def test_listed_models_are_those_the_profile_allows(
     session: SessionClient, running: Running, platform: PlatformClient
 ) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from affiant.gateway.answer_bounds import AnswerBound, answer_bound
 from affiant.gateway.errors import RequestMalformed
 from affiant.gateway.one_reading import folded, inexact
+from affiant.gateway.other_models import names_other_models
 from affiant.policy.refusals import ToolDefinitionRefused
 from affiant.policy.tool_origin import tool_digest
 
@@ -89,6 +90,8 @@ class ChatRequest:
     parameters: Mapping[str, str]
     answer: AnswerBound
     """How long its answers may be."""
+    other_models: str | None = None
+    """A member by which another model than ``model`` may answer."""
 
 
 def parse_chat(body: bytes) -> ChatRequest:
@@ -116,6 +119,7 @@ def parse_chat(body: bytes) -> ChatRequest:
         tools=(*map(_tool, _array(value, "tools")), *map(_function, _array(value, "functions"))),
         parameters={name: _spelled(value[name]) for name in _PARAMETERS if value.get(name) is not None},
         answer=answer_bound(value),
+        other_models=names_other_models(value),
     )
 
 

@@ -181,7 +181,7 @@ class _Exchange(Exchange):
     def _decide(self, session: Session, request: ChatRequest) -> bytes:
         body, policy = self._request_body, session.admitted.policy
         note = self._decisions.of(session)
-        rules = decide_model(policy, request.model, self._account, note=note)
+        rules = decide_model(policy, request, self._account, note=note)
         verdict = tools_verdict(policy, request.tools, rules, self._origin_of, note=note)
         allowed = may_offer(policy, self._origin_of)
         forwarded = without_tools(body, allowed) if verdict.decision == "redact" else body

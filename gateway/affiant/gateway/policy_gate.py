@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from affiant.gateway.account import Account, Verdict
-from affiant.gateway.chat import Offered
+from affiant.gateway.chat import ChatRequest, Offered
 from affiant.gateway.decisions import SILENT, Note
 from affiant.gateway.errors import ModelNotAllowed, ToolNeedsApproval, UpstreamNotAttested
 from affiant.gateway.tool_filter import Judge
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Decision, Effect
+from affiant.policy.decision_record import NAMELESS
 from affiant.policy.questions import ModelQuestion, ToolQuestion
 from affiant.policy.tool_origin import Origin
 
@@ -90,14 +91,17 @@ def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Calla
 
 
 def decide_model(
-    policy: CompiledPolicy, model: str, account: Account, *, note: Note = SILENT
+    policy: CompiledPolicy, request: ChatRequest, account: Account, *, note: Note = SILENT
 ) -> tuple[str, ...]:
-    """The rules that allow ``model``; a denial is kept in ``account`` for the record.
+    """The rules that allow the model of ``request``; a denial is kept in ``account`` for the record.
 
     Raises:
-        ModelNotAllowed: the profile does not list it.
+        ModelNotAllowed: the profile does not list it, or lists models and the request may mean others.
         UpstreamNotAttested: it does, but for an attested upstream, and none is.
     """
+    listed = policy.policy.models is not None
+    unclear = request.other_models if listed else None
+    model = request.model if unclear is None else NAMELESS
     decision = policy.decide_model(model, attested=False)
     note(ModelQuestion(model), decision)
     if decision.allowed:
@@ -105,6 +109,12 @@ def decide_model(
     account.verdict = Verdict("deny", decision.rules)
     if decision.reason == "model_upstream_unattested":
         raise UpstreamNotAttested(decision.text, hint="Configure an upstream that can be attested")
+    if unclear is not None:
+        raise ModelNotAllowed(
+            "the request may be answered by other models than it names",
+            found=f"the member {unclear[:64]!a}",
+            hint="The profile lists models: name one in 'model', and none elsewhere",
+        )
     raise ModelNotAllowed(decision.text, found=model[:64])
 
 
