@@ -28,6 +28,8 @@ from affiant.attestation.profile_signing.envelope import sign_envelope
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.statement import parse_statement
 from affiant.attestation.tdx import Event, LoggedEvent
+from affiant.gateway.narrowings import Narrowings
+from affiant.gateway.sessions import Session
 from affiant.policy.load import load_profiles
 from affiant.policy.signatures import signed_profiles
 
@@ -265,6 +267,21 @@ def test_a_session_that_is_closed_is_not_narrowed(client: NarrowingClient) -> No
     answer = client.narrow(NARROW)
     assert (answer.status, answer.code) == (409, "session.closed")
     assert last_record(client)["kind"] == "session-close"
+
+
+def test_a_session_that_is_closed_while_its_requests_end_is_not_narrowed(
+    own: InProcess, platform: PlatformClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def closed(_: Narrowings, session: Session) -> None:
+        await own.service.closing.close(session, "killed")
+
+    monkeypatch.setattr(Narrowings, "_settle", closed)
+    with NarrowingClient.admitted_by(own, platform) as client:
+        session = own.service.sessions.by_id(client.id)
+        assert session is not None
+        answer = client.narrow(NARROW)
+        assert (answer.status, answer.code, session.admitted.epoch) == (409, "session.closed", 0)
+        assert last_record(client)["kind"] == "session-close"
 
 
 # -- the supervisor's record of it -------------------------------------------------------------------------------------

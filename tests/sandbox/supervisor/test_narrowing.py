@@ -82,6 +82,7 @@ class World:
     written: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     result_of: Callable[[str], str] = b64u_sha256  # noqa: RUF009
     signer: Signer = EAR
+    peer: str = "session"
     hangs: str = ""
 
     async def step(self, name: str) -> None:
@@ -123,7 +124,7 @@ class World:
             self.signer,
             iss="https://gateway",
             build="sha256:" + "0" * 64,
-            peer="session",
+            peer=self.peer,
             tier="none",
             vector={"configuration": 2},
             policy="sha256:" + "0" * 64,
@@ -327,6 +328,7 @@ def test_a_step_that_does_not_end_ends_the_session(step: str) -> None:
     [
         lambda: World(signer=OTHER),
         lambda: World(result_of=lambda evidence: "Z" * 43),
+        lambda: World(peer="gateway"),
     ],
 )
 def test_a_result_by_another_key_or_of_other_evidence_ends_the_session(world: Callable[[], World]) -> None:
