@@ -45,7 +45,7 @@ def test_all_that_a_mapping_says_is_read() -> None:
         ("{approvers: []}", "policy.empty_list"),
         ("{approvers: [ann@example.com]}", "policy.name"),
         (f"{{approvers: [{'A' * 42}B]}}", "policy.name"),  # the bits after the 32nd byte are another spelling
-        (f"{{approvers: [{', '.join(f'{at:x}' + 'A' * 42 for at in range(17))}]}}", "policy.value"),
+        (f"{{approvers: [{', '.join(f'{at:02x}' + 'A' * 41 for at in range(17))}]}}", "policy.value"),
         (f"{{approvers: [{ANN}], quorum: 2}}", "policy.conflict"),
         (f"{{approvers: [{ANN}, {ANN}], quorum: 2}}", "policy.conflict"),
         (f"{{approvers: [{ANN}], quorum: 0}}", "policy.value"),
@@ -57,6 +57,13 @@ def test_all_that_a_mapping_says_is_read() -> None:
 )
 def test_what_could_not_be_enforced_is_refused(mapping: str, code: str) -> None:
     assert refused(f"requires_human_approval: {mapping}").code == code
+
+
+def test_a_refused_approver_is_shown_where_it_stands() -> None:
+    section = f"requires_human_approval:\n      everything: true\n      approvers:\n        - {ANN}\n        - ann\n"
+    with pytest.raises(AffiantError) as caught:
+        load_profiles(f"agent_configs:\n  dev:\n    {section}".encode(), source="p.yaml")
+    assert (caught.value.code, str(caught.value.where)) == ("policy.name", "p.yaml:7:11")
 
 
 def test_a_floor_supplies_approvers_and_they_enter_the_digest() -> None:

@@ -96,6 +96,18 @@ def test_explain_names_the_decision_the_rule_and_the_line(
     assert found["effect"] == ("deny" if code else "allow")
 
 
+def test_explain_shows_the_limits_of_what_needs_approval(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    key = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+    file.write_text(
+        "agent_configs:\n  dev:\n    network_egress: [{host: api.example.com, limits: {requests: 60/min}}]\n"
+        f"    requires_human_approval: {{everything: true, approvers: [{key}]}}\n"
+    )
+    found = json.loads(run("explain", file, "dev", "GET https://api.example.com/", "--json").stdout)
+    assert found["effect"] == "ask"
+    assert found["limits"] == [["egress/0", "at most 60 requests a minute"]]
+
+
 def test_explain_shows_hostile_requests_escaped(seed_path: Path) -> None:
     result = run("explain", seed_path, "log_analyzer", "tool:\x1b[2J\u202e")
     assert "\x1b" not in result.stdout

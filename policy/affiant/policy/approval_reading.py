@@ -11,7 +11,7 @@ from typing import Final
 
 from affiant.attestation.approving.identities import ApproverIdentity
 from affiant.policy import schema
-from affiant.policy.names import check_identity
+from affiant.policy.names import check_approver, check_identity
 from affiant.policy.profile import APPROVAL_TTL, Approval, Approver, trusted_root_text
 from affiant.policy.refusals import (
     EmptyList,
@@ -114,7 +114,10 @@ def _approvers(node: Node) -> tuple[Approver, ...]:
 def _approver(item: Node) -> Approver:
     """A thumbprint, or ``{issuer, subject}``."""
     if not isinstance(item, MapNode):
-        return schema.text(item, what="an entry of 'approvers'")
+        thumbprint = schema.text(item, what="an entry of 'approvers'")
+        with located(item.mark):
+            check_approver(thumbprint)
+        return thumbprint
     said = schema.keys(item, _IDENTITY, what="an approver")
     issuer, subject = (
         schema.text(schema.required(said, name, item, what="an approver"), what=f"'{name}'")

@@ -16,7 +16,7 @@ import click
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.policy.applied_limits import applied_limits
 from affiant.policy.can_command import can
-from affiant.policy.decide import Decision
+from affiant.policy.decide import Decision, Effect
 from affiant.policy.diff_command import diff
 from affiant.policy.exports.command import compile_profile
 from affiant.policy.learn_command import learn_policy
@@ -118,7 +118,7 @@ def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
 @click.argument("request")
 @_JSON
 def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
-    """Say what AGENT's profile decides about REQUEST, and by which rule. Exit code 1: denied.
+    """Say what AGENT's profile decides about REQUEST, and by which rule. Exit code 1: denied, or not before approval.
 
     \b
     Requests:
@@ -135,7 +135,9 @@ def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
     profile = read_profiles(file).profile(agent)
     question = parse_question(request)
     decision = answer(profile.compiled, question)
-    limits = applied_limits(profile.compiled, question, decision) if decision.allowed else ()
+    limits = (
+        applied_limits(profile.compiled, question, decision) if decision.effect is not Effect.DENY else ()
+    )
     if as_json:
         print_json({**_explained(profile, request, decision), "limits": [list(each) for each in limits]})
     else:

@@ -133,7 +133,7 @@ def host_pattern(text: str, *, single_label: bool = False) -> str:
             "host is too wide" if wildcard else "host has one label only",
             expected="at least two labels",
             found=excerpt(text),
-            hint="" if wildcard else "For a private host, give its addresses as 'address: CIDR'",
+            hint=None if wildcard else "For a private host, give its addresses as 'address: CIDR'",
         )
     if host == RESERVED_SUFFIX or host.endswith("." + RESERVED_SUFFIX):
         raise HostRefused("this name is served by the supervisor itself", found=excerpt(text))

@@ -81,4 +81,8 @@ def _tell(refusals: Sequence[AffiantError], warnings: Sequence[Finding], agents:
         return
     for found in warnings:
         click.echo(printable(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]"))
-    click.echo(f"{len(agents)} profiles, {len(warnings)} warnings")
+    click.echo(f"{_counted(len(agents), 'profile')}, {_counted(len(warnings), 'warning')}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
