@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         (place / name).write_bytes(content)
     outside = tmp_path / "outside"
     outside.write_bytes(b"a secret")
-    for each in (outside, *place.rglob("*")):
+    for each in (outside, place, *place.rglob("*")):
         each.chmod(0o755 if each.is_dir() else 0o644)
     yield place
 
@@ -114,6 +114,31 @@ def test_a_file_that_has_another_name_is_not_read(folder: Path) -> None:
 def test_what_the_server_could_not_read_is_not_lent_to_it(folder: Path) -> None:
     (folder / "a.yaml").chmod(0o640)
     assert "not everybody may read" in refused(folder, "a.yaml")
+
+
+def test_what_lies_open_in_a_closed_folder_is_not_lent_either(folder: Path) -> None:
+    """The gateway's user may own the folder, and a file in it be open to all: nobody else finds it."""
+    (folder / "deep" / "er").mkdir(mode=0o755)
+    (folder / "deep" / "er" / "c.yaml").write_bytes(b"c: 3\n")
+    (folder / "deep" / "er" / "c.yaml").chmod(0o644)
+    assert read(folder, "deep/er/c.yaml") == [b"c: 3\n"]
+    (folder / "deep").chmod(0o754)
+    for name in ("deep/b.yaml", "deep/er/c.yaml"):
+        assert "what is in its folder" in refused(folder, name)
+    (folder / "deep").chmod(0o711)
+    assert read(folder, "deep/b.yaml", "deep/er/c.yaml") == [b"b: 2\n", b"c: 3\n"]
+    folder.chmod(0o750)
+    assert "what is in its folder" in refused(folder, "a.yaml")
+
+
+def test_no_descriptor_is_left_whatever_a_path_leads_to(folder: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    (folder / "link").symlink_to("a.yaml")
+    (folder / "deep" / "closed").mkdir(mode=0o700)
+    assert read(folder, "a.yaml", "deep/b.yaml")
+    for name in ("link", "missing", "missing/b", "deep", "deep/closed/b", "a.yaml/b", "deep/../a.yaml"):
+        assert refused(folder, name)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_is_gone_is_not_read(folder: Path) -> None:

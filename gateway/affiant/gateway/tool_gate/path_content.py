@@ -1,9 +1,10 @@
 """What paths among the arguments of a call lead to, read once: below the folders that the configuration names.
 
 An approver is shown what is read here, and the server gets a copy of just that (:mod:`.path_copies`). Whoever writes to
-the folder may be hostile, and may change it meanwhile: the kernel resolves each path in one step that follows no link,
-leaves the folder by no ``..`` and no mount (openat2(2)); what is opened is looked at before a byte is read, and only a
-regular file of one name that everybody may read counts. More would lend a server what this gateway can read.
+the folder may be hostile, and may change it meanwhile: from the opened folder on, the kernel takes one name after the
+other, follows no link, and leaves the folder by no ``..`` and no mount (openat2(2)); what is opened is looked at before
+a byte is read, and only a regular file of one name counts that everybody may read, in folders that everybody may enter:
+a file that is open to all may lie in one that is not. More would lend a server what this gateway can read.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _NO_LINKS: Final = 0x02 | 0x04
 """RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS (linux/openat2.h)."""
 _BENEATH: Final = _NO_LINKS | 0x01 | 0x08
 """And RESOLVE_NO_XDEV, RESOLVE_BENEATH."""
+_LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
 _TRIES: Final = 8
 _MAX_PATHS: Final = 64
 
@@ -74,15 +76,7 @@ def _folder_of(folders: Sequence[str], path: str) -> str:
 
 
 def _read_below(folder: str, path: str, room: int) -> bytes:
-    top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        root = _named(top, folder, os.O_DIRECTORY, _NO_LINKS)
-    finally:
-        os.close(top)
-    try:
-        place = _named(root, path[len(folder) :].lstrip("/"), 0, _BENEATH)
-    finally:
-        os.close(root)
+    place = _found(folder, path)
     try:
         _require_plain(os.fstat(place), path, room)
         file = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -92,13 +86,32 @@ def _read_below(folder: str, path: str, room: int) -> bytes:
         return _whole(opened.fileno(), path, room)
 
 
+def _found(folder: str, path: str) -> int:
+    """A descriptor that names what stands at ``path``; everybody may enter ``folder``, and each one on the way."""
+    *above, name = path[len(folder) :].lstrip("/").split("/")
+    place = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for step, resolve in ((folder, _NO_LINKS), *((each, _BENEATH) for each in above)):
+        place = _stepped(place, step, os.O_DIRECTORY, resolve)
+        if not os.fstat(place).st_mode & stat.S_IXOTH:
+            os.close(place)
+            raise _unshowable("not everybody may read what is in its folder", path)
+    return _stepped(place, name, 0, _BENEATH)
+
+
+def _stepped(folder: int, name: str, flags: int, resolve: int) -> int:
+    """As :func:`_named`; ``folder`` is closed."""
+    try:
+        return _named(folder, name, flags, resolve)
+    finally:
+        os.close(folder)
+
+
 def _named(folder: int, path: str, flags: int, resolve: int) -> int:
     """A descriptor that names a file and does nothing to it: a device or a pipe is not touched by this (O_PATH)."""
     how = _How(flags | os.O_PATH | os.O_CLOEXEC, 0, resolve)
-    library = ctypes.CDLL(None, use_errno=True)
     for _ in range(_TRIES):
         place = int(
-            library.syscall(
+            _LIBRARY.syscall(
                 ctypes.c_long(_OPENAT2),
                 ctypes.c_int(folder),
                 ctypes.c_char_p(os.fsencode(path)),

@@ -2,9 +2,10 @@
 
 The file that an agent named may be another by now. So a call that was approved with a path in it gets a path to a copy,
 made from the bytes that were shown: the file and its folder belong to the gateway's user, or to root, and the server
-has a user of its own (:mod:`.stdio_users`). Its name cannot be guessed and the folders above it cannot be listed, so no
-other session's server finds it. It is there for the length of one call. Without root a server has our own user, and
-could change what it is given: then there are no copies, and what would need one is not approved.
+has a user of its own (:mod:`.stdio_users`). Its name cannot be guessed and the folders above it cannot be listed, so
+no other session's server finds it, as long as its own tells nobody. It is there for the length of one call. Without
+root a server has our own user, and could change what it is given: then there are no copies, and what would need one is
+not approved.
 """
 
 from __future__ import annotations
