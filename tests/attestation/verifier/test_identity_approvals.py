@@ -45,6 +45,8 @@ class ByIdentity(Ordered):
     """A request that a key and an identity agreed to; what is signed, and by whom, is for the test to say."""
 
     who = BOB
+    recorded = ""
+    """Another signer by the record's word."""
     twice = False
 
     def by_supervisor(self, step, kind, members, *more, **named):
@@ -60,7 +62,7 @@ class ByIdentity(Ordered):
         self.text = self.signed(made)
         by_key = sign_statement(ANN, action=ACTION, approves=True, made=made, expires=made + 600)
         said = {"dig": ACTION, "exp": made + 600, "via": "cli"}
-        identity = {**said, "kid": self.who.name, "sig": sha256_name(self.text.encode())}
+        identity = {**said, "kid": self.recorded or self.who.name, "sig": sha256_name(self.text.encode())}
         key = identity if self.twice else {**said, "kid": ANN.kid, "sig": by_key}
         kept = [
             self.by_gateway(
@@ -156,8 +158,11 @@ def test_a_record_that_says_something_else_than_the_signed_statement_is_refused(
         def signed(self, made: int) -> str:
             return self.who.says(ACTION, at=made + 120, expires=made + 600)
 
-    reasons = [found(each).reason for each in (OtherAction, OtherEnd, Early)]
-    assert reasons == ["approval.other_action", "apr.unbound", "approval.stale"]
+    class OtherApprover(ByIdentity):
+        recorded = ANN.kid
+
+    reasons = [found(each).reason for each in (OtherAction, OtherEnd, Early, OtherApprover)]
+    assert reasons == ["approval.other_action", "apr.unbound", "approval.stale", "apr.unbound"]
 
 
 def test_a_root_that_a_profile_does_not_hold_judges_nothing() -> None:

@@ -126,6 +126,10 @@ def test_a_folder_that_others_can_write_to_is_not_used(base: Path) -> None:
     base.chmod(0o777)
     with pytest.raises(SettingsRefused), folder_of_copies(user=None, random_bytes=os.urandom):
         raise AssertionError
+    base.chmod(0o700)
+    os.chown(base, SERVER, SERVER)
+    with pytest.raises(SettingsRefused), folder_of_copies(user=None, random_bytes=os.urandom):
+        raise AssertionError
     base.rmdir()
     base.symlink_to("/var")
     try:
