@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.policy import policies as some
 
@@ -319,6 +319,8 @@ def test_an_agent_that_the_file_does_not_know_is_given_nothing(start: ProfileSet
 
 
 @given(st.text(min_size=1, max_size=120))
+@example("\U000e0100")  # a variation selector: printable, and in no file of profiles
+@example("\u3164")
 @settings(deadline=None)
 def test_no_text_of_a_log_becomes_a_rule_or_ends_a_comment(text: str):
     hostile = log(

@@ -67,3 +67,10 @@ def test_covering_is_by_whole_segments(entry: str, path: str) -> None:
     parts, whole = [part for part in entry.split("/") if part], [part for part in path.split("/") if part]
     assert covers(entry, path) == (whole[: len(parts)] == parts)
     assert covers(entry, path) == (entry in above(path))
+
+
+@pytest.mark.parametrize("char", ["\ufe0f", "\U000e0100", "\u3164", "\u034f"])
+def test_a_rule_holds_no_character_that_no_file_of_profiles_may_hold(char: str) -> None:
+    """They are printable to Python, and nobody sees them."""
+    with pytest.raises(PathRefused, match="invisible"):
+        rule_path(f"/w/a{char}")

@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
+from affiant.attestation.strict_yaml import INVISIBLE
 from affiant.policy.refusals import PathRefused, excerpt
 
 __all__ = ["above", "canonical_path", "covers", "grantable_path", "rule_path"]
@@ -65,9 +66,12 @@ def rule_path(text: str) -> str:
     """:func:`canonical_path`, and nothing that looks like a pattern.
 
     Raises:
-        PathRefused: as there, or a character that only a pattern or a list of paths would have.
+        PathRefused: as there, or a character that only a pattern or a list of paths would have, or that no file of
+            profiles may hold.
     """
     path = canonical_path(text)
+    if INVISIBLE.search(path) is not None:
+        raise PathRefused("a path holds an invisible character", found=excerpt(path))
     found = _NOT_IN_RULES.search(path)
     if found is not None:
         raise PathRefused(
