@@ -13,7 +13,7 @@ from affiant.files import is_stream, write_whole
 __all__ = ["keep_apart", "write_report"]
 
 
-def keep_apart(reports: Iterable[Path | None], *, inputs: Iterable[Path]) -> None:
+def keep_apart(reports: Sequence[Path | None], *, inputs: Iterable[Path]) -> None:
     """Refuse a report in place of what is read, or of another report: what is read may be the only copy.
 
     Args:
@@ -22,6 +22,8 @@ def keep_apart(reports: Iterable[Path | None], *, inputs: Iterable[Path]) -> Non
     Raises:
         click.UsageError: one of them is.
     """
+    if any(str(each) == "-" for each in reports):
+        raise click.UsageError("a report is written to a file: '-' would mix it with what is printed")
     given: Sequence[Path] = [each for each in reports if each is not None and not is_stream(each)]
     read = {each.resolve() for each in inputs}
     for place in given:

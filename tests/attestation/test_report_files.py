@@ -38,3 +38,9 @@ def test_a_missing_folder_is_a_wrong_command_line_and_a_full_disk_is_not(tmp_pat
     with pytest.raises(click.ClickException, match="cannot be written: No space left") as full:
         write_report(Path("/dev/full"), "text")
     assert full.value.exit_code == 1
+
+
+def test_a_dash_is_no_place_for_a_report(tmp_path: Path) -> None:
+    """Standard output holds what is printed; a file of that name would be found by nobody."""
+    with pytest.raises(click.UsageError, match="written to a file"):
+        keep_apart([None, Path("-")], inputs=[tmp_path / "in"])

@@ -104,6 +104,7 @@ def test_a_running_gateway_with_other_upstreams_is_not_taken_for_ours(warm):
     assert done.returncode == 125
     assert b"[services.other_configuration]" in done.stderr
     assert b"http://127.0.0.1:9/v1" in done.stderr
+    assert b"--gateway-config sha256:" in done.stderr  # how to use the one that serves
 
 
 def test_an_upstream_of_the_users_own_answers_and_its_configuration_stands_in_the_manifest(machine):

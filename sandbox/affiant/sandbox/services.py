@@ -13,7 +13,7 @@ import asyncio
 import fcntl
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -268,11 +268,21 @@ def _gateway(
     ):
         raise ServicesBusy(
             "a gateway with another configuration serves from this state folder",
-            expected=f"upstreams {', '.join(sorted(wanted))}, reference values {local.reference}",
-            found=f"upstreams {', '.join(sorted(found))}, reference values {config.reference}",
-            hint="Wait until it has ended, or give --home another folder",
+            expected=_told(wanted, local),
+            found=_told(found, config),
+            hint=f"To use it as it is: --gateway {named.url} --gateway-config {config.digest}. "
+            "Else wait until it has ended, or give --home another folder",
         )
     return named.url, config
+
+
+def _told(upstreams: Iterable[str], config: GatewayConfig) -> str:
+    """What can differ of a configuration, as far as whoever asked would know it again."""
+    tools = ", ".join(sorted(server.id for server in config.mcp_servers)) or "none"
+    return (
+        f"upstreams {', '.join(sorted(upstreams))}, tool servers {tools}, "
+        f"{len(config.profile_signers)} profile signers, reference values {config.reference}"
+    )
 
 
 def _trust(home: Home) -> TrustFile | None:
