@@ -59,11 +59,22 @@ def reason(profile: Profile, arguments: object, tool: str = "apply") -> str:
         ({"replicas": 5.0}, "tool_argument_refused"),
         ({"replicas": True}, "tool_argument_refused"),
         ({"replicas": "5"}, "tool_argument_refused"),
+        ({"replicas": [5]}, "tool_argument_refused"),
+        ({"replicas": {"n": 5}}, "tool_argument_refused"),
+        ({"replicas": None}, "tool_argument_refused"),
         ({"note": "four"}, "allowed"),
         ({"note": "five5"}, "tool_argument_refused"),
+        ({"note": 5}, "tool_argument_refused"),
+        ({"note": ["four"]}, "tool_argument_refused"),
         ({"file": "/w/infra"}, "allowed"),
         ({"file": "/w/infra2/a"}, "tool_argument_refused"),
         ({"file": "/w/infra/../x"}, "tool_argument_refused"),
+        ({"file": "/w/infra/.."}, "tool_argument_refused"),
+        ({"file": "/w/infra/x/../y"}, "tool_argument_refused"),
+        ({"file": "//w/infra/x"}, "tool_argument_refused"),
+        ({"file": "/w/infra/"}, "tool_argument_refused"),
+        ({"file": "/w/infra\\..\\x"}, "tool_argument_refused"),
+        ({"file": ["/w/infra/x"]}, "tool_argument_refused"),
         ({"file": "/w/infra//x"}, "tool_argument_refused"),
         ({"file": "/w/infra/./x"}, "tool_argument_refused"),
         ({"file": "/w/infra/x\0"}, "tool_argument_refused"),
@@ -71,6 +82,7 @@ def reason(profile: Profile, arguments: object, tool: str = "apply") -> str:
         ({"file": "w/infra/x"}, "tool_argument_refused"),
         ({"to": "a.b.com"}, "allowed"),
         ({"to": "A.b.com"}, "tool_argument_refused"),
+        ({"to": ["a.b.com"]}, "tool_argument_refused"),
         ({"to": "a.b.com."}, "tool_argument_refused"),
         ({"to": "b.com"}, "tool_argument_refused"),
         ({"to": "a.b.com.evil.net"}, "tool_argument_refused"),
@@ -79,15 +91,20 @@ def reason(profile: Profile, arguments: object, tool: str = "apply") -> str:
         ({"run": ["git status"]}, "tool_argument_refused"),
         ({"run": "git status"}, "tool_argument_refused"),
         ({"run": ["ls", "&&", "rm"]}, "tool_argument_refused"),
+        ({"run": [["ls"]]}, "tool_argument_refused"),
+        ({"run": {"0": "ls"}}, "tool_argument_refused"),
         ({"tags": ["a", "b"]}, "allowed"),
         ({"tags": []}, "allowed"),
         ({"tags": ["a", "b", "a"]}, "tool_argument_refused"),
         ({"tags": ["a", "c"]}, "tool_argument_refused"),
         ({"tags": "a"}, "tool_argument_refused"),
+        ({"tags": [["a"]]}, "tool_argument_refused"),
+        ({"tags": {"a": "b"}}, "tool_argument_refused"),
         ({"branch": "release/12"}, "allowed"),
         ({"branch": "release/1234"}, "tool_argument_refused"),
         ({"branch": "release/12\n"}, "tool_argument_refused"),
         ({"branch": "x release/12"}, "tool_argument_refused"),
+        ({"branch": "release/12 x"}, "tool_argument_refused"),
         ({"branch": "release/\u0661"}, "tool_argument_refused"),
         ({"branch": 12}, "tool_argument_refused"),
         ({"branch": ["release/12"]}, "tool_argument_refused"),
@@ -101,6 +118,55 @@ def reason(profile: Profile, arguments: object, tool: str = "apply") -> str:
 )
 def test_each_constraint(profile_of: Make, change: dict[str, object], expected: str) -> None:
     assert reason(profile_of(APPLY), {**GOOD, **change}) == expected
+
+
+@pytest.mark.parametrize(
+    "bad", ["/w2", "/w/../x", "/w//x", "/w/./x", "/w/x\0", "w/x", "/w/..", 5, ["/w/x"], None]
+)
+def test_one_path_of_a_list_that_leads_out_refuses_the_call(profile_of: Make, bad: object) -> None:
+    rules = (
+        "tools: [{name: x, args: {files: {each: {under: /w}}}}], filesystem_access: ['read:/w', 'read:/w2']"
+    )
+    assert reason(profile_of(rules), {"files": ["/w/a", "/w/b"]}, "x") == "allowed"
+    assert reason(profile_of(rules), {"files": ["/w/a", bad, "/w/b"]}, "x") == "tool_argument_refused"
+
+
+def test_in_commands_and_values_no_character_stands_for_others(profile_of: Make) -> None:
+    profile = profile_of(
+        "tools: [{name: run, args: {argv: {argv: [[git, 'log*'], [ls, '-?'], [ls, '[a-z]']]}}},"
+        " {name: sh, args: {command: {one_of: ['git *', 'ls ?', 'rm {a,b}']}}}]"
+    )
+    for tokens in (["git", "log*"], ["ls", "-?"], ["ls", "[a-z]"]):
+        assert reason(profile, {"argv": tokens}, "run") == "allowed"
+    for tokens in (
+        ["git", "log"],
+        ["git", "log --all"],
+        ["git", "log*", "x"],
+        ["git log*"],
+        ["ls", "-l"],
+        ["ls", "a"],
+        [],
+    ):
+        assert reason(profile, {"argv": tokens}, "run") == "tool_argument_refused"
+    assert reason(profile, {"command": "git *"}, "sh") == "allowed"
+    for command in ("git push", "git ", "ls a", "rm a", "git * ", "git *\n", "git *; rm x", "git * && rm x"):
+        assert reason(profile, {"command": command}, "sh") == "tool_argument_refused"
+
+
+@pytest.mark.parametrize(
+    "more", [";", "&&", "||", "|", "&", ">x", "`id`", "$(id)", "${IFS}", "\n", "*", "~", "#", ""]
+)
+def test_what_a_shell_would_read_is_a_token_like_any_other(profile_of: Make, more: str) -> None:
+    profile = profile_of("tools: [{name: run, args: {argv: {argv: [[ls, -l]]}}}]")
+    assert reason(profile, {"argv": ["ls", "-l"]}, "run") == "allowed"
+    for tokens in (
+        ["ls", "-l", more],
+        ["ls", more],
+        [more, "ls", "-l"],
+        ["ls", f"-l {more}"],
+        [f"ls {more}", "-l"],
+    ):
+        assert reason(profile, {"argv": tokens}, "run") == "tool_argument_refused"
 
 
 def test_an_argument_that_is_not_optional_must_be_there(profile_of: Make) -> None:
@@ -195,9 +261,30 @@ def test_what_two_readers_could_read_otherwise_is_denied_whatever_the_rule(
     assert reason(profile_of("tools: [x]"), text, "x") == "tool_arguments_malformed"
 
 
-def test_an_offending_value_after_much_padding_is_found(profile_of: Make) -> None:
-    padded = json.dumps({"free": "x" * 60_000, **GOOD, "replicas": 6})
-    assert reason(profile_of(APPLY), padded) == "tool_argument_refused"
+def padded(size: int, *, before: str, fill: str, after: str) -> str:
+    """Arguments of ``size`` bytes, of which the last is refused."""
+    rest = json.dumps({**GOOD, "replicas": 6})[1:]
+    return before + fill * (size - len(before + after + rest)) + after + rest
+
+
+@pytest.mark.parametrize("size", [16 * 1024, MAX_ARGUMENTS])
+@pytest.mark.parametrize(
+    "padding",
+    [
+        {"before": '{"free": "', "fill": "x", "after": '", '},
+        {"before": '{"free": {"a": ["', "fill": "x", "after": '"]}, '},
+        {"before": "{", "fill": " ", "after": ""},
+    ],
+    ids=["text", "nested", "white space"],
+)
+def test_an_offending_value_after_much_padding_is_found(
+    profile_of: Make, padding: dict[str, str], size: int
+) -> None:
+    profile, text = profile_of(APPLY), padded(size, **padding)
+    assert len(text) == size
+    assert reason(profile, text.replace('"replicas": 6', '"replicas": 5')) == "allowed"
+    assert reason(profile, text) == "tool_argument_refused"
+    assert reason(profile, padded(MAX_ARGUMENTS + 1, **padding)) == "tool_arguments_malformed"
 
 
 @settings(max_examples=150)
@@ -266,6 +353,36 @@ def test_spelling_and_order_change_no_digest_and_every_type_does(profile_of: Mak
     assert len({digest(f"{{a: {{const: {value}}}}}") for value in ("1", "'1'", "true", "'true'")}) == 4
     assert digest("{a: any}") == digest("{a: {}}") != digest("{a: {optional: true}}")
     assert profile_of("tools: [x]").digest != digest("{}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no",
+        "on",
+        "yes",
+        "off",
+        "0o17",
+        "017",
+        "0x1F",
+        "22:22",
+        "1e3",
+        "2024-01-01",
+        "1_000",
+        "+1",
+        ".5",
+        "~",
+        "null",
+    ],
+)
+def test_a_value_that_yaml_would_change_stays_text(profile_of: Make, text: str) -> None:
+    args = f"{{a: {{one_of: [{text}]}}, b: {{argv: [[git, {text}]]}}, c: {{const: {text}}}}}"
+    profile = profile_of(f"tools: [{{name: x, args: {args}}}]")
+    meant = {"a": text, "b": ["git", text], "c": text}
+    assert reason(profile, meant, "x") == "allowed"
+    for other in (True, False, None, 0, 1, 15, 17, 31, 1000, 1342, 0.5):
+        for name in meant:
+            assert reason(profile, {**meant, name: other}, "x") == "tool_argument_refused"
 
 
 @pytest.mark.parametrize("values", ["[1, true]", "[true, 1]", "['1', 1, true, 'true']"])

@@ -164,6 +164,35 @@ def test_very_many_damaged_files_are_refused_with_a_code_or_are_what_they_say(se
     held(15_000, seed=100 + seed)
 
 
+def bomb() -> bytes:
+    """Ten lists of ten aliases each: ten thousand million values, if a reader followed them."""
+    lines = ["agent_configs:", "  a0: &a0 [" + "x, " * 10 + "x]"]
+    for number in range(1, 11):
+        lines.append(f"  a{number}: &a{number} [" + f"*a{number - 1}, " * 9 + f"*a{number - 1}]")
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"agent_configs: " + b"[" * 60_000 + b"]" * 60_000,
+        b"agent_configs: " + b"{a: " * 60_000 + b"}" * 60_000,
+        b"agent_configs:\n" + b"- " * 60_000 + b"x\n",
+        bomb(),
+    ],
+    ids=["lists", "mappings", "blocks", "aliases"],
+)
+def test_neither_depth_nor_aliases_take_memory(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(AffiantError) as refused:
+            load_profiles(data)
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+    assert refused.value.code in {"policy.too_large", "policy.yaml_feature"}
+
+
 @pytest.mark.slow
 def test_the_memory_of_a_hostile_file_is_bounded_by_its_size() -> None:
     hostile = [

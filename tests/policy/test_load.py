@@ -7,6 +7,7 @@ import pytest
 
 from affiant.attestation.encoding import sha256_name
 from affiant.errors import AffiantError
+from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.load import floor_file, load_profiles
 from affiant.policy.profile import (
     EgressDenial,
@@ -106,6 +107,60 @@ def test_one_bad_profile_refuses_the_whole_file(seed: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "broken",
+    [
+        "    tools: x\n",
+        "    network_egress: Denied\n",
+        "    network_egress: 'allowed:*'\n",
+        "    tools: [x]\n    tools: [y]\n",
+        "    tools: &t [x]\n",
+        "    - x\n",
+        "    tools: [x\n",
+        "    filesystem_access: 'read:/a/../b'\n",
+        "    secrets_access: [PATH]\n",
+        "    models: any\n",
+        "    tools: [x]\n    tests: [{deny: {tool: x}}]\n",
+    ],
+)
+@pytest.mark.parametrize("last", [True, False])
+def test_no_mistake_in_one_profile_leaves_another_in_force(broken: str, last: bool) -> None:
+    profiles = ["  good: {tools: [x]}\n", f"  broken:\n{broken}"]
+    with pytest.raises(AffiantError):
+        load_profiles(("agent_configs:\n" + "".join(profiles if last else reversed(profiles))).encode())
+
+
+SECTIONS = {
+    "tools": ("tools: [x]", "tool_not_listed"),
+    "filesystem_access": ("filesystem_access: 'read:/w'", "path_not_listed"),
+    "network_egress": ("network_egress: 'allowed:a.b.com'", "host_not_listed"),
+    "secrets_access": ("secrets_access: [{name: A, hosts: [a.b.com]}]", "secret_not_listed"),
+}
+
+
+def reasons(policy: CompiledPolicy) -> dict[str, str]:
+    """What is decided in the plane of each section."""
+    to = {"host": "a.b.com", "port": 443, "scheme": "https"}
+    return {
+        "tools": policy.decide_tool("x").reason,
+        "filesystem_access": policy.decide_path("/w/a", "read").reason,
+        "network_egress": policy.decide_egress(**to).reason,
+        "secrets_access": policy.decide_secret("A", **to).reason,
+    }
+
+
+@pytest.mark.parametrize("written", ["", "{}: []"], ids=["missing", "empty"])
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_that_is_missing_or_empty_gives_nothing_whatever_the_others_give(
+    profile_of: Make, section: str, written: str
+) -> None:
+    whole = ", ".join(text for text, _ in SECTIONS.values())
+    assert set(reasons(profile_of(whole).compiled).values()) == {"allowed"}
+    others = [text for name, (text, _) in SECTIONS.items() if name != section]
+    found = reasons(profile_of(", ".join([*others, written.format(section)])).compiled)
+    assert found[section] == SECTIONS[section][1]
+
+
+@pytest.mark.parametrize(
     ("sections", "near"),
     [
         ("tool: [x]", "tools"),
@@ -119,12 +174,25 @@ def test_one_bad_profile_refuses_the_whole_file(seed: bytes) -> None:
         ("network_egress: {deny: a.b.com, method: [GET]}", "methods"),
         ("requires_human_approval: {tool: [x]}", "tools"),
         ("filesystem_access: [{paths: /a, mode: read}]", "path"),
+        ("tools: [{name: x, arg: {a: any}}]", "args"),
+        ("tools: [{name: x, args: {a: {oneof: [b]}}}]", "one_of"),
+        ("tools: [{name: x, args: {a: {each: {max_length: 5}}}}]", "max_len"),
+        ("models: [{name: m, upstreams: attested}]", "upstream"),
+        ("limits: {request: 5}", "requests"),
+        ("requires_human_approval: {approver: [x]}", "approvers"),
+        ("tests: [{alow: {tool: x}}]", "allow"),
     ],
 )
 def test_an_unknown_key_is_refused_with_a_suggestion(sections: str, near: str) -> None:
     error = refused(sections)
     assert error.code == "policy.unknown_key"
     assert f"Did you mean {near!r}?" in str(error)
+
+
+def test_an_unknown_key_of_the_file_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(AffiantError, match=r"Did you mean 'agent_configs'\?") as caught:
+        load_profiles(b"version: 1\nagent_config: {dev: {tools: [x]}}\n")
+    assert (caught.value.code, caught.value.where) == ("policy.unknown_key", "profiles.yaml:2:1")
 
 
 @pytest.mark.parametrize(
@@ -361,6 +429,12 @@ def test_names_that_yaml_would_change_stay_names(profile_of: Make, text: str) ->
         assert refused(f"tools: [{text}]").code == "policy.name"
     else:
         assert profile_of(f"tools: [{text}]").tools == (ToolRule(text),)
+        assert profile_of(f"models: [{text}]").models == (ModelRule(text),)
+
+
+@pytest.mark.parametrize("text", ["no", "on", "y", "null", "true"])
+def test_an_agent_whose_name_yaml_would_change_keeps_it(text: str) -> None:
+    assert list(load_profiles(f"agent_configs: {{{text}: {{tools: [x]}}}}".encode()).profiles) == [text]
 
 
 def test_a_short_secret_is_bound_to_hosts_that_are_named_inspected_and_https(profile_of: Make) -> None:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from affiant.errors import AffiantError
-from affiant.policy.approvals.action import Draft
+from affiant.policy.approvals.action import BoundPath, Draft, tool_draft
 from affiant.policy.approvals.desk import MAX_ASKED, MAX_KEPT, MAX_WAITING, TRANSITIONS, ApprovalDesk, Phase
 
-from .making import ANN, BOB, CID, NOW, POLICY, SESSION_KEY, desk, draft, nonce, says
+from .making import ANN, BOB, CID, NOW, POLICY, SESSION, SESSION_KEY, desk, draft, nonce, says
 
 
 def asked(at: ApprovalDesk, what: Draft | None = None, *, now: float = NOW) -> str:
@@ -176,6 +176,47 @@ def test_any_change_is_another_action_for_which_no_approval_holds(changes) -> No
     assert other.phase is Phase.PENDING
     assert other.action.name != name
     assert refused(lambda: at.claim(other.action.name, now=NOW)) == "approval.pending"
+
+
+def call(**changes: object) -> Draft:
+    members = {
+        "session": SESSION,
+        "agent": None,
+        "policy": POLICY,
+        "rules": ("tools/0",),
+        "tool": "pay",
+        "server": "bank",
+        "schema": "sha256:" + "ab" * 32,
+        "arguments": '{"amount":1}',
+        "paths": (BoundPath("file", "/w/a", b"one"),),
+    }
+    return tool_draft(**{**members, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"arguments": '{"amount":2}'},
+        {"arguments": '{"amount":"1"}'},
+        {"tool": "refund"},
+        {"server": "other"},
+        {"schema": "sha256:" + "cd" * 32},
+        {"paths": (BoundPath("file", "/w/a", b"two"),)},
+        {"paths": (BoundPath("file", "/w/b", b"one"),)},
+        {"paths": ()},
+        {"rules": ("tools/1",)},
+        {"session": "t" * 21 + "A"},
+        {"policy": "sha384:" + "cd" * 48},
+    ],
+)
+def test_any_change_of_a_call_or_of_its_tool_is_another_action(changes) -> None:
+    at = desk(ANN)
+    name = asked(at, call())
+    at.decide(says(ANN, name), now=NOW)
+    assert asked(at, call()) == name
+    other = asked(at, call(**changes))
+    assert other != name
+    assert refused(lambda: at.claim(other, now=NOW)) == "approval.pending"
 
 
 def test_the_same_asked_again_is_the_same_while_it_waits_and_another_after_it_was_used() -> None:
