@@ -184,6 +184,7 @@ WRONG: dict[str, tuple[Callable[[Draft], Draft], str]] = {
         ),
         "td.mrconfigid",
     ),
+    "a TD whose launcher bound nothing": (lambda d: replace(d, mrconfigid=bytes(48)), "td.mrconfigid"),
     "an openings key of low order": (
         lambda d: activation_like(d, openings=b64u(bytes(32))),
         "admission.mismatch",

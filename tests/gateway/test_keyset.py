@@ -67,17 +67,18 @@ def test_a_td_that_was_launched_for_another_configuration_is_refused_before_anyt
         reference=good.reference,
         upstreams=good.upstreams,
     )
-    with SimulatedTD(platform.create_td(image=Image.GATEWAY, mrconfigid=other.mrconfigid)) as source:
-        with pytest.raises(ConfigurationUnbound):
-            make_keyset(
-                config=good,
-                source=source,
-                boot_log=b"",
-                tls_spki="A" * 43,
-                log=LogIdentity(LogKey(good.origin, bytes(32)), "file"),
-                now=NOW,
-                random_bytes=secrets.token_bytes,
-            )
+    for launched in (other.mrconfigid, bytes(48)):  # all zero: the launcher bound nothing
+        with SimulatedTD(platform.create_td(image=Image.GATEWAY, mrconfigid=launched)) as source:
+            with pytest.raises(ConfigurationUnbound):
+                make_keyset(
+                    config=good,
+                    source=source,
+                    boot_log=b"",
+                    tls_spki="A" * 43,
+                    log=LogIdentity(LogKey(good.origin, bytes(32)), "file"),
+                    now=NOW,
+                    random_bytes=secrets.token_bytes,
+                )
 
 
 def test_every_boot_has_keys_and_a_chain_of_its_own(platform: PlatformClient, tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ def test_a_call_with_allowed_arguments_goes_on_and_is_told_with_them(policy: Com
         "staging",
         '{"namespace": "staging"',
         '{"namespace": "staging", "pad": "' + "x" * 70_000 + '"}',
+        "{" + " " * (16 << 10) + '"namespace": "prod"}',
+        "{" + " " * 65_500 + '"namespace": "prod"}',
     ],
 )
 def test_any_other_arguments_stop_the_answer(policy: CompiledPolicy, arguments: str) -> None:

@@ -506,6 +506,8 @@ REFUSED: list[tuple[str, str, Callable[[], bytes], dict[str, object]]] = [
     ("key.not_after", "key.expired", lambda: Story(gateway_not_after=timedelta(seconds=1)).bytes(), {}),
     ("conf.bound", "conf.unbound", lambda: Story(gateway_mrconfigid=b"x" * 48).bytes(), {}),
     ("pol.bound", "pol.unbound", lambda: Story(session_mrconfigid=b"x" * 48).bytes(), {}),
+    ("conf.bound", "conf.unbound", lambda: Story(gateway_mrconfigid=bytes(48)).bytes(), {}),
+    ("pol.bound", "pol.unbound", lambda: Story(session_mrconfigid=bytes(48)).bytes(), {}),
     (
         "pol.bound",
         "pol.unbound",

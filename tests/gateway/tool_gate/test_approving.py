@@ -581,6 +581,34 @@ def test_an_agent_that_leaves_gets_nothing_done_and_finds_its_action_again(
     assert place.state(action) == "done"
 
 
+def test_what_became_of_a_call_whose_agent_left_amid_it_is_unknown_and_it_is_not_made_again(
+    place: Place, tmp_path: Path
+) -> None:
+    agent = place.agent()
+    arguments = {"seconds": 0.9, "path": str(tmp_path / "left")}
+    with place.held(0.1):
+        assert agent.refused("slow", **arguments) == "approval.pending"
+    (action,) = place.waiting(agent)
+    place.ann.decide(action)
+    body, target, kind = json.dumps(call(1, "slow", **arguments)).encode(), "/mcp", "application/json"
+    proof = agent.session.proof("POST", target, body, content_type=kind, counted=True)
+
+    async def work() -> None:
+        gone = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.4, gone.set)
+        headers = {PROOF_HEADER: proof, "Content-Type": kind}
+        answer = await asgi(place.gateway.app, "POST", target, body, headers, gone=gone)
+        assert answer.status == 0
+
+    place.gateway.run(work())
+    assert place.state(action) == "unknown"
+    with place.held(0.1):
+        assert agent.refused("slow", **arguments) == "approval.pending"
+    assert [each.name for each in place.waiting(agent)] != [action.name]
+    intent, outcome = of_tools(agent)
+    assert (outcome["par"], outcome["act"]["end"]) == ([intent["jti"]], "aborted")
+
+
 def test_a_call_can_be_taken_back_while_it_waits(place: Place) -> None:
     agent = place.agent()
     answer = place.during(agent.post, call(77, "add", a=1, b=2))

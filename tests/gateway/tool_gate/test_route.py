@@ -23,6 +23,7 @@ from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verifier.verdict import State
 from affiant.attestation.verifier.verify_bundle import verify_bundle
+from affiant.policy.compiled import CompiledPolicy
 
 ROOT = Path(__file__).parents[3]
 SHOWN = ["add", "asks", "fails", "large", "secret_of", "slow"]
@@ -105,6 +106,31 @@ def test_what_is_not_allowed_is_refused_recorded_and_never_sent(
     (record,) = agent.records()
     assert (record["kind"], record["rsn"], record["pol"]["dec"]) == ("refusal", code, "deny")
     assert record["agt"]["cseq"] == 0
+
+
+@pytest.mark.parametrize("size", [16 * 1024, 65_400])
+def test_an_offending_argument_after_much_padding_is_found(agent: Agent, size: int) -> None:
+    data = agent.call("add", b="x" * size, a=101)["error"]["data"]
+    assert (data["code"], data["reason"]) == ("tool.not_allowed", "tool_argument_refused")
+    assert [record["kind"] for record in agent.records()] == ["refusal"]
+
+
+@pytest.mark.parametrize("decides", ["decide_tool", "decide_call", "decide_model"])
+def test_a_decision_that_fails_does_nothing_and_is_recorded(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decides: str
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    left = tmp_path / "left"
+    monkeypatch.setattr(CompiledPolicy, decides, broken)
+    if decides == "decide_model":
+        assert agent.session.say("hello").code == "gateway.error"
+    else:
+        assert agent.refused("slow", seconds=0, path=str(left)) == "gateway.error"
+    assert not left.exists()
+    (record,) = agent.records()
+    assert (record["kind"], record["rsn"], record["agt"]["cseq"]) == ("refusal", "gateway.error", 0)
 
 
 def test_a_server_that_is_down_takes_its_tools_with_it_and_no_others(agent: Agent) -> None:
