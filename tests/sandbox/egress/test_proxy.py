@@ -16,6 +16,7 @@ import pytest
 from tests.sandbox.egress.conftest import HOST, VALUE, World, answered, asked, closed
 from tests.secrets.upstream_server import answer, chunked
 
+from affiant.policy.compiled import CompiledPolicy
 from affiant.sandbox.egress.agent_http import Timeouts
 from affiant.sandbox.egress.proxy import ProxyLimits
 from affiant.sandbox.supervisor.record_budget import RecordLimits
@@ -94,6 +95,31 @@ def test_a_chunked_body_of_many_pieces_arrives_whole(world: World, serve) -> Non
     reply = world.run(listed(server.port), lambda box: box.https(server.port, data))
     assert server.received[0].body == b"".join(pieces)
     assert reply.body.endswith(b"".join(pieces))
+
+
+@pytest.mark.parametrize("of_a_request", [False, True])
+def test_a_decision_that_fails_sends_nothing_and_is_recorded(
+    world: World, serve, monkeypatch: pytest.MonkeyPatch, of_a_request: bool
+) -> None:
+    server, decide = serve(ok), CompiledPolicy.decide_egress
+
+    def failing(policy: CompiledPolicy, **facts):
+        if ("method" in facts) is of_a_request:
+            raise RuntimeError("a defect")
+        return decide(policy, **facts)
+
+    async def scenario(box):
+        return await box.https(server.port, get("/v1", port=server.port))
+
+    monkeypatch.setattr(CompiledPolicy, "decide_egress", failing)
+    if of_a_request:
+        reply = world.run(listed(server.port), scenario)
+        assert (reply.status, code(reply)) == (403, "policy_failed")
+    else:
+        with pytest.raises(PermissionError, match="policy_failed"):
+            world.run(listed(server.port), scenario)
+    assert world.chain.kinds == ["refusal.policy_failed"]
+    assert server.received == []
 
 
 def test_requests_on_one_connection_are_judged_one_by_one(world: World, serve) -> None:
@@ -710,6 +736,7 @@ def test_reads_take_no_counter(world: World) -> None:
     [("POST", "/v1/sessions"), ("GET", "/v1/sessions/x/bundle"), ("POST", "/v1/sessions/x/close"),
      ("DELETE", "/v1/models"), ("GET", "/healthz"),
      ("POST", "/.well-known/affiant/attest"), ("GET", "/v1/chat/completions"),
+     ("GET", "/v1/approvals"), ("POST", f"/v1/approvals/{'0' * 64}"), ("POST", "/v1/sessions/x/approvals"),
      ("GET", "/v1/receipts/short"), ("GET", "/v1/receipts/0123456789012345678901/proof/x")],
 )  # fmt: skip
 def test_nothing_else_of_the_gateway_is_reachable(world: World, method: str, path: str) -> None:
