@@ -22,7 +22,7 @@ from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.simulated.socket_path import reachable_address
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused, SessionNotOpen, SessionRefused
-from affiant.sandbox.supervisor.control import ControlChannel
+from affiant.sandbox.supervisor.control import ControlChannel, refusal_members
 from affiant.sandbox.supervisor_link import Progress, SupervisorLink
 
 __all__ = ["InForce", "NarrowingServer", "connected", "narrowing_members"]
@@ -145,7 +145,7 @@ class NarrowingServer:
                     return await self._narrowed(policy, file, signature)
             raise ControlRefused("not a request of this socket", expected="show or narrow")
         except AffiantError as refusal:
-            return {"refused": _refusal(refusal)}
+            return {"refused": refusal_members(refusal)}
 
     async def _narrowed(self, policy: str, file: str, signature: object) -> Mapping[str, object]:
         if len(policy) > _MAX_POLICY or (isinstance(signature, str) and len(signature) > _MAX_SIGNATURE):
@@ -185,13 +185,6 @@ def _bound(path: Path) -> Iterator[socket.socket | None]:
             yield listener
         finally:
             path.unlink(missing_ok=True)
-
-
-def _refusal(error: AffiantError) -> Mapping[str, object]:
-    message, hint = str(error), error.hint
-    if hint is not None:
-        message = message.removesuffix(f". {hint}")
-    return {"code": error.code, "message": message, "hint": hint}
 
 
 @asynccontextmanager

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.canonical import canonical, parse_object
+from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused
 
-__all__ = ["ControlChannel", "Message", "Messages", "receive_first"]
+__all__ = ["ControlChannel", "Message", "Messages", "receive_first", "refusal_members"]
 
 _LENGTH: Final = struct.Struct(">I")
 _MAX_MESSAGE: Final = 1 << 20
@@ -54,6 +55,14 @@ class Message:
         """Close the descriptors."""
         for descriptor in self.descriptors.values():
             os.close(descriptor)
+
+
+def refusal_members(refusal: AffiantError) -> Mapping[str, object]:
+    """``code``, ``message`` and ``hint`` of a refusal: its text without the hint, which has a member of its own."""
+    message, hint = str(refusal), refusal.hint
+    if hint is not None:
+        message = message.removesuffix(f". {hint}")
+    return {"code": refusal.code, "message": message, "hint": hint}
 
 
 class Messages:

@@ -12,6 +12,7 @@ from typing import Final
 from affiant.attestation.encoding import from_b64u
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused
+from affiant.sandbox.supervisor.control import refusal_members
 
 __all__ = ["NarrowRequest", "Narrowed", "narrow_id", "parse_narrow_request", "refused_answer"]
 
@@ -83,7 +84,4 @@ def parse_narrow_request(members: Mapping[str, object]) -> NarrowRequest:
 
 def refused_answer(number: int, refusal: AffiantError) -> Mapping[str, object]:
     """The refusal of request ``number`` as an event."""
-    message, hint = str(refusal), refusal.hint
-    if hint is not None:
-        message = message.removesuffix(f". {hint}")
-    return {"event": "narrow-refused", "id": number, "code": refusal.code, "message": message, "hint": hint}
+    return {"event": "narrow-refused", "id": number, **refusal_members(refusal)}

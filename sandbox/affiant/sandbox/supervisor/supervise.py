@@ -14,7 +14,7 @@ from affiant.errors import AffiantError, UnreachableError
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.closing import close_session, end_agent
 from affiant.sandbox.supervisor.context import Opening, Surroundings
-from affiant.sandbox.supervisor.control import ControlChannel, Message
+from affiant.sandbox.supervisor.control import ControlChannel, Message, refusal_members
 from affiant.sandbox.supervisor.errors import GatewayLost
 from affiant.sandbox.supervisor.lifecycle import Lifecycle, State
 from affiant.sandbox.supervisor.opening import open_session
@@ -52,7 +52,7 @@ async def supervise(channel: ControlChannel, look_around: Callable[[], Surroundi
     except AffiantError as refusal:
         if lifecycle.state not in {State.TERMINATED, State.FAILED}:
             lifecycle.to(State.FAILED, code=refusal.code)
-        await _tell(channel, _refused(refusal))
+        await _tell(channel, {"event": "refused", **refusal_members(refusal)})
         return 1
 
 
@@ -102,14 +102,6 @@ def _ready(session: OpenSession) -> Mapping[str, object]:
         "isolation": session.provision.backend.value,
         "secrets": sorted(session.placeholders),
     }
-
-
-def _refused(refusal: AffiantError) -> Mapping[str, object]:
-    """The refusal as an event: its text without the hint, which has a member of its own."""
-    message, hint = str(refusal), refusal.hint
-    if hint is not None:
-        message = message.removesuffix(f". {hint}")
-    return {"event": "refused", "code": refusal.code, "message": message, "hint": hint}
 
 
 async def _tell(channel: ControlChannel, event: Mapping[str, object]) -> None:
