@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.attestation.approving.signing_identity import SigningIdentity, root_of
@@ -19,8 +21,10 @@ from tests.sigstore_authority.authority import Authority
 
 from affiant.attestation.approving.identities import BUNDLE_TYPE, MAX_SIGNED
 from affiant.attestation.approving.reader_proof import READER_HEADER
+from affiant.attestation.approving.signed_by_identity import SignedReader, verify_signed_reader
 from affiant.attestation.encoding import from_b64u, sha256_name
 from affiant.attestation.simulated.client import PlatformClient
+from affiant.gateway.approvals import readers
 from affiant.policy.approvals.action import Action
 from affiant.policy.load import load_profiles
 
@@ -120,6 +124,29 @@ def test_a_quorum_counts_each_identity_once_and_keys_beside_them(place: Place) -
     assert states == ["pending", "pending", "pending", "pending", "approved"]
     (entry,) = [each for each in bob.listed() if each["action"] == action.name]
     assert entry["approved"] == sorted([ann.identity.name, bob.identity.name, key.kid])
+
+
+def test_strangers_who_introduce_themselves_take_one_thread_of_the_gateway(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = place.person()
+    place.asked(ann.identity)
+    under_way, most = 0, 0
+
+    def slowly(*given: Any, **named: Any) -> SignedReader:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        time.sleep(0.1)
+        under_way -= 1
+        return verify_signed_reader(*given, **named)
+
+    monkeypatch.setattr(readers, "verify_signed_reader", slowly)
+    people = [place.person() for _ in range(4)]
+    with ThreadPoolExecutor(len(people)) as pool:
+        answers = list(pool.map(ByIdentity.introduce, people))
+    assert [each.status for each in answers] == [200] * len(people)
+    assert most == 1
 
 
 def test_whoever_was_not_introduced_sees_nothing(place: Place) -> None:

@@ -62,6 +62,7 @@ class Readers:
         self._clock = clock
         self._seen: dict[str, dict[str, int]] = {}
         self._introduced: dict[str, _Introduced] = {}
+        self._verifying = asyncio.Semaphore(1)
 
     def require(self, scope: Scope, body: bytes) -> Approvers:
         """Who sent this request: an approver, by the thumbprint of a key or the names of an identity.
@@ -89,9 +90,12 @@ class Readers:
         now = self._now()
         proof = self._proof(scope, body, now)
         named = self._mailbox.identities()  # as many roots as sessions may name: beside the event loop
-        found = await asyncio.to_thread(
-            self._verified, body.decode("utf-8", "replace"), proof.kid, now, named
-        )
+        async with (
+            self._verifying
+        ):  # whoever sends it is nobody yet: never more than one of the process's threads
+            found = await asyncio.to_thread(
+                self._verified, body.decode("utf-8", "replace"), proof.kid, now, named
+            )
         self._take(proof, now)
         one = _Introduced(frozenset(each.name for each in found), min(each.until for each in found))
         self._make_room(one, now)
