@@ -117,7 +117,7 @@ def test_every_mistake_that_can_be_told_apart_is_told_in_order(lint) -> None:
         "3:5",
         "4:16",
         "4:21",
-        "7:22",
+        "7:48",
         "9:3",
         "10:44",
     ]

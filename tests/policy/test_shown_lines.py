@@ -28,9 +28,9 @@ def test_a_wrong_value_is_shown_with_a_caret_under_it() -> None:
         "agent_configs:\n  dev:\n    network_egress:\n      - {host: a.b.com, methods: [GET, post]}  # ours\n"
     )
     assert shown(text) == [
-        "p.yaml:4:9",
+        "p.yaml:4:40",
         "  4 |       - {host: a.b.com, methods: [GET, post]}",
-        "    |         ^",
+        "    |                                        ^",
     ]
     assert shown("agent_configs:\n  dev:\n    resources: {cpus: 1, pids: many}\n")[1:] == [
         "  3 |     resources: {cpus: 1, pids: many}",

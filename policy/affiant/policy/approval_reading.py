@@ -11,12 +11,20 @@ from typing import Final
 
 from affiant.attestation.approving.identities import ApproverIdentity
 from affiant.policy import schema
-from affiant.policy.names import check_approver, check_identity
-from affiant.policy.profile import APPROVAL_TTL, Approval, Approver, trusted_root_text
+from affiant.policy.names import check_approver, check_issuer, check_methods, check_subject
+from affiant.policy.profile import (
+    APPROVAL_TTL,
+    MAX_APPROVERS,
+    Approval,
+    Approver,
+    check_entries,
+    trusted_root_text,
+)
 from affiant.policy.refusals import (
     EmptyList,
     MissingKey,
     PolicyConflict,
+    ValueRefused,
     WrongType,
     excerpt,
     located,
@@ -49,7 +57,7 @@ def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, froz
         if name in found and "approvers" not in found:
             raise MissingKey(
                 f"{name!r} needs 'approvers' beside it",
-                where=str(found[name].mark),
+                where=str(schema.key_mark(node, name)),
                 hint="Where a floor names them, name those of this profile once more",
             )
     approvers = _approvers(found["approvers"]) if "approvers" in found else ()
@@ -58,12 +66,13 @@ def read_approval(node: Node, *, trusted_root: str = "") -> tuple[Approval, froz
             trusted_root = trusted_root_text(schema.text(found["trusted_root"], what="'trusted_root'"))
     elif not any(isinstance(each, ApproverIdentity) for each in approvers):
         trusted_root = ""
-    with located(node.mark):
+    everything = "everything" in found and schema.boolean(found["everything"], what="'everything'")
+    with located(node.mark), schema.at_member(found, node):
         approval = Approval(
-            everything="everything" in found and schema.boolean(found["everything"], what="'everything'"),
-            methods=schema.texts(found["egress"], what="'egress'") if "egress" in found else (),
+            everything=everything,
+            methods=_methods(found["egress"]) if "egress" in found else (),
             approvers=approvers,
-            quorum=schema.whole_number(found["quorum"], what="'quorum'") if "quorum" in found else 1,
+            quorum=_quorum(found["quorum"]) if "quorum" in found else 1,
             ttl=_duration(found["ttl"]) if "ttl" in found else APPROVAL_TTL,
             trusted_root=trusted_root,
         )
@@ -85,11 +94,13 @@ def merged_approval(own: Approval, floor: Approval) -> Approval:
             "'requires_human_approval' names an approver whom the floor does not",
             found=others[0],
             hint="Leave 'approvers' out: those of the floor may approve; or name some of them",
+            key="approvers",
         )
     if floor.approvers and own.trusted_root not in ("", floor.trusted_root):
         raise PolicyConflict(
             "'requires_human_approval' has another 'trusted_root' than the floor: its identities are others",
             hint="Leave 'trusted_root' out: that of the floor counts",
+            key="trusted_root",
         )
     named = [each for each in (own, floor) if each.approvers]
     return Approval(
@@ -108,6 +119,10 @@ def _approvers(node: Node) -> tuple[Approver, ...]:
         raise EmptyList(
             "'approvers' is empty", where=str(node.mark), hint="Name what is meant, or leave it out"
         )
+    if len(found) > MAX_APPROVERS:
+        raise ValueRefused(
+            "too many approvers", expected=f"at most {MAX_APPROVERS}", found=len(found), where=str(node.mark)
+        )
     return found
 
 
@@ -119,13 +134,24 @@ def _approver(item: Node) -> Approver:
             check_approver(thumbprint)
         return thumbprint
     said = schema.keys(item, _IDENTITY, what="an approver")
-    issuer, subject = (
-        schema.text(schema.required(said, name, item, what="an approver"), what=f"'{name}'")
-        for name in _IDENTITY
-    )
-    with located(item.mark):
-        check_identity(issuer, subject)
-    return ApproverIdentity(issuer, subject)
+    for name in _IDENTITY:
+        schema.required(said, name, item, what="an approver")
+    issuer = schema.checked(said["issuer"], check_issuer, what="'issuer'")
+    return ApproverIdentity(issuer, schema.checked(said["subject"], check_subject, what="'subject'"))
+
+
+def _methods(node: Node) -> tuple[str, ...]:
+    methods = schema.checked_texts(node, lambda method: check_methods((method,)), what="'egress'")
+    with located(node.mark):
+        check_entries(methods)
+    return methods
+
+
+def _quorum(node: Node) -> int:
+    quorum = schema.whole_number(node, what="'quorum'")
+    with located(node.mark):
+        Approval(quorum=quorum)
+    return quorum
 
 
 def _duration(node: Node) -> int:
@@ -138,4 +164,7 @@ def _duration(node: Node) -> int:
             found=shown,
             where=str(node.mark),
         )
-    return int(match.group(1)) * _SECONDS[match.group(2)]
+    seconds = int(match.group(1)) * _SECONDS[match.group(2)]
+    with located(node.mark):
+        Approval(ttl=seconds)
+    return seconds

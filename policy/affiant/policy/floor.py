@@ -21,6 +21,7 @@ from affiant.policy.normal_form import Rule, normal_form
 from affiant.policy.placed import Sections
 from affiant.policy.profile import Approval, Policy
 from affiant.policy.refusals import FloorRefused, located
+from affiant.policy.schema import key_mark
 from affiant.policy.sections import read_egress, read_filesystem, read_tools
 from affiant.policy.strict_yaml import Mark, Node
 
@@ -74,7 +75,10 @@ def _approval(node: Node | None) -> Approval:
     with located(node.mark):
         approval, tools = read_approval(node)
         if tools:
-            raise FloorRefused("a floor asks for approval of everything or of methods, not of tools")
+            raise FloorRefused(
+                "a floor asks for approval of everything or of methods, not of tools",
+                where=str(key_mark(node, "tools")),
+            )
         return approval
 
 

@@ -105,5 +105,6 @@ def _request(node: Node) -> tuple[str, str, Node]:
 def _only(node: Node, known: tuple[str, ...], what: str) -> tuple[str, Node]:
     found = schema.keys(node, known, what=what)
     if len(found) != 1:
-        raise WrongType(f"{what} has exactly one key", expected=" or ".join(known), where=str(node.mark))
+        place = schema.key_mark(node, "".join([*found][1:2]))
+        raise WrongType(f"{what} has exactly one key", expected=" or ".join(known), where=str(place))
     return next(iter(found.items()))

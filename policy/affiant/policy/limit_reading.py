@@ -12,7 +12,15 @@ from typing import Final
 
 from affiant.policy import schema
 from affiant.policy.limits import WINDOWS, Bound, Bounds, EgressLimits, Limits, check_bounds
-from affiant.policy.refusals import EmptyList, PolicyConflict, ValueRefused, WrongType, did_you_mean, excerpt
+from affiant.policy.refusals import (
+    EmptyList,
+    PolicyConflict,
+    ValueRefused,
+    WrongType,
+    did_you_mean,
+    excerpt,
+    located,
+)
 from affiant.policy.strict_yaml import ListNode, Node, ScalarNode
 
 __all__ = ["SPELLED", "read_egress_limits", "read_limits", "read_max_tokens", "read_max_uses", "read_rate"]
@@ -119,11 +127,12 @@ def _bounds(found: Mapping[str, Node], name: str, kind: str) -> Bounds:
     entries = node.items if isinstance(node, ListNode) else (node,)
     if not entries:
         raise EmptyList(f"{what} is empty", where=str(node.mark), hint="Name what is meant, or leave it out")
-    bounds = tuple(_bound(entry, kind, what=what) for entry in entries)
-    if len({bound.per for bound in bounds}) != len(bounds):
-        raise PolicyConflict(f"one window stands twice in {what}", where=str(node.mark))
-    check_bounds(bounds, what=what)
-    return bounds
+    windows: dict[int | None, Bound] = {}
+    for entry in entries:
+        bound = _bound(entry, kind, what=what)
+        if windows.setdefault(bound.per, bound) is not bound:
+            raise PolicyConflict(f"one window stands twice in {what}", where=str(entry.mark))
+    return tuple(windows.values())
 
 
 def _bound(node: Node, kind: str, *, what: str, show: bool = True) -> Bound:
@@ -132,7 +141,8 @@ def _bound(node: Node, kind: str, *, what: str, show: bool = True) -> Bound:
     assert match is not None, "every spelling has these parts"
     amount, unit, window = match.groups()
     bound = Bound(int(amount) * _FACTORS[unit], None if window is None else WINDOWS[window])
-    check_bounds((bound,), what=what)
+    with located(node.mark):
+        check_bounds((bound,), what=what)
     return bound
 
 
@@ -140,7 +150,10 @@ def _time(node: Node) -> int:
     text = _text(node, "time", what="'wall'", show=True)
     match = _PARTS.match(text)
     assert match is not None, "every time has these parts"
-    return int(match[1]) * WINDOWS[match[2]]
+    seconds = int(match[1]) * WINDOWS[match[2]]
+    with located(node.mark):
+        Limits(wall=seconds)
+    return seconds
 
 
 def _text(node: Node, kind: str, *, what: str, show: bool) -> str:

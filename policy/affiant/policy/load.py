@@ -25,6 +25,8 @@ from affiant.attestation.encoding import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy import schema
 from affiant.policy.approval_reading import merged_approval, read_approval
+from affiant.policy.argument_reading import pattern_places
+from affiant.policy.arguments import Pattern
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.floor import FLOOR_SECTIONS, Floor, read_floor
 from affiant.policy.inline_tests import check_tests
@@ -32,8 +34,8 @@ from affiant.policy.limit_reading import read_limits
 from affiant.policy.limits import NO_LIMITS, Limits
 from affiant.policy.names import check_agent_name
 from affiant.policy.normal_form import set_digest
-from affiant.policy.placed import Sections, limit_places, rule_places
-from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule, make_patterns
+from affiant.policy.placed import Sections, at_approval, entry_mark, limit_places, rule_places
+from affiant.policy.profile import Approval, Policy, Resources, ToolDenial, ToolRule
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.refusals import (
     DocumentTooLarge,
@@ -232,8 +234,8 @@ def read_profile(
 ) -> Profile:
     """One agent's profile, with the floor's denials, held against its own tests."""
     sections = Sections(read_sections(node))
-    with located(mark):
-        compiled = compile_policy(_with_floor(_policy(sections, floor), floor))
+    with located(mark), sections.placed():
+        compiled = compile_policy(_with_floor(_policy(sections, floor), floor, sections))
         if len(compiled.normal_form) > MAX_BYTES:
             raise DocumentTooLarge(
                 "the profile's normal form is too large", expected=f"at most {MAX_BYTES} bytes"
@@ -283,12 +285,18 @@ def _limits(node: Node | None) -> Limits:
 
 
 def _priced_tools(node: Node) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
-    """The tools; one whose patterns are too large, or too large with those before it, is refused at its line."""
+    """The tools; a pattern that is too large, or too large with those before it, is refused at its place."""
     work = Work(MAX_WORK_OF_PROFILE, "a profile")
-    for rule, mark in read_tools(node):
-        with located(mark):
-            make_patterns(rule, work)
+    for item, (rule, mark) in zip(schema.items(node, what="'tools'"), read_tools(node), strict=True):
+        for pattern, place in _patterns(item, rule):
+            with located(place):
+                work.spend(pattern.pattern, pattern.automaton)
         yield rule, mark
+
+
+def _patterns(item: Node, rule: ToolRule | ToolDenial) -> Iterator[tuple[Pattern, Mark]]:
+    if isinstance(rule, ToolRule) and rule.arguments:
+        yield from pattern_places(item, rule.arguments)
 
 
 def _with_approval(
@@ -299,7 +307,7 @@ def _with_approval(
     for name in sorted(asked - names):
         raise ValueRefused(
             f"'requires_human_approval' names the tool {excerpt(name)}, which the profile does not list",
-            where=str(sections.found["requires_human_approval"].mark),
+            where=str(entry_mark(sections.found["requires_human_approval"], "tools", name)),
             hint=did_you_mean(name, names),
         )
     result: list[ToolRule | ToolDenial] = []
@@ -312,18 +320,20 @@ def _with_approval(
     return tuple(result)
 
 
-def _with_floor(policy: Policy, floor: Floor) -> Policy:
+def _with_floor(policy: Policy, floor: Floor, sections: Sections) -> Policy:
     """``policy`` with the denials of ``floor``, and its digest."""
     if floor.digest is None:
         return policy
     denials = floor.policy
+    with at_approval(sections.found.get("requires_human_approval")):
+        approval = merged_approval(policy.approval, denials.approval)
     return Policy(
         tools=(*policy.tools, *denials.tools),
         filesystem=(*policy.filesystem, *denials.filesystem),
         egress=(*policy.egress, *denials.egress),
         secrets=policy.secrets,
         models=policy.models,
-        approval=merged_approval(policy.approval, denials.approval),
+        approval=approval,
         resources=policy.resources,
         floor=floor.digest,
         limits=policy.limits.merged(denials.limits),

@@ -21,6 +21,7 @@ __all__ = [
     "check_format",
     "check_header",
     "check_identity",
+    "check_issuer",
     "check_methods",
     "check_model_name",
     "check_parameter",
@@ -31,6 +32,7 @@ __all__ = [
     "check_secret_name",
     "check_server",
     "check_shape",
+    "check_subject",
     "check_tool_name",
     "looks_like_a_value",
 ]
@@ -166,12 +168,30 @@ def check_identity(issuer: str, subject: str) -> None:
     Raises:
         NameRefused: an issuer that is no https address, or a subject that is no e-mail address and no URI.
     """
+    check_issuer(issuer)
+    check_subject(subject)
+
+
+def check_issuer(issuer: str) -> None:
+    """Refuse what no certificate names as the issuer that knows an identity.
+
+    Raises:
+        NameRefused: no https address.
+    """
     if _ISSUER.match(issuer) is None:
         raise NameRefused(
             "not the issuer of identities",
             expected="its https address in printable ASCII, as the certificate spells it, at most 255 characters",
             found=excerpt(issuer),
         )
+
+
+def check_subject(subject: str) -> None:
+    """Refuse what no certificate names as an identity.
+
+    Raises:
+        NameRefused: no e-mail address and no URI.
+    """
     if _SUBJECT.match(subject) is None:
         raise NameRefused(
             "not the subject of an identity",

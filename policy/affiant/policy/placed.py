@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from affiant.policy.limit_words import profile_limits
 from affiant.policy.limits import Limits
 from affiant.policy.normal_form import Rule, arranged_rule
-from affiant.policy.profile import Policy
-from affiant.policy.strict_yaml import Mark, Node
+from affiant.policy.profile import EgressRule, Policy, SecretGrant, check_entries
+from affiant.policy.refusals import PolicyConflict, located
+from affiant.policy.schema import at_member
+from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 
-__all__ = ["Sections", "limit_places", "rule_places"]
+__all__ = ["Sections", "at_approval", "entry_mark", "limit_places", "rule_places"]
 
 _R = TypeVar("_R", bound=Rule)
 
@@ -31,7 +34,19 @@ class Sections:
         for rule, mark in read(self.found[name]):
             self.note(rule, mark)
             rules.append(rule)
+        with located(self.found[name].mark):
+            check_entries(rules)
         return tuple(rules)
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Give every conflict of two rules inside the place of the one that it is about."""
+        try:
+            yield
+        except PolicyConflict as error:
+            if error.where is None and isinstance(error.rule, (EgressRule, SecretGrant)):
+                error.where = str(self.places[arranged_rule(error.rule)])
+            raise
 
     def note(self, rule: Rule, mark: Mark) -> None:
         """Keep where ``rule`` was written."""
@@ -57,3 +72,33 @@ def rule_places(policy: Policy, places: Mapping[Rule, Mark]) -> dict[str, Mark]:
 def limit_places(limits: Limits, at: Mark | None) -> dict[str, Mark]:
     """Where the section of each limit of the profile begins; of limits of the floor alone, the floor's."""
     return {} if at is None else {f"limits/{name}": at for name, bounds in profile_limits(limits) if bounds}
+
+
+def entry_mark(node: Node, key: str, text: str) -> Mark:
+    """Where ``text`` stands in the list under ``key`` of a mapping; where the list begins if it does not."""
+    entries = _values(node).get(key, node)
+    listed = entries.items if isinstance(entries, ListNode) else ()
+    same = (each.mark for each in listed if isinstance(each, ScalarNode) and each.text == text)
+    return next(same, entries.mark)
+
+
+@contextmanager
+def at_approval(node: Node | None) -> Iterator[None]:
+    """Give a conflict inside with the floor the place of what the profile itself says of approval, if it says any."""
+    if node is None:
+        yield
+        return
+    said = _values(node)
+    said.setdefault("quorum", said.get("approvers", node))  # the floor's: too few are named for it
+    try:
+        with located(node.mark), at_member(said, node):
+            yield
+    except PolicyConflict as error:
+        if error.key == "approvers":
+            error.where = str(entry_mark(node, "approvers", str(error.found)))
+        raise
+
+
+def _values(node: Node) -> dict[str, Node]:
+    members = node.members if isinstance(node, MapNode) else ()
+    return {member.key.text: member.value for member in members}

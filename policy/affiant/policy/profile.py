@@ -8,7 +8,6 @@ hashable, and their order carries no meaning.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -54,6 +53,7 @@ from affiant.policy.text_pattern import MAX_WORK_OF_PROFILE, Work
 __all__ = [
     "APPROVAL_TTL",
     "APPROVAL_TTL_BOUNDS",
+    "MAX_APPROVERS",
     "Approval",
     "Approver",
     "EgressDenial",
@@ -70,6 +70,8 @@ __all__ = [
     "TLSMode",
     "ToolDenial",
     "ToolRule",
+    "check_entries",
+    "check_sink",
     "make_patterns",
     "trusted_root_text",
 ]
@@ -79,7 +81,7 @@ _DIGEST: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
 _MAX_ENTRIES: Final = 1024
 """In each list; a profile that needs more is not one that a person reviewed."""
 _MAX_TOOL_ARGUMENTS: Final = 64
-_MAX_APPROVERS: Final = 16
+MAX_APPROVERS: Final = 16
 """As many as the record of what was approved can name."""
 APPROVAL_TTL: Final = 600
 """Seconds for which a request waits for approval, where the profile says nothing else."""
@@ -194,29 +196,33 @@ class EgressRule:
         _canonical_pattern(self.host, single_label=bool(self.address))
         check_port(self.port)
         _request_lists(self.methods, self.paths)
-        _bounded(self.address)
+        check_entries(self.address)
         for cidr in self.address:
             if str(parse_cidr(cidr)) != cidr:
                 raise ValueRefused("CIDR is not canonical", found=excerpt(cidr))
         if self.address and is_wildcard(self.host):
-            raise PolicyConflict("'address' belongs to one host, not to a wildcard", found=self.host)
+            raise PolicyConflict(
+                "'address' belongs to one host, not to a wildcard", found=self.host, key="address"
+            )
         if self.tls is TLSMode.PASSTHROUGH:
             self._check_passthrough()
 
     def _check_passthrough(self) -> None:
         if self.scheme is Scheme.HTTP:
-            raise PolicyConflict("'tls: passthrough' needs https", found=self.host)
+            raise PolicyConflict("'tls: passthrough' needs https", found=self.host, key="tls")
         if self.methods is not None or self.paths is not None:
             raise PolicyConflict(
                 "'tls: passthrough' hides methods and paths, so it cannot be narrowed by them",
                 found=self.host,
                 hint="Drop 'tls: passthrough', or drop 'methods' and 'paths'",
+                key="tls",
             )
         if self.limits.requests:
             raise PolicyConflict(
                 "'tls: passthrough' hides requests, so they cannot be counted",
                 found=self.host,
                 hint="Drop 'tls: passthrough', or bound 'bytes_out' instead",
+                key="tls",
             )
 
 
@@ -287,6 +293,18 @@ class Injection:
         return f"body:form:{self.form}" if self.json is None else f"body:json:{self.json}"
 
 
+def check_sink(at: Endpoint) -> None:
+    """Return if a secret may be bound to it.
+
+    Raises:
+        HostRefused, ValueRefused, PolicyConflict: no such host or port, or a wildcard.
+    """
+    _canonical_pattern(at.host, single_label=True)
+    check_port(at.port)
+    if is_wildcard(at.host):
+        raise PolicyConflict("a secret is bound to hosts by name, not by wildcard", found=at.host)
+
+
 @dataclass(frozen=True, slots=True)
 class SecretGrant:
     """A secret by name, and the https endpoints at which its placeholder stands for it.
@@ -314,11 +332,8 @@ class SecretGrant:
                 found=len(self.hosts),
                 hint="Name the hosts that need it: {name: ..., hosts: [...]}",
             )
-        for host, port in self.hosts:
-            _canonical_pattern(host, single_label=True)
-            check_port(port)
-            if is_wildcard(host):
-                raise PolicyConflict("a secret is bound to hosts by name, not by wildcard", found=host)
+        for host in self.hosts:
+            check_sink(host)
         if self.ref is not None:
             check_reference(self.ref)
         if self.shape is not None:
@@ -393,8 +408,8 @@ class Approval:
     def __post_init__(self) -> None:
         if self.methods:
             _request_lists(self.methods, None)
-        if len(self.approvers) > _MAX_APPROVERS:
-            raise ValueRefused("too many approvers", expected=f"at most {_MAX_APPROVERS}")
+        if len(self.approvers) > MAX_APPROVERS:
+            raise ValueRefused("too many approvers", expected=f"at most {MAX_APPROVERS}")
         for approver in self.approvers:
             if isinstance(approver, ApproverIdentity):
                 check_identity(approver.issuer, approver.subject)
@@ -411,6 +426,7 @@ class Approval:
                 "'quorum' demands more approvers than are named, so nothing could be approved",
                 expected=f"at most {len(set(self.approvers))}",
                 found=self.quorum,
+                key="quorum",
             )
 
     @property
@@ -436,6 +452,7 @@ class Approval:
             raise PolicyConflict(
                 "'trusted_root' stands beside approvers of whom none is an identity",
                 hint="Leave it out: nothing is judged under it",
+                key="trusted_root",
             )
         if self.trusted_root and trusted_root_text(self.trusted_root) != self.trusted_root:
             raise ValueRefused("'trusted_root' is not in its canonical form")
@@ -480,9 +497,9 @@ class Policy:
         if self.floor is not None and _DIGEST.match(self.floor) is None:
             raise ValueRefused("not a digest", expected="sha384:<96 hex>", found=excerpt(self.floor))
         for section in (self.tools, self.filesystem, self.egress, self.secrets, self.models or ()):
-            _bounded(section)
+            check_entries(section)
         _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
-        _one_grant_for_each_secret(set(self.secrets))
+        _one_grant_for_each_secret(self.secrets)
         self._refuse_secrets_in_passthrough()
         self.make_patterns(Work(MAX_WORK_OF_PROFILE, "a profile"))
 
@@ -509,6 +526,7 @@ class Policy:
                     "a secret is bound to a host that is only passed through",
                     found=f"{host}:{port}",
                     hint="A secret needs 'tls: inspect' at its hosts",
+                    rule=next(secret for secret in self.secrets if (host, port) in secret.hosts),
                 )
 
 
@@ -521,17 +539,22 @@ def make_patterns(rule: ToolRule | ToolDenial, work: Work) -> None:
 
 def _request_lists(methods: tuple[str, ...] | None, paths: tuple[str, ...] | None) -> None:
     if methods is not None:
-        _bounded(methods)
+        check_entries(methods)
         check_methods(methods)
     if paths is not None:
         if not paths:
             raise EmptyList("an empty list of paths", hint="Leave 'paths' out to allow any, or name some")
-        _bounded(paths)
+        check_entries(paths)
         for path in paths:
             path_pattern(path)
 
 
-def _bounded(entries: Sequence[object]) -> None:
+def check_entries(entries: Sequence[object]) -> None:
+    """Return if a list has no more entries than a person reviews.
+
+    Raises:
+        ValueRefused: it has more.
+    """
     if len(entries) > _MAX_ENTRIES:
         raise ValueRefused("too many entries in one list", expected=f"at most {_MAX_ENTRIES}")
 
@@ -546,10 +569,11 @@ def _one_address_for_each_host(rules: Sequence[EgressRule]) -> None:
     addresses: dict[str, tuple[str, ...]] = {}
     for rule in rules:
         if addresses.setdefault(rule.host, rule.address) != rule.address:
-            raise PolicyConflict("two rules give one host different addresses", found=rule.host)
+            raise PolicyConflict("two rules give one host different addresses", found=rule.host, rule=rule)
 
 
-def _one_grant_for_each_secret(grants: set[SecretGrant]) -> None:
-    for name, count in Counter(grant.name for grant in grants).items():
-        if count > 1:
-            raise PolicyConflict("one secret is granted in two ways", found=name)
+def _one_grant_for_each_secret(grants: Sequence[SecretGrant]) -> None:
+    first: dict[str, SecretGrant] = {}
+    for grant in grants:
+        if first.setdefault(grant.name, grant) != grant:
+            raise PolicyConflict("one secret is granted in two ways", found=grant.name, rule=grant)

@@ -216,9 +216,29 @@ class UnknownRule(ConfigurationError):
 
 
 class PolicyConflict(ConfigurationError):
-    """Two rules of one profile do not fit together."""
+    """Two rules of one profile, or two members of one rule, do not fit together.
+
+    Args:
+        key: of two members, the one that is told; whoever read the mapping knows where it stands.
+        rule: of two rules, the one that is told.
+    """
 
     code = "policy.conflict"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+        where: str | None = None,
+        key: str = "",
+        rule: object = None,
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, hint=hint, where=where)
+        self.key = key
+        self.rule = rule
 
 
 class PolicyTestFailed(ConfigurationError):

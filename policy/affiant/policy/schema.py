@@ -6,7 +6,7 @@ A key is known, known but not enforced by this version, or unknown; none is ever
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from affiant.policy.names import looks_like_a_value
@@ -14,15 +14,32 @@ from affiant.policy.refusals import (
     EmptyList,
     MissingKey,
     NotEnforcedYet,
+    PolicyConflict,
     UnknownKey,
     ValueRefused,
     WrongType,
     did_you_mean,
     excerpt,
+    located,
 )
-from affiant.policy.strict_yaml import ListNode, MapNode, Node, ScalarNode
+from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 
-__all__ = ["SIZE", "boolean", "items", "keys", "one_of", "required", "size", "text", "texts", "whole_number"]
+__all__ = [
+    "SIZE",
+    "at_member",
+    "boolean",
+    "checked",
+    "checked_texts",
+    "items",
+    "key_mark",
+    "keys",
+    "one_of",
+    "required",
+    "size",
+    "text",
+    "texts",
+    "whole_number",
+]
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{0,64}\Z")
 """What a key could have been; in anything else a value may have been pasted."""
@@ -86,6 +103,38 @@ def required(found: Mapping[str, Node], name: str, node: Node, *, what: str) -> 
     return found[name]
 
 
+def key_mark(node: Node, name: str) -> Mark:
+    """Where the key ``name`` of a mapping stands; where the mapping begins if it has none."""
+    members = node.members if isinstance(node, MapNode) else ()
+    return next((member.key.mark for member in members if member.key.text == name), node.mark)
+
+
+class _AtMember:
+    """What :func:`at_member` returns."""
+
+    __slots__ = ("_found", "_node")
+
+    def __init__(self, found: Mapping[str, Node], node: Node) -> None:
+        self._found = found
+        self._node = node
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, PolicyConflict) and error.where is None:
+            error.where = str(self._found.get(error.key, self._node).mark)
+
+
+def at_member(found: Mapping[str, Node], node: Node) -> _AtMember:
+    """Give every conflict inside that has no place yet the place of the value that it is about, else that of ``node``.
+
+    Args:
+        found: the values of the mapping ``node`` by key.
+    """
+    return _AtMember(found, node)
+
+
 def text(node: Node, *, what: str) -> str:
     """One value as it was written, whatever YAML makes of ``no``, ``22:22`` or ``1e3`` elsewhere.
 
@@ -95,6 +144,14 @@ def text(node: Node, *, what: str) -> str:
     if not isinstance(node, ScalarNode) or node.text == "":
         raise _wrong(node, f"text for {what}")
     return node.text
+
+
+def checked(node: Node, check: Callable[[str], object], *, what: str) -> str:
+    """:func:`text` that ``check`` accepts; what it refuses has the place of the value."""
+    value = text(node, what=what)
+    with located(node.mark):
+        check(value)
+    return value
 
 
 def items(node: Node, *, what: str) -> tuple[Node, ...]:
@@ -118,6 +175,15 @@ def texts(node: Node, *, what: str) -> tuple[str, ...]:
     values = tuple(text(item, what=f"an entry of {what}") for item in items(node, what=what))
     if not values:
         raise EmptyList(f"{what} is empty", where=str(node.mark), hint="Name what is meant, or leave it out")
+    return values
+
+
+def checked_texts(node: Node, check: Callable[[str], object], *, what: str) -> tuple[str, ...]:
+    """:func:`texts` each of which ``check`` accepts; what it refuses has the place of the entry."""
+    values = texts(node, what=what)
+    for item, value in zip(items(node, what=what), values, strict=True):
+        with located(item.mark):
+            check(value)
     return values
 
 

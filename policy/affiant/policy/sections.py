@@ -14,6 +14,22 @@ from affiant.policy.argument_reading import read_arguments
 from affiant.policy.hosts import host_pattern, is_wildcard
 from affiant.policy.limit_reading import read_egress_limits, read_max_tokens, read_max_uses, read_rate
 from affiant.policy.limits import NO_EGRESS_LIMITS
+from affiant.policy.names import (
+    check_basic_user,
+    check_format,
+    check_header,
+    check_methods,
+    check_model_name,
+    check_parameter,
+    check_pointer,
+    check_port,
+    check_reference,
+    check_schema_pin,
+    check_secret_name,
+    check_server,
+    check_shape,
+    check_tool_name,
+)
 from affiant.policy.profile import (
     EgressDenial,
     EgressRule,
@@ -28,9 +44,12 @@ from affiant.policy.profile import (
     TLSMode,
     ToolDenial,
     ToolRule,
+    check_entries,
+    check_sink,
 )
 from affiant.policy.refusals import FloorRefused, HostRefused, ValueRefused, WrongType, excerpt, located
 from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
+from affiant.policy.targets import path_pattern
 
 __all__ = [
     "https_endpoints",
@@ -67,13 +86,16 @@ def _tool(item: Node) -> ToolRule | ToolDenial:
     known = ("name", "server", "schema", "approval", "args", "rate", "deny")
     found = schema.keys(item, known, what="a tool")
     if "deny" in found:
-        _alone(found, "deny", item)
-        return ToolDenial(schema.text(found["deny"], what="'deny'"))
-    name = schema.text(schema.required(found, "name", item, what="a tool"), what="'name'")
+        _alone(item, "deny")
+        return ToolDenial(schema.checked(found["deny"], check_tool_name, what="'deny'"))
+    named = schema.required(found, "name", item, what="a tool")
+    name = schema.checked(named, check_tool_name, what="'name'")
     approval = "approval" in found and schema.boolean(found["approval"], what="'approval'")
     arguments = read_arguments(found["args"]) if "args" in found else None
-    pins = _maybe_text(found, "server"), _maybe_text(found, "schema")
-    return ToolRule(name, approval, arguments, *pins, read_rate(found["rate"]) if "rate" in found else ())
+    pins = _maybe_checked(found, "server", check_server), _maybe_checked(found, "schema", check_schema_pin)
+    rate = read_rate(found["rate"]) if "rate" in found else ()
+    with located(found.get("args", item).mark):  # that there are too many is all that is left
+        return ToolRule(name, approval, arguments, *pins, rate)
 
 
 def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGrant, Mark]]:
@@ -85,7 +107,10 @@ def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGr
             grant = _path(item)
             if floor and grant.mode is not PathMode.NONE:
                 raise FloorRefused(
-                    "a floor holds denials only", expected="mode: none", found=grant.mode.value
+                    "a floor holds denials only",
+                    expected="mode: none",
+                    found=grant.mode.value,
+                    where=str(_mode_of(item).mark),
                 )
             yield grant, item.mark
 
@@ -99,9 +124,17 @@ def _path(item: Node) -> PathGrant:
             )
         return PathGrant(path, _mode(mode, item.mark))
     found = schema.keys(item, ("path", "mode"), what="a path")
-    path = schema.text(schema.required(found, "path", item, what="a path"), what="'path'")
-    mode_node = schema.required(found, "mode", item, what="a path")
-    return PathGrant(path, _mode(schema.text(mode_node, what="'mode'"), mode_node.mark))
+    place = schema.required(found, "path", item, what="a path")
+    chosen = schema.required(found, "mode", item, what="a path")
+    mode = _mode(schema.text(chosen, what="'mode'"), chosen.mark)
+    with located(place.mark):
+        return PathGrant(schema.text(place, what="'path'"), mode)
+
+
+def _mode_of(item: Node) -> Node:
+    """The mode of a path: of ``mode:/path``, all of it."""
+    members = item.members if isinstance(item, MapNode) else ()
+    return next((member.value for member in members if member.key.text == "mode"), item)
 
 
 def _mode(word: str, mark: Mark) -> PathMode:
@@ -126,18 +159,35 @@ def _egress(item: Node) -> EgressRule | EgressDenial:
     found = schema.keys(item, known, what="an egress rule", later=("rate", "approval"))
     scheme = Scheme(_choice(found, "scheme", [word.value for word in Scheme], Scheme.HTTPS.value))
     address = tuple(_addresses(found["address"])) if "address" in found else ()
-    host = schema.text(schema.required(found, "host", item, what="an egress rule"), what="'host'")
-    port = schema.whole_number(found["port"], what="'port'") if "port" in found else _DEFAULT_PORT[scheme]
-    return EgressRule(
-        host=host_pattern(host, single_label=bool(address)),
-        port=port,
-        scheme=scheme,
-        methods=_maybe_texts(found, "methods"),
-        paths=_maybe_texts(found, "paths"),
-        tls=TLSMode(_choice(found, "tls", [word.value for word in TLSMode], TLSMode.INSPECT.value)),
-        address=address,
-        limits=read_egress_limits(found["limits"]) if "limits" in found else NO_EGRESS_LIMITS,
-    )
+    host = _host(schema.required(found, "host", item, what="an egress rule"), "host", alone=bool(address))
+    with schema.at_member(found, item):
+        return EgressRule(
+            host=host,
+            port=_port(found["port"]) if "port" in found else _DEFAULT_PORT[scheme],
+            scheme=scheme,
+            methods=_methods(found),
+            paths=_maybe_list(found, "paths", path_pattern),
+            tls=TLSMode(_choice(found, "tls", [word.value for word in TLSMode], TLSMode.INSPECT.value)),
+            address=address,
+            limits=read_egress_limits(found["limits"]) if "limits" in found else NO_EGRESS_LIMITS,
+        )
+
+
+def _host(node: Node, key: str, *, alone: bool) -> str:
+    """A canonical pattern; ``alone``: of one label too."""
+    with located(node.mark):
+        return host_pattern(schema.text(node, what=f"'{key}'"), single_label=alone)
+
+
+def _port(node: Node) -> int:
+    port = schema.whole_number(node, what="'port'")
+    with located(node.mark):
+        check_port(port)
+    return port
+
+
+def _methods(found: Mapping[str, Node]) -> tuple[str, ...] | None:
+    return _maybe_list(found, "methods", lambda method: check_methods((method,)))
 
 
 def _short_egress(text: str) -> EgressRule:
@@ -165,23 +215,24 @@ def _endpoint(text: str) -> Endpoint:
 
 def _egress_denial(item: MapNode) -> EgressDenial:
     found = schema.keys(item, ("deny", "port", "methods", "paths"), what="an egress denial")
-    host = schema.text(found["deny"], what="'deny'")
     return EgressDenial(
-        host=host_pattern(host, single_label=True),
-        port=schema.whole_number(found["port"], what="'port'") if "port" in found else None,
-        methods=_maybe_texts(found, "methods"),
-        paths=_maybe_texts(found, "paths"),
+        host=_host(found["deny"], "deny", alone=True),
+        port=_port(found["port"]) if "port" in found else None,
+        methods=_methods(found),
+        paths=_maybe_list(found, "paths", path_pattern),
     )
 
 
 def _addresses(node: Node) -> Iterator[str]:
-    values: Iterable[str]
     if isinstance(node, ListNode):
-        values = schema.texts(node, what="'address'")
-    else:
-        values = schema.text(node, what="'address'").split(",")
-    for value in values:
-        yield str(parse_cidr(value.strip(" ")))
+        schema.texts(node, what="'address'")
+        with located(node.mark):
+            check_entries(node.items)
+    for item in _entries(node):
+        written = schema.text(item, what="'address'")
+        with located(item.mark):
+            for value in [written] if isinstance(node, ListNode) else written.split(","):
+                yield str(parse_cidr(value.strip(" ")))
 
 
 def read_secrets(node: Node, *, sinks: tuple[Endpoint, ...]) -> Iterator[tuple[SecretGrant, Mark]]:
@@ -202,42 +253,48 @@ def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
     found = schema.keys(item, known, what="a secret")
     hosts = sinks
     if "hosts" in found:
-        hosts = tuple(_endpoint(text) for text in schema.texts(found["hosts"], what="'hosts'"))
-    return SecretGrant(
-        name=schema.text(schema.required(found, "name", item, what="a secret"), what="'name'"),
-        hosts=hosts,
-        ref=_maybe_text(found, "ref"),
-        inject=_injection(found["inject"]) if "inject" in found else Injection(),
-        shape=_maybe_text(found, "shape"),
-        max_uses=read_max_uses(found["max_uses"]) if "max_uses" in found else None,
-    )
+        named = schema.checked_texts(found["hosts"], lambda text: check_sink(_endpoint(text)), what="'hosts'")
+        hosts = tuple(map(_endpoint, named))
+    name = schema.required(found, "name", item, what="a secret")
+    with located(found.get("hosts", item).mark):  # that there are too many is all that is left
+        return SecretGrant(
+            name=schema.checked(name, check_secret_name, what="'name'"),
+            hosts=hosts,
+            ref=_maybe_checked(found, "ref", check_reference),
+            inject=_injection(found["inject"]) if "inject" in found else Injection(),
+            shape=_maybe_checked(found, "shape", check_shape),
+            max_uses=read_max_uses(found["max_uses"]) if "max_uses" in found else None,
+        )
 
 
 def _injection(node: Node) -> Injection:
     later = ("sigv4", "exchange")
     found = schema.keys(node, ("header", "format", "basic", "query", "body"), what="'inject'", later=later)
-    places = [key for key in ("header", "basic", "query", "body") if key in found]
+    places = [key for key in found if key in ("header", "basic", "query", "body")]
     if len(places) != 1 or ("format" in found and places != ["header"]):
         expected = "header and perhaps format, or basic, or query, or body"
-        raise WrongType("not one place", expected=expected, where=str(node.mark))
+        place = schema.key_mark(node, [*places[1:], "format"][0])
+        raise WrongType("not one place", expected=expected, where=str(place))
     if "body" in found:
         return _body_injection(found["body"])
     if "basic" in found:
-        return Injection(user=schema.text(found["basic"], what="'basic'"))
+        return Injection(user=schema.checked(found["basic"], check_basic_user, what="'basic'"))
     if "query" in found:
-        return Injection(None, query=schema.text(found["query"], what="'query'"))
-    header = schema.text(schema.required(found, "header", node, what="'inject'"), what="'header'").lower()
-    template = _maybe_text(found, "format")
+        return Injection(None, query=schema.checked(found["query"], check_parameter, what="'query'"))
+    named = schema.required(found, "header", node, what="'inject'")
+    header = schema.checked(named, lambda text: check_header(text.lower()), what="'header'").lower()
+    template = _maybe_checked(found, "format", check_format)
     return Injection(header, "{}" if template is None and header != "authorization" else template)
 
 
 def _body_injection(node: Node) -> Injection:
     found = schema.keys(node, ("json", "form"), what="'body'")
     if len(found) != 1:
-        raise WrongType("not one place of a body", expected="json or form", where=str(node.mark))
+        place = schema.key_mark(node, "".join([*found][1:]))
+        raise WrongType("not one place of a body", expected="json or form", where=str(place))
     if "json" in found:
-        return Injection(None, json=schema.text(found["json"], what="'json'"))
-    return Injection(None, form=schema.text(found["form"], what="'form'"))
+        return Injection(None, json=schema.checked(found["json"], check_pointer, what="'json'"))
+    return Injection(None, form=schema.checked(found["form"], check_parameter, what="'form'"))
 
 
 def https_endpoints(rules: Iterable[EgressRule | EgressDenial]) -> tuple[Endpoint, ...]:
@@ -263,7 +320,8 @@ def _model(item: Node) -> ModelRule:
     if isinstance(item, ScalarNode):
         return ModelRule(schema.text(item, what="a model"))
     found = schema.keys(item, ("name", "upstream", "max_tokens"), what="a model")
-    name = schema.text(schema.required(found, "name", item, what="a model"), what="'name'")
+    named = schema.required(found, "name", item, what="a model")
+    name = schema.checked(named, check_model_name, what="'name'")
     attested = _choice(found, "upstream", ("any", "attested"), "any") == "attested"
     return ModelRule(name, attested, read_max_tokens(found["max_tokens"]) if "max_tokens" in found else None)
 
@@ -277,7 +335,11 @@ def read_resources(node: Node) -> Resources:
         "pids": schema.whole_number,
     }
     found = schema.keys(node, readers, what="'resources'")
-    return Resources(**{name: readers[name](value, what=f"'{name}'") for name, value in found.items()})
+    bounds = {name: readers[name](value, what=f"'{name}'") for name, value in found.items()}
+    for name, value in found.items():
+        with located(value.mark):
+            Resources(**{name: bounds[name]})
+    return Resources(**bounds)
 
 
 def _entries(node: Node) -> tuple[Node, ...]:
@@ -291,18 +353,27 @@ def _denials_only(rule: _R, *, floor: bool) -> _R:
     return rule
 
 
-def _alone(found: Mapping[str, Node], name: str, node: Node) -> None:
-    if len(found) > 1:
-        raise WrongType(f"{name!r} stands alone in its mapping", where=str(node.mark))
+def _alone(node: Node, name: str) -> None:
+    members = node.members if isinstance(node, MapNode) else ()
+    for member in members:
+        if member.key.text != name:
+            raise WrongType(f"{name!r} stands alone in its mapping", where=str(member.key.mark))
 
 
 def _choice(found: Mapping[str, Node], name: str, choices: Iterable[str], default: str) -> str:
     return schema.one_of(found[name], tuple(choices), what=f"'{name}'") if name in found else default
 
 
-def _maybe_text(found: Mapping[str, Node], name: str) -> str | None:
-    return schema.text(found[name], what=f"'{name}'") if name in found else None
+def _maybe_checked(found: Mapping[str, Node], name: str, check: Callable[[str], object]) -> str | None:
+    return schema.checked(found[name], check, what=f"'{name}'") if name in found else None
 
 
-def _maybe_texts(found: Mapping[str, Node], name: str) -> tuple[str, ...] | None:
-    return schema.texts(found[name], what=f"'{name}'") if name in found else None
+def _maybe_list(
+    found: Mapping[str, Node], name: str, check: Callable[[str], object]
+) -> tuple[str, ...] | None:
+    if name not in found:
+        return None
+    values = schema.checked_texts(found[name], check, what=f"'{name}'")
+    with located(found[name].mark):
+        check_entries(values)
+    return values
