@@ -129,7 +129,7 @@ async def begin(client: RunnerClient, command: Command) -> tuple[int, asyncio.Ta
         os.close(write)
         os.close(nothing)
     waiting = asyncio.create_task(client.wait())
-    assert await asyncio.to_thread(os.read, read, 100) == b"up\n"
+    assert await asyncio.to_thread(os.read, read, 3) == b"up\n"  # whatever it has said since stays to be read
     return read, waiting
 
 
