@@ -67,12 +67,29 @@ def test_the_same_meaning_in_other_words_is_no_difference(diff):
 
 def test_the_document_has_every_difference(diff):
     document = json.loads(diff(OLD, WIDER, "--json").output)
-    assert document["counts"] == {"widens": 3, "narrows": 0, "changes": 0}
+    assert document["counts"] == {"widens": 2, "narrows": 0, "changes": 0}
     requests = [found["request"] for found in document["differences"] if found["plane"] == "egress"]
     assert requests == ["DELETE https://api.cloud.com/v1/x/", "DELETE https://api.cloud.com/v1/x/y"]
     (tool,) = [found for found in document["differences"] if found["plane"] == "tool"]
     assert (tool["old"]["says"], tool["new"]["says"]) == ("ask", "allow")
     assert tool["new"]["rules"] == [{"id": "tools/0", "where": "new.yaml:3:28"}]
+
+
+@pytest.mark.parametrize(("before", "after"), [(OLD, WIDER), (WIDER, OLD), (OLD, "agent_configs: {}\n")])
+def test_every_form_counts_the_same(diff, before, after):
+    lines = diff(before, after).output.splitlines()
+    told = [line for line in lines if line.startswith("  ")]
+    counts = [
+        ", ".join(
+            f"{sum(line.startswith(f'  {mark} ') for line in told)} {word}"
+            for mark, word in (("+", "wider"), ("-", "narrower"))
+        )
+    ]
+    assert [line.partition(": ")[2] for line in lines if not line.startswith(" ")] == counts
+    document = json.loads(diff(before, after, "--json").output)
+    assert f"{document['counts']['widens']} wider, {document['counts']['narrows']} narrower" == counts[0]
+    assert {found["group"] for found in document["differences"]} == set(range(len(told)))
+    assert counts[0] in diff(before, after, "--markdown").output.splitlines()[0]
 
 
 def test_a_review_page_shows_it_at_its_line(diff, tmp_path):

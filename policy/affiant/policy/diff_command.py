@@ -67,7 +67,8 @@ def diff(
     """Say what NEW allows and OLD does not, and the other way round.
 
     The comparison is exact: where two files differ on any request at all, one like it is shown. What cannot be
-    ordered, such as another address of a host, counts as wider.
+    ordered, such as another address of a host, counts as wider. With --json every difference stands by itself; those
+    that the text tells on one line have one 'group', and 'counts' are of groups.
 
     \b
     Examples:

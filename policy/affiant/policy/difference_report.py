@@ -118,15 +118,17 @@ def difference_sarif(differences: Sequence[Difference], *, new: ProfileSet, uri:
 def difference_document(
     differences: Sequence[Difference], *, old: ProfileSet, new: ProfileSet
 ) -> Mapping[str, object]:
-    """Every difference, with both sides."""
+    """Every difference, with both sides; ``counts`` are of groups, as in the text: differences that are told together.
+
+    ``group`` is the same for those, and numbers them from 0.
+    """
+    together = _together(differences)
+    groups = {id(found): number for number, told in enumerate(together) for found in told.alike}
     return {
         "old": _file(old),
         "new": _file(new),
-        "counts": {
-            direction.value: sum(found.direction is direction for found in differences)
-            for direction in Direction
-        },
-        "differences": [_difference(found) for found in differences],
+        "counts": {direction.value: count for direction, count in _counts(together).items()},
+        "differences": [{**_difference(found), "group": groups[id(found)]} for found in differences],
     }
 
 
@@ -252,14 +254,22 @@ def _with(secrets: Sequence[str]) -> str:
     return f", with {', '.join(secrets)}" if secrets else ""
 
 
+def _together(differences: Sequence[Difference]) -> Sequence[Told]:
+    """Everything that is told of all agents: nothing of two agents is one line."""
+    return [line for _, found in groupby(differences, key=_agent) for line in told_together(list(found))]
+
+
+def _counts(lines: Iterable[Told]) -> Mapping[Direction, int]:
+    """What stands first in every form of the report."""
+    directions = [line.first.direction for line in lines]
+    return {direction: directions.count(direction) for direction in Direction}
+
+
 def _counted(differences: Sequence[Difference]) -> str:
-    lines = [line for _, found in groupby(differences, key=_agent) for line in told_together(list(found))]
-    wider, narrower, changed = (
-        sum(line.first.direction is direction for line in lines)
-        for direction in (Direction.WIDENS, Direction.NARROWS, Direction.CHANGES)
-    )
-    parts = [f"{wider} wider", f"{narrower} narrower"] + ([f"{changed} changed"] if changed else [])
-    return ", ".join(parts)
+    counts = _counts(_together(differences))
+    changed = counts[Direction.CHANGES]
+    parts = [f"{counts[Direction.WIDENS]} wider", f"{counts[Direction.NARROWS]} narrower"]
+    return ", ".join(parts + ([f"{changed} changed"] if changed else []))
 
 
 def _agent(found: Difference) -> str:
