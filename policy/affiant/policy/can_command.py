@@ -15,6 +15,7 @@ from affiant.policy.authority_document import authority_document
 from affiant.policy.authority_graph import authority_dot, authority_mermaid
 from affiant.policy.authority_markdown import authority_markdown
 from affiant.policy.authority_text import authority_lines
+from affiant.policy.completion import complete_agents
 from affiant.policy.policy_file import read_profiles
 
 __all__ = ["can"]
@@ -22,7 +23,7 @@ __all__ = ["can"]
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.argument("agent", required=False)
+@click.argument("agent", required=False, shell_complete=complete_agents("file"))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document that leaves nothing out.")
 @click.option("--markdown", is_flag=True, help="Print tables with agents as columns, for a review's comment.")
 @click.option("--graph", type=click.Choice(["dot", "mermaid"]), help="Print a graph: who reaches what.")

@@ -16,6 +16,7 @@ import click
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.policy.applied_limits import applied_limits
 from affiant.policy.can_command import can
+from affiant.policy.completion import complete_agents
 from affiant.policy.decide import Decision, Effect
 from affiant.policy.diff_command import diff
 from affiant.policy.exports.command import compile_profile
@@ -82,7 +83,7 @@ policy.add_command(rule_command)
 
 @policy.command()
 @_FILE
-@click.argument("agent", required=False)
+@click.argument("agent", required=False, shell_complete=complete_agents("file"))
 @_JSON
 def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
     """Print the digests of FILE and its profiles, or that of one AGENT.
@@ -114,7 +115,7 @@ def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
 
 @policy.command()
 @_FILE
-@click.argument("agent")
+@click.argument("agent", shell_complete=complete_agents("file"))
 @click.argument("request")
 @_JSON
 def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
@@ -172,7 +173,7 @@ def _explained(profile: Profile, request: str, decision: Decision) -> Mapping[st
 
 @policy.command()
 @_FILE
-@click.argument("agent")
+@click.argument("agent", shell_complete=complete_agents("file"))
 @_JSON
 def show(file: Path, agent: str, *, as_json: bool) -> None:
     """Print the normal form of AGENT's profile: what its digest is of.

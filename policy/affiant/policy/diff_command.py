@@ -12,6 +12,7 @@ import click
 
 from affiant.command_line import EXIT_REFUSED, print_json
 from affiant.policy.compiled import parse_normal_form
+from affiant.policy.completion import complete_agents
 from affiant.policy.difference_report import (
     difference_document,
     difference_lines,
@@ -39,7 +40,9 @@ _REPORT = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("old", type=_FILE)
 @click.argument("new", type=_FILE)
-@click.option("--agent", help="Compare this agent's profiles alone.")
+@click.option(
+    "--agent", help="Compare this agent's profiles alone.", shell_complete=complete_agents("new", "old")
+)
 @click.option(
     "--fail-on",
     type=click.Choice(["widen", "any"]),

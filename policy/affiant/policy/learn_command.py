@@ -15,6 +15,7 @@ import click
 
 from affiant.command_line import print_json, printable
 from affiant.files import write_whole
+from affiant.policy.completion import complete_agents
 from affiant.policy.decision_log import RecordedDecision, agents_of, read_decision_log
 from affiant.policy.decision_log_input import log_lines, log_name, with_progress
 from affiant.policy.draft import SECTIONS, Draft
@@ -43,7 +44,7 @@ __all__ = ["learn_policy"]
     type=click.Path(path_type=Path),
     help="Narrow this file: nothing is proposed that it does not allow.",
 )
-@click.option("--agent", help="Draft this agent's profile alone.")
+@click.option("--agent", help="Draft this agent's profile alone.", shell_complete=complete_agents("start"))
 @click.option(
     "--generalize-paths",
     type=click.IntRange(1, 32),

@@ -15,16 +15,29 @@ from pathlib import Path
 from affiant.errors import AffiantError
 from affiant.policy.every_refusal import every_refusal
 from affiant.policy.inline_tests import check_tests
-from affiant.policy.load import HoldTests, at_floor_key, floor_file, load_profiles
-from affiant.policy.profile_set import ProfileSet
-from affiant.policy.refusals import PolicyFileRefused, excerpt
+from affiant.policy.load import (
+    NO_FLOOR,
+    HoldTests,
+    agent_members,
+    at_floor_key,
+    floor_file,
+    load_floor,
+    load_profiles,
+    read_agent,
+    read_profile,
+    read_top,
+)
+from affiant.policy.profile_set import Profile, ProfileSet
+from affiant.policy.refusals import PolicyFileRefused, UnknownAgent, excerpt
 from affiant.policy.strict_yaml import MAX_BYTES
 
 __all__ = [
     "FloorFile",
     "PolicyFile",
     "policy_owners",
+    "read_agent_names",
     "read_bounded",
+    "read_one_profile",
     "read_policy_file",
     "read_profiles",
     "read_refusals",
@@ -98,6 +111,34 @@ def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile
         MalformedError, ConfigurationError: as :func:`~affiant.policy.load.load_profiles`.
     """
     return _policy_file(path, owners, check_tests)
+
+
+def read_agent_names(path: Path) -> tuple[str, ...]:
+    """The agents of anybody's file, whose profiles are not read.
+
+    Raises:
+        PolicyFileRefused: as :func:`read_profiles`.
+        MalformedError: not YAML as we read it, or a name that no agent has.
+    """
+    top = read_top(_read(path, None), source=path.name)
+    return tuple(read_agent(member)[0] for member in agent_members(top))
+
+
+def read_one_profile(path: Path, agent: str) -> Profile:
+    """One profile of anybody's file, to be looked at; the others are not read, and its tests not tried.
+
+    Raises:
+        PolicyFileRefused: as :func:`read_profiles`.
+        UnknownAgent: the file has no profile for ``agent``.
+        MalformedError, ConfigurationError: as :func:`~affiant.policy.load.load_profiles`.
+    """
+    data = _read(path, None)
+    floor = floor_file(data, source=path.name)
+    denials = NO_FLOOR if floor is None else load_floor(_read_floor(path, data, floor, None), source=floor)
+    for member in agent_members(read_top(data, source=path.name)):
+        if member.key.text == agent:
+            return read_profile(*read_agent(member), denials, lambda *_: None)
+    raise UnknownAgent(f"no profile for the agent {excerpt(agent)}")
 
 
 def read_bounded(path: Path) -> bytes:

@@ -16,6 +16,7 @@ import click
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.instant_option import instant_if_given
 from affiant.command_line import print_json, printable
+from affiant.policy.completion import complete_agents
 from affiant.policy.policy_file import PolicyFile, read_policy_file
 from affiant.report_files import keep_apart, write_report
 
@@ -33,7 +34,13 @@ _MAX_AGENTS: Final = 500
 @click.command()
 @click.argument("file", type=_FILE)
 @click.option("--against", type=_FILE, help="Compare with this version of FILE, and mark what differs.")
-@click.option("--agent", "agents", multiple=True, help="Only this agent; may be given several times.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    help="Only this agent; may be given several times.",
+    shell_complete=complete_agents("file"),
+)
 @click.option(
     "-o",
     "--output",

@@ -10,17 +10,17 @@ wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from affiant.command_line import print_json, printable
-from affiant.policy.limits import NO_LIMITS
+from affiant.policy.completion import complete_agents, complete_rules
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.refusals import UnknownDigest, UnknownRule, excerpt
-from affiant.policy.rule_text import limits_text, rule_text
+from affiant.policy.rule_text import text_by_id
 from affiant.policy.strict_yaml import Mark
 
 __all__ = ["rule_command"]
@@ -38,8 +38,12 @@ class _Found:
 
 @click.command("rule")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--agent", help="Whose rules; a file of one profile needs no choice.")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_rules)
+@click.option(
+    "--agent",
+    help="Whose rules; a file of one profile needs no choice.",
+    shell_complete=complete_agents("file"),
+)
 @click.option("--digest", help="The digest that the record names: sha384:<96 hex>.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def rule_command(
@@ -98,13 +102,7 @@ def _find(profile: Profile, rule: str) -> _Found:
             found=excerpt(rule),
             hint="'affiant policy show FILE AGENT' lists them all",
         )
-    section, _, name = rule.partition("/")
-    policy = profile.compiled.policy
-    if section == "limits":
-        text = limits_text(replace(NO_LIMITS, **{name: getattr(policy.limits, name)}))
-    else:
-        text = rule_text(getattr(policy, section)[int(name)])
-    return _Found(profile.name, rule, profile.places[rule], text)
+    return _Found(profile.name, rule, profile.places[rule], text_by_id(profile.compiled.policy, rule))
 
 
 def _lines(found: Sequence[_Found]) -> Iterator[str]:

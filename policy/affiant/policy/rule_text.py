@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, assert_never
 
 from affiant.policy.arguments import (
@@ -20,7 +21,7 @@ from affiant.policy.arguments import (
     Text,
     Under,
 )
-from affiant.policy.limits import WINDOWS, Bound, Bounds, EgressLimits, Limits
+from affiant.policy.limits import NO_LIMITS, WINDOWS, Bound, Bounds, EgressLimits, Limits
 from affiant.policy.profile import (
     Approval,
     Approver,
@@ -30,6 +31,7 @@ from affiant.policy.profile import (
     Injection,
     ModelRule,
     PathGrant,
+    Policy,
     Resources,
     Scheme,
     SecretGrant,
@@ -38,7 +40,15 @@ from affiant.policy.profile import (
     ToolRule,
 )
 
-__all__ = ["approval_text", "egress_members", "flow", "limits_text", "resources_text", "rule_text"]
+__all__ = [
+    "approval_text",
+    "egress_members",
+    "flow",
+    "limits_text",
+    "resources_text",
+    "rule_text",
+    "text_by_id",
+]
 
 _PLAIN: Final = re.compile(r"[A-Za-z/_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_/-])?(?:/\*\*)?\Z")
 _WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
@@ -61,6 +71,14 @@ def flow(value: object) -> str:
         return "{" + ", ".join(f"{flow(name)}: {flow(each)}" for name, each in value.items()) + "}"
     assert isinstance(value, Iterable), type(value)
     return "[" + ", ".join(flow(each) for each in value) + "]"
+
+
+def text_by_id(policy: Policy, rule: str) -> str:
+    """The rule of an arranged ``policy`` that has the id ``rule``, or the limit of that name, as a profile says it."""
+    section, _, name = rule.partition("/")
+    if section == "limits":
+        return limits_text(replace(NO_LIMITS, **{name: getattr(policy.limits, name)}))
+    return rule_text(getattr(policy, section)[int(name)])
 
 
 def rule_text(rule: Rule) -> str:

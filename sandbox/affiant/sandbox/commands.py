@@ -14,6 +14,7 @@ import click
 from affiant.attestation.simulated.commands import default_home
 from affiant.command_line import show_refusal
 from affiant.errors import AffiantError
+from affiant.policy.completion import complete_agents
 from affiant.sandbox.errors import OutputPlaceRefused
 from affiant.sandbox.home import open_home
 from affiant.sandbox.isolation.backend import IsolationClass
@@ -72,7 +73,12 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     help="A signature over --profile, for a gateway that demands one. Default: FILE.sig.json, if it is there.",
 )
 @click.option(
-    "--agent", required=True, envvar="AFFIANT_AGENT", show_envvar=True, help="Which profile of the file."
+    "--agent",
+    required=True,
+    envvar="AFFIANT_AGENT",
+    show_envvar=True,
+    help="Which profile of the file.",
+    shell_complete=complete_agents("profile"),
 )
 @click.option(
     "--input",

@@ -20,6 +20,7 @@ import click
 from affiant.command_line import print_json, printable
 from affiant.errors import AffiantError
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.completion import complete_agents
 from affiant.policy.difference_report import difference_lines, narrowing_digest, narrowing_document
 from affiant.policy.differences import Difference
 from affiant.policy.narrowing import compare_narrowing, require_enforced, require_narrower
@@ -47,7 +48,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @home_option
 @session_argument
 @click.argument("file", type=_FILE)
-@click.option("--agent", help="Which profile of FILE; default: the session's agent.")
+@click.option(
+    "--agent",
+    help="Which profile of FILE; default: the session's agent.",
+    shell_complete=complete_agents("file"),
+)
 @click.option(
     "--signature",
     type=_FILE,

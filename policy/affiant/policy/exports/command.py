@@ -13,6 +13,7 @@ import click
 
 from affiant.command_line import DISK_TROUBLE, EXIT_REFUSED, print_json, printable
 from affiant.files import write_whole
+from affiant.policy.completion import complete_agents
 from affiant.policy.exports.cedar import CEDAR
 from affiant.policy.exports.cilium import CILIUM
 from affiant.policy.exports.claude_code import CLAUDE_CODE
@@ -29,7 +30,7 @@ _EVERY: Final = "all"
 
 @click.command(name="compile")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.argument("agent", required=False)
+@click.argument("agent", required=False, shell_complete=complete_agents("file"))
 @click.option(
     "--target", "target_name", type=click.Choice(sorted(TARGETS)), required=True, help="For which tool."
 )
