@@ -9,19 +9,18 @@ log that is read in part nobody could say what a change would do. Lines are read
 >>> list(read_decision_log([line, b"{}"]))
 Traceback (most recent call last):
     ...
-affiant.policy.decision_log.DecisionLogRefused: decisions.jsonl:2: a member is missing; expected 'request'
+affiant.policy.decision_members.DecisionLogRefused: decisions.jsonl:2: a member is missing; expected 'request'
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from affiant.attestation.canonical import parse_object
-from affiant.errors import AffiantError, MalformedError
-from affiant.policy.decide import REASONS, Effect
+from affiant.errors import AffiantError
+from affiant.policy.decide import Effect
+from affiant.policy.decision_members import DECISIONS, MAX_LINE, DecisionLogRefused, read_members
 from affiant.policy.names import check_agent_name
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.questions import (
@@ -33,7 +32,6 @@ from affiant.policy.questions import (
     ToolQuestion,
     parse_question,
 )
-from affiant.policy.refusals import excerpt
 
 __all__ = [
     "MAX_LINE",
@@ -41,11 +39,9 @@ __all__ = [
     "RecordedDecision",
     "agents_of",
     "plane_of",
+    "read_decision",
     "read_decision_log",
 ]
-
-MAX_LINE: Final = 1 << 19
-"""Bytes: the arguments of one call have at most 65536, which an escape in JSON makes six times longer."""
 
 _PLANES: Final[Mapping[type[Question], str]] = {
     ToolQuestion: "tool",
@@ -54,20 +50,15 @@ _PLANES: Final[Mapping[type[Question], str]] = {
     EgressQuestion: "egress",
     SecretQuestion: "secret",
 }
-_DIGEST: Final = re.compile(r"(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96})\Z")
-_RULE: Final = re.compile(r"(?:tools|filesystem|egress|secrets|models)/(?:0|[1-9][0-9]{0,3})\Z")
-_SURFACE: Final = re.compile(
-    r"(?:header:[a-z0-9-]{1,64}|(?:query|body:form):[A-Za-z0-9._~-]{1,64}|body:json:/[A-Za-z0-9._~@$:+/-]{1,255})\Z"
+_OF_ONE_PLANE: Final = (
+    ("attested", "model"),
+    ("surface", "secret"),
+    ("offered", "tool"),
+    ("withheld", "tool"),
 )
-_DECISIONS: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
+_NO_APPROVER: Final = "approval_no_approver"
 _REASON: Final = {"allowed": Effect.ALLOW, "approval_required": Effect.ASK}
 """Every other reason denies."""
-
-
-class DecisionLogRefused(MalformedError):
-    """A line of a decision log is no decision as the format says, or the log holds none."""
-
-    code = "policy.decision_log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +67,7 @@ class RecordedDecision:
 
     Args:
         line: its number, from 1.
+        agent: empty where the line names none and the reader was told to take that.
         request: as it was written.
         effect: *ask* also for ``approval_no_approver``: rules allow it, and a person would have to approve it.
         policy_digest: of the profile that decided, if the line names it.
@@ -85,6 +77,11 @@ class RecordedDecision:
         offered: a tool was offered to a model, and not called.
         withheld: a tool was called with arguments that the line does not tell.
         ts: seconds since 1970, if the line says when.
+        request_digest: of the request, by whoever wrote the line; ours never do.
+        grant: the standing approval that allowed it.
+        secrets: names of the secrets that are used.
+        size: bytes of the request's body.
+        latency_us: microseconds that the decision took.
     """
 
     line: int
@@ -100,6 +97,17 @@ class RecordedDecision:
     offered: bool = False
     withheld: bool = False
     ts: int | None = None
+    session: str | None = None
+    request_digest: str | None = None
+    grant: str | None = None
+    secrets: tuple[str, ...] = ()
+    size: int | None = None
+    latency_us: int | None = None
+
+    @property
+    def enforced(self) -> Effect:
+        """What happened: *deny* also where nobody could approve it. The line's own word."""
+        return Effect.DENY if self.reason == _NO_APPROVER else self.effect
 
 
 def read_decision_log(
@@ -117,19 +125,37 @@ def read_decision_log(
     """
     number = 0
     for number, line in enumerate(lines, start=1):
-        try:
-            found = _decision(number, line, agents or {})
-        except AffiantError as error:
-            raise DecisionLogRefused(
-                error.message,
-                expected=error.expected,
-                found=error.found,
-                where=f"{source}:{number}",
-                hint=error.hint,
-            ) from error
-        yield found
+        yield read_decision(line, number=number, source=source, agents=agents)
     if not number:
         raise DecisionLogRefused("the log holds no decision: nothing can be said of it", where=source)
+
+
+def read_decision(
+    line: bytes,
+    *,
+    number: int,
+    source: str,
+    agents: Mapping[str, str] | None = None,
+    nameless: bool = False,
+) -> RecordedDecision:
+    """The decision of one line; arguments as :func:`read_decision_log`.
+
+    Args:
+        nameless: a line whose agent is not known is taken, with an empty name.
+
+    Raises:
+        DecisionLogRefused: it is none.
+    """
+    try:
+        return _decision(number, line, agents or {}, nameless=nameless)
+    except AffiantError as error:
+        raise DecisionLogRefused(
+            error.message,
+            expected=error.expected,
+            found=error.found,
+            where=f"{source}:{number}",
+            hint=error.hint,
+        ) from error
 
 
 def agents_of(*files: ProfileSet) -> Mapping[str, str]:
@@ -146,11 +172,11 @@ def plane_of(question: Question) -> str:
     return _PLANES[type(question)]
 
 
-def _decision(number: int, line: bytes, agents: Mapping[str, str]) -> RecordedDecision:
-    members = _members(line.removesuffix(b"\n"))
+def _decision(number: int, line: bytes, agents: Mapping[str, str], *, nameless: bool) -> RecordedDecision:
+    members = read_members(line.removesuffix(b"\n"))
     question = parse_question(members["request"])
-    agent = _agent(members, agents)
-    effect, reason = _DECISIONS[members["decision"]], members["reason"]
+    agent = _agent(members, agents, nameless=nameless)
+    effect, reason = DECISIONS[members["decision"]], members["reason"]
     if _REASON.get(reason, Effect.DENY) is not effect:
         raise DecisionLogRefused(f"'reason' contradicts 'decision': {effect.value}, {reason}")
     for name, plane in _OF_ONE_PLANE:
@@ -165,7 +191,7 @@ def _decision(number: int, line: bytes, agents: Mapping[str, str]) -> RecordedDe
         agent,
         members["request"],
         question,
-        Effect.ASK if reason == "approval_no_approver" else effect,
+        Effect.ASK if reason == _NO_APPROVER else effect,
         reason,
         members.get("policy_digest"),
         members.get("attested", False),
@@ -174,10 +200,16 @@ def _decision(number: int, line: bytes, agents: Mapping[str, str]) -> RecordedDe
         members.get("offered", False),
         members.get("withheld", False),
         members.get("ts"),
+        members.get("session"),
+        members.get("request_digest"),
+        members.get("grant"),
+        tuple(members.get("secrets", ())),
+        members.get("bytes"),
+        members.get("latency"),
     )
 
 
-def _agent(members: Mapping[str, Any], agents: Mapping[str, str]) -> str:
+def _agent(members: Mapping[str, Any], agents: Mapping[str, str], *, nameless: bool) -> str:
     """Whose decision it is: by name, or by the one profile that has the digest."""
     if "agent" in members:
         check_agent_name(members["agent"])
@@ -185,77 +217,14 @@ def _agent(members: Mapping[str, Any], agents: Mapping[str, str]) -> str:
     digest = members.get("policy_digest")
     if digest is None:
         raise DecisionLogRefused("a member is missing", expected="'agent', or 'policy_digest'")
-    if digest not in agents:
+    if digest not in agents and not nameless:
         raise DecisionLogRefused(
             "the line names no agent, and no file that was given has exactly one profile of this digest",
             found=digest,
             hint="Name the file that decided, with --old or --from",
         )
-    return agents[digest]
+    return agents.get(digest, "")
 
 
 def _without_arguments(members: Mapping[str, Any]) -> bool:
     return bool(members.get("offered") or members.get("withheld"))
-
-
-def _members(line: bytes) -> Mapping[str, Any]:
-    """The members of a line, each of its type."""
-    members = parse_object(line, limit=MAX_LINE, strict_form=False)
-    for name in _REQUIRED:
-        if name not in members:
-            raise DecisionLogRefused("a member is missing", expected=repr(name))
-    for name, value in members.items():
-        if name not in _MEMBERS:
-            raise DecisionLogRefused(f"unknown member {excerpt(name)}")
-        holds, expected = _MEMBERS[name]
-        if not holds(value):
-            raise DecisionLogRefused(f"wrong value of '{name}'", expected=expected)
-    return members
-
-
-# -- members -----------------------------------------------------------------------------------------------------------
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_LINE
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, str) and pattern.match(value) is not None
-
-
-def _list_of(holds: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and all(map(holds, value))
-
-
-_REQUIRED: Final = ("request", "decision", "reason")
-_OF_ONE_PLANE: Final = (
-    ("attested", "model"),
-    ("surface", "secret"),
-    ("offered", "tool"),
-    ("withheld", "tool"),
-)
-_MEMBERS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
-    "agent": (_is_text, "text"),
-    "request": (_is_text, "text"),
-    "decision": (lambda value: isinstance(value, str) and value in _DECISIONS, "allow, ask or deny"),
-    "reason": (lambda value: isinstance(value, str) and value in REASONS, "a reason code of a policy"),
-    "ts": (_is_count, "whole seconds since 1970"),
-    "session": (_is_text, "text"),
-    "plane": (lambda value: value in _PLANES.values(), "tool, model, path, egress or secret"),
-    "request_digest": (_matches(_DIGEST), "sha256: or sha384: and hexadecimal"),
-    "rules": (_list_of(_matches(_RULE)), "a list of rule ids such as tools/0"),
-    "policy_digest": (_matches(_DIGEST), "sha384: and hexadecimal"),
-    "grant": (_is_text, "text"),
-    "secrets": (_list_of(_is_text), "a list of names"),
-    "bytes": (_is_count, "a whole number"),
-    "latency": (_is_count, "a whole number of microseconds"),
-    "attested": (lambda value: isinstance(value, bool), "true or false"),
-    "surface": (_matches(_SURFACE), "such as header:authorization"),
-    "offered": (lambda value: isinstance(value, bool), "true or false"),
-    "withheld": (lambda value: isinstance(value, bool), "true or false"),
-}

@@ -22,9 +22,11 @@ def log_name(log: BinaryIO) -> str:
 
 
 def log_lines(log: BinaryIO) -> Iterator[bytes]:
-    """Each line; of one that is too long, one byte more than may be."""
+    """Each line; of one that is too long, a byte more than may be, and the rest of it is passed over."""
     while line := log.readline(MAX_LINE + 2):
         yield line
+        while line and not line.endswith(b"\n"):
+            line = log.readline(MAX_LINE)
 
 
 def with_progress(recorded: Iterable[RecordedDecision]) -> Iterator[RecordedDecision]:
