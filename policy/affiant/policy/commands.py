@@ -18,6 +18,7 @@ from affiant.policy.applied_limits import applied_limits
 from affiant.policy.can_command import can
 from affiant.policy.completion import complete_agents
 from affiant.policy.decide import Decision, Effect
+from affiant.policy.decisions_command import decisions_command
 from affiant.policy.diff_command import diff
 from affiant.policy.exports.command import compile_profile
 from affiant.policy.learn_command import learn_policy
@@ -57,6 +58,7 @@ def policy() -> None:
       affiant policy test profiles.yaml --coverage --mutation
       affiant policy simulate --log decisions.jsonl after.yaml --fail-on widen
       affiant policy learn --log decisions.jsonl --from profiles.yaml -o proposal.yaml
+      affiant policy decisions decisions.jsonl --decision deny
       affiant policy can profiles.yaml deployment_agent
       affiant policy who-can profiles.yaml tool:kubectl_apply
       affiant policy sign profiles.yaml --key reviewer.pem
@@ -67,6 +69,7 @@ def policy() -> None:
 
 
 policy.add_command(compile_profile)
+policy.add_command(decisions_command)
 policy.add_command(diff)
 policy.add_command(lint)
 policy.add_command(schema)
