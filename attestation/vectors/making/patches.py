@@ -39,13 +39,19 @@ def _object(path: str, base: dict[str, Any], wanted: dict[str, Any]) -> list[dic
 
 
 def _array(base: list[Any], wanted: list[Any]) -> list[dict[str, Any]]:
-    """From the end to the beginning, so that no operation moves what a later one names."""
-    one, two = ([json.dumps(item) for item in items] for items in (base, wanted))
+    """From the end to the beginning, so that no operation moves what a later one names.
+
+    Entries are paired by what was signed: of a longer log every proof is another.
+    """
+    one, two = ([_signed(item) for item in items] for items in (base, wanted))
     patch: list[dict[str, Any]] = []
     for tag, start, stop, first, last in reversed(
         SequenceMatcher(None, one, two, autojunk=False).get_opcodes()
     ):
         if tag == "equal":
+            pairs = zip(base[start:stop], wanted[first:last], strict=True)
+            for offset, (old, new) in enumerate(pairs):
+                patch += _entry(f"/receipts/{start + offset}", old, new)
             continue
         both = min(stop - start, last - first)
         patch += [{"op": "remove", "path": f"/receipts/{at}"} for at in range(stop - 1, start + both - 1, -1)]
@@ -56,6 +62,12 @@ def _array(base: list[Any], wanted: list[Any]) -> list[dict[str, Any]]:
         for offset in range(both):
             patch += _entry(f"/receipts/{start + offset}", base[start + offset], wanted[first + offset])
     return patch
+
+
+def _signed(item: Any) -> str:
+    return (
+        item["sdjwt"] if isinstance(item, dict) and isinstance(item.get("sdjwt"), str) else json.dumps(item)
+    )
 
 
 def _entry(path: str, base: Any, wanted: Any) -> list[dict[str, Any]]:
