@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from vectors.cases.edits import one
-from vectors.making.approvals import approvals, intent, statement
+from vectors.making.approvals import ANOTHER, approval_record, approvals, intent, statement
 from vectors.making.case import Case, told
-from vectors.making.documents import START
+from vectors.making.documents import START, identifier
 from vectors.making.encoding import sha256_name
 from vectors.making.faults import put
+from vectors.making.scripts import ids
 from vectors.making.story import Story
 from vectors.making.trust import ANY_PROFILE
 
@@ -17,6 +18,8 @@ __all__ = ["CASES", "VALID"]
 
 _BASE = "valid/approvals"
 _ELSE = sha256_name(b"affiant vectors: the bytes of something else")
+_UNLOGGED: dict[str, Any] = {"logged": False, "not_made": ("log.inclusion",)}
+"""Without proofs of inclusion, of which each would be another: a much smaller file."""
 _WARNINGS = ("pol.accepted", "rfs.accepted")
 
 
@@ -31,7 +34,7 @@ def _valid(name: str, about: str, faults: dict[str, Any] | None, *warnings: str,
     )
 
 
-def _refused(name: str, about: str, faults: dict[str, Any], reason: str) -> Case:
+def _refused(name: str, about: str, faults: dict[str, Any], reason: str, **more: Any) -> Case:
     return one(
         f"session/approval-{name}",
         about,
@@ -40,6 +43,7 @@ def _refused(name: str, about: str, faults: dict[str, Any], reason: str) -> Case
         base=_BASE,
         script=approvals,
         trust=ANY_PROFILE,
+        **more,
     )
 
 
@@ -57,6 +61,36 @@ def _again(story: Story) -> None:
     session = story.sessions["session"]
     apr = statement(story, "again", "bob")
     intent(story, session, "again", apr, *(r for r in session.gateway_records if "approval" in r.step))
+
+
+def _late(story: Story) -> None:
+    """A request, and then the approval that it names."""
+    session = story.sessions["session"]
+    apr = statement(story, "late", "bob", act=_ELSE)
+    intent(story, session, "late-intent", apr)
+    approval_record(story, session, "late-approval", apr)
+
+
+def _despite_denial(story: Story) -> None:
+    """A call that the gateway makes although one approver has denied it: two others agree."""
+    session = story.sessions["session"]
+    kept = [
+        approval_record(story, session, f"{name}-all-the-same", statement(story, name, name, act=ANOTHER))
+        for name in ("ann", "bob")
+    ]
+    story.gateway_says(
+        "despite-denial",
+        "tool",
+        {
+            "act": {"typ": "tool"},
+            "pol": story.policy(session),
+            "ph": "intent",
+            "apr": kept[1].payload["apr"],
+            "par": ids(*kept),
+        },
+        {"act": {"name": "call"}, "pol": {"rules": ["tools/0"]}},
+        of=session,
+    )
 
 
 def _outcome_rests_on_it() -> dict[str, Any]:
@@ -217,6 +251,23 @@ CASES = (
     ),
     _refused(
         "used-twice", "Two requests by one approval.", {"before:approvals-done": _again}, "apr.repeated"
+    ),
+    _refused(
+        "after-its-use",
+        "A request that names an approval which the gateway recorded once it knew of the request.",
+        {
+            "before:approvals-done": _late,
+            "members:late-intent": put(par=[identifier("gateway late-approval jti")]),
+        },
+        "apr.order",
+        **_UNLOGGED,
+    ),
+    _refused(
+        "after-a-denial",
+        "A call that the gateway makes after one approver has denied it, and two have agreed.",
+        {"before:approvals-done": _despite_denial},
+        "apr.denied",
+        **_UNLOGGED,
     ),
     one(
         "session/approval-unreadable-profile",

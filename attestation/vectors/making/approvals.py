@@ -15,10 +15,12 @@ from vectors.making.records import Members, Session, compact, fixed_header
 from vectors.making.scripts import boot, finish, ids, start
 from vectors.making.story import Story
 
-__all__ = ["approvals", "intent", "statement"]
+__all__ = ["ANOTHER", "approval_record", "approvals", "intent", "statement"]
+
+ANOTHER = sha256_name(b"affiant vectors: the bytes of another action")
+"""What one approver denies."""
 
 _ACTION = sha256_name(b"affiant vectors: the bytes of an action")
-_ANOTHER = sha256_name(b"affiant vectors: the bytes of another action")
 _TARGET = "POST https://api.invalid:443/v1/items"
 
 
@@ -62,7 +64,7 @@ def statement(story: Story, step: str, name: str, **changes: Any) -> Members:
     return {"dig": said["act"], "kid": thumbprint(key), "sig": text, "exp": said["exp"], "via": said["via"]}
 
 
-def _approval_record(story: Story, told: Session, step: str, apr: Members, *, agrees: bool = True) -> Any:
+def approval_record(story: Story, told: Session, step: str, apr: Members, *, agrees: bool = True) -> Any:
     """The gateway keeps what an approver said."""
     return story.gateway_says(
         step,
@@ -97,11 +99,11 @@ def approvals(story: Story) -> None:
 
 def _approved(story: Story, told: Session) -> None:
     """From the statements to the outcome."""
-    denial = statement(story, "denial", "cem", act=_ANOTHER, dec="deny")
-    _approval_record(story, told, "denial", denial, agrees=False)
-    first = _approval_record(story, told, "first-approval", statement(story, "first", "ann"))
+    denial = statement(story, "denial", "cem", act=ANOTHER, dec="deny")
+    approval_record(story, told, "denial", denial, agrees=False)
+    first = approval_record(story, told, "first-approval", statement(story, "first", "ann"))
     completing = statement(story, "second", "bob")
-    second = _approval_record(story, told, "second-approval", completing)
+    second = approval_record(story, told, "second-approval", completing)
     begun = intent(story, told, "approved-intent", completing, first, second)
     outcome = {"act": {"end": "complete", "typ": "egress"}, "pol": story.policy(told), "ph": "outcome"}
     hidden = {"act": {"name": "api.invalid", "tgt": _TARGET, "out": sha256_name(b"created")}}

@@ -1,5 +1,6 @@
 // Approvals: every one that a record names was signed by approvers of the session's profile, and used once. The action itself
-// is in no bundle: that what was done is that action, and that nothing else needed an approval, is not judged. Nor are
+// is in no bundle: that what was done is that action, and that nothing else needed an approval, is not judged. An approval
+// came after what a supervisor began if the gateway had its record by then, or dated it a minute later. Nor judged are
 // statements of identities, which are sigstore bundles: where one is named, nothing is said but what is wrong with the others.
 
 import { isByIdentity, readApprovers, readStatement } from "./approval_statement.mjs";
@@ -13,7 +14,7 @@ import { held } from "./verdict.mjs";
 // Seconds by which an approver's clock may differ from the one that made the record.
 const TOLERANCE = 60;
 
-/** `apr.bound`: each statement is an approver's, about that action, in time; each action has its quorum, and is done once. */
+/** `apr.bound`: each statement is an approver's, about that action, in time; each action has its quorum first, and is done once. */
 export async function checkApprovals(subject) {
   subject.need("session.order", "pol.bound");
   const onPage = [];
@@ -89,25 +90,45 @@ function judge({ record, statement, acts }, { kids }) {
 }
 
 /**
- * That the action was begun once, and by the statements of as many approvers as must agree, by the profile of then: who
- * agreed before a narrowing, and may not approve after it, does not count.
+ * That the action was begun once, and by the recorded statements of as many approvers as must agree, by the profile that it
+ * names: what was agreed before a narrowing was about another action, which names another profile.
  */
 function judgeUse(subject, session, { record, statement }, found, approvers, done) {
   if (done.has(statement.action)) throw refusal("apr.repeated", "a second use of one approval", record);
   done.add(statement.action);
-  const named = record.member("par") ?? [];
-  const agreed = found.filter(
-    (kept) =>
-      !kept.acts &&
-      named.includes(kept.record.jti) &&
-      kept.statement.approves &&
-      kept.statement.action === statement.action &&
-      record.iat <= kept.statement.expires + TOLERANCE,
+  const named = new Set(record.member("par") ?? []);
+  const ofAction = found.filter((each) => !each.acts && each.statement.action === statement.action);
+  demandOrder(record, found.filter((each) => !each.acts && named.has(each.record.jti)), ofAction);
+  const epoch = record.member("pol", "epoch");
+  const basis = ofAction.filter(
+    (kept) => named.has(kept.record.jti) && kept.statement.approves && kept.record.member("pol", "epoch") === epoch,
   );
-  const kids = new Set(agreed.map((kept) => kept.statement.kid).filter((kid) => approvers.kids.has(kid)));
-  if (kids.has(statement.kid) && kids.size >= approvers.quorum) return;
+  const standing = basis.filter((kept) => record.iat <= kept.statement.expires + TOLERANCE);
+  const kids = new Set(standing.map((kept) => kept.statement.kid));
+  if (basis.length === named.size && kids.has(statement.kid) && kids.size >= approvers.quorum) return;
   if (goneOf(subject, session).gateway.length > 0) throw new NotMade("records of approvals may be erased ones");
   throw refusal("apr.quorum", "its approvals are not the recorded ones, or too few", record);
+}
+
+/**
+ * That the approvals which `record` names came before it; and where the gateway made it, that no denial did. What a
+ * supervisor begins and a denial may be under way at once.
+ */
+function demandOrder(record, named, ofAction) {
+  if (!named.every((kept) => precedes(kept.record, record))) {
+    throw refusal("apr.order", "an approval that was recorded after what rests on it", record);
+  }
+  if (record.role !== "gateway") return;
+  if (ofAction.some((kept) => !kept.statement.approves && precedes(kept.record, record))) {
+    throw refusal("apr.denied", "begun after an approver denied it", record);
+  }
+}
+
+/** Whether the gateway's record of a statement was made before `record`, as far as the chains tell. */
+function precedes(kept, record) {
+  if (record.role === kept.role) return kept.member("agt", "seq") < record.member("agt", "seq");
+  const heard = kept.member("peer", "chn") === record.chn && kept.member("peer", "seq") >= record.seq;
+  return !heard && kept.iat <= record.iat + TOLERANCE;
 }
 
 function unbound(message, record) {

@@ -1,9 +1,13 @@
 """Approvals: every one that a record names was signed by approvers of the session's profile, and used once.
 
 What records hold of an approval is the digest of the action and the statement of an approver, which carries its key;
-the action itself is in no bundle. So it is judged *that* approvers agreed to an action with this digest, and not
-whether what was done is that action: whoever let it happen held that against its bytes. Nor is it judged whether
-something was done that needed an approval and names none.
+the action itself is in no bundle. So it is judged *that* approvers agreed to an action with this digest, before it was
+begun, and not whether what was done is that action: whoever let it happen held that against its bytes. Nor is it judged
+whether something was done that needed an approval and names none.
+
+**Before** is what two chains can tell. A call that the gateway makes stands in its own order, behind what approvers
+said of it. What a supervisor begins stands in another chain: an approval came after it if the gateway had received that
+record by then (``peer``), or dated it more than a minute later.
 
 Of an identity's statement a record holds the digest; the sigstore bundle lies among the bundle's ``policies``, as the
 profile does whose trusted root it is verified under, offline.
@@ -12,7 +16,7 @@ profile does whose trusted root it is verified under, offline.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from affiant.attestation.approving.errors import (
@@ -55,6 +59,18 @@ class ApprovalRepeated(SessionBroken):
     code = "apr.repeated"
 
 
+class ApprovalTooLate(SessionBroken):
+    """A record rests on an approval that was recorded after it."""
+
+    code = "apr.order"
+
+
+class DoneAfterDenial(SessionBroken):
+    """A gateway began what an approver had denied to it before."""
+
+    code = "apr.denied"
+
+
 class _Approval(NamedTuple):
     """A record that names an approval, and the statement in it, whose signature holds."""
 
@@ -80,7 +96,8 @@ def _epoch_of(record: VerifiedReceipt) -> int:
 
 def check_approvals(case: Case) -> Finding:
     """``apr.bound``: each statement is signed by an approver of the profile, about that action and in its time; each
-    action that was done has its quorum, and was done once. What was approved on an operator's page is a warning."""
+    action that was done has its quorum from before it, and was done once. What was approved on an operator's page is a
+    warning."""
     case.need("session.order", "pol.bound")
     console: list[str] = []
     done: set[str] = set()
@@ -105,7 +122,7 @@ def check_approvals(case: Case) -> Finding:
             if each.statement.action in done:
                 raise ApprovalRepeated("a second use of one approval", where=each.record.jti)
             done.add(each.statement.action)
-            _judge_quorum(each, found, approvers[each.epoch], erased=erased)
+            _judge_use(each, found, approvers[each.epoch], erased=erased)
         console += [
             each.record.jti for each in found if each.statement.approves and each.statement.via == "console"
         ]
@@ -195,32 +212,75 @@ def _judge(each: _Approval, approvers: NamedApprovers) -> None:
         raise ApprovalUnbound("recorded as another decision than was signed", where=record.jti)
 
 
-def _judge_quorum(
+def _judge_use(
     use: _Approval, found: Sequence[_Approval], approvers: NamedApprovers, *, erased: bool
 ) -> None:
-    """That the action was begun by the recorded statements of as many approvers as must agree, by the profile of then:
-    who agreed before a narrowing, and may not approve after it, does not count."""
+    """That the action was begun by the recorded statements of as many approvers as must agree, by the profile that it
+    names: what was agreed before a narrowing was about another action, which names another profile."""
     record, statement = use
-    agreed = set(_agreed(use, {each.record.jti: each for each in found if not each.acts})) & approvers.kids
-    quorum = approvers.quorum
-    if statement.kid in agreed and len(agreed) >= quorum:
+    named = _named_by(record)
+    kept = [each for each in found if not each.acts and each.record.jti in named]
+    _demand_order(use, kept, found)
+    basis = [each for each in kept if _agrees(each, statement.action) and each.epoch == use.epoch]
+    agreed = {
+        each.statement.kid for each in basis if record.iat <= each.statement.expires + CLOCK_TOLERANCE_S
+    }
+    if len(basis) == len(named) and statement.kid in agreed and len(agreed) >= approvers.quorum:
         return
     if erased:
         raise NotMade("records of approvals may be erased ones")
     raise QuorumMissing(
         "its approvals are not the recorded ones, or too few",
-        expected=f"{quorum} different approvers",
+        expected=f"{approvers.quorum} different approvers",
         found=str(len(agreed)),
         where=record.jti,
     )
 
 
-def _agreed(use: _Approval, recorded: Mapping[str, _Approval]) -> Iterator[str]:
-    """Keys of those whose recorded approvals the record names, as far as they still held."""
-    parents = use.record.member("par")
-    for jti in parents if isinstance(parents, list) else ():
-        kept = recorded.get(jti)
-        if kept is None or not kept.statement.approves or kept.statement.action != use.statement.action:
-            continue
-        if use.record.iat <= kept.statement.expires + CLOCK_TOLERANCE_S:
-            yield kept.statement.kid
+def _named_by(record: VerifiedReceipt) -> frozenset[str]:
+    parents = record.member("par")
+    return frozenset(map(str, parents)) if isinstance(parents, list) else frozenset()
+
+
+def _agrees(each: _Approval, action: str) -> bool:
+    return each.statement.approves and each.statement.action == action
+
+
+def _demand_order(use: _Approval, kept: Sequence[_Approval], found: Sequence[_Approval]) -> None:
+    """That each approval in ``kept`` came before ``use``; and where one signer made both, that no denial did.
+
+    Of what a supervisor begins a denial may be recorded before its intent is: both are under way at once.
+    """
+    record, statement = use
+    for each in kept:
+        if not _precedes(each.record, record):
+            raise ApprovalTooLate(
+                "an approval that was recorded after what rests on it",
+                found=each.record.jti,
+                where=record.jti,
+            )
+    if record.role != "gateway":
+        return
+    for each in found:
+        denies = not each.acts and not each.statement.approves and each.statement.action == statement.action
+        if denies and _precedes(each.record, record):
+            raise DoneAfterDenial(
+                "begun after an approver denied it", found=each.record.jti, where=record.jti
+            )
+
+
+def _precedes(kept: VerifiedReceipt, record: VerifiedReceipt) -> bool:
+    """Whether the gateway's record of a statement was made before ``record``, as far as the chains tell."""
+    if record.role == kept.role:
+        return _number(kept) < _number(record)
+    heard = kept.member("peer", "chn") == record.chn and _integer(kept.member("peer", "seq")) >= record.seq
+    return not heard and kept.iat <= record.iat + CLOCK_TOLERANCE_S
+
+
+def _number(record: VerifiedReceipt) -> int:
+    return _integer(record.member("agt", "seq"))
+
+
+def _integer(value: object) -> int:
+    assert isinstance(value, int)
+    return value
