@@ -25,6 +25,7 @@ from affiant.sandbox.narrowing_socket import (
 )
 from affiant.sandbox.session_folder import NARROWING_SOCKET
 from affiant.sandbox.supervisor.control import ControlChannel, Messages
+from affiant.sandbox.supervisor_link import SupervisorLink
 
 IN_FORCE = InForce("dev", b"{}", 0)
 FILE = "sha256:" + "0" * 64
@@ -228,3 +229,29 @@ def test_the_socket_is_its_owners_alone_also_under_a_long_path(tmp_path: Path) -
             return os.stat(place).st_mode & 0o777
 
     assert run(scenario()) == 0o600
+
+
+def test_a_request_that_was_half_sent_when_the_session_is_closed_leaves_the_next_message_readable(
+    tmp_path: Path,
+) -> None:
+    """A supervisor that is slow to read gets all of it, and then that the session is to be finished."""
+
+    async def scenario() -> list[object]:
+        left, right = socket.socketpair()
+        link, supervisor = SupervisorLink(ControlChannel(left), None), ControlChannel(right)  # type: ignore[arg-type]
+        async with served(tmp_path, link) as place, connected(place) as channel:  # type: ignore[arg-type]
+            large = {"op": "narrow", **narrowing_members(b"", FILE, None), "policy": "A" * 700_000}
+            asking = asyncio.create_task(asked(channel, large))
+            while not link._asked:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        finishing = asyncio.create_task(link.tell({"op": "finish", "why": "done"}))
+        received = [await supervisor.receive() for _ in range(2)]
+        await finishing
+        for each in (left, right):
+            each.close()
+        return [message.members["op"] for message in received if message is not None]
+
+    assert run(scenario()) == ["narrow", "finish"]

@@ -304,9 +304,9 @@ class Session:
             write_note(self._opened.home, note)
 
     async def _finish(self, why: Why) -> None:
-        await self._opened.link.tell({"op": "finish", "why": why})
         try:
             async with asyncio.timeout(_FINISHED_WITHIN_S):
+                await self._opened.link.tell({"op": "finish", "why": why})
                 await self._opened.link.expect({"finished"}, self._progress)
         except TimeoutError as error:
             raise ServiceSilent(

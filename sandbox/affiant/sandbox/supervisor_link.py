@@ -116,6 +116,7 @@ class SupervisorLink:
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(reason)
+                answer.exception()  # whoever asked may still be sending, and be gone before they look
 
     async def expect(self, events: Collection[str], progress: Progress) -> Mapping[str, object]:
         """The next event of a kind in ``events``; progress on the way is passed on, anything else passed over.

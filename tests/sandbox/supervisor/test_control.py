@@ -122,3 +122,76 @@ def test_descriptors_that_no_message_names_are_closed() -> None:
     messages.close()
     with pytest.raises(OSError):
         os.fstat(read_end)
+
+
+def test_a_message_whose_sender_is_cancelled_is_sent_whole_and_the_next_one_after_it() -> None:
+    async def scenario() -> None:
+        left, right = socket.socketpair()
+        here, there = ControlChannel(left), ControlChannel(right)
+        read_end, write_end = os.pipe()
+        large = asyncio.create_task(here.send({"op": "narrow", "policy": "x" * 900_000}))
+        second = asyncio.create_task(here.send({"op": "run"}, {"stdout": write_end}))
+        await asyncio.sleep(0.02)
+        assert not large.done(), "the reader has not begun"
+        for sending in (large, second):
+            sending.cancel()
+        await asyncio.gather(large, second, return_exceptions=True)
+        os.close(write_end)
+        finishing = asyncio.create_task(here.send({"op": "finish"}))
+        received = [await there.receive() for _ in range(3)]
+        await finishing
+        assert [message.members["op"] for message in received] == ["narrow", "run", "finish"]
+        os.write(received[1].descriptors["stdout"], b"x")
+        assert os.read(read_end, 1) == b"x"
+        received[1].close()
+        assert os.read(read_end, 1) == b"", "nobody else has it open"
+        os.close(read_end)
+        here.close()
+        there.close()
+
+    asyncio.run(scenario())
+
+
+def test_descriptors_wait_for_a_reader_too() -> None:
+    async def scenario() -> None:
+        left, right = socket.socketpair()
+        here, there = ControlChannel(left), ControlChannel(right)
+        left.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        filled = 0
+        while True:
+            try:
+                left.send(framed({"n": filled}))
+            except BlockingIOError:
+                break
+            filled += 1
+        read_end, write_end = os.pipe()
+        sending = asyncio.create_task(here.send({"op": "run"}, {"stdin": read_end}))
+        await asyncio.sleep(0.02)
+        assert not sending.done()
+        for n in range(filled):
+            assert (await there.receive()).members == {"n": n}
+        message = await there.receive()
+        assert message.members["op"] == "run"
+        message.close()
+        await sending
+        for each in (read_end, write_end):
+            os.close(each)
+        here.close()
+        there.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_closed_channel_has_not_sent_is_an_error_of_whoever_sends() -> None:
+    async def scenario() -> None:
+        left, right = socket.socketpair()
+        here, there = ControlChannel(left), ControlChannel(right)
+        sending = asyncio.create_task(here.send({"text": "x" * 900_000}))
+        await asyncio.sleep(0.02)
+        here.close()
+        with pytest.raises(OSError):
+            await sending
+        assert await there.receive() is None
+        there.close()
+
+    asyncio.run(scenario())

@@ -175,3 +175,45 @@ def test_descriptors_that_nobody_took_are_closed() -> None:
         os.close(read_end)
 
     asyncio.run(scenario())
+
+
+def test_a_message_whose_sender_is_cancelled_is_sent_whole_and_the_next_one_after_it() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        sender, receiver = ControlChannel(ours), ControlChannel(theirs)
+        read_end, write_end = os.pipe()
+        large = asyncio.create_task(sender.send({"op": "narrow", "grants": "x" * 3_000_000}))
+        second = asyncio.create_task(sender.send({"op": "open"}, (write_end,)))
+        await asyncio.sleep(0.02)
+        assert not large.done(), "the reader has not begun"
+        for sending in (large, second):
+            sending.cancel()
+        await asyncio.gather(large, second, return_exceptions=True)
+        os.close(write_end)
+        last = asyncio.create_task(sender.send({"op": "last"}))
+        got = [await receiver.receive() for _ in range(3)]
+        await last
+        assert [message.members["op"] for message in got] == ["narrow", "open", "last"]
+        (passed,) = got[1].descriptors
+        os.close(passed)
+        assert os.read(read_end, 1) == b"", "nobody else has it open"
+        os.close(read_end)
+        sender.close()
+        receiver.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_closed_channel_has_not_sent_is_refused() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        sender, receiver = ControlChannel(ours), ControlChannel(theirs)
+        sending = asyncio.create_task(sender.send({"text": "x" * 3_000_000}))
+        await asyncio.sleep(0.02)
+        sender.close()
+        with pytest.raises(BrokerGone):
+            await sending
+        assert await receiver.receive() is None
+        receiver.close()
+
+    asyncio.run(scenario())

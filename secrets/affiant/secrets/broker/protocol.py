@@ -114,36 +114,55 @@ class ControlChannel:
     def __init__(self, control: socket.socket) -> None:
         control.settimeout(0)
         self._socket = control
-        self._sending = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._sending: set[asyncio.Task[None]] = set()
         self._received = b""
         self._descriptors: deque[int] = deque()
 
     async def send(self, members: Mapping[str, object], descriptors: tuple[int, ...] = ()) -> None:
         """Send one message; ``descriptors`` remain the caller's to close.
 
+        A message that was begun is sent whole, also when whoever sends it is cancelled: what follows half of one would
+        be read as its rest.
+
         Raises:
-            BrokerGone: the other side closed.
+            BrokerGone: the other side closed, or this one.
         """
         content = json.dumps({**members, "fds": len(descriptors)}).encode("ascii")
-        async with self._sending:
-            try:
-                await self._send_all(_LENGTH.pack(len(content)) + content, descriptors)
-            except OSError as error:
-                raise BrokerGone("the control channel was cut") from error
+        ours = tuple(os.dup(each) for each in descriptors)
+        sending = asyncio.create_task(self._send_whole(_LENGTH.pack(len(content)) + content, ours))
+        self._sending.add(sending)
+        sending.add_done_callback(lambda sent: self._over(sent, ours))
+        await asyncio.wait({sending})
+        if sending.cancelled():
+            raise BrokerGone("the control channel was closed")
+        try:
+            sending.result()
+        except OSError as error:
+            raise BrokerGone("the control channel was cut") from error
 
-    async def _send_all(self, data: bytes, descriptors: tuple[int, ...]) -> None:
-        while data:
-            try:
-                sent = (
-                    socket.send_fds(self._socket, [data], descriptors)
-                    if descriptors
-                    else self._socket.send(data)
-                )
-            except BlockingIOError:
-                loop = asyncio.get_running_loop()
-                await _ready(self._socket, loop.add_writer, loop.remove_writer)
-                continue
-            data, descriptors = data[sent:], ()
+    async def _send_whole(self, data: bytes, descriptors: tuple[int, ...]) -> None:
+        left = memoryview(data)
+        async with self._turn:
+            while left:
+                try:
+                    sent = (
+                        socket.send_fds(self._socket, [left], descriptors)
+                        if descriptors
+                        else self._socket.send(left)
+                    )
+                except BlockingIOError:
+                    loop = asyncio.get_running_loop()
+                    await _ready(self._socket, loop.add_writer, loop.remove_writer)
+                    continue
+                left, descriptors = left[sent:], ()
+
+    def _over(self, sent: asyncio.Task[None], descriptors: tuple[int, ...]) -> None:
+        self._sending.discard(sent)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if not sent.cancelled():
+            sent.exception()  # whoever sent it may have been cancelled, and asks no more
 
     async def receive(self) -> Message | None:
         """The next message; None when the other side closed.
@@ -189,7 +208,10 @@ class ControlChannel:
         return content
 
     def close(self) -> None:
-        """Close the channel and what came with it; the other side ends its work."""
+        """Close the channel and what came with it; what was not sent yet is not. The other side ends its work."""
+        for sending in self._sending:
+            sending.cancel()
+            sending.get_loop().remove_writer(self._socket)
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors.clear()
@@ -208,7 +230,8 @@ async def _ready(
     try:
         await ready.wait()
     finally:
-        remove(descriptor)
+        if watched.fileno() >= 0:  # else it was closed, and its number may be another's
+            remove(descriptor)
 
 
 def _object(content: bytes, *, limit: int) -> Mapping[str, object]:
