@@ -4,6 +4,10 @@ A close waits until no request of the session is under way (a little while; then
 record is the session's last: count, head and root cover everything. ``lost`` is said only by the gateway that
 admitted the session, and only when its supervisor is gone: at the lease's end without a sign of life, or when
 this gateway itself is stopped.
+
+Whoever asks for a close waits for it within bounds, and so does a gateway that is being stopped. Where the journal does
+not answer, the session takes nothing any more all the same, and the close goes on by itself: it is signed once, and
+asked for again, it is the same one. A chain with a close on its way is not ended: that record would come after the end.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from datetime import datetime
 from typing import Final
 
 from affiant.attestation.encoding import b64u_sha256
+from affiant.gateway.durable import DURABLE_WITHIN_S, durable
+from affiant.gateway.errors import JournalUnavailable, SessionNotClosed
 from affiant.gateway.published_log import PublishedLog
 from affiant.gateway.recorder import Recorded, Recorder
 from affiant.gateway.sessions import Session, SessionState, SessionTable
@@ -36,6 +42,8 @@ class Closing:
     Args:
         epoch_s: seconds between epoch records, as the keyset statement promises.
         silent_s: seconds without a proof after which an expired session counts as lost.
+        grace_s: seconds that requests under way get to end by themselves.
+        recorded_s: seconds after that until a close, or the end, is durable, for whoever waits for it.
     """
 
     recorder: Recorder
@@ -45,6 +53,7 @@ class Closing:
     epoch_s: int
     silent_s: int
     grace_s: float = GRACE_S
+    recorded_s: float = DURABLE_WITHIN_S
     _last_epoch: float = 0.0
     _records_then: int = 0
     _closers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -57,13 +66,22 @@ class Closing:
 
         Raises:
             JournalUnavailable: the close cannot be made durable.
+            SessionNotClosed: it is not durable yet; the session is as good as closed.
         """
         if session.state is SessionState.OPEN:
             session.move(SessionState.CLOSING)
             self._closers[session.id] = asyncio.create_task(self._close(session, why))
         closer = self._closers.get(session.id)
         if closer is not None:
-            await asyncio.shield(closer)
+            within_s = self.grace_s + self.recorded_s
+            await asyncio.wait({closer}, timeout=within_s)
+            if not closer.done():
+                raise SessionNotClosed(
+                    "the session takes nothing any more, but its close is not durable yet",
+                    expected=f"within {within_s:g} s",
+                    hint="Ask again",
+                )
+            closer.result()
         assert session.head is not None
         return {"close": session.close_jws, "head": session.head.to_json()}
 
@@ -81,15 +99,10 @@ class Closing:
 
     async def _settle(self, session: Session) -> None:
         """Let the requests under way end, then give up what is left of them."""
-        try:
-            async with asyncio.timeout(self.grace_s):
-                while session.under_way:  # between the event and this turn another may have begun
-                    await session.idle()
-        except TimeoutError:
+        if not await session.idle(within_s=self.grace_s):
             session.sealed = True
             session.give_up()
-            while session.under_way:
-                await session.idle()
+            await session.idle(within_s=None)  # without their records there is no close to sign
         session.sealed = True
 
     async def sweep(self) -> None:
@@ -154,4 +167,6 @@ class Closing:
             JournalUnavailable: what is left will be disclosed by a gap at the next start.
         """
         await self.end_sessions()
-        await self.recorder.record("end", {"why": "shutdown"}).durable
+        if not all(closer.done() for closer in self._closers.values()):
+            raise JournalUnavailable("a session's close is not durable, so the chain is not ended")
+        await durable(self.recorder.record("end", {"why": "shutdown"}).durable, within_s=self.recorded_s)

@@ -24,6 +24,7 @@ from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError
 from affiant.gateway.approvals.routes import ActionHex, add_approvers
 from affiant.gateway.bodies import MAX_ADMISSION, Body, Share
+from affiant.gateway.durable import DURABLE_WITHIN_S, durable
 from affiant.gateway.errors import (
     JournalUnavailable,
     NotFound,
@@ -261,7 +262,7 @@ def _add_session(app: FastAPI, service: Service) -> None:
                 recorded = service.record_refused_narrowing(found, error, path=path, body=body)
                 if recorded is None:
                     return _refusal(error)
-                await recorded.durable
+                await durable(recorded.durable, within_s=DURABLE_WITHIN_S)  # else told as it is
                 return _refusal(error, receipt=recorded.jti)
 
     @app.post("/v1/sessions/{session}/close", openapi_extra=_bytes("application/json"))

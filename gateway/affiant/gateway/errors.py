@@ -10,11 +10,11 @@
     NotAllowedError     RecordHeld, KindNotErasable, ModelNotAllowed, UpstreamNotAttested, ToolNotAllowed, ToolUnknown,
                         ToolNameAmbiguous, ToolSchemaChanged, ToolArgumentsRefused, ToolNeedsApproval, ToolMethodRefused
     UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, LogUnwitnessed, Busy, MemorySpent,
-                        RequestLate, Draining, SessionHeld, UpstreamUnreachable, UpstreamTimeout, UpstreamCut,
-                        ToolServerUnavailable, ToolCallTimeout
+                        RequestLate, Draining, SessionHeld, SessionNotClosed, UpstreamUnreachable, UpstreamTimeout,
+                        UpstreamCut, ToolServerUnavailable, ToolCallTimeout
     StateError          StoreLocked, JournalVersion, LogDamaged, SessionClosed, NotFound, ModelNotFound,
                         RequestAbandoned, GatewayFault, ErasureMismatch, ErasureRepeated, SessionStillOpen, HoldUnknown,
-                        NarrowingOutOfTurn
+                        NarrowingOutOfTurn, NarrowingUnsettled
     ConfigurationError  SettingsRefused
 """
 
@@ -57,6 +57,7 @@ __all__ = [
     "ModelNotAllowed",
     "ModelNotFound",
     "NarrowingOutOfTurn",
+    "NarrowingUnsettled",
     "NonceUnknown",
     "NotFound",
     "ProofMissing",
@@ -68,6 +69,7 @@ __all__ = [
     "RequestTooLarge",
     "SessionClosed",
     "SessionHeld",
+    "SessionNotClosed",
     "SessionStillOpen",
     "SessionUnknown",
     "SettingsRefused",
@@ -352,6 +354,13 @@ class SessionHeld(UnreachableError):
     retryable = True
 
 
+class SessionNotClosed(UnreachableError):
+    """The session takes nothing any more, and its close is not durable yet; it will be, or the chain ends in a gap."""
+
+    code = "session.not_closed"
+    retryable = True
+
+
 class Draining(UnreachableError):
     """The gateway is being stopped."""
 
@@ -446,6 +455,12 @@ class NarrowingOutOfTurn(StateError):
     """A session's profile is narrowed once its supervisor has recorded the narrowing before, and not otherwise."""
 
     code = "narrowing.out_of_turn"
+
+
+class NarrowingUnsettled(StateError):
+    """Requests under way did not end although they were given up, so the session's profile was not narrowed."""
+
+    code = "narrowing.unsettled"
 
 
 class NotFound(StateError):

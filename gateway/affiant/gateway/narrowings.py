@@ -7,9 +7,13 @@ waits for approval under the old profile expires. So no record of the old profil
 is judged by one profile and recorded under another. A request that was sent before and comes after is judged by the new
 profile like any other.
 
+All waiting is bounded. Where the journal does not answer, or requests do not end although they were given up, the
+profile in force stays: a record of theirs that becomes durable later is of the profile that the session still has.
+
 What is refused changes nothing here; its supervisor ends the session, because its RTMR3 says more than its gateway.
-So a session whose narrowing was judged and refused is not narrowed any more, and judging is done one after the other:
-comparing profiles takes a processor for up to some seconds, which no session gets twice for nothing.
+So a session whose narrowing was judged and not made, for whatever reason, is not narrowed any more, and judging is done
+one after the other: comparing profiles takes a processor for up to some seconds, which no session gets twice for
+nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from affiant.attestation.tdx import Collateral
 from affiant.gateway.admission import AdmissionRequest, parse_admission_request
 from affiant.gateway.admissions import Admissions
 from affiant.gateway.approvals.mailbox import Mailbox
-from affiant.gateway.errors import NarrowingOutOfTurn
+from affiant.gateway.durable import DURABLE_WITHIN_S, durable
+from affiant.gateway.errors import NarrowingOutOfTurn, NarrowingUnsettled
 from affiant.gateway.narrowing import NarrowingAppraiser
 from affiant.gateway.sessions import Admitted, Session
 
@@ -38,11 +43,13 @@ class Narrowings:
 
     Args:
         grace_s: seconds that requests under way get to end by themselves.
+        recorded_s: seconds that those which are given up have until their records, and the journal for what is kept.
     """
 
     admissions: Admissions
     mailbox: Mailbox
     grace_s: float
+    recorded_s: float = DURABLE_WITHIN_S
     _judging: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     async def narrow(self, session: Session, body: bytes) -> Mapping[str, object]:
@@ -50,6 +57,7 @@ class Narrowings:
 
         Raises:
             AffiantError: refused, and the session is as it was; see :mod:`.narrowing`.
+            NarrowingUnsettled, JournalUnavailable: the same, for what it would have had to wait for.
         """
         admissions = self.admissions
         admissions.recorder.require()
@@ -58,13 +66,14 @@ class Narrowings:
             request = parse_admission_request(body)
             admissions.nonces.take(request.statement.nonce, now=admissions.clock().timestamp())
             collateral = await asyncio.to_thread(admissions.collateral)
-            admitted = await self._judged(session, request, collateral)
-            await self._keep(session, admitted, collateral)
-            with _held(session):
-                await self._settle(session)
-                session.require_open(now=admissions.clock().timestamp())
-                session.narrow(admitted)
-                self.mailbox.narrowed(session)
+            with _once(session):
+                admitted = await self._judged(session, request, collateral)
+                await self._keep(session, admitted, collateral)
+                with _held(session):
+                    await self._settle(session)
+                    session.require_open(now=admissions.clock().timestamp())
+                    session.narrow(admitted)
+                    self.mailbox.narrowed(session)
         return {
             "session": session.id,
             "epoch": admitted.epoch,
@@ -76,17 +85,13 @@ class Narrowings:
     def _require_turn(self, session: Session) -> None:
         session.require_open(now=self.admissions.clock().timestamp())
         if session.narrowing_refused:
-            raise NarrowingOutOfTurn("a narrowing of this session was refused, so none is made any more")
+            raise NarrowingOutOfTurn("a narrowing of this session was not made, so none is any more")
         if session.supervisor.epoch != session.admitted.epoch:
             raise NarrowingOutOfTurn("the supervisor has not recorded the narrowing before")
 
     async def _judged(self, session: Session, request: AdmissionRequest, collateral: Collateral) -> Admitted:
         async with self._judging:
-            try:
-                return await asyncio.to_thread(self._appraise, request, session.admitted, collateral)
-            except BaseException:  # whatever it was, its TD is not what is known of it; raised again
-                session.narrowing_refused = True
-                raise
+            return await asyncio.to_thread(self._appraise, request, session.admitted, collateral)
 
     def _appraise(self, request: AdmissionRequest, admitted: Admitted, collateral: Collateral) -> Admitted:
         admissions = self.admissions
@@ -108,23 +113,29 @@ class Narrowings:
             *(() if admitted.signature is None else (("policies", admitted.signature),)),
         ]
         recorder = self.admissions.recorder
-        await asyncio.gather(
-            *(recorder.keep_object(name, data, session=session.id) for name, data in objects)
-        )
+        kept = [recorder.keep_object(name, data, session=session.id) for name, data in objects]
+        await durable(*kept, within_s=self.recorded_s)
 
     async def _settle(self, session: Session) -> None:
-        """Let the requests under way end, then give up what is left of them."""
-        try:
-            async with asyncio.timeout(self.grace_s):
-                await _idle(session)
-        except TimeoutError:
+        """Let the requests under way end, then give up what is left of them.
+
+        Raises:
+            NarrowingUnsettled: they do not end: one that was refused meanwhile may wait for a journal that stalls.
+        """
+        if not await session.idle(within_s=self.grace_s):
             session.give_up()
-            await _idle(session)
+            if not await session.idle(within_s=self.recorded_s):
+                raise NarrowingUnsettled("requests under way do not end", found=session.under_way)
 
 
-async def _idle(session: Session) -> None:
-    while session.under_way:  # between the event and this turn another may have begun, only to be refused
-        await session.idle()
+@contextmanager
+def _once(session: Session) -> Iterator[None]:
+    """Whatever goes wrong from here on, the session's TD is not what is known of it."""
+    try:
+        yield
+    except BaseException:  # raised again
+        session.narrowing_refused = True
+        raise
 
 
 @contextmanager

@@ -277,9 +277,15 @@ class Session:
         """Requests without their record yet."""
         return self._under_way
 
-    async def idle(self) -> None:
-        """Wait until no request is under way."""
-        await self._idle.wait()
+    async def idle(self, *, within_s: float | None) -> bool:
+        """Wait until no request is under way; whether that came to be in time. None: as long as it takes."""
+        try:
+            async with asyncio.timeout(within_s):
+                while self._under_way:  # between the event and this turn another may have begun
+                    await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
 
 
 class SessionTable:
