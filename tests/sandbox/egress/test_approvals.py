@@ -478,3 +478,55 @@ def test_a_proxy_that_stops_while_it_waits_sends_nothing(world, serve, asking) -
 
     world.run(profile(server.port), scenario)
     assert server.received == []
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def limited(port: int, limits: str) -> str:
+    return profile(port).replace("tls: inspect", f"tls: inspect, limits: {{{limits}}}")
+
+
+def test_an_approval_is_left_where_a_limit_lets_nothing_out_and_used_once_it_does(
+    world, serve, asking, monkeypatch
+) -> None:
+    later, clock = [0], time.monotonic_ns
+    monkeypatch.setattr(time, "monotonic_ns", lambda: clock() + later[0])
+    server, mailbox = serve(ok), asking(Mailbox(says(ANN)))
+
+    async def scenario(box):
+        replies = [await box.https(server.port, post(server.port, body)) for body in (b"1", b"2", b"2")]
+        later[0] = 61 * 10**9
+        replies += [await box.https(server.port, post(server.port, b"2")) for _ in range(2)]
+        return replies
+
+    replies = world.run(limited(server.port, "requests: 1/min"), scenario)
+    assert [reply.status for reply in replies] == [200, 429, 429, 200, 429]
+    assert {code(reply) for reply in replies if reply.status == 429} == {"limit_egress_requests"}
+    assert [each.body for each in server.received] == [b"1", b"2"]
+    assert len(mailbox.actions) == 3, "the second was asked for once, and once more when it was used"
+    intents = [record for record in world.chain.records if record.member("ph") == "intent"]
+    assert [intent.member("apr", "dig") for intent in intents] == [each.name for each in mailbox.actions[:2]]
+
+
+def test_of_two_that_want_one_approval_the_one_that_gets_none_takes_no_room(world, serve, asking) -> None:
+    server, mailbox = serve(ok), asking(Mailbox(), hold_s=5)
+
+    async def scenario(box):
+        both = [asyncio.create_task(box.https(server.port, post(server.port))) for _ in range(2)]
+        while not mailbox.actions:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        mailbox.leave(mailbox.actions[0], says(ANN)(mailbox.actions[0]))
+        replies = await asyncio.gather(*both)
+        mailbox.says = [says(ANN)]
+        return [*replies, *[await box.https(server.port, post(server.port)) for _ in range(2)]]
+
+    replies = world.run(limited(server.port, "requests: 2"), scenario)
+    assert sorted(reply.status for reply in replies[:2]) == [200, 403]
+    assert [code(reply) for reply in replies if reply.status == 403] == [
+        "approval_used",
+        "limit_egress_requests",
+    ]
+    assert replies[2].status == 200
+    assert len(server.received) == 2

@@ -12,8 +12,11 @@ import pytest
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.load import load_profiles
 
+from . import test_approvals as approving
 from .conftest import HOST, Sandbox, World, asked, closed
 from .test_proxy import code, get, listed, ok
+
+asking = approving.asking  # a fixture
 
 
 def compiled(profile: str) -> CompiledPolicy:
@@ -154,3 +157,61 @@ def test_while_it_is_held_the_proxy_can_be_stopped(world: World, serve) -> None:
 
     world.run(listed(server.port), scenario)
     assert world.chain.records == []
+
+
+def test_a_request_that_waits_for_approval_is_cut_and_what_it_was_approved_for_is_never_sent(
+    world: World, serve, asking
+) -> None:
+    """The person agrees after the profile was narrowed; the same request, sent again, is asked for anew."""
+    server = serve(ok)
+    mailbox = asking(approving.Mailbox(), hold_s=20)
+    before = approving.profile(server.port).replace("secrets_access: [KEY]", "")
+    after = before.replace("inspect}", "inspect, methods: [POST]}")
+
+    async def scenario(box: Sandbox) -> tuple[list[str], str]:
+        request = approving.post(server.port)
+        waiting = asyncio.create_task(box.https(server.port, request))
+        while not mailbox.actions:
+            await asyncio.sleep(0.01)
+        await held(box)
+        with pytest.raises(asyncio.IncompleteReadError):
+            await waiting
+        (action,) = mailbox.actions
+        kinds = list(world.chain.kinds)
+        approvals = box.proxy.forwarder.approvals
+        assert approvals is not None
+        policy = compiled(after)
+        assert policy.digest != box.proxy.forwarder.policy.digest
+        narrow(box, after)
+        approvals.narrow(policy=policy.digest, approval=policy.policy.approval)
+        approvals._hold_s = 0.3
+        mailbox.leave(action, approving.says(approving.ANN)(action))
+        again = await box.https(server.port, request)
+        assert [each.policy for each in mailbox.actions] == [action.policy, policy.digest]
+        mailbox.leave(mailbox.actions[1], approving.says(approving.ANN)(mailbox.actions[1]))
+        assert (await box.https(server.port, request)).status == 200
+        return kinds, code(again)
+
+    kinds, again = world.run(before, scenario)
+    assert kinds == ["refusal.egress.cut"]
+    assert again == "approval_pending"
+    assert len(server.received) == 1
+    intent = next(record for record in world.chain.records if record.member("ph") == "intent")
+    assert intent.member("apr", "dig") == mailbox.actions[1].name
+
+
+def test_a_request_whose_body_does_not_come_is_cut_and_recorded(world: World, serve) -> None:
+    server = serve(ok)
+
+    async def scenario(box: Sandbox) -> list[str]:
+        async with box.tunnel(server.port) as (reader, writer):
+            writer.write(get("/", b"Content-Length: 9", port=server.port, method="POST"))
+            await asyncio.sleep(0.1)
+            await held(box)
+            kinds = list(world.chain.kinds)
+            narrow(box, "network_egress: denied")
+            assert await reader.read() == b""
+            return kinds
+
+    assert world.run(listed(server.port), scenario) == ["refusal.egress.cut"]
+    assert server.received == []

@@ -245,6 +245,16 @@ class ApprovalDesk:
         """
         return self.claim_all((name,), now=now)[0]
 
+    def require_approved(self, name: str, *, now: float) -> None:
+        """Return if :meth:`claim` would take the approval of the action with this name now; nothing is taken.
+
+        Raises:
+            ApprovalPending, ApprovalDenied, ApprovalExpired, ApprovalUsed, ActionUnknown: as :meth:`claim`.
+        """
+        with self._lock:
+            self._expire(now)
+            self._grant(self._require(name), now)
+
     def claim_all(self, names: Sequence[str], *, now: float) -> tuple[Grant, ...]:
         """As :meth:`claim`, for all of these names or none; no name stands twice."""
         with self._lock:

@@ -4,7 +4,8 @@ The supervisor decides. It writes the action's exact bytes, hands them to the ga
 left there, and judges their signatures itself against the keys that its own profile names: the mailbox can withhold,
 and can forge nothing. A held request waits for some seconds and is then answered 403 with the action's name, because
 clients give up; the same request sent again finds the same action. What was approved goes out in exactly the bytes
-that were shown, and only after the intent that names the approval is acknowledged.
+that were shown, and only after the intent that names the approval is acknowledged. An approval is taken in the same
+step as room under the profile's limits: where there is none, it is left for the same request to find later.
 
 All of it lives in memory: when the supervisor dies, nothing that waited is ever sent.
 """
@@ -12,7 +13,8 @@ All of it lives in memory: when the supervisor dies, nothing that waited is ever
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -81,7 +83,7 @@ class ApprovalMailbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """A request that may be sent, once. Made by :meth:`EgressApprovals.require` only."""
+    """A request that may be sent, once. Made by :meth:`EgressApprovals.take` only."""
 
     desk: ApprovalDesk
     grant: Grant
@@ -148,21 +150,47 @@ class EgressApprovals:
         self._policy = policy
         self._desk.narrow(policy=policy, approval=approval)
 
-    async def require(self, allowed: AllowedRequest, body: bytes) -> Permit:
-        """Wait until ``allowed`` with this body is approved, and take the approval.
+    async def agreed(self, allowed: AllowedRequest, body: bytes) -> Action:
+        """Wait until ``allowed`` with this body is approved; its action. Nothing is taken yet.
 
         Raises:
             EgressDenied: it is denied, it waits still (:class:`ApprovalNeeded`), or it cannot be asked for.
         """
-        action: Action | None = None
-        try:
+        with self._denying(allowed):
             action = self._desk.ask(self._draft(allowed, body), nonce=self._nonce, now=self._clock()).action
-            await self._mailbox.post(action.raw)
-            async with asyncio.timeout(self._hold_s):
-                return await self._taken(action)
-        except (TimeoutError, ApprovalPending) as error:
-            assert action is not None
-            raise self._waits(allowed, action, "an approver must agree first") from error
+            try:
+                await self._mailbox.post(action.raw)
+                async with asyncio.timeout(self._hold_s):
+                    await self._until_approved(action)
+            except (TimeoutError, ApprovalPending) as error:
+                raise self._waits(allowed, action) from error
+        return action
+
+    def take(self, allowed: AllowedRequest, action: Action, *, room: Callable[[], None]) -> Permit:
+        """Take the approval of ``action``, once; in one turn of the event loop.
+
+        Args:
+            room: takes room under the profile's limits; where it raises, the approval is left.
+
+        Raises:
+            EgressDenied: somebody else took it meanwhile, or its time is over; no room is taken.
+        """
+        now = self._clock()
+        with self._denying(allowed):
+            try:
+                self._desk.require_approved(action.name, now=now)
+            except ApprovalPending as error:
+                raise self._waits(allowed, action) from error
+        room()
+        return self._permit(self._desk.claim(action.name, now=now))
+
+    @contextmanager
+    def _denying(self, allowed: AllowedRequest) -> Iterator[None]:
+        """What is wrong with an approval, as the refusal of the request."""
+        try:
+            yield
+        except EgressDenied:
+            raise
         except UnreachableError as error:
             raise EgressDenied(
                 "approvers cannot be asked now", reason="approval_unavailable", rules=allowed.rules
@@ -171,11 +199,12 @@ class EgressApprovals:
             reason = _REASONS.get(type(error), "approval_unavailable")
             raise EgressDenied(error.message, reason=reason, rules=allowed.rules) from error
 
-    async def _taken(self, action: Action) -> Permit:
+    async def _until_approved(self, action: Action) -> None:
         while True:
             await self._collect(action)
             if self._desk.look(action.name, now=self._clock()).phase is not Phase.PENDING:
-                return self._permit(self._desk.claim(action.name, now=self._clock()))
+                self._desk.require_approved(action.name, now=self._clock())
+                return
             await asyncio.sleep(_POLL_S)
 
     async def _collect(self, action: Action) -> None:
@@ -222,9 +251,9 @@ class EgressApprovals:
     def _nonce(self) -> str:
         return b64u(self._random_bytes(16))
 
-    def _waits(self, allowed: AllowedRequest, action: Action, text: str) -> ApprovalNeeded:
+    def _waits(self, allowed: AllowedRequest, action: Action) -> ApprovalNeeded:
         return ApprovalNeeded(
-            f"{text} ({allowed.method} {allowed.origin.authority})",
+            f"an approver must agree first ({allowed.method} {allowed.origin.authority})",
             reason="approval_pending",
             rules=allowed.rules,
             action=action.name,

@@ -21,6 +21,7 @@
     +-- PeerSilent             egress.timeout          the agent sent nothing for too long
     StateError
     +-- RecordsUnavailable     egress.no_record        an action whose record cannot be kept does not happen
+    +-- RequestCut             egress.cut              broken off before it went out: a narrowing, or the end
 
 A text here quotes at most a short excerpt of what the agent sent, and no header value or query at all.
 """
@@ -41,6 +42,7 @@ __all__ = [
     "PeerSilent",
     "RecordsUnavailable",
     "RequestAmbiguous",
+    "RequestCut",
     "RequestMalformed",
     "RequestTooLarge",
     "ServerNameMissing",
@@ -157,6 +159,12 @@ class RecordsUnavailable(StateError):
     """The action's record cannot be kept or acknowledged; so the action does not happen."""
 
     code = "egress.no_record"
+
+
+class RequestCut(StateError):
+    """The request was broken off before it went out: the profile is being narrowed, or the session ends."""
+
+    code = "egress.cut"
 
 
 def excerpt(text: str | bytes, limit: int = 60) -> str:

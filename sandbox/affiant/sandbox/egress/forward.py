@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
@@ -32,7 +33,7 @@ from affiant.sandbox.egress.decision import (
 )
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.denial import denial_of
-from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable
+from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable, RequestCut
 from affiant.sandbox.egress.limits import EgressMeters, counting
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome
@@ -127,16 +128,21 @@ class Forwarder:
             begun = await body.prefetch()
             if allowed.asks:
                 allowed = as_approved(allowed)
-                permit = await self._approved(http, allowed, body)
-            self._meter(allowed, body, begun)
+                permit = await self._approved(http, allowed, body, begun)
+            else:
+                self._meter(allowed, body, begun)
             intents = await self._intents(action, allowed, permit)
             if permit is not None:
                 permit.dispatched()
         except AffiantError as refusal:
             _over(permit, known=False)
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
-        except BaseException:  # the session ends: an approval that was taken is used up; raised again
+        except (
+            BaseException
+        ):  # cut: it did not go out, and an approval that was taken is used up; raised again
             _over(permit, known=False)
+            with suppress(RecordsUnavailable):
+                await self.records.refusal(RequestCut("broken off before it went out"), action)
             raise
         exchange = _Exchange(
             forwarder=self,
@@ -161,11 +167,14 @@ class Forwarder:
             return allowed
         return judge_held_body(self.policy, self.table, allowed, held, self.notes)
 
-    async def _approved(self, http: AgentHTTP, allowed: AllowedRequest, body: RequestBody) -> Permit:
-        """What an approver lets go out, once; given up when the agent is gone before that.
+    async def _approved(
+        self, http: AgentHTTP, allowed: AllowedRequest, body: RequestBody, begun: int
+    ) -> Permit:
+        """What an approver lets go out, once, with room for it; given up when the agent is gone before that.
 
         Raises:
             EgressDenied: it was not approved, or not yet, or nobody can be asked.
+            LimitReached: there is no room for it; the approval is left.
         """
         if self.approvals is None:
             raise EgressDenied("nobody can be asked here", reason="approval_unavailable", rules=allowed.rules)
@@ -176,17 +185,18 @@ class Forwarder:
                 reason="approval_unshowable",
                 rules=allowed.rules,
             )
-        asking = asyncio.ensure_future(self.approvals.require(allowed, whole))
+        asking = asyncio.ensure_future(self.approvals.agreed(allowed, whole))
         leaving = asyncio.ensure_future(http.gone())
         try:
             await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
                 raise EgressDenied("the agent did not wait", reason="approval_pending", rules=allowed.rules)
-            return asking.result()
+            agreed = asking.result()
         finally:
             asking.cancel()
             leaving.cancel()
             await asyncio.gather(asking, leaving, return_exceptions=True)
+        return self.approvals.take(allowed, agreed, room=lambda: self._meter(allowed, body, begun))
 
     def _meter(self, allowed: AllowedRequest, body: RequestBody, begun: int) -> None:
         """Take room for the request, before its intent: for all that is known of it, and later for the rest.
