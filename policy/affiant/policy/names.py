@@ -34,6 +34,7 @@ __all__ = [
     "check_shape",
     "check_subject",
     "check_tool_name",
+    "is_pointer",
     "looks_like_a_value",
 ]
 
@@ -339,12 +340,13 @@ def check_pointer(text: str) -> None:
     Raises:
         ValueRefused: so.
     """
-    if (
-        _POINTER.match(text) is None
-        or len(text) > _MAX_POINTER
-        or any(map(looks_like_a_value, text.split("/")))
-    ):
+    if not is_pointer(text) or any(map(looks_like_a_value, text.split("/"))):
         raise ValueRefused("not a pointer into JSON", expected="such as /auth/token", found="(not shown)")
+
+
+def is_pointer(text: str) -> bool:
+    """Whether ``text`` has a pointer's form: for profiles, and for whoever looks the place up in a body."""
+    return len(text) <= _MAX_POINTER and _POINTER.match(text) is not None
 
 
 def check_shape(text: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from affiant.policy.names import is_pointer
 from affiant.secrets.refusals import SecretValueInvalid, SurfaceInvalid
 from affiant.secrets.surface import QuerySurface
 
@@ -31,8 +32,6 @@ _MEDIA_TYPE: Final = re.compile(
     rb"([a-z0-9!#$&^_.+/-]+)[ \t]*(?:;[ \t]*charset=(\"?)utf-8\2[ \t]*)?\Z", re.IGNORECASE
 )
 
-_POINTER: Final = re.compile(r"(?:/(?:[A-Za-z0-9._@$:+-]|~[01]){1,64}){1,8}\Z")
-_MAX_POINTER: Final = 256
 _INDEX: Final = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z")
 _ESCAPED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|[^\x21-\x7e]")
 """What no client writes into a form: a percent sign without its digits, white space, bytes beyond ASCII."""
@@ -57,7 +56,7 @@ class BodySurface:
     def __post_init__(self) -> None:
         if (self.json is None) == (self.form is None):
             raise SurfaceInvalid("not one place of a body", expected="json or form")
-        if self.json is not None and (_POINTER.match(self.json) is None or len(self.json) > _MAX_POINTER):
+        if self.json is not None and not is_pointer(self.json):
             raise SurfaceInvalid("not a pointer into a JSON object", found=repr(self.json[:80]))
         if self.form is not None:
             QuerySurface(self.form)
