@@ -13,6 +13,11 @@ from affiant.policy.profile_set import Profile
 Make = Callable[..., Profile]
 
 KEY = "A" * 43
+BOTH = (
+    "{everything: true, approvers: [{issuer: 'https://id.example', subject: ann@example.org}, "
+    "{issuer: 'https://id.example', subject: Ann@example.org}], "
+    """trusted_root: '{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}'}"""
+)
 ASKED = f"{{everything: true, approvers: [{KEY}]}}"
 CASES = [
     ("secrets_access: [A]", {"secret_no_sink"}),
@@ -50,6 +55,7 @@ CASES = [
     ("filesystem_access: 'read-write:/workspace'", {"rw_hooks"}),
     ("filesystem_access: 'read:/workspace'", set()),
     ("filesystem_access: 'read-write:/usr/local/data'", {"rw_hooks", "rw_system_path"}),
+    (f"requires_human_approval: {BOTH}", {"approvers_alike"}),
     ("tools: [{deny: a}]", {"denial_without_allow"}),
     ("tools: [a, {deny: a}]", set()),
     ("tools: [{name: a, server: k8s}]", {"tool_unpinned"}),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.policy.alike_approvers import alike_approvers
 from affiant.policy.approvals.bindable import bindable
 from affiant.policy.arguments import Constraint, Each, Pattern
 from affiant.policy.hosts import covering_patterns, is_wildcard, suffix_of
@@ -239,6 +240,8 @@ def _whole(profile: Profile) -> Iterator[Finding]:
         yield _warn(profile, "approval_no_approver", "requires_human_approval")
     if profile.approval.approvers and not asking:
         yield _warn(profile, "approvers_unused", "requires_human_approval")
+    for group in alike_approvers(profile.approval.approvers):
+        yield _warn(profile, "approvers_alike", _listed([each.subject for each in group]))
     yield from _unshowable(profile)
     yield from _steered(profile)
 

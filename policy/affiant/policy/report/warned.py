@@ -25,6 +25,7 @@ TITLES: Final[Mapping[str, str]] = {
     "rw_system_path": "Programs of the image may be changed",
     "limit_without_effect": "A limit that another rule takes away",
     "approval_unshowable": "Approval that nobody can be shown",
+    "approvers_alike": "Approvers who may be one person",
     "approvers_unused": "Approvers of nothing",
     "argument_pattern": "Text that only a pattern holds back",
     "tool_unpinned": "A tool that its server may change",
