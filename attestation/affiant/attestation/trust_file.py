@@ -54,7 +54,12 @@ from affiant.attestation.encoding import from_hex, is_sha256_name, sha256_name
 from affiant.attestation.gateway_config import local_gateway_config
 from affiant.attestation.keys import public_jwk, public_key_of
 from affiant.attestation.profile_signing.errors import SignersInvalid
-from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_signer, signers_document
+from affiant.attestation.profile_signing.signers import (
+    AcceptedSigner,
+    parse_signer,
+    require_once,
+    signers_document,
+)
 from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tlog.errors import NoteMalformed, QuorumMalformed
@@ -333,9 +338,11 @@ def _profile_signers(
     if "profile_signers" not in lists:
         return None
     try:
-        return tuple(AcceptedSigner(entry, parse_signer(raw)) for entry, raw in lists["profile_signers"])
+        found = tuple(AcceptedSigner(entry, parse_signer(raw)) for entry, raw in lists["profile_signers"])
+        require_once(found, "profile_signers")
     except SignersInvalid as error:
-        raise TrustFileMalformed(f"not a signer of profiles: {error}", where="profile_signers") from error
+        raise TrustFileMalformed(f"not signers of profiles: {error}", where="profile_signers") from error
+    return found
 
 
 def _floor(value: object) -> str | None:

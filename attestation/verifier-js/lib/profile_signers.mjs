@@ -1,9 +1,8 @@
 // Whose signatures over profiles a gateway's configuration demands, each with its time. Read in one form.
 
-import { fromUtf8 } from "./encoding.mjs";
-import { isSigner } from "./profile_signer.mjs";
+import { areOnce, isSigner } from "./profile_signer.mjs";
 import { Refusal } from "./refusals.mjs";
-import { canonical, isObject } from "./strict_json.mjs";
+import { isObject } from "./strict_json.mjs";
 import { parseInstant } from "./trust_file.mjs";
 
 const PERIOD = ["from", "until", "revoked_at"];
@@ -15,8 +14,7 @@ export function demandSigners(items, where) {
   for (const item of items) {
     if (!isObject(item) || !("value" in item) || !isPeriod(item) || !isSigner(item.value)) throw refusal;
   }
-  const texts = items.map((item) => fromUtf8(canonical(item)));
-  if (new Set(texts).size !== texts.length) throw refusal;
+  if (!areOnce(items.map((item) => item.value))) throw refusal;
 }
 
 function isPeriod({ value, ...period }) {

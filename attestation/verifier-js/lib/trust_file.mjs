@@ -4,7 +4,7 @@ import { keyOfJwk, sha256Name } from "./cryptography.mjs";
 import { SEQUENCE, childrenOf, readSingle } from "./der.mjs";
 import { fromBase64, fromBase64url } from "./encoding.mjs";
 import { parseVkey } from "./note.mjs";
-import { isSigner } from "./profile_signer.mjs";
+import { areOnce, isSigner } from "./profile_signer.mjs";
 import { parseReferenceValues } from "./reference_values.mjs";
 import { Refusal } from "./refusals.mjs";
 import { canonical, isObject, parseStrict } from "./strict_json.mjs";
@@ -82,9 +82,8 @@ export async function parseTrustFile(bytes) {
   for (const entry of trust.tsa_roots ?? []) demandAuthority(entry.value);
   for (const entry of trust.sigstore_root ?? []) demandSigner(entry.value);
   for (const entry of trust.erasure_authorities ?? []) entry.key = await readAuthority(entry.value);
-  if ((trust.profile_signers ?? []).some((entry) => !isSigner(entry.value))) {
-    throw malformed("not a signer of profiles", "profile_signers");
-  }
+  const signers = (trust.profile_signers ?? []).map((entry) => entry.value);
+  if (!signers.every(isSigner) || !areOnce(signers)) throw malformed("not signers of profiles", "profile_signers");
   trust.isolationFloor = readFloor(value.isolation_floor);
   trust.clockToleranceS = readTolerance(value.clock_tolerance_s);
   trust.require = readRequire(value.require);

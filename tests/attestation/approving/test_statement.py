@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_order import SMALL_ORDER
 
 from affiant.attestation import jws
 from affiant.attestation.approving.errors import ApproverKeyMalformed, StatementMalformed
@@ -57,6 +59,27 @@ def test_a_key_in_a_statement_is_only_the_one_that_its_header_names() -> None:
     forged = f"{signing_input}.{b64u(EVE.sign(signing_input.encode()))}"
     with pytest.raises(StatementMalformed):
         read_statement(forged)
+
+
+def thumbprint(jwk: dict[str, str]) -> str:
+    """RFC 7638."""
+    return b64u(hashlib.sha256(canonical(jwk)).digest())
+
+
+@pytest.mark.parametrize("point", SMALL_ORDER)
+def test_no_profile_can_name_a_key_under_which_anybody_signs(point: bytes) -> None:
+    """A profile has thumbprints alone: whichever key is behind one, its statement is read as ES256 on P-256."""
+    keys = [{"crv": curve, "kty": "OKP", "x": b64u(point)} for curve in ("Ed25519", "P-256")]
+    keys += [
+        {"crv": "P-256", "kty": "EC", "x": b64u(point), "y": b64u(other)} for other in (point, bytes(32))
+    ]
+    for jwk in keys:
+        for alg in ("ES256", "EdDSA"):
+            header = {"alg": alg, "kid": thumbprint(jwk), "typ": "affiant-approval+jwt"}
+            body = b64u(canonical(payload(jwk=jwk)))
+            signature = b64u(point + bytes(32))
+            with pytest.raises(StatementMalformed):
+                read_statement(f"{b64u(canonical(header))}.{body}.{signature}")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sigstore_authority.authority import Authority
+from story import trust
 
 from affiant.attestation.anchors.sigstore_root import SigstoreRoot
 from affiant.attestation.profile_signing.errors import SignersInvalid
@@ -18,6 +19,7 @@ from affiant.attestation.profile_signing.signers import (
     signers_document,
 )
 from affiant.attestation.profile_signing.signing_keys import SigningKey
+from affiant.attestation.trust_file import TrustFileMalformed
 
 from .conftest import IDENTITY, ISSUER, PRIVATE, public_pem
 
@@ -55,6 +57,29 @@ def test_a_file_may_hold_a_key_as_pem(p256: SigningKey) -> None:
 def test_what_is_no_file_of_signers_is_refused(content: bytes) -> None:
     with pytest.raises(SignersInvalid):
         parse_signers_file(content)
+
+
+def test_one_signer_twice_is_refused_whatever_the_time(key: SigningKey, authority: Authority) -> None:
+    """Else a signer who is revoked in one entry would count by the other."""
+    revoked = {"revoked_at": "2026-03-01T00:00:00Z"}
+    before, after = {"until": "2026-01-01T00:00:00Z"}, {"from": "2026-02-01T00:00:00Z"}
+    by_sigstore = {"trusted_root": authority.trusted_root(), "identity": IDENTITY, "issuer": ISSUER}
+    for one in (entry(key)["value"], by_sigstore):
+        for first, second in ((revoked, {}), ({}, revoked), (before, after)):
+            other = {"value": {**by_sigstore, "identity": "somebody-else@example.org"}}
+            items = [{"value": one, **first}, other, {"value": one, **second}]
+            with pytest.raises(SignersInvalid) as refused:
+                parse_signers(items)
+            assert refused.value.where == "signers[0], signers[2]"
+            with pytest.raises(TrustFileMalformed, match="one signer twice"):
+                trust(profile_signers=items)
+
+
+def test_a_key_as_pem_and_as_jwk_is_one_signer(p256: SigningKey) -> None:
+    pem = {"value": {"key": public_pem(PRIVATE["P-256"]).decode()}}
+    document = {"typ": "affiant-profile-signers/1", "signers": [pem, entry(p256)]}
+    with pytest.raises(SignersInvalid, match="one signer twice"):
+        parse_signers_file(json.dumps(document).encode())
 
 
 def test_lists_that_mean_nobody_or_anybody_are_refused(p256: SigningKey, authority: Authority) -> None:

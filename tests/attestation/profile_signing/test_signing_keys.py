@@ -9,15 +9,24 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
     PublicFormat,
 )
+from small_order import SMALL_ORDER
 
-from affiant.attestation.profile_signing.errors import ProfileSignatureInvalid, SigningKeyInvalid
+from affiant.attestation.encoding import b64u
+from affiant.attestation.profile_signing.errors import (
+    ProfileSignatureInvalid,
+    SignersInvalid,
+    SigningKeyInvalid,
+)
+from affiant.attestation.profile_signing.signers import parse_signers
 from affiant.attestation.profile_signing.signing_keys import (
+    ProfileKey,
     SigningKey,
     parse_key_jwk,
     parse_public_pem,
@@ -42,6 +51,19 @@ def test_what_a_key_signs_holds_under_it_alone(key: SigningKey) -> None:
     for message, given in ((b"massage", signature), (b"message", signature[:-1]), (b"message", b"")):
         with pytest.raises(ProfileSignatureInvalid):
             key.public.verify(message, given)
+
+
+@pytest.mark.parametrize("point", SMALL_ORDER)
+def test_a_key_under_which_anybody_can_sign_is_nobodys_signature(point: bytes) -> None:
+    key = Ed25519PublicKey.from_public_bytes(point)
+    jwk = {"crv": "Ed25519", "kty": "OKP", "x": b64u(point)}
+    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for taken in (lambda: ProfileKey.of(key), lambda: parse_key_jwk(jwk), lambda: parse_public_pem(pem)):
+        with pytest.raises(SigningKeyInvalid, match="nobody's"):
+            taken()
+    for accepted in ({"key": jwk}, {"key": pem.decode()}):
+        with pytest.raises(SignersInvalid):
+            parse_signers([{"value": accepted}])
 
 
 def test_a_private_key_is_shown_nowhere(key: SigningKey) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from small_order import SMALL_ORDER
 from story import trust_bytes
 
 from affiant.attestation.canonical import canonical, parse_canonical, parse_strict
@@ -299,7 +300,7 @@ def profile_signers() -> list[object]:
         return {"value": {"key": {**key, **changes}}}
 
     until = {**p256, "until": "2026-01-01T00:00:00Z"}
-    good: list[object] = [[p256], [p384], [ed25519], [p256, p384, ed25519, identity()], [until, p256]]
+    good: list[object] = [[p256], [p384], [ed25519], [p256, p384, ed25519, identity()], [until]]
     return [
         *good,
         [identity(identity="a" * 1024)],
@@ -311,6 +312,10 @@ def profile_signers() -> list[object]:
         [identity()] * 17,
         [p256, p256],
         [until, until],
+        [until, p256],
+        [identity(), p384, identity()],
+        *([changed(keys[2], x=b64u(point))] for point in SMALL_ORDER),
+        [changed(keys[2], x=b64u((2**255 - 19 + 3).to_bytes(32, "little")))],
         *([{**p256, "until": text}] for text in (None, 5, "2026-02-30T00:00:00Z", "2026-01-01")),
         [{**p256, "note": 1}],
         [{"value": {"key": "-----BEGIN PUBLIC KEY-----"}}],

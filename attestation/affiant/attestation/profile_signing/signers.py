@@ -6,7 +6,8 @@ As the gateway's configuration and files of signers list them (trust rules, 11):
     {"value": {"trusted_root": {...}, "identity": "...", "issuer": "..."}, "from"?, "until"?, "revoked_at"?}
 
 A file of signers is ``{"typ": "affiant-profile-signers/1", "signers": [...]}``; there a key may be PEM text too. Never
-a pattern and never "anybody": a signer is one key, or one identity as one issuer knows it. An empty list is refused.
+a pattern and never "anybody": a signer is one key, or one identity as one issuer knows it. An empty list is refused,
+and so is a list with one signer twice, also for two times: whoever is revoked in one entry must not count by another.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "parse_signer",
     "parse_signers",
     "parse_signers_file",
+    "require_once",
     "signer_name",
     "signers_document",
 ]
@@ -84,9 +86,24 @@ def parse_signers(items: object) -> tuple[AcceptedSigner, ...]:
             "not a list of signers", expected=f"1 to {_MAX_SIGNERS}: an empty list accepts nobody"
         )
     found = tuple(_accepted(item, f"signers[{index}]") for index, item in enumerate(items))
-    if len(set(found)) != len(found):
-        raise SignersInvalid("one signer twice, for the same time")
+    require_once(found, "signers")
     return found
+
+
+def require_once(signers: Sequence[AcceptedSigner], where: str) -> None:
+    """Refuse a list with one signer twice.
+
+    Raises:
+        SignersInvalid: so; the text says which two entries.
+    """
+    first: dict[ProfileSigner, int] = {}
+    for index, each in enumerate(signers):
+        if first.setdefault(each.signer, index) != index:
+            raise SignersInvalid(
+                f"one signer twice: the {signer_name(each.signer)}",
+                expected="each once: who is revoked in one entry would still count by the other",
+                where=f"{where}[{first[each.signer]}], {where}[{index}]",
+            )
 
 
 def parse_signers_file(content: bytes) -> tuple[AcceptedSigner, ...]:

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from affiant.attestation.ed25519_points import is_nobodys_key
 from affiant.attestation.encoding import b64u, from_b64u, sha256_name
 from affiant.attestation.profile_signing.errors import ProfileSignatureInvalid, SigningKeyInvalid
 from affiant.errors import MalformedError
@@ -62,11 +63,16 @@ class ProfileKey:
         """``key``, if it is of a kind that is used here.
 
         Raises:
-            SigningKeyInvalid: it is not.
+            SigningKeyInvalid: it is not, or anybody could sign with it.
         """
         if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _JWK_OF:
             return cls(key, _name(key))
         if isinstance(key, Ed25519PublicKey):
+            if is_nobodys_key(key.public_bytes_raw()):
+                raise SigningKeyInvalid(
+                    "a key that is nobody's: anybody can sign with it, or it is another's in a second spelling",
+                    expected="a point of large order, in its one spelling (RFC 8032)",
+                )
             return cls(key, _name(key))
         raise SigningKeyInvalid("a key of another kind", expected=_KINDS)
 
