@@ -28,6 +28,7 @@ from affiant.policy.profile import (
 )
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.refusals import PolicyConflict
+from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.policy.tool_origin import Origin
 
 __all__ = [
@@ -109,12 +110,26 @@ _models = st.builds(
     ModelRule, st.sampled_from(NAMES), st.booleans(), max_tokens=st.none() | st.integers(1, 3)
 )
 _endpoints = st.builds(Endpoint, st.sampled_from(HOSTS), st.sampled_from(PORTS))
-_INJECTIONS = (Injection(), Injection(None, json="/a/b"), Injection(None, form="key"))
+_INJECTIONS = (
+    Injection(),
+    Injection(None, json="/a/b"),
+    Injection(None, form="key"),
+    Injection.of_token(
+        TokenExchange(
+            GrantType.CLIENT_CREDENTIALS,
+            "https://login.issuer.net/token",
+            client_id="a",
+            client_auth=ClientAuth.BASIC,
+        )
+    ),
+)
 _secrets = st.dictionaries(
     st.sampled_from(["KEY", "TOKEN"]), st.lists(_endpoints, max_size=3, unique=True).map(tuple), max_size=2
 ).map(
     lambda found: tuple(
-        SecretGrant(name, hosts, inject=_INJECTIONS[len(hosts) % 3], max_uses=len(hosts) or None)
+        SecretGrant(
+            name, hosts, inject=_INJECTIONS[(len(hosts) + len(name)) % 4], max_uses=len(hosts) or None
+        )
         for name, hosts in found.items()
     )
 )

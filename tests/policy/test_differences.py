@@ -198,6 +198,10 @@ def diff(old: str, new: str) -> list[tuple[str, str, str]]:
     ]
 
 
+INJECTED = "network_egress: 'allowed:a.b.com', secrets_access: [{name: KEY, inject: {"
+EXCHANGED = f"{INJECTED}exchange: {{"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -249,6 +253,23 @@ def diff(old: str, new: str) -> list[tuple[str, str, str]]:
             "network_egress: 'allowed:a.b.com', secrets_access: [{name: KEY, ref: 'local:ONE'}]",
             "network_egress: 'allowed:a.b.com', secrets_access: [{name: KEY, ref: 'local:TWO'}]",
             [("changes", "secret_setting", "reference of KEY")],
+        ),
+        (
+            f"{EXCHANGED}grant: token_exchange, url: 'https://i.com/t', scope: a}}}}}}]",
+            f"{EXCHANGED}grant: token_exchange, url: 'https://i.com/u', scope: a b}}}}}}]",
+            [
+                ("changes", "secret_setting", "exchange's scope of KEY"),
+                ("changes", "secret_setting", "exchange's url of KEY"),
+            ],
+        ),
+        (
+            f"{INJECTED}header: authorization, format: 'Bearer {{}}'}}}}]",
+            f"{EXCHANGED}grant: token_exchange, url: 'https://i.com/t'}}}}}}]",
+            [
+                ("changes", "secret_setting", "exchange's grant of KEY"),
+                ("changes", "secret_setting", "exchange's subject_token_type of KEY"),
+                ("changes", "secret_setting", "exchange's url of KEY"),
+            ],
         ),
     ],
 )

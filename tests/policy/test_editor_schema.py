@@ -209,6 +209,22 @@ INJECT = members(
     basic=pick("git", "'a:b'", "5"),
     query=pick("key", "'a b'", "5"),
     body=members(json=pick("/a/b", "'a'", "/a~0b", "'/a b'"), form=pick("key", "'a b'", "5")) | pick("{}"),
+    exchange=pick("{}")
+    | st.tuples(
+        pick("client_credentials, client_id: a", "jwt_bearer, issuer: 5", "token_exchange", "refresh_token"),
+        pick(
+            "'https://a.b.com/t'", "'https://a.b.com:8443/t'", "'http://a.b.com/t'", "'https://a.b.com'", "5"
+        ),
+        members(
+            scope=pick("'a b'", "'a  b'", "5"),
+            audience=pick("a", "'a b'", "true"),
+            resource=pick("'urn:a'", "a"),
+            subject=pick("a", "'a b'"),
+            key_id=pick("5", "''"),
+            client_auth=pick("client_secret_post", "x"),
+            subject_token_type=pick("jwt", "saml2"),
+        ),
+    ).map(lambda it: f"{{grant: {it[0]}, url: {it[1]}, {it[2][1:-1]}}}"),
 )
 SECRET = (
     pick("A", "true", "a-b", "PATH", "1")
@@ -342,6 +358,9 @@ REFUSED_BY_BOTH = [
     "secrets_access: [{name: A, inject: {body: {}}}]",
     "secrets_access: [{name: A, inject: {body: {json: q}}}]",
     "secrets_access: [{name: A, inject: {body: {json: /q, form: q}}}]",
+    "secrets_access: [{name: A, inject: {exchange: {grant: client_credentials}}}]",
+    "secrets_access: [{name: A, inject: {exchange: {grant: refresh_token, url: 'https://a.b/c'}}}]",
+    "secrets_access: [{name: A, inject: {exchange: {grant: client_credentials, url: 'http://a.b/c'}}}]",
     "secrets_access: [{name: A, inject: {format: '{}'}}]",
     "models: any",
     "models: [{upstream: attested}]",

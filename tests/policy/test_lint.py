@@ -42,6 +42,10 @@ CASES = [
         "secrets_access: [{name: A, inject: {basic: git}}], network_egress: [{host: a.b.com, methods: [GET]}]",
         set(),
     ),
+    (
+        "secrets_access: [{name: A, inject: {exchange: {grant: token_exchange, url: 'https://i.com/t'}}}]",
+        {"secret_no_sink", "secret_token_endpoint"},
+    ),
     ("network_egress: 'allowed:a.b.com'", {"host_unrestricted"}),
     ("network_egress: [{host: a.b.com, methods: [GET]}]", set()),
     ("network_egress: [{host: x.s3.amazonaws.com, methods: [GET]}]", {"host_shared"}),

@@ -202,7 +202,6 @@ def test_an_unknown_key_of_the_file_is_refused_with_a_suggestion() -> None:
         ("priority: batch", "priority"),
         ("network_egress: [{host: a.b.com, rate: 60/min}]", "rate"),
         ("secrets_access: [{name: A, inject: {sigv4: {}}}]", "sigv4"),
-        ("secrets_access: [{name: A, inject: {exchange: {}}}]", "exchange"),
     ],
 )
 def test_a_key_that_nothing_enforces_is_refused_and_never_ignored(sections: str, key: str) -> None:
@@ -328,6 +327,8 @@ def test_a_key_that_nothing_enforces_is_refused_and_never_ignored(sections: str,
         "secrets_access: [{name: A, inject: {body: token}}]",
         "secrets_access: [{name: A, inject: {body: {form: a}, query: a}}]",
         "secrets_access: [{name: A, inject: {body: {form: a}, format: '{}'}}]",
+        "secrets_access: [{name: A, inject: {exchange: {}}}]",
+        "secrets_access: [{name: A, inject: {exchange: []}}]",
         "secrets_access: [{name: A, shape: 'ghp_{8}'}]",
         "secrets_access: [{name: A, shape: ghp}]",
         "secrets_access: [A, {name: A, hosts: [a.b.com]}]",
@@ -535,6 +536,10 @@ PASTED = [
         "secrets_access: [{{name: A, hosts: '{}'}}]",
         "secrets_access: [{{name: A, shape: '{}'}}]",
         "secrets_access: [{{name: A, inject: {{header: X-Key, format: '{}'}}}}]",
+        "secrets_access: [{{name: A, inject: {{exchange: '{}'}}}}]",
+        "secrets_access: [{{name: A, inject: {{exchange: {{grant: '{}', url: 'https://i.com/t'}}}}}}]",
+        "secrets_access: [{{name: A, inject: {{exchange: {{grant: client_credentials, client_id: c, url: '{}'}}}}}}]",
+        "secrets_access: [{{name: A, inject: {{exchange: {{grant: client_credentials, client_secret: '{}'}}}}}}]",
     ],
 )
 def test_a_value_pasted_in_a_names_place_is_refused_and_not_repeated(sections: str, value: str) -> None:

@@ -130,6 +130,26 @@ SECTIONS = [
     "secrets_access: [{name: A, inject: {body: {form: key}}}]",
     "secrets_access: [{name: A, inject: {body: {json: /token}}}]",
     "secrets_access: [{name: A, inject: {body: {json: /auth/token}}}]",
+    *(
+        f"secrets_access: [{{name: A, inject: {{exchange: {{{exchange}}}}}}}]"
+        for exchange in (
+            "grant: client_credentials, url: 'https://i.b.com/token', client_id: a",
+            "grant: client_credentials, url: 'https://i.b.com/token', client_id: b",
+            "grant: client_credentials, url: 'https://i.b.com/token', client_id: a, client_auth: client_secret_post",
+            "grant: client_credentials, url: 'https://i.b.com/other', client_id: a",
+            "grant: client_credentials, url: 'https://i.b.com:8443/token', client_id: a",
+            "grant: client_credentials, url: 'https://i.b.com/token', client_id: a, scope: read",
+            "grant: client_credentials, url: 'https://i.b.com/token', client_id: a, audience: read",
+            "grant: client_credentials, url: 'https://i.b.com/token', client_id: a, resource: 'urn:read'",
+            "grant: jwt_bearer, url: 'https://i.b.com/token', issuer: a",
+            "grant: jwt_bearer, url: 'https://i.b.com/token', issuer: a, subject: a",
+            "grant: jwt_bearer, url: 'https://i.b.com/token', issuer: a, audience: a",
+            "grant: jwt_bearer, url: 'https://i.b.com/token', issuer: a, key_id: a",
+            "grant: token_exchange, url: 'https://i.b.com/token'",
+            "grant: token_exchange, url: 'https://i.b.com/token', client_id: a",
+            "grant: token_exchange, url: 'https://i.b.com/token', subject_token_type: jwt",
+        )
+    ),
     "secrets_access: [{name: A, shape: 'a{30}'}]",
     "secrets_access: [{name: A, shape: 'b{30}'}]",
     "models: []",

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import subprocess
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import pytest
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import Script, UpstreamServer
 
+from affiant.policy.token_exchange import TokenExchange
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.client import BrokerClient, broker_command
 from affiant.secrets.broker.messages import (
@@ -26,6 +28,7 @@ from affiant.secrets.broker.messages import (
     ResponseHead,
 )
 from affiant.secrets.broker.process import serve_control
+from affiant.secrets.broker.tokens import Instants
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
 from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
 from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
@@ -80,6 +83,7 @@ class Harness:
     exit_status: int | None = None
     process: subprocess.Popen[bytes] | None = None
     resolution: Resolution | None = None
+    instants: Instants = field(default_factory=lambda: Instants(time.monotonic, time.time, os.urandom))
 
     @property
     def store(self) -> LocalStoreFile:
@@ -93,13 +97,14 @@ class Harness:
         *,
         surface: Surface | QuerySurface | BodySurface = AUTHORIZATION,
         host: str = HOST,
+        exchange: TokenExchange | None = None,
     ) -> str:
         """Keep ``value`` and grant it for the upstream at ``port``; returns the placeholder."""
         if value is not None:
             self.store.set(name, SecretValue(value))
         placeholder = mint_placeholder(os.urandom)
         binding = Binding(name, placeholder, frozenset({Endpoint(host, port)}), surface)
-        self.grants.append(Grant(binding, f"local:{name}"))
+        self.grants.append(Grant(binding, f"local:{name}", exchange=exchange))
         return placeholder
 
     @asynccontextmanager
@@ -132,7 +137,7 @@ class Harness:
     async def _task(self, control: socket.socket) -> AsyncIterator[None]:
         """All of the broker but its process: quicker, and the same code."""
         status = BrokerStatus(pid=os.getpid(), uid=os.geteuid(), dumpable=True, memory_locked=False)
-        task = asyncio.create_task(serve_control(control, status))
+        task = asyncio.create_task(serve_control(control, status, instants=self.instants))
         try:
             yield
         finally:

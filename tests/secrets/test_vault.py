@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from affiant.errors import AffiantError
 from affiant.secrets.broker.client import BrokerClient
 from affiant.secrets.broker.messages import Configuration, Grant, VaultSettings
 from affiant.secrets.broker.session import open_session
+from affiant.secrets.broker.tokens import Instants
 from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
 from affiant.secrets.refusals import (
     SecretReferenceInvalid,
@@ -312,7 +314,8 @@ def test_a_vault_that_cannot_answer_is_asked_once(vault, authority) -> None:
     settings = VaultSettings(vault.address, (authority.pem,))
     credential = os.memfd_create("token")
     os.write(credential, b"hvs.token")
-    opened = open_session(Configuration(grants, vault=settings), (credential,))
+    instants = Instants(time.monotonic, time.time, os.urandom)
+    opened = open_session(Configuration(grants, vault=settings), (credential,), instants=instants)
     assert {error.code for error in opened.refused.values()} == {"vault.sealed"}
     assert len(opened.refused) == 3
     assert len(vault.asked) == 1

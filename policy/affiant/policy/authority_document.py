@@ -154,6 +154,7 @@ def _secret(authority: Authority, secret: SecretAuthority) -> Mapping[str, objec
         "place": grant.surface,
         "format": grant.inject.format,
         "basic": grant.inject.user,
+        "exchange": None if grant.inject.exchange is None else grant.inject.exchange.members,
         "shape": grant.shape,
         "max_uses": grant.max_uses,
         "rules": _rules(authority, (secret.rule,)),

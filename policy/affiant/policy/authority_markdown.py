@@ -31,6 +31,7 @@ from affiant.policy.paths import covers
 from affiant.policy.profile import PathMode
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.reachable import Reach
+from affiant.policy.token_exchange_words import exchange_words
 from affiant.policy.tool_authority import ToolAuthority
 from affiant.policy.tool_words import call_words, rate_words, tool_words
 
@@ -194,7 +195,9 @@ def _flow(name: str, host: str, port: int) -> _Cell:
                 if (secret.grant.name, sink.host, sink.port) == (name, host, port):
                     words = f"{place_words(secret.grant.inject)}{approved(sink.effect)}"
                     words += rule_limit_words(authority, (secret.rule,))
-                    return [words, *_at(authority, sink.rules)]
+                    exchange = secret.grant.inject.exchange
+                    beside = [] if exchange is None else [exchange_words(exchange)]
+                    return [words, *beside, *_at(authority, sink.rules)]
         return ["no"]
 
     return cell

@@ -24,6 +24,7 @@ from affiant.policy.authority_words import (
     rule_limit_words,
     unrestricted_words,
 )
+from affiant.policy.token_exchange_words import exchange_words
 from affiant.policy.tool_words import tool_words
 
 __all__ = ["authority_lines", "entry_lines"]
@@ -135,6 +136,8 @@ def _secret_lines(authority: Authority) -> Iterator[str]:
         grant = secret.grant
         text = f"{grant.name}: in {place_words(grant.inject)}{rule_limit_words(authority, (secret.rule,))}"
         yield from entry_lines(text, indent=4, at=_at(authority, (secret.rule,)))
+        if grant.inject.exchange is not None:
+            yield from entry_lines(exchange_words(grant.inject.exchange), indent=6)
         for sink in secret.sinks:
             to = f"to {sink.host}:{sink.port}{approved(sink.effect)}"
             yield from entry_lines(to, indent=6, at=_at(authority, sink.rules[1:]))

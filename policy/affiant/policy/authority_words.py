@@ -117,7 +117,9 @@ def unrestricted_words(reach: Reach) -> str:
 
 
 def place_words(inject: Injection) -> str:
-    """The one place of a request in which a secret's placeholder stands for it."""
+    """The one place of a request in which a secret's placeholder stands for it, or for the token in its stead."""
+    if inject.exchange is not None:
+        return f"header {inject.header}, as Bearer, where a token stands for it"
     if inject.query is not None:
         return f"parameter {inject.query} of the query, as its whole value"
     if inject.json is not None:

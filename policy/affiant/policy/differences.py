@@ -26,6 +26,7 @@ from affiant.policy.profile import Approval, Policy, Scheme, TLSMode
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, ToolQuestion, question_text
 from affiant.policy.strict_yaml import Mark
+from affiant.policy.token_exchange import TokenExchange
 
 __all__ = [
     "Difference",
@@ -307,6 +308,7 @@ class _Pair:
                 ("reference", before[name].ref, after[name].ref),
                 ("format", before[name].inject.format, after[name].inject.format),
                 ("Basic user", before[name].inject.user, after[name].inject.user),
+                *_exchange_settings(before[name].inject.exchange, after[name].inject.exchange),
                 ("shape", before[name].shape, after[name].shape),
             ):
                 if old != new:
@@ -362,6 +364,15 @@ class _Pair:
 
     def _setting(self, plane: str, direction: Direction, name: str, old: str, new: str) -> Difference:
         return Difference(self.agent, plane, direction, name, Side(old), Side(new))
+
+
+def _exchange_settings(
+    before: TokenExchange | None, after: TokenExchange | None
+) -> Iterator[tuple[str, str | None, str | None]]:
+    """Each member of an exchange for a token; of none of them can one be said to allow more than another."""
+    old, new = ({} if each is None else each.members for each in (before, after))
+    for name in sorted({*old, *new}):
+        yield f"exchange's {name}", old.get(name), new.get(name)
 
 
 def _approver_names(approval: Approval) -> frozenset[str]:

@@ -25,6 +25,7 @@ from affiant.policy.pattern_syntax import MAX_PATTERN
 from affiant.policy.profile import Scheme, TLSMode
 from affiant.policy.schema import SIZE
 from affiant.policy.targets import METHODS
+from affiant.policy.token_exchange import EXCHANGE_SPELLINGS, ClientAuth, GrantType, SubjectTokenType
 
 __all__ = ["floor_schema", "profile_schema", "schema_text"]
 
@@ -112,6 +113,11 @@ def _spelled(pattern: re.Pattern[str]) -> Schema:
 def _name(kind: str) -> Schema:
     """A name; editors take some for numbers or booleans, the reader takes all as text."""
     return {**_spelled(SPELLINGS[kind]), "type": ["string", "number", "boolean"]}
+
+
+def _exchanged(member: str) -> Schema:
+    """As :func:`_name`, of a member of an exchange."""
+    return {**_spelled(EXCHANGE_SPELLINGS[member]), "type": ["string", "number", "boolean"]}
 
 
 def _choice(choices: Sequence[str]) -> Schema:
@@ -215,6 +221,32 @@ _BODY: Final[Mapping[str, Schema]] = {
     "json": _told(_name("pointer"), "A pointer into a JSON object, such as /auth/token."),
     "form": _told(_name("parameter"), "The field of a form (application/x-www-form-urlencoded)."),
 }
+_EXCHANGE: Final[Mapping[str, Schema]] = {
+    "grant": _told(
+        _choice([each.value for each in GrantType]),
+        "How the token endpoint is asked, and what the secret is.",
+    ),
+    "url": _told(_spelled(EXCHANGE_SPELLINGS["url"]), "The token endpoint: https://host[:port]/path."),
+    "client_id": _told(_exchanged("client_id"), "The client's public name."),
+    "client_auth": _told(
+        _choice([each.value for each in ClientAuth]),
+        "Of client_credentials: how the client shows its secret. Default client_secret_basic.",
+    ),
+    "issuer": _told(_exchanged("issuer"), "Of jwt_bearer: iss of the assertion, such as a service account."),
+    "subject": _told(
+        _exchanged("subject"), "Of jwt_bearer: sub of the assertion, where the issuer wants one."
+    ),
+    "key_id": _told(_exchanged("key_id"), "Of jwt_bearer: kid of the assertion's header."),
+    "subject_token_type": _told(
+        _choice([each.value for each in SubjectTokenType]),
+        "Of token_exchange: what the secret is. Default access_token.",
+    ),
+    "audience": _told(
+        _exchanged("audience"), "Whom the token is for; of jwt_bearer aud of the assertion, default the URL."
+    ),
+    "resource": _told(_exchanged("resource"), "Whom the token is for, as an absolute URI (RFC 8707)."),
+    "scope": _told(_exchanged("scope"), "What the token is for: words with one blank between them."),
+}
 _INJECT: Final[Mapping[str, Schema]] = {
     "header": _told(_TEXT, "The header whose whole value the placeholder stands in."),
     "format": _told(_spelled(SPELLINGS["format"]), "Beside 'header': text with one {} for the placeholder."),
@@ -224,6 +256,10 @@ _INJECT: Final[Mapping[str, Schema]] = {
         {**_mapping("'body'", _BODY), "minProperties": 1, "maxProperties": 1},
         "The place of the body whose whole value the placeholder is.",
     ),
+    "exchange": _told(
+        _mapping("'exchange'", _EXCHANGE, required=["grant", "url"]),
+        "What the secret is exchanged for: a token, which goes to the hosts in its place, as Bearer credentials.",
+    ),
 }
 _SECRET: Final[Mapping[str, Schema]] = {
     "name": _told(_name("secret"), "The secret's name, never its value."),
@@ -231,7 +267,7 @@ _SECRET: Final[Mapping[str, Schema]] = {
     "hosts": _told(_list(_HOST, least=1), "host[:port]. Absent: every https host that is named in full."),
     "inject": {
         **_mapping("'inject'", _INJECT),
-        "oneOf": [{"required": [place]} for place in ("header", "basic", "query", "body")],
+        "oneOf": [{"required": [place]} for place in ("header", "basic", "query", "body", "exchange")],
         "dependentRequired": {"format": ["header"]},
     },
     "shape": _told(_spelled(SPELLINGS["shape"]), "What the placeholder looks like, such as ghp_{36}."),

@@ -38,8 +38,12 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "an egress rule": ("host", "port", "scheme", "methods", "paths", "tls", "address", "limits"),
     "an egress denial": ("deny", "port", "methods", "paths"),
     "a secret": ("name", "ref", "hosts", "inject", "shape", "max_uses"),
-    "'inject'": ("header", "format", "basic", "query", "body"),
+    "'inject'": ("header", "format", "basic", "query", "body", "exchange"),
     "'body'": ("json", "form"),
+    "'exchange'": (
+        *("grant", "url", "client_id", "client_auth", "issuer", "subject", "key_id"),
+        *("subject_token_type", "audience", "resource", "scope"),
+    ),
     "a model": ("name", "upstream", "max_tokens"),
     "'requires_human_approval'": (
         *("everything", "tools", "egress", "approvers", "trusted_root", "quorum", "ttl"),

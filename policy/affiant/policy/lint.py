@@ -212,6 +212,11 @@ def _secrets(profile: Profile) -> Iterator[Finding]:
                 yield _warn(
                     profile, "secret_unreachable_host", f"{grant.name} at {host.host}:{host.port}", rule
                 )
+        if grant.inject.exchange is not None:
+            exchange = grant.inject.exchange
+            yield _warn(
+                profile, "secret_token_endpoint", f"{grant.name} at {exchange.host}:{exchange.port}", rule
+            )
         if grant.inject.header != "authorization":
             place = grant.inject.header or _place_beside_headers(grant.inject)
             yield _warn(profile, "secret_storable_sink", f"{grant.name} in {place}", rule)

@@ -258,6 +258,8 @@ def _members(rule: Rule) -> _JSON:
 
 
 def _inject_members(inject: Injection) -> Mapping[str, object]:
+    if inject.exchange is not None:
+        return {"exchange": inject.exchange.members}
     if inject.query is not None:
         return {"query": inject.query}
     if inject.json is not None or inject.form is not None:

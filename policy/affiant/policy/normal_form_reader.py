@@ -33,6 +33,7 @@ from affiant.policy.profile import (
     ToolRule,
 )
 from affiant.policy.refusals import NormalFormRefused
+from affiant.policy.token_exchange import TokenExchange
 
 __all__ = ["read_normal_form"]
 
@@ -167,6 +168,8 @@ def _read_secret(rule: _Object) -> SecretGrant:
         injection = inject.done(Injection(None, query=inject.text("query")))
     elif inject.has("body"):
         injection = inject.done(_read_body(inject.object("body")))
+    elif inject.has("exchange"):
+        injection = inject.done(_read_exchange(inject.object("exchange")))
     elif inject.has("basic"):
         injection = inject.done(Injection(user=inject.text("basic")))
     else:
@@ -183,6 +186,10 @@ def _read_body(body: _Object) -> Injection:
     if body.has("form"):
         return body.done(Injection(None, form=body.text("form")))
     return body.done(Injection(None, json=body.text("json")))
+
+
+def _read_exchange(exchange: _Object) -> Injection:
+    return exchange.done(Injection.of_token(TokenExchange.of(exchange.every_text())))
 
 
 def _read_model(rule: _Object) -> ModelRule:
@@ -247,6 +254,10 @@ class _Object:
 
     def has(self, name: str) -> bool:
         return name in self._left
+
+    def every_text(self) -> dict[str, str]:
+        """All that is left, which must be text."""
+        return {name: self.text(name) for name in sorted(self._left)}
 
     def members(self, name: str) -> dict[str, object]:
         return self._take(name, dict)

@@ -47,8 +47,9 @@ from affiant.policy.names import (
 )
 from affiant.policy.paths import grantable_path, rule_path
 from affiant.policy.refusals import EmptyList, MissingKey, PolicyConflict, ValueRefused, excerpt
-from affiant.policy.targets import path_pattern
+from affiant.policy.targets import decoded_path, path_pattern
 from affiant.policy.text_pattern import MAX_WORK_OF_PROFILE, Work
+from affiant.policy.token_exchange import BEARER, TokenExchange
 
 __all__ = [
     "APPROVAL_TTL",
@@ -249,6 +250,8 @@ class Injection:
 
     ``format`` has one ``{}`` for the placeholder. For ``authorization`` it may be None: the whole credential,
     as Bearer, Basic or token; or with ``user`` as the password of Basic credentials of that user, and nothing else.
+
+    With ``exchange`` it stands there for a token that the secret is exchanged for, as Bearer credentials.
     """
 
     header: str | None = "authorization"
@@ -257,6 +260,7 @@ class Injection:
     query: str | None = None
     json: str | None = None
     form: str | None = None
+    exchange: TokenExchange | None = None
 
     def __post_init__(self) -> None:
         places = [place for place in (self.header, self.query, self.json, self.form) if place is not None]
@@ -271,6 +275,13 @@ class Injection:
             self._check_header(self.header)
         elif (self.format, self.user) != (None, None):
             raise ValueRefused("only a header has a format, and a user")
+        if self.exchange is not None and (self.header, self.format) != ("authorization", BEARER):
+            raise ValueRefused("a token that a secret is exchanged for stands as Bearer credentials")
+
+    @classmethod
+    def of_token(cls, exchange: TokenExchange) -> Injection:
+        """The place of a token that the secret is exchanged for."""
+        return cls("authorization", BEARER, exchange=exchange)
 
     def _check_header(self, header: str) -> None:
         check_header(header)
@@ -501,6 +512,7 @@ class Policy:
         _one_address_for_each_host([rule for rule in self.egress if isinstance(rule, EgressRule)])
         _one_grant_for_each_secret(self.secrets)
         self._refuse_secrets_in_passthrough()
+        _refuse_denied_token_endpoints(self)
         self.make_patterns(Work(MAX_WORK_OF_PROFILE, "a profile"))
 
     def make_patterns(self, work: Work) -> None:
@@ -570,6 +582,31 @@ def _one_address_for_each_host(rules: Sequence[EgressRule]) -> None:
     for rule in rules:
         if addresses.setdefault(rule.host, rule.address) != rule.address:
             raise PolicyConflict("two rules give one host different addresses", found=rule.host, rule=rule)
+
+
+def _refuse_denied_token_endpoints(policy: Policy) -> None:
+    """A token endpoint needs no allow, because no agent gets there; but what is denied is denied to the broker too."""
+    denials = [rule for rule in policy.egress if isinstance(rule, EgressDenial)]
+    for secret in policy.secrets:
+        exchange = secret.inject.exchange
+        if exchange is not None and any(_denies_token_endpoint(rule, exchange) for rule in denials):
+            raise PolicyConflict(
+                f"the profile, or its floor, denies the token endpoint of the secret {secret.name}",
+                found=f"{exchange.host}:{exchange.port}",
+                rule=secret,
+            )
+
+
+def _denies_token_endpoint(rule: EgressDenial, exchange: TokenExchange) -> bool:
+    return (
+        rule.host in covering_patterns(exchange.host)
+        and rule.port in (None, exchange.port)
+        and (rule.methods is None or "POST" in rule.methods)
+        and (
+            rule.paths is None
+            or any(path_pattern(path).touches(decoded_path(exchange.path)) for path in rule.paths)
+        )
+    )
 
 
 def _one_grant_for_each_secret(grants: Sequence[SecretGrant]) -> None:

@@ -200,24 +200,25 @@ def _constraint(constraint: Constraint) -> dict[str, object]:
 
 
 def _secret(grant: SecretGrant) -> dict[str, object]:
-    inject = grant.inject
-    standard = inject == Injection()
-    header = None if inject.user is not None else inject.header
     return _written(
         name=grant.name,
         ref=grant.ref,
         hosts=[_endpoint(each) for each in grant.hosts],
-        inject=None
-        if standard
-        else _written(
-            header=header,
-            format=inject.format,
-            basic=inject.user,
-            query=inject.query,
-            body=_written(json=inject.json, form=inject.form) or None,
-        ),
+        inject=None if grant.inject == Injection() else _inject(grant.inject),
         shape=grant.shape,
         max_uses=grant.max_uses,
+    )
+
+
+def _inject(inject: Injection) -> dict[str, object]:
+    if inject.exchange is not None:
+        return {"exchange": dict(inject.exchange.members)}
+    return _written(
+        header=None if inject.user is not None else inject.header,
+        format=inject.format,
+        basic=inject.user,
+        query=inject.query,
+        body=_written(json=inject.json, form=inject.form) or None,
     )
 
 

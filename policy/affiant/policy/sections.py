@@ -50,6 +50,7 @@ from affiant.policy.profile import (
 from affiant.policy.refusals import FloorRefused, HostRefused, ValueRefused, WrongType, excerpt, located
 from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.policy.targets import path_pattern
+from affiant.policy.token_exchange_reading import read_token_exchange
 
 __all__ = [
     "https_endpoints",
@@ -268,13 +269,15 @@ def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
 
 
 def _injection(node: Node) -> Injection:
-    later = ("sigv4", "exchange")
-    found = schema.keys(node, ("header", "format", "basic", "query", "body"), what="'inject'", later=later)
-    places = [key for key in found if key in ("header", "basic", "query", "body")]
+    known = ("header", "format", "basic", "query", "body", "exchange")
+    found = schema.keys(node, known, what="'inject'", later=("sigv4",))
+    places = [key for key in found if key != "format"]
     if len(places) != 1 or ("format" in found and places != ["header"]):
-        expected = "header and perhaps format, or basic, or query, or body"
+        expected = "header and perhaps format, or basic, or query, or body, or exchange"
         place = schema.key_mark(node, [*places[1:], "format"][0])
         raise WrongType("not one place", expected=expected, where=str(place))
+    if "exchange" in found:
+        return Injection.of_token(read_token_exchange(found["exchange"]))
     if "body" in found:
         return _body_injection(found["body"])
     if "basic" in found:

@@ -53,12 +53,14 @@ def secret() -> None:
 def set_(name: str, rest: tuple[str, ...], *, passphrase: bool, as_json: bool) -> None:
     """Keep a value under NAME, asked for without echo or read from standard input.
 
-    The value is one line of 16 to 4096 bytes, neither regular nor repeating. A newline at its end is dropped.
+    The value is one line of 16 to 4096 bytes, neither regular nor repeating, or a private key in PEM. A newline at its
+    end is dropped.
 
     \b
     Examples:
       affiant secret set GITHUB_TOKEN
       affiant secret set GITHUB_TOKEN < token.txt
+      affiant secret set SIGNING_KEY < key.pem
     """
     if rest:  # not shown: this may be the value
         raise click.UsageError("one NAME and nothing more: a value is asked for, or read from standard input")

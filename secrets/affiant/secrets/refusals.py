@@ -3,13 +3,15 @@
 ::
 
     MalformedError       secret.reference  secret.value  secret.name  store.malformed  broker.protocol
-                         upstream.malformed  upstream.encoding  upstream.upgrade  vault.response
+                         secret.exchange_answer  upstream.malformed  upstream.encoding  upstream.upgrade
+                         vault.response
     NotAuthenticError    store.authentic  upstream.certificate  vault.certificate
     NotAllowedError      secret.placeholder_misplaced  secret.placeholder_hidden  secret.not_bound
                          secret.body_too_large  secret_too_weak  limit_secret_uses  broker.request  vault.denied
                          vault.redirected
-    UnreachableError     upstream.unreachable  upstream.timeout  upstream.truncated  broker.gone
-                         broker.internal  vault.unreachable  vault.sealed  vault.standby  vault.rate_limited
+    UnreachableError     secret.exchange_failed  secret.exchange_refused  upstream.unreachable  upstream.timeout
+                         upstream.truncated  broker.gone  broker.internal  vault.unreachable  vault.sealed
+                         vault.standby  vault.rate_limited
     ConfigurationError   secret.shape  secret.not_found  secret.surface  secret.grants  store.key
                          store.permissions  broker.configuration  vault.path  vault.address  vault.not_found
     StateError           secret.outside_broker  broker.state  store.locked
@@ -59,6 +61,9 @@ __all__ = [
     "SecretUsesSpent",
     "SecretValueInvalid",
     "SurfaceInvalid",
+    "TokenAnswerInvalid",
+    "TokenRefused",
+    "TokenUnavailable",
     "UpgradeRefused",
     "UpstreamCertificateInvalid",
     "UpstreamEncodingRefused",
@@ -158,6 +163,25 @@ class SecretNotBound(NotAllowedError):
     """A placeholder stands in a request to a host, port, scheme or surface that it is not bound to."""
 
     code = "secret.not_bound"
+
+
+class TokenUnavailable(UnreachableError):
+    """There is no access token for a secret, and its token endpoint gave none: nobody answered there, or not now."""
+
+    code = "secret.exchange_failed"
+
+
+class TokenRefused(UnreachableError):
+    """The token endpoint does not take the secret, or not for what is asked."""
+
+    code = "secret.exchange_refused"
+    retryable = False
+
+
+class TokenAnswerInvalid(MalformedError):
+    """The token endpoint's answer is none that a token can be taken from."""
+
+    code = "secret.exchange_answer"
 
 
 class LocalStoreMalformed(MalformedError):

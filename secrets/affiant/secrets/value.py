@@ -6,7 +6,8 @@ is the one door, easy to find in review.
 
 A value must be usable and strong (``trust.md`` rule 18; negative test S4):
 
-1. no CR, LF, NUL or other control character: it is going to stand in an HTTP header;
+1. no CR, LF, NUL or other control character: it is going to stand in an HTTP header. The one exception is a private key
+   in PEM (RFC 7468), which never stands in a request: :meth:`SecretValue.require_one_line` keeps it out of all others;
 2. at most 4096 bytes: redaction holds back as many bytes as its longest spelling;
 3. at least 16 bytes and about 40 bits by a generous estimate: redacting an echo tells whether it *was* an echo,
    which for a short or regular value answers guesses.
@@ -42,13 +43,17 @@ MIN_ESTIMATED_BITS: Final = 40
 """Sixteen random decimal digits pass; words said twice, runs and repetitions do not."""
 
 _CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
+_PEM_KEY: Final = re.compile(
+    rb"-----BEGIN ((?:RSA |EC )?PRIVATE KEY)-----\n(?:[A-Za-z0-9+/=]{1,76}\n)+-----END \1-----\n?\Z"
+)
+"""RFC 7468, section 3, of one key that is not encrypted, with nothing around it."""
 
 
 class SecretValue:
     """The bytes of one secret.
 
     Args:
-        value: 16 to 4096 bytes without control characters.
+        value: 16 to 4096 bytes without control characters, or a private key in PEM of no more bytes.
 
     Raises:
         SecretValueInvalid: control characters, or too long.
@@ -58,11 +63,8 @@ class SecretValue:
     __slots__ = ("_value",)
 
     def __init__(self, value: bytes) -> None:
-        if _CONTROL.search(value) is not None:
-            raise SecretValueInvalid(
-                "the value holds a line break or another control character",
-                hint="Only one-line values can stand in a request; check for a trailing newline",
-            )
+        if _CONTROL.search(value) is not None and _PEM_KEY.match(value) is None:
+            raise _not_one_line()
         if len(value) > MAX_VALUE_BYTES:
             raise SecretValueInvalid("the value is too long", expected=f"at most {MAX_VALUE_BYTES} bytes")
         if len(value) < MIN_VALUE_BYTES:
@@ -83,6 +85,15 @@ class SecretValue:
         """The bytes themselves. Every caller is a place to review."""
         return self._value
 
+    def require_one_line(self) -> None:
+        """Refuse a private key in PEM, where the value itself is going to stand in a request.
+
+        Raises:
+            SecretValueInvalid: it holds line breaks.
+        """
+        if _CONTROL.search(self._value) is not None:
+            raise _not_one_line()
+
     def __repr__(self) -> str:
         return "<SecretValue>"
 
@@ -94,6 +105,13 @@ class SecretValue:
 
     def __deepcopy__(self, memo: object) -> Never:
         raise TypeError("a secret value is not copied")
+
+
+def _not_one_line() -> SecretValueInvalid:
+    return SecretValueInvalid(
+        "the value holds a line break or another control character",
+        hint="Only one-line values can stand in a request; check for a trailing newline",
+    )
 
 
 def _estimated_bits(value: bytes) -> float:

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from affiant.errors import AffiantError
+from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import (
     BrokerStatus,
@@ -31,6 +32,17 @@ GRANTS = (
     ),
     Grant(Binding("C", mint_placeholder(os.urandom), PLACES, BodySurface(json="/a/b")), "local:C"),
     Grant(Binding("D", mint_placeholder(os.urandom), PLACES, BodySurface(form="key")), "local:D"),
+    Grant(
+        Binding("E", mint_placeholder(os.urandom), PLACES, Surface.injected("authorization", "Bearer {}")),
+        "local:E",
+        exchange=TokenExchange(
+            GrantType.CLIENT_CREDENTIALS,
+            "https://login.example.test:8443/token",
+            client_id="a",
+            client_auth=ClientAuth.POST,
+            scope="b c",
+        ),
+    ),
 )
 REQUEST = ExchangeRequest(
     id="7",

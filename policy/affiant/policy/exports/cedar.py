@@ -61,6 +61,12 @@ def _note_unsaid(profile: Profile, ledger: Ledger) -> None:
     for position, grant in enumerate(profile.secrets):
         if (grant.ref, grant.shape, grant.inject.format, grant.inject.user) != (None, None, None, None):
             ledger.unjudged(f"secrets/{position}", "secret", "where the value is kept, its format and shape")
+        if grant.inject.exchange is not None:
+            ledger.unjudged(
+                f"secrets/{position}",
+                "exchange",
+                "at which token endpoint the secret is exchanged for a token",
+            )
     if profile.resources != type(profile.resources)():
         ledger.unjudged("resources", "resources", "bounds of the machine are no requests")
 

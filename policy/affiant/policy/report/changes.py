@@ -80,7 +80,8 @@ def _cells(new: Edition, old: Edition, told: Told) -> tuple[Html, ...]:
 
 def _what(told: Told) -> str:
     """Formats and shapes of secrets are not repeated: somebody may have pasted a value there."""
-    if told.first.plane == "secret_setting" and not told.first.request.startswith("reference of "):
+    shown = ("reference of ", "exchange's ")
+    if told.first.plane == "secret_setting" and not told.first.request.startswith(shown):
         return "another text"
     return told.what
 

@@ -11,6 +11,8 @@ from affiant.policy.decide import Effect
 from affiant.policy.profile import Injection, Scheme
 from affiant.policy.report.elements import NOTHING, Html, element, heading, joined, name, text
 from affiant.policy.report.review import Review
+from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.token_exchange_words import SENT_FOR_TOKEN
 
 __all__ = ["flows", "place_said"]
 
@@ -25,7 +27,8 @@ def flows(review: Review) -> Html:
     vain = [(each, secret) for each, secret in every if secret.unusable or not secret.sinks]
     lead = (
         "A secret's value never reaches an agent: a placeholder stands for it, in the one place of a request that "
-        "is named here, over inspected https only. What a host stores, an agent can read back."
+        "is named here, over inspected https only. What a host stores, an agent can read back. A secret that is "
+        "exchanged for a token goes to its token endpoint only, and the token to the other hosts."
         if every
         else "The profiles name no secrets."
     )
@@ -52,7 +55,11 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Html], cls: str) -
 
 def _going(review: Review, found: Sequence[tuple[Authority, SecretAuthority]]) -> Html:
     rows = chain.from_iterable(
-        (_flow(review, authority, secret, sink) for sink in secret.sinks) for authority, secret in found
+        (
+            *(_exchanged(review, authority, secret, each) for each in [secret.grant.inject.exchange] if each),
+            *(_flow(review, authority, secret, sink) for sink in secret.sinks),
+        )
+        for authority, secret in found
     )
     columns = ("Secret", "Agent", "Host and port", "In which requests", "In which place", "Rules")
     return _table("Can be sent", columns, list(rows), "flows")
@@ -71,6 +78,21 @@ def _flow(review: Review, authority: Authority, secret: SecretAuthority, sink: S
     )
 
 
+def _exchanged(
+    review: Review, authority: Authority, secret: SecretAuthority, exchange: TokenExchange
+) -> Html:
+    """The one place to which what is exchanged for a token goes: the agent cannot get there by this."""
+    return element(
+        "tr",
+        element("th", name(secret.grant.name), scope="row"),
+        element("td", text("the broker, not "), name(authority.agent)),
+        element("td", name(f"{exchange.host}:{exchange.port}")),
+        element("td", text("POST "), name(exchange.path), text(", for a token")),
+        element("td", text(f"{SENT_FOR_TOKEN[exchange.grant]} ({exchange.grant.value})")),
+        element("td", review.new.rules(authority, (secret.rule,)), cls="where"),
+    )
+
+
 def _requests(authority: Authority, sink: Sink) -> Iterator[Html]:
     reach = next(each for each in authority.hosts if each.covers(sink.host, sink.port, Scheme.HTTPS))
     if reach.unrestricted:
@@ -83,6 +105,10 @@ def _requests(authority: Authority, sink: Sink) -> Iterator[Html]:
 
 def place_said(inject: Injection) -> Html:
     """The place of a placeholder. A format's own text is shown where it is a well-known word, and no pasted value."""
+    if inject.exchange is not None:
+        return Html(
+            text("header ") + name(inject.header or "") + text(", as Bearer, where a token stands for it")
+        )
     if inject.query is not None:
         return Html(text("parameter ") + name(inject.query) + text(" of the query, as its whole value"))
     if inject.json is not None:

@@ -27,6 +27,7 @@ from affiant.policy.report.elements import NOTHING, Html, element, heading, join
 from affiant.policy.report.flows import place_said
 from affiant.policy.report.review import Review
 from affiant.policy.report.summary import said_of
+from affiant.policy.token_exchange_words import exchange_words
 from affiant.policy.tool_authority import ToolAuthority
 from affiant.policy.tool_origin import ANY, Origin
 from affiant.policy.tool_words import call_words
@@ -182,5 +183,7 @@ def _granted(rule: SecretGrant) -> Iterator[Html]:
     hosts = names(f"{at.host}:{at.port}" for at in rule.hosts) if rule.hosts else text("no host")
     yield Html(text("secret ") + name(rule.name) + text(" at ") + hosts)
     yield Html(text("in ") + place_said(rule.inject))
+    if rule.inject.exchange is not None:
+        yield text(exchange_words(rule.inject.exchange))
     if rule.ref is not None:
         yield Html(text("kept at ") + name(rule.ref))

@@ -20,6 +20,7 @@ TITLES: Final[Mapping[str, str]] = {
     "tls_passthrough": "Connections that nobody looks into",
     "scheme_http": "Plain HTTP",
     "secret_storable_sink": "A secret where a host may store it",
+    "secret_token_endpoint": "A secret that is exchanged for tokens",
     "secret_shared": "One secret's name, different hosts",
     "rw_hooks": "Files that other people's tools run",
     "rw_system_path": "Programs of the image may be changed",

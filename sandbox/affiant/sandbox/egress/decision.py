@@ -16,6 +16,7 @@ from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Decision, Effect
 from affiant.policy.profile import EgressRule, Scheme, SecretGrant, TLSMode
 from affiant.policy.questions import EgressQuestion, SecretQuestion
+from affiant.policy.token_exchange import TokenExchange
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
@@ -53,11 +54,15 @@ _NOT_FORWARDED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GrantedUse:
-    """A secret use that the profile allows: the placeholder's place, and the rule that allows it."""
+    """A secret use that the profile allows: the placeholder's place, and the rule that allows it.
+
+    ``exchange``: how a token comes to stand there in the secret's place; None: the secret itself does.
+    """
 
     use: SecretUse
     rule: str
     ref: str
+    exchange: TokenExchange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +216,7 @@ def _granted(
     notes.note(question, decision, took_ns=took, surface=use.surface)
     _demand(decision, what, asking=asked)
     grant = next(grant for grant in policy.secret_grants() if grant.name == use.name)
-    return GrantedUse(use, decision.rules[0], reference_of(grant))
+    return GrantedUse(use, decision.rules[0], reference_of(grant), grant.inject.exchange)
 
 
 def _note_unbound(

@@ -1,10 +1,10 @@
 """One inspected request, from the agent to its host and back.
 
 The order is the whole point (trust rules, 3): canonicalise, decide (of a body in which a secret may stand, all of it),
-take room under the profile's limits, record the intent, look up and check the address, hand over to the broker (which
-substitutes, sends and redacts), record the outcome, and only then let the last byte of the answer go. A name under a
-wildcard is the agent's own words to whoever serves its zone, so looking it up has an intent whatever the method.
-Whatever fails on the way fails closed, and is in the chain.
+take room under the profile's limits, record the intent, look up and check the address, have a token fetched where one
+stands for a secret, hand over to the broker (which substitutes, sends and redacts), record the outcome, and only then
+let the last byte of the answer go. A name under a wildcard is the agent's own words to whoever serves its zone, so
+looking it up has an intent whatever the method. Whatever fails on the way fails closed, and is in the chain.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final
 from affiant.attestation.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.token_exchange import TokenExchange
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.approvals import EgressApprovals, Permit, as_approved
 from affiant.sandbox.egress.body import RequestBody
@@ -39,6 +40,7 @@ from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome
 from affiant.sandbox.egress.request_head import RequestHead
 from affiant.sandbox.egress.resolver import Resolver
+from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Sent, Upstream
 from affiant.secrets.detection import PlaceholderDetector
 from affiant.secrets.placeholder import PlaceholderTable
@@ -81,7 +83,7 @@ class Forwarder:
 
     ``versions``: of the secrets, by name. ``notes``: who is told each decision. ``meters``: what may still be sent.
     ``approvals``: who is asked; None: what needs approval is denied. ``memory``: what bodies with secrets in them may
-    take while they are held.
+    take while they are held. ``tokens``: which are being fetched.
     """
 
     policy: CompiledPolicy
@@ -94,6 +96,7 @@ class Forwarder:
     notes: DecisionNotes = SILENT
     approvals: EgressApprovals | None = None
     memory: Memory = field(default_factory=lambda: Memory(_MEMORY))
+    tokens: TokenFetches = field(default_factory=TokenFetches)
 
     def version(self, granted: GrantedUse) -> str:
         """Which version of a secret the broker holds, as records name it."""
@@ -280,6 +283,9 @@ class _Exchange:
     async def _pass(self, body: RequestBody) -> None:
         origin, within = self.allowed.origin, self.forwarder.policy.addresses_for(self.allowed.origin.host)
         address = await self.forwarder.resolver.resolve(origin.host, origin.port, within=within)
+        for granted in self.allowed.uses:
+            if granted.exchange is not None:
+                await self._have_token(granted, granted.exchange)
         if self.permit is not None:
             self.permit.require_time()
         reply = await self.forwarder.upstream.exchange(self.allowed, address, aiter(body))
@@ -291,6 +297,17 @@ class _Exchange:
             self.sent = await reply.sent()
         finally:
             await reply.close()
+
+    async def _have_token(self, granted: GrantedUse, exchange: TokenExchange) -> None:
+        forwarder = self.forwarder
+        fetch = TokenFetch(
+            granted,
+            exchange,
+            version=forwarder.version(granted),
+            within=forwarder.policy.addresses_for(exchange.host),
+            trace=self.action.trace,
+        )
+        await forwarder.tokens.have(fetch, forwarder.upstream, forwarder.resolver, forwarder.records)
 
     async def _failed(self, error: AffiantError) -> bool:
         refused = isinstance(error, (NotAllowedError, MalformedError))

@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from affiant.errors import AffiantError
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.request_head import HeaderField
 
-__all__ = ["Sent", "Upstream", "UpstreamAnswer"]
+__all__ = ["Fetched", "Sent", "Upstream", "UpstreamAnswer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,14 @@ class Sent:
     """Of the request as sent, with placeholders in the place of secrets."""
     spki: str | None
     """Of the peer's public key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What the broker says about a token that it fetched, or did not; never the token."""
+
+    sent: Sent
+    refusal: AffiantError | None
 
 
 class UpstreamAnswer(Protocol):
@@ -67,5 +76,21 @@ class Upstream(Protocol):
 
         Raises:
             AffiantError: refused or failed before there was an answer.
+        """
+        ...
+
+    async def token_is_fresh(self, name: str) -> bool:
+        """Whether there is a token for the secret ``name`` that can be used now.
+
+        Raises:
+            AffiantError: no use of it is left, or nobody can say.
+        """
+        ...
+
+    async def fetch_token(self, name: str, address: str) -> Fetched:
+        """Exchange the secret ``name`` for a token, at the checked address of its token endpoint.
+
+        Raises:
+            AffiantError: nobody knows what came of it.
         """
         ...

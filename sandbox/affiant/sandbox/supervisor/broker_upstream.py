@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.request_head import HeaderField
-from affiant.sandbox.egress.upstream import Sent, UpstreamAnswer
+from affiant.sandbox.egress.upstream import Fetched, Sent, UpstreamAnswer
 from affiant.secrets.broker.client import BrokerClient, Exchange
 from affiant.secrets.broker.messages import ExchangeRequest, ResponseHead
+from affiant.secrets.broker.token_client import fetch_token, token_is_fresh
 
 __all__ = ["BrokerUpstream"]
 
@@ -47,6 +48,15 @@ class BrokerUpstream:
         except BaseException:  # let go of whatever happened, and raised again
             await exchange.__aexit__(None, None, None)
             raise
+
+    async def token_is_fresh(self, name: str) -> bool:
+        """See :class:`affiant.sandbox.egress.upstream.Upstream`."""
+        return await token_is_fresh(self._client, name)
+
+    async def fetch_token(self, name: str, address: str) -> Fetched:
+        """See :class:`affiant.sandbox.egress.upstream.Upstream`."""
+        outcome = await fetch_token(self._client, name, address)
+        return Fetched(Sent(_name(outcome.sent_digest), _name(outcome.spki_sha256)), outcome.refusal)
 
 
 class _Answer:

@@ -51,7 +51,7 @@ def _grant(grant: SecretGrant, random_bytes: Callable[[int], bytes]) -> Grant:
         endpoints=_endpoints(grant),
         surface=_surface(grant.inject),
     )
-    return Grant(binding, reference_of(grant), grant.max_uses)
+    return Grant(binding, reference_of(grant), grant.max_uses, grant.inject.exchange)
 
 
 def _surface(inject: Injection) -> Surface | QuerySurface | BodySurface:

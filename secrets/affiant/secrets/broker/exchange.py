@@ -1,4 +1,4 @@
-"""One stream, from its first frame to its end: an exchange with an upstream, or a redaction.
+"""One stream, from its first frame to its end: an exchange with an upstream, a token that is fetched, or a redaction.
 
 The request's body goes out while the answer comes in; one that a secret stands in is there as a whole before anything
 goes out. The exchange ends when the answer has, when something is refused, or when the supervisor closes the stream;
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Final
 
 import h11
@@ -17,10 +18,11 @@ import h11
 from affiant.errors import AffiantError
 from affiant.secrets.body_surface import MAX_HELD_BODY
 from affiant.secrets.broker.answer import AnswerFilter
-from affiant.secrets.broker.messages import ExchangeOutcome, ExchangeRequest
+from affiant.secrets.broker.messages import ExchangeOutcome, ExchangeRequest, checked_address
 from affiant.secrets.broker.protocol import MAX_BODY_FRAME, Frame, FrameKind, read_frame, write_frame
 from affiant.secrets.broker.request import PreparedRequest, prepare_request, uses_body
 from affiant.secrets.broker.session import Held
+from affiant.secrets.broker.token_fetch import fetch_token
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.detection import PlaceholderDetector
 from affiant.secrets.redaction import RedactionStream
@@ -48,6 +50,12 @@ async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         match frame.members() if frame.kind is FrameKind.HEAD else {}:
             case {"op": "exchange"} as members:
                 await _Exchange(reader, writer, held).serve(members)
+            case {"op": "token", "name": str(name)}:
+                held.session.uses.require([name])
+                fresh = held.session.tokens.is_fresh(name)
+                await write_frame(writer, FrameKind.END, {"fresh": fresh})
+            case {"op": "fetch_token", "name": str(name), "address": str(address)}:
+                await _serve_fetch(reader, writer, held, name, checked_address(address))
             case {"op": "redact", "live": bool(live)}:
                 await _serve_redaction(reader, writer, RedactionStream(held.session.redactor, live=live))
             case _:
@@ -167,6 +175,8 @@ class _Exchange:
         self._progress.answer = answer
         received = await upstream.receive_head()
         self._progress.status = received.status_code
+        if received.status_code == HTTPStatus.UNAUTHORIZED:
+            self._session.tokens.rejected(name for name, _ in request.uses)
         head = answer.head(received.status_code, received.headers)
         await write_frame(self._writer, FrameKind.HEAD, head.to_json())
         async for event in upstream.receive_body():
@@ -208,6 +218,22 @@ class _Progress:
             request_complete=self.upstream.request_complete,
             spki_sha256=self.upstream.spki_sha256,
         )
+
+
+async def _serve_fetch(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: Held, name: str, address: str
+) -> None:
+    """Fetch a token, and say what came of it; given up when the supervisor closes the stream."""
+    fetching = asyncio.create_task(fetch_token(held, name, address))
+    leaving = asyncio.create_task(read_frame(reader))
+    try:
+        await asyncio.wait((fetching, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if fetching.done():
+            await write_frame(writer, FrameKind.END, fetching.result().to_json())
+    finally:
+        for task in (fetching, leaving):
+            task.cancel()
+        await asyncio.gather(fetching, leaving, return_exceptions=True)
 
 
 async def _serve_redaction(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.errors import AffiantError
+from affiant.policy.token_exchange import TokenExchange
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.members import (
     Members,
@@ -39,6 +40,7 @@ __all__ = [
     "Resolution",
     "ResponseHead",
     "VaultSettings",
+    "checked_address",
 ]
 
 _HEADERS_MAX: Final = 1000
@@ -51,15 +53,18 @@ class Grant:
     Args:
         reference: ``local:NAME`` or ``vault:<mount>/<path>#<field>``.
         max_uses: requests of the session into which its value is put; None: any number.
+        exchange: how its value becomes a token, which is put there in its place; None: the value itself is.
     """
 
     binding: Binding
     reference: str
     max_uses: int | None = None
+    exchange: TokenExchange | None = None
 
     def to_json(self) -> Members:
         """As the configuration carries it."""
         return {
+            "exchange": None if self.exchange is None else dict(self.exchange.members),
             "hosts": [[place.host, place.port] for place in sorted(self.binding.endpoints)],
             "inject": _surface_members(self.binding.surface),
             "max_uses": self.max_uses,
@@ -76,7 +81,9 @@ class Grant:
             BrokerProtocolError: members are missing, unknown, or of another type.
             AffiantError: they contradict what a binding may be.
         """
-        members = closed_members(value, "hosts", "inject", "max_uses", "name", "placeholder", "ref")
+        members = closed_members(
+            value, "exchange", "hosts", "inject", "max_uses", "name", "placeholder", "ref"
+        )
         return cls(
             Binding(
                 as_text(members["name"]),
@@ -86,6 +93,7 @@ class Grant:
             ),
             as_text(members["ref"]),
             None if members["max_uses"] is None else as_count(members["max_uses"]),
+            None if members["exchange"] is None else _token_exchange(members["exchange"]),
         )
 
 
@@ -369,7 +377,7 @@ class ExchangeRequest:
             scheme=as_text(members["scheme"]),
             host=as_text(members["host"]),
             port=as_count(members["port"]),
-            address=_address(members["address"]),
+            address=checked_address(members["address"]),
             method=as_text(members["method"]),
             target=as_bytes(members["target"]),
             headers=_headers_from_json(members["headers"]),
@@ -468,6 +476,10 @@ class ExchangeOutcome:
         )
 
 
+def _token_exchange(value: object) -> TokenExchange:
+    return TokenExchange.of({name: as_text(member) for name, member in as_object(value).items()})
+
+
 def _endpoints(value: object) -> frozenset[Endpoint]:
     places = [as_list(place) for place in as_list(value)]
     if any(len(place) != 2 for place in places):
@@ -511,7 +523,12 @@ def _headers_from_json(value: object) -> tuple[HeaderField, ...]:
     return tuple((as_bytes(name), as_bytes(text)) for name, text in pairs)
 
 
-def _address(value: object) -> str:
+def checked_address(value: object) -> str:
+    """An IP address: the broker looks no name up.
+
+    Raises:
+        BrokerProtocolError: anything else.
+    """
     text = as_text(value)
     try:
         if "%" in text:

@@ -24,6 +24,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
@@ -35,11 +36,13 @@ from affiant.secrets.broker.members import as_list
 from affiant.secrets.broker.messages import BrokerStatus, Configuration, KeptGrant, Resolution
 from affiant.secrets.broker.protocol import ControlChannel
 from affiant.secrets.broker.session import Held, open_session
+from affiant.secrets.broker.tokens import Instants
 from affiant.secrets.ref import resolution_inside_broker
 from affiant.secrets.refusals import BrokerConfigurationInvalid, BrokerProtocolError, to_members
 
 __all__ = ["main", "serve_control"]
 
+_INSTANTS: Final = Instants(time.monotonic, time.time, os.urandom)
 _MAX_STREAMS: Final = 1024
 _EXIT_FAILED: Final = 70
 
@@ -65,7 +68,9 @@ async def _run(control: socket.socket, status: BrokerStatus) -> int:
     return await serve_control(control, status)
 
 
-async def serve_control(control: socket.socket, status: BrokerStatus) -> int:
+async def serve_control(
+    control: socket.socket, status: BrokerStatus, *, instants: Instants = _INSTANTS
+) -> int:
     """Be configured, and serve streams until the control channel closes. Returns the exit status."""
     channel = ControlChannel(control)
     try:
@@ -73,8 +78,9 @@ async def serve_control(control: socket.socket, status: BrokerStatus) -> int:
         if message is None:
             return 0
         try:
+            configuration = Configuration.from_json(message.members)
             opened = await asyncio.to_thread(
-                open_session, Configuration.from_json(message.members), message.descriptors
+                open_session, configuration, message.descriptors, instants=instants
             )
         except AffiantError as error:
             await channel.send({"refused": to_members(error)})
@@ -119,7 +125,7 @@ def _narrow(held: Held, grants: object) -> Mapping[str, object]:
         held.narrow([KeptGrant.from_json(grant) for grant in as_list(grants)])
     except AffiantError as error:
         return {"refused": to_members(error)}
-    return {"narrowed": sorted(held.session.values)}
+    return {"narrowed": sorted(held.session.names)}
 
 
 async def _serve_descriptor(descriptor: int, held: Held) -> None:

@@ -13,7 +13,10 @@ from typing import Final
 from affiant.errors import AffiantError, UnreachableError
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.broker.messages import Configuration, Grant, KeptGrant, Limits
+from affiant.secrets.broker.token_request import require_credential
+from affiant.secrets.broker.tokens import Credential, Instants, Tokens
 from affiant.secrets.broker.uses import Uses
+from affiant.secrets.growing_redaction import GrowingRedactor
 from affiant.secrets.local_store_file import read_private_descriptor
 from affiant.secrets.placeholder import PlaceholderTable
 from affiant.secrets.redaction import Redactor
@@ -41,7 +44,10 @@ _MAX_CREDENTIAL_BYTES: Final = 16_384
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BrokerSession:
-    """What the exchanges of one session share; immutable but for the uses that are left."""
+    """What the exchanges of one session share; immutable but for the uses that are left, and the tokens.
+
+    ``values`` are those that are put into requests as they are; what is exchanged for a token is in ``tokens`` alone.
+    """
 
     table: PlaceholderTable
     values: Mapping[str, SecretValue]
@@ -49,6 +55,7 @@ class BrokerSession:
     context: ssl.SSLContext
     limits: Limits
     uses: Uses
+    tokens: Tokens
 
     @property
     def guarded(self) -> bool:
@@ -56,15 +63,22 @@ class BrokerSession:
         return bool(self.redactor)
 
     def value(self, name: str) -> SecretValue:
-        """The value of the secret ``name``.
+        """What is put into requests for the secret ``name``: its value, or its token.
 
         Raises:
-            SecretNotFound: it was not granted, or could not be resolved.
+            SecretNotFound: it was not granted, or could not be resolved. TokenUnavailable: it has no token now.
         """
+        if name in self.tokens:
+            return self.tokens.value(name)
         try:
             return self.values[name]
         except KeyError as error:
             raise SecretNotFound("the broker does not hold this secret", found=name) from error
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The secrets that can be put anywhere."""
+        return frozenset({*self.values, *self.tokens.credentials})
 
     def narrowed(self, kept: Sequence[KeptGrant]) -> BrokerSession:
         """The session with fewer secrets, at fewer places, for fewer uses.
@@ -75,13 +89,16 @@ class BrokerSession:
         Raises:
             GrantsInvalid: more than before, or a name that stands twice.
         """
-        if len({grant.name for grant in kept}) != len(kept):
+        names = {grant.name for grant in kept}
+        if len(names) != len(kept):
             raise GrantsInvalid("a secret is granted twice")
+        table = self.table.narrowed_to({grant.name: grant.endpoints for grant in kept})
         return replace(
             self,
-            table=self.table.narrowed_to({grant.name: grant.endpoints for grant in kept}),
-            values={grant.name: self.value(grant.name) for grant in kept},
+            table=table,
+            values={name: self.value(name) for name in sorted(names) if name not in self.tokens},
             uses=self.uses.narrowed({grant.name: grant.max_uses for grant in kept}),
+            tokens=self.tokens.narrowed(names),
         )
 
 
@@ -141,7 +158,9 @@ class OpenedSession:
     refused: Mapping[str, AffiantError]
 
 
-def open_session(configuration: Configuration, descriptors: tuple[int, ...]) -> OpenedSession:
+def open_session(
+    configuration: Configuration, descriptors: tuple[int, ...], *, instants: Instants
+) -> OpenedSession:
     """Resolve every grant that can be resolved. Blocks: call it from a thread. Closes ``descriptors``.
 
     A grant that cannot be resolved is refused by itself; the others stand.
@@ -161,9 +180,17 @@ def open_session(configuration: Configuration, descriptors: tuple[int, ...]) -> 
             os.close(descriptor)
     table = table.restricted_to(resolved)
     values = {name: secret.value for name, secret in resolved.items()}
-    redactor = Redactor((values[binding.name], binding.placeholder) for binding in table)
+    redactor = GrowingRedactor((values[binding.name], binding.placeholder) for binding in table)
     uses = Uses({grant.binding.name: grant.max_uses for grant in configuration.grants})
-    session = BrokerSession(table, values, redactor, context, configuration.limits, uses)
+    credentials = {
+        grant.binding.name: Credential(
+            values.pop(grant.binding.name), grant.exchange, grant.binding.placeholder
+        )
+        for grant in configuration.grants
+        if grant.exchange is not None and grant.binding.name in values
+    }
+    tokens = Tokens(credentials, redactor, instants)
+    session = BrokerSession(table, values, redactor, context, configuration.limits, uses, tokens)
     return OpenedSession(session, {name: secret.version for name, secret in resolved.items()}, refused)
 
 
@@ -176,10 +203,23 @@ def _resolve_all(
         sources = _Sources(configuration, descriptors, stack)
         for grant in configuration.grants:
             try:
-                resolved[grant.binding.name] = sources.resolve(grant)
+                resolved[grant.binding.name] = _usable(grant, sources.resolve(grant))
             except AffiantError as error:
                 refused[grant.binding.name] = error
     return resolved, refused
+
+
+def _usable(grant: Grant, resolved: ResolvedSecret) -> ResolvedSecret:
+    """The secret, if what its grant says can be done with its value.
+
+    Raises:
+        SecretValueInvalid: it cannot.
+    """
+    if grant.exchange is None:
+        resolved.value.require_one_line()
+    else:
+        require_credential(grant.exchange, resolved.value)
+    return resolved
 
 
 class _Sources:

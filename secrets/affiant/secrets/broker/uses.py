@@ -48,14 +48,22 @@ class Uses:
         Raises:
             SecretUsesSpent: one has none left.
         """
+        for meter in self.require(names):
+            meter.charge(1, now=0)
+
+    def require(self, names: Iterable[str]) -> tuple[Meter, ...]:
+        """Take nothing, and find that each of ``names`` has a use left.
+
+        Raises:
+            SecretUsesSpent: one has none.
+        """
         found = [(name, self._meters[name]) for name in sorted(set(names)) if name in self._meters]
         for name, meter in found:
             if meter.wait(1, now=0) != 0:
                 raise SecretUsesSpent(
                     "the profile lets this session use the secret in no more requests", where=name
                 )
-        for _, meter in found:
-            meter.charge(1, now=0)
+        return tuple(meter for _, meter in found)
 
 
 def _bounds(count: int | None) -> Bounds:

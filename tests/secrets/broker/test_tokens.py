@@ -1,0 +1,115 @@
+"""The tokens of one session: used until shortly before their end, given up for a reason, and gone when withdrawn."""
+
+from __future__ import annotations
+
+import pytest
+
+from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
+from affiant.secrets.broker.token_answer import IssuedToken
+from affiant.secrets.broker.tokens import Credential, Instants, Tokens
+from affiant.secrets.growing_redaction import REMEMBERED, GrowingRedactor
+from affiant.secrets.redaction import RedactionStream
+from affiant.secrets.refusals import SecretNotFound, TokenUnavailable
+from affiant.secrets.value import SecretValue
+
+EXCHANGE = TokenExchange(
+    GrantType.CLIENT_CREDENTIALS,
+    "https://login.example.test/token",
+    client_id="a",
+    client_auth=ClientAuth.BASIC,
+)
+SECRET = SecretValue(b"cs-Hk3wP8dNq5VyJ2fXgT7")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def token(number: int = 0) -> SecretValue:
+    return SecretValue(b"at-9sX2kQ7vLm4TzR1bYwE6-%03d" % number)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tokens(clock: Clock) -> Tokens:
+    credentials = {name: Credential(SECRET, EXCHANGE, f"affiant-ph-{name * 32}") for name in "AB"}
+    redactor = GrowingRedactor((each.value, each.placeholder) for each in credentials.values())
+    return Tokens(credentials, redactor, Instants(clock, lambda: 0.0, bytes))
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "used_for"),
+    [(3600, 3540), (300, 240), (299, 239.2), (10, 8), (1, 0.8), (10**7, 86400), (None, 60)],
+)
+def test_a_token_is_used_until_shortly_before_its_end(tokens, clock, lifetime, used_for) -> None:
+    assert not tokens.is_fresh("A")
+    tokens.keep("A", IssuedToken(token(), lifetime), asked_at=clock.now)
+    assert tokens.value("A").reveal() == token().reveal()
+    assert not tokens.is_fresh("B")
+    clock.now += used_for - 0.01
+    assert tokens.is_fresh("A")
+    clock.now += 0.02
+    assert not tokens.is_fresh("A")
+    with pytest.raises(TokenUnavailable):
+        tokens.value("A")
+
+
+def test_a_tokens_time_counts_from_when_it_was_asked_for(tokens, clock) -> None:
+    tokens.keep("A", IssuedToken(token(), 100), asked_at=clock.now - 90)
+    assert not tokens.is_fresh("A")
+
+
+def test_a_token_that_a_host_does_not_take_is_given_up_unless_it_is_new(tokens, clock) -> None:
+    tokens.keep("A", IssuedToken(token(), 3600), asked_at=clock.now)
+    clock.now += 59
+    tokens.rejected(["A", "B", "C"])
+    assert tokens.is_fresh("A")
+    clock.now += 1
+    tokens.rejected(["A", "B", "C"])
+    assert not tokens.is_fresh("A")
+
+
+def test_what_is_withdrawn_has_neither_credential_nor_token_and_is_still_replaced(tokens, clock) -> None:
+    tokens.keep("A", IssuedToken(token(), 3600), asked_at=clock.now)
+    tokens.keep("B", IssuedToken(token(1), 3600), asked_at=clock.now)
+    left = tokens.narrowed({"B"})
+    assert "A" not in left and left.value("B").reveal() == token(1).reveal()
+    for ask in (left.credential, left.is_fresh, left.value):
+        with pytest.raises(SecretNotFound):
+            ask("A")
+    assert left.redactor.redact(token().reveal()).replaced == 1
+    assert tokens.is_fresh("A"), "a narrowing that is refused leaves everything as it was"
+
+
+def test_a_stream_that_began_before_replaces_what_came_to_be_known(tokens, clock) -> None:
+    stream = RedactionStream(tokens.redactor)
+    out = stream.feed(b"before ")
+    tokens.keep("A", IssuedToken(token(), 3600), asked_at=clock.now)
+    out += (
+        stream.feed(token().reveal()[:9]) + stream.feed(token().reveal()[9:]) + stream.feed(SECRET.reveal())
+    )
+    out += stream.flush()
+    placeholder = tokens.credentials["A"].placeholder.encode()
+    assert out == b"before " + placeholder * 2
+
+
+def test_the_last_tokens_are_known_and_no_number_without_end(tokens, clock) -> None:
+    for number in range(REMEMBERED + 1):
+        tokens.keep("A", IssuedToken(token(number), 3600), asked_at=clock.now)
+    tokens.keep("B", IssuedToken(token(900), 3600), asked_at=clock.now)
+    found = [tokens.redactor.redact(token(number).reveal()).replaced for number in range(REMEMBERED + 1)]
+    assert found == [0] + [1] * REMEMBERED
+    assert tokens.redactor.redact(SECRET.reveal()).replaced == 1
+
+
+def test_nothing_shows_a_token(tokens, clock) -> None:
+    tokens.keep("A", IssuedToken(token(), 3600), asked_at=clock.now)
+    assert "9sX2k" not in repr(tokens) and "Hk3w" not in repr(tokens)
