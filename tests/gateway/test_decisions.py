@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -55,10 +56,10 @@ def told(log: Path) -> list[tuple[str, str, str, bool, bool]]:
     ]
 
 
-def test_models_offers_and_calls_are_told_and_no_arguments(
+def test_models_offers_and_calls_are_told_and_no_arguments_in_whatever_file_the_log_goes_on(
     platform: PlatformClient, platform_home: Path, tmp_path: Path
 ) -> None:
-    log = tmp_path / "decisions.jsonl"
+    log, moved = tmp_path / "decisions.jsonl", tmp_path / "moved"
     with scripted_upstream(answering) as upstream:
         options = ("--upstream", upstream.url, "--decisions", str(log))
         with serving_gateway(tmp_path / "home", platform_home, *options) as running:
@@ -66,10 +67,16 @@ def test_models_offers_and_calls_are_told_and_no_arguments(
             for _ in range(2):
                 assert asked(session, "read_file", "read_file", "other").status == 200
             assert asked(session, "evil\u202e\n", "read_file").status == 403
+            log.rename(moved)  # as logrotate does
+            later, until = 0, time.monotonic() + 20
+            while (not log.exists() or log.stat().st_size == 0) and time.monotonic() < until:
+                asked(session, "evil\u202e\n")
+                later += 1
             assert running.stop() == 0
     ask = ("model:m", "tester", "allowed", False, False)
     reads = ("tool:read_file@?", "tester", "allowed", False, True)
-    assert told(log) == [
+    evil = ("tool:?@?", "tester", "tool_not_listed", False, True)
+    assert told(moved) + told(log) == [
         ask,
         ("tool:read_file@?", "tester", "allowed", True, False),
         ("tool:other@?", "tester", "tool_not_listed", True, False),
@@ -77,10 +84,11 @@ def test_models_offers_and_calls_are_told_and_no_arguments(
         ask,
         reads,
         ask,
-        ("tool:?@?", "tester", "tool_not_listed", False, True),
+        evil,
+        *(ask, evil) * later,
     ]
-    assert b"hunter2" not in log.read_bytes()
-    assert log.stat().st_mode & 0o777 == 0o600
+    assert b"hunter2" not in moved.read_bytes() + log.read_bytes()
+    assert {each.stat().st_mode & 0o777 for each in (moved, log)} == {0o600}
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         ("policy", "report", "p.yaml", "--agent"),
         ("policy", "diff", "old.yaml", "p.yaml", "--agent"),
         ("policy", "learn", "--from", "p.yaml", "--agent"),
+        ("policy", "decisions", "d.jsonl", "--profiles", "p.yaml", "--agent"),
         ("run", "--profile", "p.yaml", "--agent"),
         ("session", "narrow", "s1", "p.yaml", "--agent"),
     ],

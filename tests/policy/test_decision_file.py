@@ -99,6 +99,48 @@ def test_a_line_that_the_disk_does_not_take_whole_is_taken_back(path: Path):
     assert path.read_bytes() == b"1234567\n"
 
 
+def test_a_file_that_somebody_cut_meanwhile_keeps_whole_lines(path: Path):
+    """As logrotate's copytruncate does: a part of a line is taken back from the end that there is, and no hole made."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    file = DecisionFile(open_decision_file(path))
+    try:
+        file.append(b"a" * 50 + b"\n")
+        os.truncate(path, 0)
+        file.append(b"1234567\n")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+        with pytest.raises(DecisionsUnavailable, match="cannot be written"):
+            file.append(b"89abcdef\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+        file.close()
+    assert path.read_bytes() == b"1234567\n"
+
+
+def test_lines_go_on_in_the_next_file_and_the_bound_is_that_file_s(path: Path, tmp_path: Path):
+    file = DecisionFile(open_decision_file(path), most=8)
+    file.append(b"1234567\n")
+    file.follow(open_decision_file(tmp_path / "next"))
+    file.append(b"2345678\n")
+    with pytest.raises(DecisionsUnavailable, match="full"):
+        file.append(b"\n")
+    file.close()
+    assert (path.read_bytes(), (tmp_path / "next").read_bytes()) == (b"1234567\n", b"2345678\n")
+    os.close(open_decision_file(path))  # nobody holds it any more
+
+
+def test_a_log_that_has_failed_does_not_go_on_in_another_file(path: Path, tmp_path: Path):
+    file = DecisionFile(open_decision_file(path), most=1)
+    with pytest.raises(DecisionsUnavailable):
+        file.append(b"12\n")
+    descriptor = open_decision_file(tmp_path / "next")
+    with pytest.raises(DecisionsUnavailable):
+        file.follow(descriptor)
+    os.close(descriptor)  # it is ours still
+    file.close()
+
+
 def test_a_closed_file_takes_nothing(path: Path):
     file = DecisionFile(open_decision_file(path))
     file.close()

@@ -43,6 +43,16 @@ def test_a_decision_log_lies_in_nothing_that_an_agent_reads_or_writes(home: Home
             refuse_private(home, given)
 
 
+def test_a_second_name_of_a_log_that_was_set_aside_is_met_while_copying(home: Home, tmp_path: Path):
+    for name in ("log", "log.000001"):
+        (tmp_path / "elsewhere" / name).touch()
+        os.link(tmp_path / "elsewhere" / name, tmp_path / "work" / "in" / "harmless.txt")
+        private = private_inodes(home, request(tmp_path, decisions=tmp_path / "elsewhere" / "log"))
+        with pytest.raises(PrivateExposed, match="harmless.txt"):
+            copy_in(tmp_path / "work" / "in", tmp_path / f"copy-{name}", private=private)
+        (tmp_path / "work" / "in" / "harmless.txt").unlink()
+
+
 def request(tmp_path: Path, **members: object) -> SessionRequest:
     vault = VaultChoice(
         address="https://v", ca=tmp_path / "ca.pem", token_file=tmp_path / "work" / "tokens" / "vault"

@@ -18,6 +18,7 @@ from affiant.gateway.config import BODIES_MAX
 from affiant.gateway.launch import Launch, UpstreamChoice, WitnessChoice, launch_gateway, planned_config
 from affiant.gateway.log_mirror import read_state
 from affiant.gateway.operator_socket import operator_connection
+from affiant.policy.decision_rotation import MAX_SIZE, Rotation
 
 __all__ = ["default_home", "gateway"]
 
@@ -131,6 +132,20 @@ def gateway() -> None:
     "cannot be written, nothing is allowed.",
 )
 @click.option(
+    "--decisions-size",
+    type=click.IntRange(1, MAX_SIZE >> 20),
+    default=Rotation().size >> 20,
+    show_default=True,
+    metavar="MIB",
+    help="MiB at which that file is set aside as FILE.000001, FILE.000002, ...",
+)
+@click.option(
+    "--decisions-keep",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Delete all but the last N that were set aside; default: keep all.",
+)
+@click.option(
     "--log-objects",
     metavar="URL",
     help="Keep a copy of the transparency log there: s3://bucket/prefix or file:///folder. Credentials and endpoint "
@@ -154,6 +169,8 @@ def serve(
     user: int | None,
     body_memory: int,
     decisions: Path | None,
+    decisions_size: int,
+    decisions_keep: int | None,
     log_objects: str | None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Without --upstream, prompts go to the embedded echo.
@@ -168,7 +185,7 @@ def serve(
       affiant gateway serve --upstream https://llm.example.com/v1 --upstream-key-ref local:LLM_KEY
       affiant gateway serve --witnesses witnesses.policy
       affiant gateway serve --erasure-authority officer.jwk
-      affiant gateway serve --decisions gateway-decisions.jsonl
+      affiant gateway serve --decisions gateway-decisions.jsonl --decisions-keep 30
       affiant gateway serve --profile-signers signers.json
       affiant gateway serve --mcp-servers tools.json
       AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... affiant gateway serve --log-objects s3://bucket/prefix
@@ -193,6 +210,7 @@ def serve(
         log_objects=log_objects,
         mcp_servers=mcp_servers,
         decisions=None if decisions is None else decisions.absolute(),
+        rotation=Rotation(decisions_size << 20, decisions_keep),
     )
     context.exit(launch_gateway(launch))
 

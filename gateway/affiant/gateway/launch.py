@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -48,6 +48,7 @@ from affiant.errors import AffiantError
 from affiant.folders import make_private
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral
 from affiant.gateway.config import BODIES_MAX, Settings, encode_settings
+from affiant.gateway.decision_handover import DecisionKeeper
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.log_mirror import forget_state, mirrored, shown_by
 from affiant.gateway.named_parties import Named, read_named
@@ -57,7 +58,7 @@ from affiant.gateway.tool_gate.path_copies import folder_of_copies
 from affiant.gateway.tool_gate.servers_file import ToolServers, read_tool_servers
 from affiant.gateway.tool_gate.stdio_host import served_commands
 from affiant.gateway.transparency_log import log_folder
-from affiant.policy.decision_file import open_decision_file
+from affiant.policy.decision_rotation import Rotation
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.local_store_file import LocalStoreFile
 from affiant.secrets.source import parse_reference
@@ -109,6 +110,7 @@ class Launch:
         erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
         profile_signers: a file of those one of whom must have signed a session's profile; None: nobody need have.
         decisions: a file to which each decision of a profile is appended; None: nowhere.
+        rotation: when that file is set aside, and how many such are kept. Not of the configuration, which is measured.
         log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
         mcp_servers: the file of tool servers; None: there is no tool gate.
     """
@@ -127,6 +129,7 @@ class Launch:
     log_objects: str | None = None
     mcp_servers: Path | None = None
     decisions: Path | None = None
+    rotation: Rotation = field(default_factory=Rotation)
 
 
 def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
@@ -313,9 +316,9 @@ def launch_gateway(launch: Launch) -> int:
         bodies_max=launch.bodies_max,
     )
     with ExitStack() as running:
-        decisions = None if launch.decisions is None else open_decision_file(launch.decisions)
+        decisions = None if launch.decisions is None else DecisionKeeper(launch.decisions, launch.rotation)
         if decisions is not None:
-            running.callback(os.close, decisions)
+            running.callback(decisions.close)
         if own is not None:
             log = log_folder(store, config.origin)
             running.enter_context(served_own_witness(own, store, log, user=launch.user))
@@ -344,7 +347,7 @@ def launch_gateway(launch: Launch) -> int:
 
 
 def _server(
-    launch: Launch, settings: Settings, platform: PlatformClient, decisions: int | None
+    launch: Launch, settings: Settings, platform: PlatformClient, decisions: DecisionKeeper | None
 ) -> subprocess.Popen[bytes]:
     """The server's process, in a TD of its own."""
     with ExitStack() as stack:
@@ -412,17 +415,20 @@ def _descriptor_with(data: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _start(td: int, document: int, launch: Launch, decisions: int | None) -> subprocess.Popen[bytes]:
+def _start(
+    td: int, document: int, launch: Launch, decisions: DecisionKeeper | None
+) -> subprocess.Popen[bytes]:
     ready, user = launch.ready, launch.user
-    passed = tuple(each for each in (td, document, ready, decisions) if each is not None)
+    log = () if decisions is None else decisions.descriptors
+    passed = tuple(each for each in (td, document, ready, *log) if each is not None)
     arguments = [sys.executable, "-P", "-m", "affiant.gateway.server"]
     arguments += ["--td-fd", str(td), "--settings-fd", str(document)]
     if ready is not None:
         arguments += ["--ready-fd", str(ready)]
-    if decisions is not None:
-        arguments += ["--decisions-fd", str(decisions)]
+    if log:
+        arguments += ["--decisions-fd", str(log[0]), "--decisions-link-fd", str(log[1])]
     try:
-        return subprocess.Popen(
+        server = subprocess.Popen(
             arguments,
             pass_fds=passed,
             stdin=subprocess.DEVNULL,
@@ -434,6 +440,9 @@ def _start(td: int, document: int, launch: Launch, decisions: int | None) -> sub
     finally:
         if ready is not None:
             os.close(ready)
+    if decisions is not None:
+        decisions.served()
+    return server
 
 
 def _environment() -> Mapping[str, str]:

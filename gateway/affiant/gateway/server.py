@@ -1,4 +1,4 @@
-"""The server process: ``python -m affiant.gateway.server --td-fd N --settings-fd N [--ready-fd N] [--decisions-fd N]``.
+"""The server process: ``python -m affiant.gateway.server --td-fd N --settings-fd N [--ready-fd N] ...``.
 
 It holds the keys, so it closes itself to inspection before it makes any, and ends when its launcher does. It
 listens on TLS only (and on the operator's Unix socket), says on the ready descriptor where, and on SIGTERM or
@@ -42,6 +42,7 @@ from affiant.gateway.bounded_http import BoundedHTTP
 from affiant.gateway.config import Settings, parse_settings
 from affiant.gateway.confinement import confine
 from affiant.gateway.control_plane import control_plane, operator_plane
+from affiant.gateway.decision_handover import take_over
 from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.errors import JournalUnavailable, SettingsRefused
 from affiant.gateway.inference import ChatCompletions
@@ -84,9 +85,17 @@ def gateway_app(service: Service, decisions: DecisionFile | None = None) -> Gate
 
 
 async def serve(
-    settings: Settings, source: SimulatedTD, *, ready: int | None, decisions: DecisionFile | None = None
+    settings: Settings,
+    source: SimulatedTD,
+    *,
+    ready: int | None,
+    decisions: DecisionFile | None = None,
+    next_decisions: socket.socket | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; ``decisions`` as :func:`gateway_app`.
+
+    Args:
+        next_decisions: where the launcher passes the next file of the decision log.
 
     Raises:
         AffiantError: it cannot start, or could not end its chain.
@@ -95,6 +104,8 @@ async def serve(
     clock = SteadyClock(_now, time.monotonic)
     ambient = Ambient(source, tls.spki, clock, secrets.token_bytes, require_clock=clock.require)
     listener = _listen(settings.host, settings.port)
+    if decisions is not None and next_decisions is not None:
+        take_over(decisions, next_decisions)
     async with booted(settings, ambient) as service:
         public = _server(gateway_app(service, decisions), settings, tls=tls)
         with _operator_socket(settings.store / CONTROL_SOCKET) as control:
@@ -292,6 +303,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--settings-fd", type=int, required=True, help="descriptor of the settings document")
     parser.add_argument("--ready-fd", type=int, help="descriptor that gets one line of JSON when serving")
     parser.add_argument("--decisions-fd", type=int, help="descriptor of a decision log")
+    parser.add_argument(
+        "--decisions-link-fd", type=int, help="descriptor that the log's next files come over"
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(format="affiant gateway: %(message)s", level=logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what it reports, records say
@@ -300,12 +314,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         confine()
         settings = _read_settings(options.settings_fd)
         decisions = None if options.decisions_fd is None else DecisionFile(options.decisions_fd)
+        link = None if options.decisions_link_fd is None else socket.socket(fileno=options.decisions_link_fd)
         with (
             SimulatedTD(options.td_fd) as source,
             hold_store(settings.store),
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            runner.run(serve(settings, source, ready=options.ready_fd, decisions=decisions))
+            runner.run(
+                serve(settings, source, ready=options.ready_fd, decisions=decisions, next_decisions=link)
+            )
     except AffiantError as error:
         show_refusal(error)
         return EXIT_REFUSED

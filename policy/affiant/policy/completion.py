@@ -61,6 +61,8 @@ def complete_rules(context: click.Context, _parameter: click.Parameter, typed: s
 def _path(context: click.Context, name: str) -> Path | None:
     """The file that a parameter names; what stands before an option that has no value yet is not assigned to any."""
     path = context.params.get(name)
+    if isinstance(path, tuple):  # an option that may be repeated
+        path = path[0] if path else None
     if path is None:
         arguments = [each.name for each in context.command.params if isinstance(each, click.Argument)]
         words = dict(zip(arguments, context.args, strict=False))

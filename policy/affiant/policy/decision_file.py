@@ -23,7 +23,8 @@ from affiant.errors import ConfigurationError, StateError
 __all__ = ["MAX_BYTES", "DecisionFile", "DecisionFileRefused", "DecisionsUnavailable", "open_decision_file"]
 
 MAX_BYTES: Final = 256 << 20
-"""Of one file, whoever wrote before. A session cannot cause as many decisions; what can is a mistake or an attack."""
+"""Of one file, whoever wrote before. One that reaches it was not set aside in time (:mod:`.decision_rotation`): a
+mistake, or an attack."""
 
 
 _CAREFUL: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -128,17 +129,31 @@ class DecisionFile:
         if self._size + len(line) > self._most:
             self._failed = True
             raise DecisionsUnavailable("the decision log is full", expected=f"at most {self._most} bytes")
+        left = memoryview(line)
         try:
-            self._write(line)
+            while left:
+                left = left[os.write(self._descriptor, left) :]
         except OSError as error:
             self._failed = True
-            self._take_back()
+            self._take_back(len(line) - len(left))
             raise DecisionsUnavailable(
                 "the decision log cannot be written",
                 found=error.strerror,
                 hint="See to the disk that holds it",
             ) from error
         self._size += len(line)
+
+    def follow(self, descriptor: int) -> None:
+        """Append to another file from now on, and own its descriptor.
+
+        Raises:
+            DecisionsUnavailable: the log has failed, and stays so: it would go on after a hole. Nothing is owned.
+        """
+        if self._failed:
+            raise DecisionsUnavailable("the decision log has failed")
+        size = os.fstat(descriptor).st_size
+        before, self._descriptor, self._size = self._descriptor, descriptor, size
+        os.close(before)
 
     def close(self) -> None:
         """Close the file; whoever appends then is refused. Idempotent."""
@@ -147,12 +162,10 @@ class DecisionFile:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _write(self, line: bytes) -> None:
-        view = memoryview(line)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+    def _take_back(self, written: int) -> None:
+        """Leave no part of a line, if the disk lets us; if not, whoever opens the file next is told.
 
-    def _take_back(self) -> None:
-        """Leave no part of a line, if the disk lets us; if not, whoever opens the file next is told."""
+        The part is at the file's end, wherever that is: somebody may have cut the file (logrotate's ``copytruncate``).
+        """
         with suppress(OSError):
-            os.ftruncate(self._descriptor, self._size)
+            os.ftruncate(self._descriptor, max(os.fstat(self._descriptor).st_size - written, 0))

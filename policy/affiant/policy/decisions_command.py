@@ -20,6 +20,7 @@ import click
 from affiant.attestation.instant_option import instant
 from affiant.command_line import EXIT_REFUSED, printable, show_refusal
 from affiant.errors import AffiantError
+from affiant.policy.completion import complete_agents
 from affiant.policy.decision_choice import Choice, KnownProfiles
 from affiant.policy.decision_log import RecordedDecision, read_decision
 from affiant.policy.decision_log_input import log_lines, log_name
@@ -52,7 +53,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     help="A table; the lines themselves; OCSF events or OpenTelemetry log records, one JSON document a line.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--agent", "agents", multiple=True, help="Of this agent; repeatable, as all that choose.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    help="Of this agent; repeatable, as all that choose.",
+    shell_complete=complete_agents("files"),
+)
 @click.option("--session", "sessions", multiple=True, metavar="ID", help="Of this session.")
 @click.option(
     "--plane",

@@ -23,7 +23,7 @@ from typing import Final
 
 from affiant.attestation.gateway_config import GatewayConfig
 from affiant.attestation.manifest import mrconfigid
-from affiant.policy.decision_file import open_decision_file
+from affiant.policy.decision_rotation import Rotation, open_rotated
 from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import InputRefused, ServiceSilent
 from affiant.sandbox.home import Home
@@ -127,7 +127,7 @@ def _open_decisions(path: Path | None, stack: AsyncExitStack) -> int | None:
     """The descriptor of the decision log, before anything is started that would have to be undone."""
     if path is None:
         return None
-    descriptor = open_decision_file(path)
+    descriptor = open_rotated(path, Rotation())
     stack.callback(os.close, descriptor)
     return descriptor
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from affiant.policy.decision_rotation import rotated_logs
 from affiant.sandbox.errors import PrivateExposed
 from affiant.sandbox.home import Home
 from affiant.sandbox.session_plan import SessionRequest
@@ -78,6 +79,8 @@ def _kept_apart(home: Home, request: SessionRequest) -> Iterator[Path]:
     yield from _files(home.path)
     yield from _files(home.platform)
     yield from _files(home.secrets)
+    if request.decisions is not None:
+        yield from rotated_logs(request.decisions)
     if request.secret_store is not None:
         yield from _files(request.secret_store)
 

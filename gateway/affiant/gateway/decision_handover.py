@@ -1,0 +1,124 @@
+"""The gateway's decision log, begun anew while it serves: the launcher makes the files, the server appends to them.
+
+The server has no way to any folder. So its launcher looks once a second whether the log has grown or was moved, begins
+the next file with its own rights, and passes the descriptor over a pair of sockets; the server appends to it from its
+next line on, and says so. Until then lines go to the file before. If no file can be begun the log grows on, to its
+bound, and from there nothing is decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.policy.decision_file import DecisionFile, DecisionsUnavailable
+from affiant.policy.decision_rotation import RotatingLog, Rotation
+
+__all__ = ["DecisionKeeper", "take_over"]
+
+_LOOK_S: Final = 1.0
+_NEXT: Final = b"next"
+_TAKEN: Final = b"taken"
+_REFUSED: Final = b"refused"
+_DESCRIPTOR: Final = struct.Struct("i")
+_MESSAGE: Final = 16
+"""Bytes of a message: one of the three above."""
+
+
+class DecisionKeeper:
+    """The launcher's half: opens the log, and keeps it in files of bounded size. Closed with the gateway."""
+
+    def __init__(self, path: Path, rotation: Rotation, *, look_s: float = _LOOK_S) -> None:
+        """Open the log.
+
+        Raises:
+            DecisionFileRefused: it is no log of this user's alone, or cannot be opened.
+        """
+        self._log = RotatingLog(path, rotation)
+        self._look_s = look_s
+        self._link, self._servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ended = threading.Event()
+        self._looking = threading.Thread(target=self._look, name="decision log", daemon=True)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """For the server: the log's, and that of the sockets' other end."""
+        return self._log.descriptor, self._servers.fileno()
+
+    def served(self) -> None:
+        """The server has its descriptors: look after the log from now on."""
+        self._servers.close()
+        self._looking.start()
+
+    def close(self) -> None:
+        """Look no more, and close everything."""
+        self._ended.set()
+        self._servers.close()
+        if self._looking.is_alive():
+            self._link.shutdown(socket.SHUT_RDWR)
+            self._looking.join()
+        self._link.close()
+        self._log.close()
+
+    def _look(self) -> None:
+        told = ""
+        while not self._ended.wait(self._look_s):
+            try:
+                if self._log.due() and not self._begin():
+                    return
+            except (AffiantError, OSError) as error:
+                if str(error) != told:  # not once a second
+                    sys.stderr.write(f"affiant gateway: the decision log was not begun anew: {error}\n")
+                told = str(error)
+
+    def _begin(self) -> bool:
+        """Begin the next file; False: the server has ended, or its log has failed and takes nothing any more."""
+        descriptor = self._log.begin()
+        try:
+            socket.send_fds(self._link, [_NEXT], [descriptor])
+            taken = self._link.recv(_MESSAGE) == _TAKEN
+        except (BrokenPipeError, ConnectionResetError):  # the server has ended
+            taken = False
+        if taken:
+            self._log.follow(descriptor)
+        else:
+            os.close(descriptor)
+        return taken
+
+
+def take_over(file: DecisionFile, link: socket.socket) -> None:
+    """The server's half: have ``file`` go on in each file that comes over ``link``. Call it in the event loop."""
+    link.settimeout(0)
+    loop = asyncio.get_running_loop()
+
+    def take() -> None:
+        descriptor = _received(link)
+        if descriptor is None:
+            loop.remove_reader(link)  # the launcher has gone, and so do we
+            return
+        try:
+            file.follow(descriptor)
+        except DecisionsUnavailable:
+            os.close(descriptor)
+            link.send(_REFUSED)
+        else:
+            link.send(_TAKEN)
+
+    loop.add_reader(link, take)
+
+
+def _received(link: socket.socket) -> int | None:
+    """The descriptor of the next message; None: there is none any more. No process that we start inherits it."""
+    room = socket.CMSG_LEN(_DESCRIPTOR.size)
+    _, ancillary, _, _ = link.recvmsg(_MESSAGE, room, socket.MSG_CMSG_CLOEXEC)
+    found = [
+        data for level, kind, data in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+    ]
+    return int(_DESCRIPTOR.unpack(found[0])[0]) if found else None
