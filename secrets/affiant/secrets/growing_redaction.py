@@ -6,8 +6,8 @@ What a stream gave out before is out, so a value is added before it is put anywh
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from affiant.secrets.redaction import Redactor
@@ -24,17 +24,29 @@ class GrowingRedactor(Redactor):
 
     Args:
         secrets: pairs of a value and the placeholder that replaces it.
+        added: the last values of each placeholder that were added, oldest first.
     """
 
     __slots__ = ("_added", "_known")
 
-    def __init__(self, secrets: Iterable[tuple[SecretValue, str]]) -> None:
+    def __init__(
+        self,
+        secrets: Iterable[tuple[SecretValue, str]],
+        added: Mapping[str, tuple[SecretValue, ...]] = MappingProxyType({}),
+    ) -> None:
         self._known = tuple(secrets)
-        self._added: dict[str, deque[SecretValue]] = {}
-        super().__init__(self._known)
+        self._added = added
+        super().__init__((*self._known, *((each, name) for name, values in added.items() for each in values)))
 
-    def add(self, value: SecretValue, placeholder: str) -> None:
-        """Know ``value`` too; of those that were added for ``placeholder`` before, the oldest may be forgotten."""
-        self._added.setdefault(placeholder, deque(maxlen=REMEMBERED)).append(value)
-        added = ((each, name) for name, values in self._added.items() for each in values)
-        super().__init__((*self._known, *added))
+    def with_added(self, value: SecretValue, placeholder: str) -> GrowingRedactor:
+        """One that knows ``value`` too, and perhaps not any more the oldest that was added for ``placeholder``.
+
+        It takes a tenth of a second and more for long values: call it from a thread.
+        """
+        values = (*self._added.get(placeholder, ()), value)[-REMEMBERED:]
+        return GrowingRedactor(self._known, {**self._added, placeholder: values})
+
+    def become(self, grown: GrowingRedactor) -> None:
+        """Know what ``grown``, made of this one, knows: in all streams, from their next piece on."""
+        self._added = grown._added
+        self._replacements, self._searcher = grown._replacements, grown._searcher

@@ -15,7 +15,7 @@ from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Fetched, Sent
 from affiant.secrets.detection import SecretUse
-from affiant.secrets.refusals import TokenAnswerInvalid, TokenRefused, TokenUnavailable
+from affiant.secrets.refusals import ExchangeNotAllowed, TokenAnswerInvalid, TokenRefused, TokenUnavailable
 
 from .conftest import Chain
 
@@ -119,6 +119,19 @@ def test_a_hundred_that_wait_hear_of_one_failure(around, monkeypatch, refusal, e
     assert first is refusal
     assert {type(other) for other in others} == {TokenUnavailable}
     assert all(refusal.code in str(other) for other in others)
+    assert len(around.broker.fetches) == 2
+
+
+def test_a_fetch_that_a_narrowing_cut_is_tried_again_at_once(around) -> None:
+    around.broker.refusal = ExchangeNotAllowed("narrowed")
+
+    async def scenario() -> None:
+        with pytest.raises(ExchangeNotAllowed):
+            await around.have()
+        around.broker.refusal = None
+        await around.have()
+
+    asyncio.run(scenario())
     assert len(around.broker.fetches) == 2
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
@@ -33,6 +35,10 @@ def token(number: int = 0) -> SecretValue:
     return SecretValue(b"at-9sX2kQ7vLm4TzR1bYwE6-%03d" % number)
 
 
+def kept(tokens: Tokens, name: str, issued: IssuedToken, *, asked_at: float) -> None:
+    asyncio.run(tokens.keep(name, issued, asked_at=asked_at))
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -51,7 +57,7 @@ def tokens(clock: Clock) -> Tokens:
 )
 def test_a_token_is_used_until_shortly_before_its_end(tokens, clock, lifetime, used_for) -> None:
     assert not tokens.is_fresh("A")
-    tokens.keep("A", IssuedToken(token(), lifetime), asked_at=clock.now)
+    kept(tokens, "A", IssuedToken(token(), lifetime), asked_at=clock.now)
     assert tokens.value("A").reveal() == token().reveal()
     assert not tokens.is_fresh("B")
     clock.now += used_for - 0.01
@@ -63,12 +69,12 @@ def test_a_token_is_used_until_shortly_before_its_end(tokens, clock, lifetime, u
 
 
 def test_a_tokens_time_counts_from_when_it_was_asked_for(tokens, clock) -> None:
-    tokens.keep("A", IssuedToken(token(), 100), asked_at=clock.now - 90)
+    kept(tokens, "A", IssuedToken(token(), 100), asked_at=clock.now - 90)
     assert not tokens.is_fresh("A")
 
 
 def test_a_token_that_a_host_does_not_take_is_given_up_unless_it_is_new(tokens, clock) -> None:
-    tokens.keep("A", IssuedToken(token(), 3600), asked_at=clock.now)
+    kept(tokens, "A", IssuedToken(token(), 3600), asked_at=clock.now)
     clock.now += 59
     tokens.rejected(["A", "B", "C"])
     assert tokens.is_fresh("A")
@@ -78,8 +84,8 @@ def test_a_token_that_a_host_does_not_take_is_given_up_unless_it_is_new(tokens, 
 
 
 def test_what_is_withdrawn_has_neither_credential_nor_token_and_is_still_replaced(tokens, clock) -> None:
-    tokens.keep("A", IssuedToken(token(), 3600), asked_at=clock.now)
-    tokens.keep("B", IssuedToken(token(1), 3600), asked_at=clock.now)
+    kept(tokens, "A", IssuedToken(token(), 3600), asked_at=clock.now)
+    kept(tokens, "B", IssuedToken(token(1), 3600), asked_at=clock.now)
     left = tokens.narrowed({"B"})
     assert "A" not in left and left.value("B").reveal() == token(1).reveal()
     for ask in (left.credential, left.is_fresh, left.value):
@@ -92,7 +98,7 @@ def test_what_is_withdrawn_has_neither_credential_nor_token_and_is_still_replace
 def test_a_stream_that_began_before_replaces_what_came_to_be_known(tokens, clock) -> None:
     stream = RedactionStream(tokens.redactor)
     out = stream.feed(b"before ")
-    tokens.keep("A", IssuedToken(token(), 3600), asked_at=clock.now)
+    kept(tokens, "A", IssuedToken(token(), 3600), asked_at=clock.now)
     out += (
         stream.feed(token().reveal()[:9]) + stream.feed(token().reveal()[9:]) + stream.feed(SECRET.reveal())
     )
@@ -103,13 +109,26 @@ def test_a_stream_that_began_before_replaces_what_came_to_be_known(tokens, clock
 
 def test_the_last_tokens_are_known_and_no_number_without_end(tokens, clock) -> None:
     for number in range(REMEMBERED + 1):
-        tokens.keep("A", IssuedToken(token(number), 3600), asked_at=clock.now)
-    tokens.keep("B", IssuedToken(token(900), 3600), asked_at=clock.now)
+        kept(tokens, "A", IssuedToken(token(number), 3600), asked_at=clock.now)
+    kept(tokens, "B", IssuedToken(token(900), 3600), asked_at=clock.now)
     found = [tokens.redactor.redact(token(number).reveal()).replaced for number in range(REMEMBERED + 1)]
     assert found == [0] + [1] * REMEMBERED
     assert tokens.redactor.redact(SECRET.reveal()).replaced == 1
 
 
+def test_tokens_that_come_at_once_are_all_known(tokens, clock) -> None:
+    async def scenario() -> None:
+        await asyncio.gather(
+            *(
+                tokens.keep(name, IssuedToken(token(number), 3600), asked_at=clock.now)
+                for number, name in enumerate("ABABAB")
+            )
+        )
+
+    asyncio.run(scenario())
+    assert [tokens.redactor.redact(token(number).reveal()).replaced for number in range(6)] == [1] * 6
+
+
 def test_nothing_shows_a_token(tokens, clock) -> None:
-    tokens.keep("A", IssuedToken(token(), 3600), asked_at=clock.now)
+    kept(tokens, "A", IssuedToken(token(), 3600), asked_at=clock.now)
     assert "9sX2k" not in repr(tokens) and "Hk3w" not in repr(tokens)

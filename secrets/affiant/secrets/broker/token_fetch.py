@@ -106,9 +106,9 @@ class _Fetch:
             raise TokenUnavailable("the token endpoint cannot be asked", found=error.code) from None
         assert self._status is not None
         issued = parse_token_answer(self._status, headers, body, grant=credential.exchange.grant)
-        if self._held.session is not session:  # narrowed in this turn: it is cut in the next
+        await session.tokens.keep(self._name, issued, asked_at=asked_at)
+        if self._held.session is not session:  # kept by a session that nobody uses any more
             raise ExchangeNotAllowed("the profile was narrowed while a token was fetched")
-        session.tokens.keep(self._name, issued, asked_at=asked_at)
 
     async def _exchanged(
         self, session: BrokerSession, credential: Credential

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
-from urllib.parse import quote_plus
+from urllib.parse import quote, quote_from_bytes, quote_plus
 
 from affiant.attestation.encoding import b64u
 from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
@@ -107,8 +107,9 @@ def _request(exchange: TokenExchange, shown: bytes) -> TokenRequest:
 
 
 def _basic(client_id: str, shown: bytes) -> bytes:
-    """RFC 6749, section 2.3.1: both as in a form, then as Basic credentials."""
-    pair = f"{quote_plus(client_id)}:{quote_plus(shown)}".encode("ascii")
+    """RFC 6749, section 2.3.1: both as in a form, then as Basic credentials. A blank is ``%20``: servers undo that that
+    read escapes and no plus signs."""
+    pair = f"{quote(client_id, safe='')}:{quote_from_bytes(shown, safe='')}".encode("ascii")
     return b"Basic " + base64.b64encode(pair)
 
 

@@ -1,4 +1,4 @@
-"""The tokens of one session: one for each secret that is exchanged, in memory, for as long as it holds. No I/O.
+"""The tokens of one session: one for each secret that is exchanged, in memory, for as long as it holds.
 
 A token is put into requests until shortly before its issuer says that it ends, a day at most; where its issuer does
 not say, for a minute. One that a host does not take (401) is given up, if it is not quite new: a host that takes none
@@ -9,6 +9,7 @@ The credentials are here too, so that nothing but the request to the token endpo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -63,6 +64,7 @@ class Tokens:
     redactor: GrowingRedactor
     instants: Instants
     _held: dict[str, _Held] = field(default_factory=dict)
+    _growing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __contains__(self, name: object) -> bool:
         return name in self.credentials
@@ -94,13 +96,16 @@ class Tokens:
             raise TokenUnavailable("there is no token for the secret", where=name)
         return self._held[name].value
 
-    def keep(self, name: str, issued: IssuedToken, *, asked_at: float) -> None:
+    async def keep(self, name: str, issued: IssuedToken, *, asked_at: float) -> None:
         """Use a token from now on. It is replaced in answers before that.
 
         Args:
             asked_at: by the growing clock, when it was asked for: its time counts from there.
         """
-        self.redactor.add(issued.value, self.credential(name).placeholder)
+        placeholder = self.credential(name).placeholder
+        async with self._growing:
+            grown = await asyncio.to_thread(self.redactor.with_added, issued.value, placeholder)
+            self.redactor.become(grown)
         self._held[name] = _Held(issued.value, asked_at, asked_at + _usable_s(issued.lifetime_s))
 
     def rejected(self, names: Iterable[str]) -> None:
@@ -118,6 +123,7 @@ class Tokens:
             self.redactor,
             self.instants,
             {name: held for name, held in self._held.items() if name in names},
+            self._growing,
         )
 
 
