@@ -92,6 +92,24 @@ def test_every_form_counts_the_same(diff, before, after):
     assert counts[0] in diff(before, after, "--markdown").output.splitlines()[0]
 
 
+def test_who_may_approve_is_told_in_every_form(diff, tmp_path):
+    first, second = ("A" * 43, "b" * 42 + "A")
+    asks = "agent_configs: {{dev: {{tools: [a], requires_human_approval: {{everything: true{}}}}}}}\n"
+    old = asks.format(f", approvers: [{first}], ttl: 5m")
+    new = asks.format(f", approvers: [{first}, {second}], quorum: 2, ttl: 10m")
+    lines = diff(old, new, "--sarif", str(tmp_path / "out.sarif")).output.splitlines()
+    assert lines == [
+        "dev: 2 wider, 1 narrower",
+        f"  + now may approve: approver {second}",
+        "  - 1 becomes 2: quorum",
+        "  + 300s becomes 600s: ttl",
+    ]
+    assert f"may no longer approve: approver {second}" in diff(new, old).output
+    assert f"now may approve: approver {second}" in diff(old, new, "--markdown").output
+    assert json.loads(diff(old, new, "--json").output)["counts"] == {"widens": 2, "narrows": 1, "changes": 0}
+    assert f"now may approve: approver {first}" in diff(asks.format(""), old).output
+
+
 def test_a_review_page_shows_it_at_its_line(diff, tmp_path):
     diff(OLD, WIDER, "--sarif", str(tmp_path / "out.sarif"))
     (run,) = json.loads((tmp_path / "out.sarif").read_text())["runs"]

@@ -43,6 +43,8 @@ _WORDS: Final[Mapping[tuple[str, str], str]] = {
     ("allow", "ask"): "now needs approval",
     ("absent", "present"): "a new agent",
     ("present", "absent"): "this agent has no profile any more",
+    ("may not approve", "may approve"): "now may approve",
+    ("may approve", "may not approve"): "may no longer approve",
 }
 _LEVEL: Final = {Direction.WIDENS: "error", Direction.CHANGES: "error", Direction.NARROWS: "note"}
 
@@ -231,9 +233,8 @@ def _method(found: Difference) -> str:
 def _words(found: Difference) -> str:
     if found.plane == "call" and found.direction is Direction.CHANGES:
         return found.new.says
-    if found.plane in ("tls", "address", "secret_setting", "resource"):
-        return f"{found.old.says} becomes {found.new.says}"
-    return _WORDS[found.old.says, found.new.says]
+    says = found.old.says, found.new.says
+    return _WORDS.get(says) or f"{says[0]} becomes {says[1]}"
 
 
 def _requests(each: Sequence[Sequence[Difference]]) -> str:
