@@ -25,6 +25,7 @@ from affiant.policy.limits import Bounds
 from affiant.policy.profile import Approval, Policy, Scheme, TLSMode
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, ToolQuestion, question_text
+from affiant.policy.same_calls import calls_judged_alike
 from affiant.policy.strict_yaml import Mark
 from affiant.policy.token_exchange import TokenExchange
 
@@ -36,6 +37,7 @@ __all__ = [
     "compare_profile_sets",
     "compare_profiles",
     "effective_egress",
+    "profile_differences",
 ]
 
 _ORDER: Final[Mapping[Effect, int]] = {Effect.DENY: 0, Effect.ASK: 1, Effect.ALLOW: 2}
@@ -143,9 +145,13 @@ def compare_profile_sets(old: ProfileSet, new: ProfileSet) -> tuple[Difference, 
 
 def compare_profiles(agent: str, old: Profile | None, new: Profile | None) -> tuple[Difference, ...]:
     """The differences of two profiles of one agent; None for one that has no profile: it may do nothing."""
-    if old is not None and new is not None and old.digest == new.digest:
-        return ()
-    return _compared(agent, _Half.of(old), _Half.of(new), most=None)
+    return tuple(profile_differences(agent, old, new))
+
+
+def profile_differences(agent: str, old: Profile | None, new: Profile | None) -> Iterator[Difference]:
+    """:func:`compare_profiles`, one after another as they are found: whoever has enough need not wait for the rest."""
+    if old is None or new is None or old.digest != new.digest:
+        yield from _compared(agent, _Half.of(old), _Half.of(new), most=None)
 
 
 def compare_compiled(
@@ -161,15 +167,16 @@ def compare_compiled(
     """
     if old.digest == new.digest:
         return ()
-    return _compared(agent, _Half.bare(old), _Half.bare(new), most=most)
+    return tuple(_compared(agent, _Half.bare(old), _Half.bare(new), most=most))
 
 
-def _compared(agent: str, before: _Half, after: _Half, *, most: int | None) -> tuple[Difference, ...]:
+def _compared(agent: str, before: _Half, after: _Half, *, most: int | None) -> Iterator[Difference]:
     atoms = Atoms(before.policy.policy, after.policy.policy, most=most)
     pair = _Pair(agent, before, after, atoms)
     planes = (pair.agents, pair.tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
     settings = (pair.addresses, pair.secret_settings, pair.approvals, pair.limits, pair.resources)
-    return tuple(difference for compare in (*planes, *settings) for difference in compare())
+    for compare in (*planes, *settings):
+        yield from compare()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +208,8 @@ class _Pair:
                 yield from self._calls(question)
 
     def _calls(self, tool: ToolQuestion) -> Iterator[Difference]:
+        if calls_judged_alike(self.old.policy.policy, self.new.policy.policy, tool):
+            return
         calls = self.atoms.calls(tool.name, tool.origin)
         if calls is None:
             said = "too many to compare"

@@ -10,8 +10,9 @@ Where it cannot be said that there is no more room, there is: the difference *wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 from affiant.policy.atoms import Atoms
@@ -21,7 +22,7 @@ from affiant.policy.limit_words import profile_limits
 from affiant.policy.limits import NO_EGRESS_LIMITS, Bound, Bounds
 from affiant.policy.profile import EgressRule, Policy, ToolRule
 from affiant.policy.profile_limits import rule_limits
-from affiant.policy.questions import EgressQuestion
+from affiant.policy.questions import EgressQuestion, ToolQuestion
 
 __all__ = ["LimitDifference", "bounds_direction", "limit_differences"]
 
@@ -43,18 +44,28 @@ class LimitDifference:
 
 _Reach = frozenset[object] | None
 """The requests of the atoms that a rule lets through; None where they cannot be listed."""
+_Find = Callable[[str], _Reach]
+"""The reach of the rule of an id: found when it is first asked for, because most rules stand in both policies."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limited:
-    """A rule, apart from its limits, and them. ``used_up``: what one request uses is gone for the next."""
+    """A rule, apart from its limits, and them. ``used_up``: what one request uses is gone for the next.
+
+    ``group``: rules of two groups let nothing through that both do.
+    """
 
     id: str
     subject: str
     scope: object
     limits: Mapping[str, Bounds]
-    reach: _Reach
+    find: _Find
     used_up: bool = True
+    group: str = ""
+
+    @property
+    def reach(self) -> _Reach:
+        return self.find(self.id)
 
     @property
     def unlimited(self) -> bool:
@@ -62,6 +73,8 @@ class _Limited:
 
     def covers(self, rule: _Limited) -> bool:
         """Whether it lets through all that ``rule`` does."""
+        if rule.group != self.group:
+            return False
         return self.reach is not None and rule.reach is not None and rule.reach <= self.reach
 
     def makes_up_for(self, rule: _Limited) -> bool:
@@ -174,6 +187,7 @@ def _gives_none(rule: _Limited, others: Sequence[_Limited]) -> bool:
     """Whether what ``rule`` lets through was not allowed at all, or was allowed without a limit."""
     if rule.reach is None:
         return False
+    others = [other for other in others if other.group == rule.group]
     met = any(other.reach is None or rule.reach & other.reach for other in others)
     return not met or any(other.unlimited and other.covers(rule) for other in others)
 
@@ -196,28 +210,42 @@ def _by_rule(decided: Iterable[tuple[object, Decision]]) -> Mapping[str, frozens
 
 
 def _tools(compiled: CompiledPolicy, atoms: Atoms) -> Sequence[_Limited]:
-    decided: list[tuple[object, Decision]] = []
-    unlisted: set[str] = set()
-    for tool in atoms.tools():
-        calls = atoms.calls(tool.name, tool.origin)
-        if calls is None:
-            unlisted.add(tool.name)
-            continue
-        listed = list(calls)
-        if listed:
+    names = {f"tools/{at}": rule.name for at, rule in enumerate(compiled.policy.tools)}
+
+    @cache
+    def origins() -> Mapping[str, list[ToolQuestion]]:
+        found: dict[str, list[ToolQuestion]] = {}
+        for tool in atoms.tools():
+            found.setdefault(tool.name, []).append(tool)
+        return found
+
+    @cache
+    def of_tool(name: str) -> Mapping[str, frozenset[object]] | None:
+        decided: list[tuple[object, Decision]] = []
+        for tool in origins()[name]:
+            calls = atoms.calls(tool.name, tool.origin)
+            if calls is None:
+                return None
+            listed = list(calls)
             decided += [
                 (call, compiled.decide_call(call.name, call.arguments or "", call.origin)) for call in listed
             ]
-        else:
-            decided.append((tool, compiled.decide_tool(tool.name, tool.origin)))
-    reach = _by_rule(decided)
+            if not listed:
+                decided.append((tool, compiled.decide_tool(tool.name, tool.origin)))
+        return _by_rule(decided)
+
+    def find(rule_id: str) -> _Reach:
+        reach = of_tool(names[rule_id])
+        return None if reach is None else reach.get(rule_id, frozenset())
+
     return [
         _Limited(
-            rule_id := f"tools/{at}",
+            f"tools/{at}",
             f"tool:{rule.name}",
             replace(rule, rate=()),
             {"rate": rule.rate},
-            None if rule.name in unlisted else reach.get(rule_id, frozenset()),
+            find,
+            group=rule.name,
         )
         for at, rule in enumerate(compiled.policy.tools)
         if isinstance(rule, ToolRule)
@@ -227,15 +255,16 @@ def _tools(compiled: CompiledPolicy, atoms: Atoms) -> Sequence[_Limited]:
 def _models(compiled: CompiledPolicy, atoms: Atoms) -> Sequence[_Limited]:
     asked = [(question.name, attested) for question, attested in atoms.models()]
     if compiled.policy.models is None:
-        return [_Limited("", "any model", None, {"max_tokens": ()}, frozenset(asked), used_up=False)]
+        any_model = frozenset[object](asked)
+        return [_Limited("", "any model", None, {"max_tokens": ()}, lambda _: any_model, used_up=False)]
     reach = _by_rule(((name, at), compiled.decide_model(name, attested=at)) for name, at in asked)
     return [
         _Limited(
-            rule_id := f"models/{at}",
+            f"models/{at}",
             f"model:{rule.name}",
             replace(rule, max_tokens=None),
             {"max_tokens": () if rule.max_tokens is None else (Bound(rule.max_tokens),)},
-            reach.get(rule_id, frozenset()),
+            lambda rule_id: reach.get(rule_id, frozenset()),
             used_up=False,
         )
         for at, rule in enumerate(compiled.policy.models)
@@ -243,15 +272,18 @@ def _models(compiled: CompiledPolicy, atoms: Atoms) -> Sequence[_Limited]:
 
 
 def _egress(compiled: CompiledPolicy, atoms: Atoms) -> Sequence[_Limited]:
-    asked = (*atoms.connections(), *atoms.requests())
-    reach = _by_rule((question, _decided(compiled, question)) for question in asked)
+    @cache
+    def reach() -> Mapping[str, frozenset[object]]:
+        asked = (*atoms.connections(), *atoms.requests())
+        return _by_rule((question, _decided(compiled, question)) for question in asked)
+
     return [
         _Limited(
-            rule_id := f"egress/{at}",
+            f"egress/{at}",
             f"{rule.scheme.value}://{rule.host}:{rule.port}",
             replace(rule, limits=NO_EGRESS_LIMITS),
             {"requests": rule.limits.requests, "bytes_out": rule.limits.bytes_out},
-            reach.get(rule_id, frozenset()),
+            lambda rule_id: reach().get(rule_id, frozenset()),
         )
         for at, rule in enumerate(compiled.policy.egress)
         if isinstance(rule, EgressRule)

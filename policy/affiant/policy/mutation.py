@@ -8,16 +8,17 @@ missing. One that differs in nothing a test can ask for, such as whether a conne
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from affiant.errors import MalformedError
+from affiant.policy.arguments import Host, Under
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.coverage import rules_of
 from affiant.policy.decide import Effect
-from affiant.policy.differences import Difference, compare_profiles
+from affiant.policy.differences import Difference, profile_differences
 from affiant.policy.external_tests import read_external_tests
 from affiant.policy.hosts import suffix_of
 from affiant.policy.inline_tests import PolicyTest, effect_of
@@ -45,6 +46,7 @@ from affiant.policy.questions import (
     tool_text,
 )
 from affiant.policy.refusals import RequestRefused
+from affiant.policy.same_calls import names_a
 from affiant.policy.strict_yaml import Mark
 from affiant.policy.trial import TriedProfile
 
@@ -97,12 +99,15 @@ def judge_mutant(tried: TriedProfile, mutant: Mutant) -> JudgedMutant | None:
     tests = (trial.test for trial in tried.trials if trial.holds)
     if any(_notices(test, before, after) for test in tests):
         return JudgedMutant(agent, mutant.rule, where, mutant.change, Fate.NOTICED)
-    differences = compare_profiles(agent, _profile(before), _profile(after))
-    missing = next(_missing_tests(differences, before, after), "")
-    uncompared = any(found.plane == "call" for found in differences)
-    fate = Fate.UNNOTICED if missing or uncompared else Fate.UNASKABLE
-    if not differences:
-        fate = Fate.EQUIVALENT
+    fate, missing = Fate.EQUIVALENT, ""
+    for found in profile_differences(agent, _profile(before), _profile(after)):
+        missing = _missing_test(found, before, after)
+        if missing or found.plane == "call":
+            fate = Fate.UNNOTICED
+        elif fate is Fate.EQUIVALENT:
+            fate = Fate.UNASKABLE
+        if missing:  # what else differs is not told
+            break
     return JudgedMutant(agent, mutant.rule, where, mutant.change, fate, missing)
 
 
@@ -123,40 +128,37 @@ def _nearby(policy: Policy, changed: Sequence[Rule]) -> Policy:
         case [ToolRule() | ToolDenial(), *_]:
             names = {rule.name for rule in changed if isinstance(rule, (ToolRule, ToolDenial))}
             tools = tuple(rule for rule in policy.tools if rule.name in names)
-            if not _constrained(tools):
-                return Policy(tools=tools, approval=policy.approval)
-            return Policy(
-                tools=tools, filesystem=policy.filesystem, egress=policy.egress, approval=policy.approval
-            )
+            return _with_tools(policy, tools)
         case [PathGrant(path=path), *_]:
             meets = (rule for rule in policy.filesystem if covers(path, rule.path) or covers(rule.path, path))
-            tools = _constrained(policy.tools)
-            return Policy(
-                tools=tools,
-                filesystem=tuple(meets),
-                egress=policy.egress if tools else (),
-                approval=policy.approval,
-            )
+            return replace(_with_tools(policy, _judged_as(policy, Under)), filesystem=tuple(meets))
         case [ModelRule(name=name), *_]:
             return Policy(models=tuple(rule for rule in policy.models or () if rule.name == name))
         case [EgressRule() | EgressDenial() | SecretGrant(), *_]:
             hosts = _hosts(changed)
-            tools = _constrained(policy.tools)
-            return Policy(
-                tools=tools,
-                filesystem=policy.filesystem if tools else (),
+            return replace(
+                _with_tools(policy, _judged_as(policy, Host)),
                 egress=tuple(rule for rule in policy.egress if _meets(rule.host, hosts)),
                 secrets=tuple(_bound_near(grant, hosts) for grant in policy.secrets),
-                approval=policy.approval,
             )
         case _:
             return policy
 
 
-def _constrained(rules: Sequence[ToolRule | ToolDenial]) -> tuple[ToolRule | ToolDenial, ...]:
-    """The rules for tools whose arguments are judged: paths and hosts among them must pass those planes too."""
-    names = {rule.name for rule in rules if isinstance(rule, ToolRule) and rule.arguments is not None}
-    return tuple(rule for rule in rules if rule.name in names)
+def _with_tools(policy: Policy, tools: tuple[ToolRule | ToolDenial, ...]) -> Policy:
+    """These tools, and what judges the paths and hosts among their arguments."""
+    return Policy(
+        tools=tools,
+        filesystem=policy.filesystem if any(names_a(rule, Under) for rule in tools) else (),
+        egress=policy.egress if any(names_a(rule, Host) for rule in tools) else (),
+        approval=policy.approval,
+    )
+
+
+def _judged_as(policy: Policy, kind: type[Under | Host]) -> tuple[ToolRule | ToolDenial, ...]:
+    """The rules for tools with an argument of this kind: what the rules for paths, or hosts, allow counts for them."""
+    names = {rule.name for rule in policy.tools if names_a(rule, kind)}
+    return tuple(rule for rule in policy.tools if rule.name in names)
 
 
 def _hosts(rules: Sequence[Rule]) -> set[str]:
@@ -186,16 +188,14 @@ def _profile(policy: CompiledPolicy) -> Profile:
 # -- the test that is missing ------------------------------------------------------------------------------------------
 
 
-def _missing_tests(
-    differences: Sequence[Difference], before: CompiledPolicy, after: CompiledPolicy
-) -> Iterator[str]:
-    """Tests that hold before and not after, as they would be written; what no test can ask for gives none."""
-    for found in differences:
-        test = _test_of(found, before)
-        if test is not None and _notices(test, before, after):
-            written = _written(test)
-            if any(_notices(again, before, after) for again in _read(written)):
-                yield written
+def _missing_test(found: Difference, before: CompiledPolicy, after: CompiledPolicy) -> str:
+    """A test that holds before and not after, as it would be written; empty where no test can ask for what differs."""
+    test = _test_of(found, before)
+    if test is not None and _notices(test, before, after):
+        written = _written(test)
+        if any(_notices(again, before, after) for again in _read(written)):
+            return written
+    return ""
 
 
 def _read(written: str) -> Sequence[PolicyTest]:
