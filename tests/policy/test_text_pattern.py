@@ -10,6 +10,8 @@ import time
 import pytest
 
 from affiant.attestation.canonical import canonical
+from affiant.policy import text_pattern
+from affiant.policy.every_refusal import every_refusal
 from affiant.policy.load import load_profiles
 from affiant.policy.normal_form_reader import read_normal_form
 from affiant.policy.pattern_syntax import MAX_PATTERN, read_pattern
@@ -19,6 +21,7 @@ from affiant.policy.text_pattern import (
     MAX_WORK_OF_FILE,
     MAX_WORK_OF_PROFILE,
     Automaton,
+    Work,
     automaton,
 )
 
@@ -211,8 +214,48 @@ def test_the_patterns_of_a_file_are_bounded_together() -> None:
         text += f"  dev{agent}:\n" + of_tools([small(number) for number in numbers])
     with pytest.raises(ValueRefused, match="the patterns of the file") as refusal:
         load_profiles(text.encode())
-    assert refusal.value.where == f"profiles.yaml:{3 + 4 * (each + 2) - 1}:3"
+    last = 3 + 4 * (each + 2) - 1
+    line, column = map(int, str(refusal.value.where).split(":")[1:])
+    assert last + 1 < line < last + 20  # one of the first patterns of the last agent
+    assert text.splitlines()[line - 1][column - 1 :].startswith("'(a|b)*a")
     assert MAX_WORK_OF_FILE == 4 * MAX_WORK_OF_PROFILE
+
+
+def test_no_more_is_made_to_tell_every_mistake_than_a_file_may_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many profiles use up what each of them has."""
+    made = []
+    determined = text_pattern._determined
+    monkeypatch.setattr(text_pattern, "_determined", lambda *given: made.append(1) or determined(*given))
+    cost = automaton(small(0)).work
+    each = MAX_WORK_OF_PROFILE // cost - 2
+    text = "agent_configs:\n"
+    for agent in range(6):
+        text += f"  dev{agent}:\n" + of_tools([small(9000 + agent * each + number) for number in range(each)])
+    (found,) = every_refusal(text.encode(), source="p.yaml")
+    assert "the patterns of the file" in found.message
+    assert len(made) <= 1 + (MAX_WORK_OF_FILE + MAX_WORK) // (cost - 500)
+
+
+def test_a_pattern_that_is_refused_counts_as_what_it_may_have_cost() -> None:
+    work = Work(MAX_WORK_OF_PROFILE, "a profile")
+    for number in range(4):
+        with pytest.raises(ValueRefused, match="a pattern that is too large"):
+            work.spend(str(number), lambda: automaton("([ -~]|a|b|c|d)*a[ -~]{9}"))
+    with pytest.raises(ValueRefused, match="too large together"):
+        work.spend("x", lambda: automaton(small(1)))
+    with pytest.raises(ValueRefused, match="too large together"):
+        work.spend("y", lambda: pytest.fail("made"))
+    assert work.is_spent
+
+
+def test_automata_are_kept_as_far_as_those_of_one_file_go() -> None:
+    kept = text_pattern._Kept()
+    large = Automaton(({},), frozenset({0}), MAX_WORK)
+    for number in range(40):
+        kept.keep(str(number), large)
+        kept.get("0")
+    assert kept.get("0") is large
+    assert sum(kept.get(str(number)) is not None for number in range(40)) == MAX_WORK_OF_FILE // MAX_WORK + 1
 
 
 def test_a_normal_form_is_bounded_as_a_file_is() -> None:

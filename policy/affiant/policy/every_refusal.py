@@ -36,6 +36,7 @@ from affiant.policy.sections import (
 )
 from affiant.policy.shown_lines import ShownDocument, show_line
 from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Member, Node
+from affiant.policy.text_pattern import MAX_WORK_OF_FILE, Work
 
 __all__ = ["MOST_REFUSALS", "every_refusal"]
 
@@ -78,7 +79,8 @@ def every_refusal(data: bytes, *, source: str, floor: bytes | None = None) -> tu
         denials = None
     document = ShownDocument(data)
     found = {_identity(first): first}
-    for other in (refusal for member in members for refusal in _of_agent(member, denials)):
+    work = Work(MAX_WORK_OF_FILE, "the file")
+    for other in (refusal for member in members for refusal in _of_agent(member, denials, work)):
         show_line(other, {source: document})
         found.setdefault(_identity(other), other)
         if len(found) == MOST_REFUSALS:
@@ -86,7 +88,8 @@ def every_refusal(data: bytes, *, source: str, floor: bytes | None = None) -> tu
     return tuple(sorted(found.values(), key=_place))
 
 
-def _of_agent(member: Member, floor: Floor | None) -> Iterator[AffiantError]:
+def _of_agent(member: Member, floor: Floor | None, work: Work) -> Iterator[AffiantError]:
+    """``work``: what is left for all patterns of the file. Once nothing is, no profile is held together any more."""
     named = list(_refused(partial(read_agent, member)))
     yield from named
     node = member.value
@@ -95,8 +98,8 @@ def _of_agent(member: Member, floor: Floor | None) -> Iterator[AffiantError]:
         for error in _of_section(part, floor):
             whole = False
             yield error
-    if whole and floor is not None:
-        yield from _refused(partial(read_profile, member.key.text, member.key.mark, node, floor))
+    if whole and floor is not None and not work.is_spent:
+        yield from _refused(partial(read_profile, member.key.text, member.key.mark, node, floor, work=work))
 
 
 def _members_alone(node: Node) -> Iterator[Node]:

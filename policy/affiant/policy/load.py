@@ -14,7 +14,7 @@ affiant.policy.refusals.UnknownKey: profiles.yaml:1:23: unknown key 'tool' in a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -126,9 +126,7 @@ def load_profiles(
     with _shown(data, source):
         profiles, work = {}, Work(MAX_WORK_OF_FILE, "the file")
         for name, mark, node in map(read_agent, agent_members(top)):
-            profiles[name] = read_profile(name, mark, node, denials, hold_tests)
-            with located(mark):
-                profiles[name].compiled.policy.make_patterns(work)
+            profiles[name] = read_profile(name, mark, node, denials, hold_tests, work=work)
     return ProfileSet(
         profiles=MappingProxyType(profiles),
         digest=set_digest({name: profile.digest for name, profile in profiles.items()}),
@@ -230,12 +228,26 @@ def read_sections(node: Node) -> Mapping[str, Node]:
 
 
 def read_profile(
-    name: str, mark: Mark, node: Node, floor: Floor, hold_tests: HoldTests = check_tests
+    name: str,
+    mark: Mark,
+    node: Node,
+    floor: Floor,
+    hold_tests: HoldTests = check_tests,
+    *,
+    work: Work | None = None,
 ) -> Profile:
-    """One agent's profile, with the floor's denials, held against its own tests."""
+    """One agent's profile, with the floor's denials, held against its own tests.
+
+    Args:
+        work: what is left for the patterns of the file; None: as much as for those of a profile.
+    """
     sections = Sections(read_sections(node))
+    works = (
+        Work(MAX_WORK_OF_FILE, "the file") if work is None else work,
+        Work(MAX_WORK_OF_PROFILE, "a profile"),
+    )
     with located(mark), sections.placed():
-        compiled = compile_policy(_with_floor(_policy(sections, floor), floor, sections))
+        compiled = compile_policy(_with_floor(_policy(sections, floor, works), floor, sections))
         if len(compiled.normal_form) > MAX_BYTES:
             raise DocumentTooLarge(
                 "the profile's normal form is too large", expected=f"at most {MAX_BYTES} bytes"
@@ -248,7 +260,7 @@ def read_profile(
     return Profile(name, compiled, mark, MappingProxyType(places))
 
 
-def _policy(sections: Sections, floor: Floor) -> Policy:
+def _policy(sections: Sections, floor: Floor, works: Sequence[Work]) -> Policy:
     """The policy that the sections of one profile say; ``floor`` says under what it judges identities."""
     found = sections.found
     egress = sections.rules("network_egress", read_egress)
@@ -259,7 +271,9 @@ def _policy(sections: Sections, floor: Floor) -> Policy:
                 found["requires_human_approval"], trusted_root=floor.policy.approval.trusted_root
             )
     return Policy(
-        tools=_with_approval(sections.rules("tools", _priced_tools), tools_to_approve, sections),
+        tools=_with_approval(
+            sections.rules("tools", partial(_priced_tools, works=works)), tools_to_approve, sections
+        ),
         filesystem=sections.rules("filesystem_access", read_filesystem),
         egress=egress,
         secrets=sections.rules("secrets_access", partial(read_secrets, sinks=https_endpoints(egress))),
@@ -284,13 +298,13 @@ def _limits(node: Node | None) -> Limits:
         return read_limits(node)
 
 
-def _priced_tools(node: Node) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
+def _priced_tools(node: Node, *, works: Sequence[Work]) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
     """The tools; a pattern that is too large, or too large with those before it, is refused at its place."""
-    work = Work(MAX_WORK_OF_PROFILE, "a profile")
     for item, (rule, mark) in zip(schema.items(node, what="'tools'"), read_tools(node), strict=True):
         for pattern, place in _patterns(item, rule):
             with located(place):
-                work.spend(pattern.pattern, pattern.automaton)
+                for work in works:
+                    work.spend(pattern.pattern, partial(getattr, pattern, "automaton"))
         yield rule, mark
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from affiant.policy.refusals import ValueRefused, excerpt
@@ -113,6 +114,7 @@ def _measured(tree: Joined | Choice | Counted, *, places: int, shortest: int, lo
         object.__setattr__(tree, name, value)
 
 
+@lru_cache(maxsize=64)
 def read_pattern(pattern: str) -> Tree:
     """The tree of a pattern.
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Final, NamedTuple
 
 from affiant.attestation.approving.identities import NO_IDENTITIES, ApproverIdentity, NamedIdentities
@@ -546,7 +547,7 @@ def make_patterns(rule: ToolRule | ToolDenial, work: Work) -> None:
     """:meth:`Policy.make_patterns` for the patterns of one rule."""
     if isinstance(rule, ToolRule):
         for each in patterns_in(rule.arguments or ()):
-            work.spend(each.pattern, each.automaton)
+            work.spend(each.pattern, partial(getattr, each, "automaton"))
 
 
 def _request_lists(methods: tuple[str, ...] | None, paths: tuple[str, ...] | None) -> None:

@@ -17,9 +17,10 @@ for all patterns of a profile and for all of a file: who writes a profile cannot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
+from threading import Lock
 from typing import Final
 
 from affiant.policy.pattern_syntax import Choice, Counted, Joined, One, Tree, read_pattern
@@ -99,16 +100,46 @@ class Automaton:
         raise AssertionError("a state from which no text can end")
 
 
-@lru_cache(maxsize=256)
 def automaton(pattern: str) -> Automaton:
     """The automaton of a pattern.
 
     Raises:
         ValueRefused: of another syntax, or too large.
     """
-    cost = _Cost(pattern)
-    positions = _Positions(cost)
-    return _determined(positions, positions.of(read_pattern(pattern)))
+    known = _KEPT.get(pattern)
+    if known is None:
+        cost = _Cost(pattern)
+        positions = _Positions(cost)
+        known = _KEPT.keep(pattern, _determined(positions, positions.of(read_pattern(pattern))))
+    return known
+
+
+class _Kept:
+    """Automata that were made, as many as hold no more than those of a file: those that were asked for last."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Automaton] = {}
+        self._work = 0
+        self._lock = Lock()
+
+    def get(self, pattern: str) -> Automaton | None:
+        with self._lock:
+            found = self._made.pop(pattern, None)
+            if found is not None:
+                self._made[pattern] = found
+            return found
+
+    def keep(self, pattern: str, made: Automaton) -> Automaton:
+        with self._lock:
+            if pattern not in self._made:
+                self._made[pattern] = made
+                self._work += made.work
+            while self._work > MAX_WORK_OF_FILE + MAX_WORK:
+                self._work -= self._made.pop(next(iter(self._made))).work
+        return made
+
+
+_KEPT: Final = _Kept()
 
 
 @dataclass(slots=True)
@@ -124,17 +155,24 @@ class Work:
     spent: int = 0
     counted: set[str] = field(default_factory=set)
 
-    def spend(self, pattern: str, made: Automaton) -> None:
-        """Count a pattern.
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more is made."""
+        return self.spent > self.most
+
+    def spend(self, pattern: str, make: Callable[[], Automaton]) -> None:
+        """Have a pattern's automaton made, and count it; where nothing is left, it is not made.
 
         Raises:
-            ValueRefused: this one and those before it cost more than the bound.
+            ValueRefused: this one is too large, or costs more than the bound with those before it.
         """
         if pattern in self.counted:
             return
         self.counted.add(pattern)
-        self.spent += made.work
-        if self.spent > self.most:
+        if not self.is_spent:
+            self.spent += MAX_WORK  # what one that is refused may have cost
+            self.spent += make().work - MAX_WORK
+        if self.is_spent:
             raise ValueRefused(
                 f"the patterns of {self.what} are too large together",
                 expected=f"at most {self.most} steps and entries of their automata",
