@@ -83,7 +83,7 @@ class Place:
         return text.format(host=HOST, port=self.upstream.port)
 
     @asynccontextmanager
-    async def agent(self, profile: str = WIDE, **given: Any) -> AsyncIterator[Agent]:
+    async def agent(self, profile: str = WIDE, *, script: str = AGENT, **given: Any) -> AsyncIterator[Agent]:
         files = [open_private_file(path) for path in (self.store.path, self.store.key_path)]
         try:
             more = {"hosts": {HOST: ["127.0.0.1"]}, "roots": [self.upstream.root], "secrets": files, **given}
@@ -94,7 +94,7 @@ class Place:
                 await link.channel.send(
                     {
                         "op": "run",
-                        "argv": ["python3", "-uc", AGENT, str(self.upstream.port)],
+                        "argv": ["python3", "-uc", script, str(self.upstream.port)],
                         "env": {},
                         "cwd": None,
                     },
