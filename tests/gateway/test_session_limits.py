@@ -359,3 +359,21 @@ def test_a_tools_rate_goes_on_under_another_rule_for_it(tools: str) -> None:
         refused(lambda: tighter.gate_calls.take([call("tools/0")], now=SECOND)), ToolRateReached
     )
     tighter.gate_calls.take([call("tools/0")], now=62 * SECOND)
+
+
+def test_what_was_called_once_counts_once_however_often_the_profile_is_narrowed() -> None:
+    """Rules of one tool, each another one after every narrowing: they take over its calls, not each other's."""
+
+    def tools(most: int) -> str:
+        rules = (f"{{name: t, rate: 9/h, args: {{{a}: {{max: {most}}}}}}}" for a in "ab")
+        return f"tools: [{', '.join(rules)}]"
+
+    limits = limits_of(tools(30))
+    limits.gate_calls.take([call("tools/0")], now=0)
+    for most in range(29, 20, -1):
+        limits = narrowed(limits, tools(most))
+    limits.gate_calls.take([call("tools/0")] * 4, now=0)
+    refused(lambda limits=limits: limits.gate_calls.take([call("tools/1")] * 9, now=0))  # counts nowhere
+    limits = narrowed(limits, tools(20))
+    limits.gate_calls.take([call("tools/1")] * 4, now=0)  # five were made
+    assert isinstance(refused(lambda: limits.gate_calls.take([call("tools/1")], now=0)), ToolRateReached)

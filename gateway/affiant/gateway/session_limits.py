@@ -137,11 +137,14 @@ class CallMeters:
         self._rates: Mapping[str, Meter] = {
             rule: Meter(rate, remembers=True) for rule, rate in self._rated.items()
         }
+        self._of_tool: dict[str, Meter] = {}
+        """By tool, what its rules with a rate have let through since the session's start, whichever they were."""
 
     def narrowed(self, policy: CompiledPolicy) -> CallMeters:
         """As :meth:`SessionLimits.narrowed`."""
         made = CallMeters(policy)
         made._calls = self._calls.narrowed(made._bounds)
+        made._of_tool = self._of_tool
         made._rates = {
             rule: meter.narrowed(made._rated[rule], also=self._counted_for(made._rules[rule]))
             for rule, meter in made._rates.items()
@@ -150,9 +153,12 @@ class CallMeters:
 
     def _counted_for(self, rule: ToolRule | ToolDenial) -> Sequence[Meter]:
         """The meters whose counts ``rule`` takes over: of the same rule but for its rate, else of all for that tool."""
-        rated = [(self._rules[old], meter) for old, meter in self._rates.items()]
-        same = [meter for old, meter in rated if _apart_from_rate(old) == _apart_from_rate(rule)]
-        return same or [meter for old, meter in rated if old.name == rule.name]
+        bare = _apart_from_rate(rule)
+        same = [meter for old, meter in self._rates.items() if _apart_from_rate(self._rules[old]) == bare]
+        if len(same) == 1:
+            return same
+        counted = self._of_tool.get(rule.name)
+        return () if counted is None else (counted,)
 
     def take(self, calls: Sequence[Sequence[str]], *, now: int) -> None:
         """Take room for calls, each given by the rules that it fits: for all of them or for none.
@@ -171,23 +177,26 @@ class CallMeters:
                 bounds=self._bounds,
                 wait=wait,
             )
-        taken: list[tuple[Meter, Charge]] = []
+        taken: list[tuple[str, Charge]] = []
         for rules in calls:
             if all(rule in self._rates for rule in rules):
                 charged = self._charged(rules, now)
                 if charged is None:
                     refusal = self._rate_reached(rules, now)
-                    for meter, charge in taken:
-                        meter.settle(charge, 0)
+                    for rule, charge in taken:
+                        self._rates[rule].settle(charge, 0)
                     raise refusal
                 taken.append(charged)
         self._calls.charge(len(calls), now=now)
+        for rule, _ in taken:
+            tool = self._rules[rule].name
+            self._of_tool.setdefault(tool, Meter((), remembers=True)).charge(1, now=now)
 
-    def _charged(self, rules: Sequence[str], now: int) -> tuple[Meter, Charge] | None:
+    def _charged(self, rules: Sequence[str], now: int) -> tuple[str, Charge] | None:
         for rule in rules:
             charge = self._rates[rule].take(1, now=now)
             if charge is not None:
-                return self._rates[rule], charge
+                return rule, charge
         return None
 
     def _rate_reached(self, rules: Sequence[str], now: int) -> LimitReached:

@@ -277,6 +277,27 @@ def test_a_rules_count_goes_on_under_the_rules_that_take_its_place(
     tighter.request(("egress/0",), 10)
 
 
+def test_what_was_sent_once_counts_once_however_often_the_profile_is_narrowed() -> None:
+    """Rules of one host, each another one after every narrowing, take over what was sent there, not each other's."""
+
+    def sections(most: int) -> str:
+        paths = ", ".join(f"/{each}" for each in range(most))
+        rules = (f"{{host: {HOST}, methods: [{way}], paths: [{paths}], limits: {{requests: 9, bytes_out: 1KiB}}}}"
+                 for way in ("GET", "POST"))  # fmt: skip
+        return f"network_egress: [{', '.join(rules)}]"
+
+    limited, _ = meters(sections(20))
+    limited.request(("egress/0",), 100)
+    for most in range(19, 8, -1):
+        limited = limited.narrowed(compiled_of(sections(most)))
+    for _ in range(4):
+        limited.request(("egress/0",), 100)
+    limited = limited.narrowed(compiled_of(sections(8)))
+    for _ in range(4):  # five were sent
+        limited.request(("egress/1",), 100)
+    assert isinstance(refused(lambda: limited.request(("egress/1",), 1)), LimitReached)
+
+
 def test_where_bytes_are_spent_no_connection_is_passed_through() -> None:
     passed = f"network_egress: [{{host: {HOST}, tls: passthrough%s}}]"
     for sections in (f"limits: {{bytes_out: 1KiB}}, {passed % ''}", passed % ", limits: {bytes_out: 1KiB}"):

@@ -7,17 +7,20 @@ secrets), or of a connection that is passed through whatever the agent sends. Wh
 before anything is sent, and not given back if it then is not sent; a body of unknown length piece by piece, each before
 it goes on. What goes to the gateway's name is not counted here: the gateway counts it.
 
-When the session's profile is narrowed, what was sent stays counted (:meth:`EgressMeters.narrowed`): the profile's own
-limit holds for all that was sent before, a rule's for what rules with limits have let through to its hosts.
+When the session's profile is narrowed, what was sent stays counted (:meth:`EgressMeters.narrowed`), once, however often
+that happens: the profile's own limit holds for all that was sent before, a rule's for what rules with limits have let
+through to its hosts.
 
 All is decided in one turn of the event loop. No clock is read here: instants are an argument's.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from affiant.errors import AffiantError
 from affiant.policy.compiled import CompiledPolicy
@@ -25,7 +28,7 @@ from affiant.policy.hosts import is_wildcard, suffix_of
 from affiant.policy.limit_refusals import BytesSpent, EgressRequestsSpent, LimitReached, limit_reached
 from affiant.policy.limits import NO_EGRESS_LIMITS, Bounds, EgressLimits
 from affiant.policy.meters import Meter
-from affiant.policy.profile import EgressRule
+from affiant.policy.profile import EgressRule, Scheme
 from affiant.sandbox.egress.errors import EgressDenied
 
 __all__ = ["EgressMeters", "Passing", "counting"]
@@ -51,23 +54,55 @@ def counting(rules: Sequence[str]) -> Iterator[None]:
         ) from error
 
 
+class _Place(NamedTuple):
+    """The hosts that rules speak of, where they are reached."""
+
+    scheme: Scheme
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, rule: EgressRule) -> _Place:
+        return cls(rule.scheme, rule.host, rule.port)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What was let through, without a bound."""
+
+    requests: Meter
+    bytes_out: Meter
+
+
+def _nothing() -> _Counted:
+    return _Counted(Meter((), remembers=True), Meter((), remembers=True))
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """The meters of one rule that has limits."""
+    """The meters of one rule that has limits.
+
+    ``at_place``: what rules with limits have let through to its place since the session's start, whichever they were.
+    """
 
     id: str
     rule: EgressRule
     requests: Meter
     bytes_out: Meter
+    at_place: _Counted
 
     @classmethod
-    def of(cls, rule_id: str, rule: EgressRule) -> _Rule:
+    def of(cls, rule_id: str, rule: EgressRule, at_place: _Counted) -> _Rule:
         limits = rule.limits
         return cls(
-            rule_id, rule, Meter(limits.requests, remembers=True), Meter(limits.bytes_out, remembers=True)
+            rule_id,
+            rule,
+            Meter(limits.requests, remembers=True),
+            Meter(limits.bytes_out, remembers=True),
+            at_place,
         )
 
-    def counting(self, others: Sequence[_Rule]) -> _Rule:
+    def counting(self, others: Sequence[_Rule | _Counted]) -> _Rule:
         """The same, having counted what ``others`` have."""
         requests = self.requests.narrowed(self.limits.requests, also=[each.requests for each in others])
         bytes_out = self.bytes_out.narrowed(self.limits.bytes_out, also=[each.bytes_out for each in others])
@@ -93,30 +128,43 @@ class EgressMeters:
         nanoseconds: a clock that never goes back.
     """
 
-    def __init__(self, policy: CompiledPolicy, *, nanoseconds: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        policy: CompiledPolicy,
+        *,
+        nanoseconds: Callable[[], int],
+        places: Mapping[_Place, _Counted] | None = None,
+    ) -> None:
         self._nanoseconds = nanoseconds
+        self._places = defaultdict(_nothing, places or {})
         self._whole = policy.limits.bytes_out
         self._bytes_out = Meter(self._whole, remembers=True)
         self._rules: Mapping[str, _Rule] = {
-            f"egress/{at}": _Rule.of(f"egress/{at}", rule)
+            f"egress/{at}": _Rule.of(f"egress/{at}", rule, self._places[_Place.of(rule)])
             for at, rule in enumerate(policy.policy.egress)
             if isinstance(rule, EgressRule) and rule.limits != NO_EGRESS_LIMITS
         }
 
     def narrowed(self, policy: CompiledPolicy) -> EgressMeters:
         """The meters of the same session under a narrower profile; nothing may be on its way."""
-        made = EgressMeters(policy, nanoseconds=self._nanoseconds)
+        made = EgressMeters(policy, nanoseconds=self._nanoseconds, places=self._places)
         made._bytes_out = self._bytes_out.narrowed(made._whole)
         made._rules = {
             rule_id: rule.counting(self._counted_for(rule.rule)) for rule_id, rule in made._rules.items()
         }
         return made
 
-    def _counted_for(self, rule: EgressRule) -> Sequence[_Rule]:
-        """Whose counts ``rule`` takes over: of the same rule but for its limits, else of all that may share a host."""
+    def _counted_for(self, rule: EgressRule) -> Sequence[_Rule | _Counted]:
+        """Whose counts ``rule`` takes over: of the same rule but for its limits, else of all that may share a host.
+
+        The latter are each place's own: rules that took counts over before must not hand them on twice.
+        """
         bare = replace(rule, limits=NO_EGRESS_LIMITS)
         same = [old for old in self._rules.values() if replace(old.rule, limits=NO_EGRESS_LIMITS) == bare]
-        return same or [old for old in self._rules.values() if _may_share(old.rule, rule)]
+        if len(same) == 1:
+            return same
+        place = _Place.of(rule)
+        return [counted for old, counted in self._places.items() if _may_share(old, place)]
 
     def request(self, rules: Sequence[str], size: int) -> Passing:
         """Let one request through that is known to have ``size`` bytes.
@@ -187,11 +235,12 @@ class Passing:
         """Count what there was room for."""
         self._whole.charge(size, now=now)
         if self._rule is not None:
-            self._rule.bytes_out.charge(size, now=now)
-            self._rule.requests.charge(requests, now=now)
+            for counted in (self._rule, self._rule.at_place):
+                counted.bytes_out.charge(size, now=now)
+                counted.requests.charge(requests, now=now)
 
 
-def _may_share(old: EgressRule, new: EgressRule) -> bool:
+def _may_share(old: _Place, new: _Place) -> bool:
     """Whether a request to a host of ``new`` may have been let through by ``old``."""
     if (old.port, old.scheme) != (new.port, new.scheme):
         return False
