@@ -14,6 +14,7 @@ from affiant.attestation.narrowing import (
     NarrowingMalformed,
     NarrowingOrderBroken,
     NotANarrowing,
+    demand_next,
     logged_narrowings,
     parse_narrowings,
 )
@@ -75,6 +76,10 @@ def test_an_event_of_another_name_is_no_narrowing(name: str) -> None:
 
 def test_one_more_than_a_session_may_have_is_refused() -> None:
     refused(events(MAX_NARROWINGS + 1), NotANarrowing)
+    *before, last = narrowings(MAX_NARROWINGS + 1)
+    with pytest.raises(NotANarrowing):
+        demand_next(last, before, first=profile(0))
+    demand_next(before[-1], before[:-1], first=profile(0))
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,17 @@ class GatewayGoesBack(NarrowedStory):
         super().close()
 
 
+class GatewayWavers(NarrowedStory):
+    """The gateway goes by the new profile and by the old again, before it has the supervisor's record of it."""
+
+    def _waver(self, number: int) -> None:
+        kept, self.session_evidence = self.session_evidence, self.evidences[number - 1]
+        self.by_gateway(
+            "late", "refusal", {"pol": self._pol("deny", epoch=number - 1), "rsn": "policy.model"}
+        )
+        self.session_evidence = kept
+
+
 class GatewayBehind(NarrowedStory):
     """The gateway has the supervisor's record of a narrowing, and answers under the profile before it."""
 
@@ -264,7 +275,23 @@ POLICY: dict[str, tuple[Made, str]] = {
         "pol.unbound",
     ),
     "the supervisor ahead": (lambda: NarrowedStory(alter=at("secret", pol__epoch=1)).bytes(), "pol.unbound"),
+    "the supervisor ahead, by the next profile": (
+        lambda: NarrowedStory(
+            alter=at(
+                "secret",
+                pol__epoch=1,
+                pol__dig=digest_of(normal_form(1)),
+                pol__fil=sha256_name(b"profiles.yaml 1"),
+                pol__bind="rtmr3",
+            )
+        ).bytes(),
+        "pol.unbound",
+    ),
     "the gateway goes back": (lambda: GatewayGoesBack().bytes(), "pol.unbound"),
+    "the gateway goes back before it must not": (
+        lambda: GatewayWavers(steps=("narrow", "answer", "waver", "policy")).bytes(),
+        "pol.unbound",
+    ),
     "the gateway behind": (lambda: GatewayBehind().bytes(), "pol.unbound"),
 }
 

@@ -28,7 +28,10 @@ from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_si
 from affiant.attestation.statement import parse_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.errors import AffiantError
+from affiant.policy.difference_report import narrowing_digest, narrowing_document
+from affiant.policy.limit_refusals import BytesSpent
 from affiant.policy.load import load_profiles
+from affiant.policy.narrowing import compare_narrowing
 from affiant.policy.signatures import signed_profiles
 from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.limits import EgressMeters
@@ -84,6 +87,12 @@ class World:
     signer: Signer = EAR
     peer: str = "session"
     hangs: str = ""
+    settled_before: list[int] = field(default_factory=list)
+    """How many steps were made each time that the chain was waited for."""
+    nonces: list[str] = field(default_factory=list)
+    approvals: Any = None
+    decisions: Any = None
+    wide: str = WIDE
 
     async def step(self, name: str) -> None:
         self.told.append(name)
@@ -114,7 +123,8 @@ class World:
 
     async def nonce(self) -> str:
         await self.step("nonce")
-        return b64u(hashlib.sha256(b"%d" % len(self.told)).digest())
+        self.nonces.append(b64u(hashlib.sha256(b"%d" % len(self.told)).digest()))
+        return self.nonces[-1]
 
     async def narrow_at_gateway(self, admission: bytes) -> str:
         await self.step("gateway")
@@ -148,15 +158,16 @@ class World:
         return "x" * 22
 
     async def settled(self, timeout_s: float) -> bool:
+        self.settled_before.append(len(self.told))
         return True
 
     def session(self, *, signers: tuple[AcceptedSigner, ...] = ()) -> Narrowable:
-        policy = compiled(WIDE)
+        policy = compiled(self.wide)
         table = PlaceholderTable(
             [Binding("TOKEN", "affiant-ph-" + "0" * 32, frozenset({Endpoint("api.example.com", 443)}))]
         )
         meters = EgressMeters(policy, nanoseconds=time.monotonic_ns)
-        self.proxy = Proxy(Gate(), Forwarder(policy, table, meters), self)
+        self.proxy = Proxy(Gate(), Forwarder(policy, table, meters, self.approvals), self)
         self.facts: list[PolicyFacts] = []
         manifest = SimpleNamespace(cls="simulated", digest="M" * 43, raw=b"m")
         activation = SimpleNamespace(session="S" * 22, digest="A" * 43, raw=b"a", expires=2_000_000_000)
@@ -178,7 +189,7 @@ class World:
             records=self,  # type: ignore[arg-type]
             egress=SimpleNamespace(follow=self.facts.append),  # type: ignore[arg-type]
             proxy=self.proxy,  # type: ignore[arg-type]
-            decisions=None,
+            decisions=self.decisions,
             placeholders=self.placeholders,
             clock=lambda: datetime.now(UTC),
         )
@@ -246,6 +257,7 @@ def test_the_steps_are_in_their_order_and_everybody_follows() -> None:
 
     world = run(scenario())
     assert world.told == STEPS
+    assert world.settled_before == [0], "the gateway knows of everything before it gives a nonce"
     assert world.kept == ()
     assert world.placeholders == {}
     (binding,) = world.proxy.forwarder.table
@@ -258,9 +270,53 @@ def test_the_steps_are_in_their_order_and_everybody_follows() -> None:
     assert world.extended == [narrowing.event]
     ((evd, members),) = world.written
     assert evd == b64u_sha256(parse_admission(world.sent[0]).evidence)
-    assert (members["old"], members["pol"]["epoch"], members["pol"]["bind"]) == (first, 1, "rtmr3")
+    assert members["old"] == first
+    assert members["pol"] == {
+        "dec": "allow",
+        "dig": compiled(NARROW).digest,
+        "fil": sha256_name(file_of(NARROW)),
+        "bind": "rtmr3",
+        "epoch": 1,
+    }
+    differences = compare_narrowing(compiled(WIDE), compiled(NARROW))
+    document = narrowing_document(differences, old=first, new=compiled(NARROW).digest)
+    assert members["dif"] == narrowing_digest(document)
     assert world.facts == [PolicyFacts("dev", narrowing.profile_digest, narrowing.file_digest, "rtmr3", 1)]
-    assert parse_statement(evidence.statement).receipt_kid == OTHER.kid
+    statement = parse_statement(evidence.statement)
+    assert (statement.receipt_kid, [statement.nonce]) == (OTHER.kid, world.nonces)
+
+
+@dataclass
+class Followers:
+    """Approvals and the decision log: what each was told."""
+
+    told: list[tuple[str, object]] = field(default_factory=list)
+
+    def narrow(self, *, policy: str, approval: object) -> None:
+        self.told.append((policy, approval))
+
+    def follow(self, digest: str) -> None:
+        self.told.append((digest, "log"))
+
+
+def test_approvals_the_decision_log_and_limits_follow_and_what_was_sent_stays_sent() -> None:
+    wide = "network_egress: [{host: a.example}, {host: b.example}]\nlimits: {bytes_out: 4KiB}"
+    narrow = "network_egress: [{host: a.example}]\nlimits: {bytes_out: 1KiB}"
+
+    async def scenario() -> World:
+        followers = Followers()
+        world = World(wide=wide, approvals=followers, decisions=followers)
+        narrower = world.narrower()
+        world.proxy.forwarder.meters.request(("egress/0",), 1000)
+        await narrower.narrow(request(narrow))
+        with pytest.raises(BytesSpent):
+            world.proxy.forwarder.meters.request(("egress/0",), 25)
+        world.proxy.forwarder.meters.request(("egress/0",), 24)
+        return world
+
+    world = run(scenario())
+    new = compiled(narrow)
+    assert world.approvals.told == [(new.digest, "log"), (new.digest, new.policy.approval)]
 
 
 def test_a_second_narrowing_goes_on_from_the_first() -> None:

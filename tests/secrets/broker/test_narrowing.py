@@ -13,7 +13,8 @@ from tests.secrets.upstream_server import answer
 
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.client import BrokerClient
-from affiant.secrets.broker.messages import Grant, KeptGrant
+from affiant.secrets.broker.messages import BrokerStatus, Configuration, Grant, KeptGrant, Resolution
+from affiant.secrets.broker.protocol import ControlChannel
 from affiant.secrets.placeholder import Endpoint
 from affiant.secrets.refusals import (
     BrokerGone,
@@ -224,5 +225,104 @@ def test_a_broker_that_is_not_configured_is_not_narrowed() -> None:
             async with BrokerClient(ours) as client:
                 with pytest.raises(BrokerStateError):
                     await client.narrow([])
+
+    asyncio.run(scenario())
+
+
+@contextlib.asynccontextmanager
+async def answered_by(scenario):
+    """A client that was configured, and a broker that answers as ``scenario`` does, which gets its channel."""
+    ours, theirs = socket.socketpair()
+    channel = ControlChannel(theirs)
+    status = BrokerStatus(pid=1, uid=1, dumpable=False, memory_locked=False)
+
+    async def broker() -> None:
+        await channel.receive()
+        await channel.send({"configured": Resolution({}, {}, status).to_json()})
+        await scenario(channel)
+        channel.close()
+
+    serving = asyncio.create_task(broker())
+    async with BrokerClient(ours) as client:
+        await client.configure(Configuration(grants=(), roots=(), local=False))
+        yield client
+    await asyncio.wait_for(serving, 5)
+
+
+KEPT = KeptGrant("A", frozenset())
+ANSWERS: dict[str, dict[str, object]] = {
+    "less than asked for": {"narrowed": []},
+    "more than asked for": {"narrowed": ["A", "B"]},
+    "another": {"narrowed": ["B"]},
+    "something else": {"configured": {}},
+}
+
+
+@pytest.mark.parametrize("answered", ANSWERS.values(), ids=ANSWERS)
+def test_a_broker_that_holds_something_else_than_it_was_told_is_not_believed(answered) -> None:
+    async def answers(channel: ControlChannel) -> None:
+        await channel.receive()
+        await channel.send(answered)
+        await channel.receive()
+
+    async def scenario() -> None:
+        async with answered_by(answers) as client:
+            with pytest.raises(BrokerProtocolError):
+                await client.narrow([KEPT])
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_ends_instead_of_an_answer_is_gone() -> None:
+    async def ends(channel: ControlChannel) -> None:
+        await channel.receive()
+
+    async def scenario() -> None:
+        async with answered_by(ends) as client:
+            async with asyncio.timeout(5):
+                with pytest.raises(BrokerGone):
+                    await client.narrow([KEPT])
+
+    asyncio.run(scenario())
+
+
+def test_one_narrowing_at_a_time() -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waits(channel: ControlChannel) -> None:
+        await channel.receive()
+        asked.set()
+        await go_on.wait()
+        await channel.send({"narrowed": ["A"]})
+        await channel.receive()
+
+    async def scenario() -> None:
+        async with answered_by(waits) as client:
+            first = asyncio.create_task(client.narrow([KEPT]))
+            await asked.wait()
+            with pytest.raises(BrokerStateError):
+                await client.narrow([])
+            go_on.set()
+            await asyncio.wait_for(first, 5)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("after", ["configured", "narrowed"])
+def test_a_broker_that_speaks_unasked_is_one_that_is_gone(after: str) -> None:
+    async def speaks(channel: ControlChannel) -> None:
+        if after == "narrowed":
+            await channel.receive()
+            await channel.send({"narrowed": ["A"]})
+        await channel.send({"narrowed": ["A"]})
+        await channel.receive()
+
+    async def scenario() -> None:
+        async with answered_by(speaks) as client, asyncio.timeout(5):
+            if after == "narrowed":
+                await client.narrow([KEPT])
+            await client.gone()
+            with pytest.raises(BrokerGone):
+                await client.narrow([KEPT])
 
     asyncio.run(scenario())
