@@ -28,6 +28,7 @@ from affiant.attestation.profile_signing.envelope import sign_envelope
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.statement import parse_statement
 from affiant.attestation.tdx import Event, LoggedEvent
+from affiant.gateway.narrowing import NarrowingAppraiser
 from affiant.gateway.narrowings import Narrowings
 from affiant.gateway.sessions import Session
 from affiant.policy.load import load_profiles
@@ -267,6 +268,17 @@ def test_a_session_that_is_closed_is_not_narrowed(client: NarrowingClient) -> No
     answer = client.narrow(NARROW)
     assert (answer.status, answer.code) == (409, "session.closed")
     assert last_record(client)["kind"] == "session-close"
+
+
+def test_of_a_session_that_is_closed_nothing_is_judged_and_no_nonce_is_taken(
+    own: InProcess, platform: PlatformClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with NarrowingClient.admitted_by(own, platform) as client, monkeypatch.context() as patched:
+        client.close("done")
+        patched.setattr(NarrowingAppraiser, "appraise", None)
+        nonce = own.nonce()
+        assert client.narrow(NARROW, nonce=nonce).code == "session.closed"
+        own.service.admissions.nonces.take(nonce, now=own.clock().timestamp())
 
 
 def test_a_session_that_is_closed_while_its_requests_end_is_not_narrowed(
