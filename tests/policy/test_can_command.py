@@ -199,6 +199,35 @@ def test_the_graph_leads_from_agents_and_secrets_to_hosts(can):
     assert mermaid.count("-->") + mermaid.count("-.->") == output.count("->")
 
 
+def test_the_graph_shows_limits_where_they_count(can):
+    text = """\
+agent_configs:
+  dev:
+    tools: [{name: apply, rate: 10/min}, {name: get, args: {n: {max: 3}}, rate: 5/s}]
+    network_egress:
+      - {host: a.b.com, methods: [GET], limits: {requests: 60/min}}
+      - {host: c.b.com, limits: {bytes_out: 1MiB}}
+    secrets_access: [{name: KEY, hosts: [a.b.com], max_uses: 7}]
+    limits: {tool_calls: 500, wall: 2h}
+  free: {tools: [apply]}
+"""
+    dot = can(text, "--graph", "dot").output
+    labels = re.findall(r'label="([^"]*)"', dot)
+    for label in (
+        "agent dev (tool_calls at most 500 tool calls in a session; wall at most 2h)",
+        "agent free",
+        "at most 10 calls a minute",
+        "with n: at most 3, at most 5 calls a second",
+        "GET any path, at most 60 requests a minute",
+        "at most 7 requests in a session",
+    ):
+        assert label in labels
+    assert any(label.endswith("at most 1MiB in a session") for label in labels)
+    mermaid = can(text, "--graph", "mermaid").output
+    assert "at most 10 calls a minute" in mermaid
+    assert "wall at most 2h" in mermaid
+
+
 def test_hostile_names_are_no_markup_in_a_table(can):
     done = can(HOSTILE, "--markdown", name="p|`<b>.yaml")
     assert done.exit_code == 0

@@ -105,6 +105,33 @@ def test_mutation_names_the_tests_that_are_missing(try_it):
     assert try_it("--mutation", "--fail-under", "100").exit_code == 0
 
 
+LIMITED = """\
+agent_configs:
+  dev:
+    tools: [{name: run, rate: 10/min}]
+    limits: {tokens: 2M/day}
+    tests: [{allow: {tool: run}}, {deny: {tool: other}}]
+"""
+
+
+@pytest.mark.parametrize("option", ["--coverage", "--mutation"])
+def test_limits_are_told_as_not_covered(try_it, option: str):
+    done = try_it(option, "--fail-under", "100", profiles=LIMITED, tests=None)
+    assert done.exit_code == 0
+    assert done.output.splitlines()[-3:] == [
+        "limits: 2 are not covered, because no test can ask for a limit",
+        "  p.yaml:4:13: dev: limits/tokens: tokens at most 2M tokens a day",
+        "  p.yaml:3:13: dev: tools/0: rate at most 10 calls a minute",
+    ]
+    assert (
+        "**limits**: 2 are not covered" in try_it(option, "--markdown", profiles=LIMITED, tests=None).output
+    )
+    found = json.loads(try_it(option, "--json", profiles=LIMITED, tests=None).output)
+    assert [each["rule"] for each in found["limits_not_tested"]] == ["limits/tokens", "tools/0"]
+    assert "limits" not in try_it(profiles=LIMITED, tests=None).output
+    assert json.loads(try_it("--json", profiles=LIMITED, tests=None).output)["limits_not_tested"] == []
+
+
 def test_what_was_not_tried_counts_as_unnoticed(try_it):
     done = try_it("--mutation", "--max-mutants", "2", "--json")
     found = json.loads(done.output)

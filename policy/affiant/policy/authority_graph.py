@@ -1,22 +1,30 @@
 """Authorities as a graph, for Graphviz (DOT) and Mermaid: agents to tools, files and hosts; secrets to hosts.
 
-What needs approval is dashed. A host that an agent reaches by a wildcard is the wildcard's node. No name is markup in
-either language, and no name is an identifier: nodes are numbered.
+What needs approval is dashed; limits stand where they count, at the agent or at the edge of a rule. A host that an
+agent reaches by a wildcard is the wildcard's node. No name is markup in either language, and no name is an identifier:
+nodes are numbered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from affiant.policy.authority import Authority
-from affiant.policy.authority_words import ANYTHING, path_words, requests_words, unrestricted_words
+from affiant.policy.authority_words import (
+    ANYTHING,
+    limit_lines,
+    path_words,
+    requests_words,
+    rule_limit_words,
+    unrestricted_words,
+)
 from affiant.policy.decide import Effect
 from affiant.policy.markup import dot_text, mermaid_text
 from affiant.policy.profile import Scheme
 from affiant.policy.reachable import Reach
-from affiant.policy.tool_words import call_words
+from affiant.policy.tool_words import call_words, rate_words
 
 __all__ = ["authority_dot", "authority_mermaid"]
 
@@ -54,9 +62,10 @@ class _Edge:
 def authority_dot(authorities: Sequence[Authority]) -> str:
     """A directed graph for ``dot -Tsvg``."""
     edges, numbers = _graph(authorities)
+    titles = _titles(authorities, numbers)
     lines = ["digraph authority {", "  rankdir=LR;"]
     for node, number in numbers.items():
-        lines.append(f"  n{number} [shape={_DOT_SHAPES[node.kind]}, label={dot_text(_title(node))}];")
+        lines.append(f"  n{number} [shape={_DOT_SHAPES[node.kind]}, label={dot_text(titles[node])}];")
     for edge in edges:
         style = (", style=dashed" if edge.asks else "") + f", tooltip={dot_text(edge.where)}"
         lines.append(
@@ -68,10 +77,11 @@ def authority_dot(authorities: Sequence[Authority]) -> str:
 def authority_mermaid(authorities: Sequence[Authority]) -> str:
     """A flowchart, as forges draw it in a fenced block of the language ``mermaid``."""
     edges, numbers = _graph(authorities)
+    titles = _titles(authorities, numbers)
     lines = ["flowchart LR"]
     for node, number in numbers.items():
         opening, closing = _MERMAID_SHAPES[node.kind]
-        lines.append(f"  n{number}{opening}{mermaid_text(_title(node))}{closing}")
+        lines.append(f"  n{number}{opening}{mermaid_text(titles[node])}{closing}")
     for edge in edges:
         arrow = "-.->" if edge.asks else "-->"
         label = f"|{mermaid_text(edge.label)}|" if edge.label else ""
@@ -79,8 +89,16 @@ def authority_mermaid(authorities: Sequence[Authority]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _title(node: _Node) -> str:
-    return node.name if node.kind == "host" else f"{node.kind} {node.name}"
+def _titles(authorities: Sequence[Authority], nodes: Iterable[_Node]) -> Mapping[_Node, str]:
+    """What stands in each node: of an agent the limits of a session too."""
+    limits = {
+        each.agent: "; ".join(f"{name} {words}" for name, words in limit_lines(each)) for each in authorities
+    }
+    found = {node: node.name if node.kind == "host" else f"{node.kind} {node.name}" for node in nodes}
+    for node in found:
+        if node.kind == "agent" and limits[node.name]:
+            found[node] += f" ({limits[node.name]})"
+    return found
 
 
 def _graph(authorities: Sequence[Authority]) -> tuple[Sequence[_Edge], dict[_Node, int]]:
@@ -94,9 +112,8 @@ def _edges(authority: Authority) -> Iterator[_Edge]:
     agent = _Node("agent", authority.agent)
     for tool in authority.tools:
         where = _where(authority, tool.rules)
-        yield _Edge(
-            agent, _Node("tool", tool.name), call_words(tool).strip(), tool.effect is Effect.ASK, where
-        )
+        words = (call_words(tool) + rate_words(tool)).removeprefix(",").strip()
+        yield _Edge(agent, _Node("tool", tool.name), words, tool.effect is Effect.ASK, where)
     for entry in authority.files:
         but = [f"but never {path_words(carved.path)}" for carved in entry.except_paths]
         label = ", ".join([entry.mode.value, *but])
@@ -104,10 +121,12 @@ def _edges(authority: Authority) -> Iterator[_Edge]:
         yield _Edge(agent, _Node("file", entry.path), label, asks=False, where=where)
     for reach in authority.hosts:
         where = _where(authority, reach.rules)
-        yield _Edge(agent, _Node("host", reach.text), _requests(reach), reach.effect is Effect.ASK, where)
+        words = _requests(authority, reach)
+        yield _Edge(agent, _Node("host", reach.text), words, reach.effect is Effect.ASK, where)
     for secret in authority.secrets:
         node = _Node("secret", secret.grant.name)
-        yield _Edge(agent, node, "", asks=False, where=_where(authority, (secret.rule,)))
+        uses = rule_limit_words(authority, (secret.rule,)).removeprefix(", ")
+        yield _Edge(agent, node, uses, asks=False, where=_where(authority, (secret.rule,)))
         for sink in secret.sinks:
             host = _Node("host", _reached(authority.hosts, sink.host, sink.port).text)
             label = f"{authority.agent} to {sink.host}:{sink.port} in {secret.grant.surface}"
@@ -118,12 +137,15 @@ def _where(authority: Authority, rules: Iterable[str]) -> str:
     return ", ".join(f"{rule} {authority.where(rule)}" for rule in rules)
 
 
-def _requests(reach: Reach) -> str:
+def _requests(authority: Authority, reach: Reach) -> str:
     """The words of a host that nothing narrows; else, or where approval differs, those of each group."""
-    groups = "; ".join(requests_words(group) for group in reach.requests)
+    limits = [rule_limit_words(authority, group.rules) for group in reach.requests]
+    groups = "; ".join(
+        requests_words(group) + words for group, words in zip(reach.requests, limits, strict=True)
+    )
     if not reach.unrestricted:
         return groups
-    plain = len(reach.requests) == 1 and not reach.denials
+    plain = len(reach.requests) == 1 and not reach.denials and not any(limits)
     return ANYTHING if plain else f"{unrestricted_words(reach)}: {groups}"
 
 

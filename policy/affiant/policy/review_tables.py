@@ -7,7 +7,7 @@ from typing import Final
 
 from affiant.policy.markup import markdown_text
 from affiant.policy.simulation import Simulation
-from affiant.policy.trial_report import TrialReport, decided, measured
+from affiant.policy.trial_report import TrialReport, decided, limit_line, limits_text, measured
 
 __all__ = ["simulation_markdown", "trial_markdown"]
 
@@ -69,6 +69,9 @@ def trial_markdown(report: TrialReport) -> str:
     for measure in report.measures:
         parts.append([f"**{measure.name}**: {markdown_text(measure.text)}", ""])
         parts.append(_table(("missing",), [(line,) for line in measured(report, measure)]))
+    if report.limits:
+        parts.append([f"**limits**: {limits_text(report.limits)}", ""])
+        parts.append(_table(("limit",), [(limit_line(each),) for each in report.limits]))
     return _page(f"{report.source}: {count}", [line for part in parts for line in part], [])
 
 

@@ -12,8 +12,9 @@ from affiant.policy.coverage import RuleCoverage
 from affiant.policy.inline_tests import effect_of
 from affiant.policy.mutation import Fate, JudgedMutant
 from affiant.policy.trial import Trial, TriedProfile
+from affiant.policy.untested_limits import UntestedLimit, untested_limits
 
-__all__ = ["Measure", "TrialReport", "decided", "measured"]
+__all__ = ["Measure", "TrialReport", "decided", "limit_line", "limits_text", "measured"]
 
 _MAX_SHOWN: Final = 50
 """Lines of one kind in the text; the JSON document has all."""
@@ -88,6 +89,11 @@ class TrialReport:
         return found
 
     @property
+    def limits(self) -> Sequence[UntestedLimit]:
+        """The limits of which what was measured says nothing."""
+        return [limit for each in self.tried for limit in untested_limits(each)] if self.measures else []
+
+    @property
     def ok(self) -> bool:
         """Whether every test holds and nothing that was asked for is missed; a file without tests is not ok."""
         return bool(self.count) and not self.failed and not any(measure.missed for measure in self.measures)
@@ -114,6 +120,9 @@ class TrialReport:
         for measure in self.measures:
             yield f"{measure.name}: {measure.text}"
             yield from _bounded(measured(self, measure))
+        if self.limits:
+            yield f"limits: {limits_text(self.limits)}"
+            yield from _bounded(map(limit_line, self.limits))
 
     # -- JSON --------------------------------------------------------------------------------------------------
 
@@ -128,6 +137,16 @@ class TrialReport:
             "coverage": None if self.coverage is None else [_rule(rule) for rule in self.coverage],
             "mutants": None if self.mutants is None else [_mutant(mutant) for mutant in self.mutants],
             "mutants_not_tried": self.not_tried,
+            "limits_not_tested": [
+                {
+                    "agent": each.agent,
+                    "rule": each.rule,
+                    "limit": each.name,
+                    "where": each.where,
+                    "says": each.says,
+                }
+                for each in self.limits
+            ],
             "measures": {
                 each.name: {
                     "found": each.found,
@@ -170,6 +189,17 @@ _UNCOUNTED: Final = {
 def measured(report: TrialReport, measure: Measure) -> Iterator[str]:
     """What ``measure`` misses, a line each."""
     return _uncovered(report) if measure.name == "coverage" else _unnoticed(report)
+
+
+def limits_text(limits: Sequence[UntestedLimit]) -> str:
+    """What is said of the limits of which coverage and mutation say nothing."""
+    many = "1 is" if len(limits) == 1 else f"{len(limits)} are"
+    return f"{many} not covered, because no test can ask for a limit"
+
+
+def limit_line(limit: UntestedLimit) -> str:
+    """One of them, with its place."""
+    return f"{limit.where}: {limit.agent}: {limit.rule}: {limit.name} {limit.says}"
 
 
 def _uncovered(report: TrialReport) -> Iterator[str]:
