@@ -91,7 +91,7 @@ _SHAPE: Final = Obj(
                     "bind": Enum(("attested", "tls", "none")),
                     "roots": Array(Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"), most=8),
                 },
-                {"key": Text(128)},
+                {"key": Text(128), "concurrent": Int(1, 4096)},
             ),
             least=1,
             most=16,
@@ -122,6 +122,8 @@ class UpstreamConfig:
     """The API key as a secret reference (``local:NAME``), never the key."""
     roots: tuple[str, ...]
     """SHA-256 names of DER certificates trusted for it; empty: the system's."""
+    concurrent: int | None = None
+    """How many requests it is asked at once; None: the gateway's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +313,8 @@ def _upstream(upstream: UpstreamConfig) -> Mapping[str, object]:
         "bind": upstream.bind,
         "roots": list(upstream.roots),
     }
-    return members if upstream.key is None else {**members, "key": upstream.key}
+    written = {"key": upstream.key, "concurrent": upstream.concurrent}
+    return members | {name: value for name, value in written.items() if value is not None}
 
 
 def parse_gateway_config(raw: bytes) -> GatewayConfig:
@@ -330,7 +333,14 @@ def parse_gateway_config(raw: bytes) -> GatewayConfig:
         origin=value["origin"],
         reference=value["reference"],
         upstreams=tuple(
-            UpstreamConfig(item["id"], item["url"], item["bind"], item.get("key"), tuple(item["roots"]))
+            UpstreamConfig(
+                item["id"],
+                item["url"],
+                item["bind"],
+                item.get("key"),
+                tuple(item["roots"]),
+                item.get("concurrent"),
+            )
             for item in value["upstreams"]
         ),
         epoch_s=value["epoch_s"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vectors.cases.edits import WITHOUT, one
-from vectors.making.documents import START, identifier, with_tool_servers
+from vectors.making.documents import START, identifier, with_tool_servers, with_turns
 from vectors.making.encoding import link
 from vectors.making.faults import Fault, put
 from vectors.making.keys import p256_key
@@ -71,6 +71,12 @@ def _upstream(**members: str) -> Fault:
 def _both_ways(config: dict[str, Any]) -> dict[str, Any]:
     config = with_tool_servers(config)
     config["mcp_servers"][1]["url"] = "https://k8s.invalid/mcp"
+    return config
+
+
+def _nobody_asks(config: dict[str, Any]) -> dict[str, Any]:
+    config = with_turns(config)
+    config["upstreams"][0]["concurrent"] = 0
     return config
 
 
@@ -219,6 +225,13 @@ CASES = (
         "peer/tool-servers-of-one-name",
         "A gateway's configuration with two servers of tools of one id.",
         {"document:config": _one_name},
+        {"conf.bound": "fmt.profile"},
+        trust="trust-any-configuration.json",
+    ),
+    one(
+        "peer/configuration-nobody-asks",
+        "A gateway's configuration lets its upstream be asked nothing at once.",
+        {"document:config": _nobody_asks},
         {"conf.bound": "fmt.profile"},
         trust="trust-any-configuration.json",
     ),

@@ -6,7 +6,7 @@ from typing import Any
 
 from vectors.making import tree
 from vectors.making.case import Case, told
-from vectors.making.documents import identifier, with_tool_servers
+from vectors.making.documents import identifier, with_tool_servers, with_turns
 from vectors.making.encoding import b64u, sha256_name
 from vectors.making.faults import put
 from vectors.making.keys import ed25519_key, seeded
@@ -149,6 +149,13 @@ CASES = (
         "valid/tool-servers",
         "A gateway whose configuration names servers of tools.",
         told({"document:config": with_tool_servers}),
+        trust="trust-any-configuration.json",
+        warnings=("rfs.accepted", "conf.accepted"),
+    ),
+    Case(
+        "valid/turns",
+        "A gateway whose configuration says how many requests its upstream is asked at once.",
+        told({"document:config": with_turns}),
         trust="trust-any-configuration.json",
         warnings=("rfs.accepted", "conf.accepted"),
     ),

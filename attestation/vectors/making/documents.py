@@ -33,6 +33,7 @@ __all__ = [
     "session_events",
     "session_statement",
     "with_tool_servers",
+    "with_turns",
 ]
 
 START = 1795262400
@@ -142,6 +143,11 @@ def with_tool_servers(config: dict[str, Any]) -> dict[str, Any]:
         **limits,
     }
     return config | {"mcp_servers": [remote, local]}
+
+
+def with_turns(config: dict[str, Any]) -> dict[str, Any]:
+    """The same, where the upstream is asked so many requests at once."""
+    return config | {"upstreams": [upstream | {"concurrent": 64} for upstream in config["upstreams"]]}
 
 
 def _key(use: str, label: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ const UPSTREAM = {
     bind: { enum: ["attested", "tls", "none"] },
     roots: { array: SHA256, most: 8 },
   },
-  optional: { key: { text: 128 } },
+  optional: { key: { text: 128 }, concurrent: { int: [1, 4096] } },
 };
 const JWK = { object: { crv: { const: "P-256" }, kty: { const: "EC" }, x: { text: 43 }, y: { text: 43 } } };
 const MCP_SERVER = {

@@ -362,6 +362,22 @@ def test_folders_of_tool_servers_are_read_alike(probe: Probe) -> None:
     assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * (len(bad) + 1)
 
 
+def test_turns_at_upstreams_are_read_alike(probe: Probe) -> None:
+    plain = make_gateway_config(
+        iss="i", cls="simulated", origin="o", reference="sha256:" + "0" * 64, upstreams=[DEV_ECHO]
+    )
+    members = json.loads(plain.raw)
+    (upstream,) = members["upstreams"]
+    good, bad = [1, 64, 4096], [0, -1, 4097, (1 << 53) - 1, "64", None, True, [64]]
+    files = [
+        canonical({**members, "upstreams": [{**upstream, "concurrent": each}]}) for each in (*good, *bad)
+    ]
+    answers = probe([question("config", data) for data in files])
+    for data, answer in zip(files, answers, strict=True):
+        assert answer == answered(lambda data=data: parse_gateway_config(data).digest), data
+    assert [("ok" in answer) for answer in answers] == [True] * len(good) + [False] * len(bad)
+
+
 def test_trust_files_are_read_alike(probe: Probe) -> None:
     log = LogSigner("log.example/1", Ed25519PrivateKey.from_private_bytes(bytes(32))).verifier.vkey()
     instant = {"value": "host-usr", "from": "2026-11-21T00:00:00Z", "until": None}
