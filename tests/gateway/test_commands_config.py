@@ -52,6 +52,18 @@ def test_a_name_that_is_none_is_refused(tmp_path):
         assert "trust.malformed" in result.output
 
 
+def test_how_many_requests_an_upstream_is_asked_at_once_is_bound(tmp_path):
+    command = ("config", "--home", str(tmp_path / "home"), "--upstream", URL, "--upstream", URL)
+    plain = invoke(gateway, *command).output.splitlines()
+    digest, raw = invoke(gateway, *command, "--upstream-concurrency", "64").output.splitlines()
+    assert digest != plain[0]
+    assert [each.concurrent for each in parse_gateway_config(raw.encode()).upstreams] == [64, None]
+    assert "concurrent" not in plain[1]
+    for values in (["0"], ["4097"], ["many"], ["1", "1", "1"]):
+        options = [option for value in values for option in ("--upstream-concurrency", value)]
+        assert invoke(gateway, *command, *options).exit_code == 2
+
+
 def test_an_upstream_that_is_none_is_refused(tmp_path):
     result = invoke(gateway, "config", "--home", str(tmp_path / "home"), "--upstream", "ftp://x")
     assert result.exit_code == 1

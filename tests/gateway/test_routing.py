@@ -22,6 +22,7 @@ class Listed:
     names: Sequence[str] | None
     asked: int = 0
     bind: str = "none"
+    concurrent: int = 1
 
     async def models(self) -> Sequence[str]:
         self.asked += 1

@@ -28,6 +28,7 @@ from affiant.policy.profile import (
 )
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.refusals import PolicyConflict
+from affiant.policy.share import NO_SHARE, Priority, Share
 from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.policy.tool_origin import Origin
 
@@ -166,6 +167,7 @@ def policies(draw: st.DrawFn) -> Policy:
         "approval": Approval(draw(st.booleans()) and draw(st.booleans()), draw(asked), **draw(_who_approves)),
         "resources": Resources(cpus=draw(_sizes)),
         "limits": draw(st.just(NO_LIMITS) | _limits),
+        "share": draw(st.just(NO_SHARE) | st.builds(Share, st.integers(1, 3), st.sampled_from(Priority))),
     }
     try:
         return Policy(**parts, secrets=draw(_secrets))

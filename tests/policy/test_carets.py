@@ -30,7 +30,11 @@ FAULTS = [
     ("floor: org-floor.yaml", "floor: ../floor.yaml", "../floor"),
     ("  deployment_agent:", "  deployment agent:", "deployment agent"),
     ("    resources: {", "    resource: {", "resource"),
-    ("    resources: {", "    weight: 2\n    resources: {", "weight"),
+    ("    weight: 2 ", "    wieght: 2 ", "wieght"),
+    ("    weight: 2 ", "    weight: 200 ", "200"),
+    ("    weight: 2 ", "    weight: much ", "much"),
+    ("priority: batch", "priority: urgent", "urgent"),
+    ("priority: batch", "priority: [batch]", "[batch]"),
     ("    resources: {", "    tools: []\n    resources: {", "tools"),
     # tools
     ("- run_terraform  ", "- run terraform  ", "run terraform"),

@@ -474,6 +474,7 @@ WRITTEN = {
         "resources",
         "floor",
         "limits",
+        "share",
     },
     ToolRule: {"name", "approval", "arguments", "server", "schema", "rate"},
     PathGrant: {"path", "mode"},

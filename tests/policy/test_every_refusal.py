@@ -29,7 +29,9 @@ SECTIONS = st.lists(
             "resources: {cpus: 0}",
             "tests: [{deny: {tool: a}}]",
             "tests: [{allow: {secret: 'ZQ7zq!'}}]",
-            "weight: ZQ7zq",
+            "weight: 0",
+            "priority: [batch]",
+            "nice: ZQ7zq",
         ]
     ),
     unique_by=lambda section: section.partition(":")[0],

@@ -198,8 +198,6 @@ def test_an_unknown_key_of_the_file_is_refused_with_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("sections", "key"),
     [
-        ("weight: 2", "weight"),
-        ("priority: batch", "priority"),
         ("network_egress: [{host: a.b.com, rate: 60/min}]", "rate"),
         ("secrets_access: [{name: A, inject: {sigv4: {}}}]", "sigv4"),
     ],

@@ -21,7 +21,7 @@ from affiant.gateway.errors_http import status_of
 from affiant.gateway.journal import Place
 from affiant.gateway.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.relay import Usage
-from affiant.gateway.session_limits import Reservation
+from affiant.gateway.session_limits import Reservation, spent
 from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import ToolCall
 from affiant.gateway.upstream import Attempt
@@ -110,15 +110,21 @@ class Account:
     def leave(self) -> None:
         """Nothing more happens to the request: what it did not use of its session's limits is given back."""
         if self.session is not None and self.reservation is not None:
-            answers = 1 if self.request is None else self.request.answer.answers
             self.session.limits.settle(
-                self.reservation,
-                sends=self._sends,
-                status=self.answered,
-                used=self.usage.tokens(answers=answers) if self.complete else None,
+                self.reservation, sends=self._sends, status=self.answered, used=self._used
             )
         if self.session is not None and self.number is not None:
             self.session.end()
+
+    def cost(self, estimated: int) -> int:
+        """The tokens that the request came to, where it counted as so many until then."""
+        return spent(estimated, sends=self._sends, status=self.answered, used=self._used)
+
+    @property
+    def _used(self) -> int | None:
+        """What the upstream stated for a complete answer."""
+        answers = 1 if self.request is None else self.request.answer.answers
+        return self.usage.tokens(answers=answers) if self.complete else None
 
     @property
     def _sends(self) -> int:

@@ -183,6 +183,7 @@ def _upstreams(settings: Settings, ambient: Ambient) -> Upstreams:
             for config in settings.config.upstreams
         ],
         seconds=ambient.seconds,
+        bounds=settings.queue,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from affiant.gateway.config import BODIES_MAX
 from affiant.gateway.launch import Launch, UpstreamChoice, WitnessChoice, launch_gateway, planned_config
 from affiant.gateway.log_mirror import read_state
 from affiant.gateway.operator_socket import operator_connection
+from affiant.gateway.upstream_queue.bounds import CONCURRENT
 from affiant.policy.decision_rotation import MAX_SIZE, Rotation
 
 __all__ = ["default_home", "gateway"]
@@ -54,6 +56,16 @@ _upstream_ca = click.option(
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The only certificates to trust for the upstreams, PEM, in their order.",
+)
+
+
+_upstream_concurrency = click.option(
+    "--upstream-concurrency",
+    multiple=True,
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help=f"Requests that the upstreams are asked at once, in their order; default {CONCURRENT}. Others wait, in the "
+    "order that the weights and priorities of their profiles say.",
 )
 
 
@@ -107,6 +119,7 @@ def gateway() -> None:
 @_upstream
 @_upstream_key_ref
 @_upstream_ca
+@_upstream_concurrency
 @_witnesses
 @_authority
 @_signers
@@ -161,6 +174,7 @@ def serve(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    upstream_concurrency: tuple[int, ...],
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
     profile_signers: Path | None,
@@ -183,6 +197,7 @@ def serve(
       affiant gateway serve
       affiant gateway serve --listen 127.0.0.1:8443 --upstream http://127.0.0.1:8000/v1
       affiant gateway serve --upstream https://llm.example.com/v1 --upstream-key-ref local:LLM_KEY
+      affiant gateway serve --upstream http://127.0.0.1:8000/v1 --upstream-concurrency 64
       affiant gateway serve --witnesses witnesses.policy
       affiant gateway serve --erasure-authority officer.jwk
       affiant gateway serve --decisions gateway-decisions.jsonl --decisions-keep 30
@@ -200,7 +215,7 @@ def serve(
         platform=platform or platform_socket(home),
         host=host,
         port=port,
-        upstreams=_choices(upstream, upstream_key_ref, upstream_ca),
+        upstreams=_choices(upstream, upstream_key_ref, upstream_ca, upstream_concurrency),
         ready=ready_fd,
         user=user,
         bodies_max=body_memory << 20,
@@ -220,6 +235,7 @@ def serve(
 @_upstream
 @_upstream_key_ref
 @_upstream_ca
+@_upstream_concurrency
 @_witnesses
 @_authority
 @_signers
@@ -231,6 +247,7 @@ def config(
     upstream: tuple[str, ...],
     upstream_key_ref: tuple[str, ...],
     upstream_ca: tuple[Path, ...],
+    upstream_concurrency: tuple[int, ...],
     witnesses: WitnessChoice,
     erasure_authority: tuple[Path, ...],
     profile_signers: Path | None,
@@ -248,7 +265,7 @@ def config(
     """
     made = planned_config(
         home.absolute(),
-        _choices(upstream, upstream_key_ref, upstream_ca),
+        _choices(upstream, upstream_key_ref, upstream_ca, upstream_concurrency),
         now=datetime.now(UTC),
         random_bytes=os.urandom,
         witnesses=witnesses,
@@ -290,6 +307,9 @@ def status(*, home: Path, as_json: bool) -> None:
         code = "" if mirror["code"] is None else f" [{mirror['code']}]"
         line = f"objects       {mirror['size'] or 0} leaves in {mirror['url']}, {mirror['state']}{code}"
         click.echo(printable(line))
+    for name, turns in sessions["upstreams"].items():
+        asked = f"{turns['under_way']} of {turns['limit']} requests under way, {turns['waiting']} wait"
+        click.echo(f"upstream      {name}  {asked}")
     for entry in sessions["sessions"]:
         click.echo(f"session {entry['session']}  {entry['state']}")
 
@@ -377,13 +397,16 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _choices(
-    urls: tuple[str, ...], keys: tuple[str, ...], roots: tuple[Path, ...]
+    urls: tuple[str, ...], keys: tuple[str, ...], roots: tuple[Path, ...], concurrent: tuple[int, ...]
 ) -> tuple[UpstreamChoice, ...]:
-    if len(keys) > len(urls) or len(roots) > len(urls):
-        raise click.UsageError("each --upstream-key-ref and --upstream-ca belongs to one --upstream")
-    padded_keys = (*keys, *[None] * (len(urls) - len(keys)))
-    padded_roots = (*roots, *[None] * (len(urls) - len(roots)))
-    return tuple(map(UpstreamChoice, urls, padded_keys, padded_roots))
+    if len(urls) < max(map(len, (keys, roots, concurrent))):
+        raise click.UsageError(
+            "each --upstream-key-ref, --upstream-ca and --upstream-concurrency belongs to one --upstream"
+        )
+    return tuple(
+        UpstreamChoice(url, key, root, most)
+        for url, key, root, most in zip_longest(urls, keys, roots, concurrent)
+    )
 
 
 def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,)) -> bytes:

@@ -21,6 +21,7 @@ from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.http1 import Timeouts
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.transparency_log import LogBounds
+from affiant.gateway.upstream_queue.bounds import QueueBounds
 from affiant.gateway.witnesses import WitnessBounds
 from affiant.secrets.value import SecretValue
 
@@ -53,6 +54,7 @@ class Settings:
         drain_s: seconds that requests under way get when the gateway is stopped.
         silent_s: seconds without a proof after which an expired session counts as lost.
         refusals_per_s, refusals_burst: records of refusals of callers that nobody knows.
+        queue: how many requests may wait for an upstream, and for how long.
         log: how far the transparency log may fall behind.
         witnesses: how long witnesses are waited for.
     """
@@ -78,6 +80,7 @@ class Settings:
     silent_s: int = 120
     refusals_per_s: float = 5.0
     refusals_burst: int = 200
+    queue: QueueBounds = field(default_factory=QueueBounds)
     log: LogBounds = field(default_factory=LogBounds)
     witnesses: WitnessBounds = field(default_factory=WitnessBounds)
 

@@ -11,7 +11,7 @@
                         ToolNameAmbiguous, ToolSchemaChanged, ToolArgumentsRefused, ToolNeedsApproval, ToolMethodRefused
     UnreachableError    JournalUnavailable, IndexUnavailable, LogUnavailable, LogUnwitnessed, Busy, MemorySpent,
                         RequestLate, Draining, SessionHeld, SessionNotClosed, UpstreamUnreachable, UpstreamTimeout,
-                        UpstreamCut, ToolServerUnavailable, ToolCallTimeout
+                        UpstreamCut, QueueFull, QueueDeadline, ToolServerUnavailable, ToolCallTimeout
     StateError          StoreLocked, JournalVersion, LogDamaged, SessionClosed, NotFound, ModelNotFound,
                         RequestAbandoned, GatewayFault, ErasureMismatch, ErasureRepeated, SessionStillOpen, HoldUnknown,
                         NarrowingOutOfTurn, NarrowingUnsettled
@@ -61,6 +61,9 @@ __all__ = [
     "NonceUnknown",
     "NotFound",
     "ProofMissing",
+    "QueueDeadline",
+    "QueueFull",
+    "QueueRefusal",
     "RecordHeld",
     "RecordOutOfPlace",
     "RequestAbandoned",
@@ -333,6 +336,40 @@ class Busy(UnreachableError):
     """More of something is under way than this gateway bounds it to."""
 
     code = "gateway.busy"
+
+
+class QueueRefusal(UnreachableError):
+    """No turn at an upstream, because others want it too.
+
+    Args:
+        retry_after_s: seconds after which asking again may help.
+    """
+
+    code = "queue"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: int = 1,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+class QueueFull(QueueRefusal):
+    """Too many requests wait for the upstream already."""
+
+    code = "queue.full"
+
+
+class QueueDeadline(QueueRefusal):
+    """The request has waited for the upstream for as long as any does."""
+
+    code = "queue.deadline"
 
 
 class MemorySpent(UnreachableError):

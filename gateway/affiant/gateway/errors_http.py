@@ -22,6 +22,7 @@ from affiant.errors import (
     StateError,
     UnreachableError,
 )
+from affiant.gateway.errors import QueueRefusal
 from affiant.policy.limit_refusals import LimitReached
 
 __all__ = ["STATUS", "error_body", "error_headers", "status_of"]
@@ -45,6 +46,8 @@ STATUS: Final[Mapping[str, int]] = {
     "proof.missing": 401,
     "proof.replayed": 401,
     "proof.stale": 401,
+    "queue.deadline": 429,
+    "queue.full": 429,
     "published.trusted_root": 400,
     "request.content_encoding": 415,
     "request.content_type": 415,
@@ -106,7 +109,7 @@ def error_body(error: AffiantError) -> bytes:
 
 def error_headers(error: AffiantError) -> tuple[tuple[bytes, bytes], ...]:
     """Headers that say what a client may do next."""
-    if isinstance(error, LimitReached) and (wait := error.retry_after_s) is not None:
+    if isinstance(error, (LimitReached, QueueRefusal)) and (wait := error.retry_after_s) is not None:
         soon = b"true" if wait <= _WAITED_FOR_S else b"false"
         return (b"x-should-retry", soon), (b"retry-after", str(wait).encode("ascii"))
     retry = b"true" if error.retryable else b"false"

@@ -4,7 +4,7 @@ The order, and what each step owes to the next (trust rules, 3):
 
 1, 2. who asks, and for what: :mod:`.exchange`;
 3. form, policy, limits: what is refused up to the choice of an upstream ends in a ``refusal``;
-4. ``open`` is durable: only now a byte goes upstream;
+4. ``open`` is durable, and it is the request's turn (:mod:`.upstream_queue`): only now a byte goes upstream;
 5. the same bytes are forwarded, or the same without tools that the profile does not list;
 6. the answer is relayed as it comes, hashed; tool calls are judged, counted and recorded before they go on;
 7. the record is durable: only now the last byte, or the terminal event, leaves.
@@ -63,7 +63,8 @@ from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session
 from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer, judge_error
 from affiant.gateway.tool_offers import ToolOffers
-from affiant.gateway.upstream import UpstreamAnswer
+from affiant.gateway.upstream import Upstream, UpstreamAnswer
+from affiant.gateway.upstream_queue.cost import estimated_cost
 from affiant.policy.limit_refusals import LimitReached
 from affiant.policy.meters import nanoseconds
 
@@ -145,20 +146,7 @@ class _Exchange(Exchange):
         await self._account.open()
         upstream = await self._upstreams.choose(request.model)  # may ask what they list
         session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
-        self._guard, self._account.forwarding = upstream.guard, True
-        accept = _EVENTS if request.stream else _JSON
-        await self._unless_gone(
-            self._forward(
-                upstream.request(
-                    "POST",
-                    _PATH,
-                    forwarded,
-                    attempts=self._account.attempts,
-                    accept=accept.encode("ascii"),
-                    trace=self._account.trace,
-                )
-            )
-        )
+        await self._unless_gone(self._in_turn(session, upstream, forwarded))
 
     # -- 3: may it go on? ----------------------------------------------------------------------------------
 
@@ -193,6 +181,37 @@ class _Exchange(Exchange):
         return forwarded
 
     # -- 4 to 7: there and back ----------------------------------------------------------------------------
+
+    async def _in_turn(self, session: Session, upstream: Upstream, forwarded: bytes) -> None:
+        """Wait for a turn at ``upstream``, if one has to be waited for, and take it."""
+        request = self._account.request
+        assert request is not None
+        turns = self._upstreams.turns_at(upstream)
+        turn = turns.enter(session, estimated_cost(request.answer, size=len(forwarded)))
+        try:
+            if not turn.has_come:
+                self._require_wanted(session)
+                await turn.come()
+                self._require_wanted(session)
+            self._guard, self._account.forwarding = upstream.guard, True
+            accept = _EVENTS if request.stream else _JSON
+            await self._forward(
+                upstream.request(
+                    "POST",
+                    _PATH,
+                    forwarded,
+                    attempts=self._account.attempts,
+                    accept=accept.encode("ascii"),
+                    trace=self._account.trace,
+                )
+            )
+        finally:
+            turn.end(cost=self._account.cost(turn.cost))
+
+    def _require_wanted(self, session: Session) -> None:
+        """Return if a request that has no turn yet may have one later."""
+        session.require_open(now=self._route.authenticator.clock().timestamp())
+        session.require_not_held()
 
     async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
         answer = await asked

@@ -85,11 +85,13 @@ class UpstreamChoice:
     Args:
         key: a secret reference (``local:NAME``).
         root: a PEM file with the only certificate to trust for it.
+        concurrent: how many requests it is asked at once; None: the default.
     """
 
     url: str
     key: str | None = None
     root: Path | None = None
+    concurrent: int | None = None
 
 
 WitnessChoice = Literal["self", "none"] | Path
@@ -161,7 +163,9 @@ def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[
     name = re.sub("[^a-z0-9]+", "-", parts.netloc.lower()).strip("-")[:48] or "upstream"
     identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
     bind = "tls" if parts.scheme == "https" else "none"
-    return UpstreamConfig(id=identifier, url=choice.url, bind=bind, key=choice.key, roots=roots)
+    return UpstreamConfig(
+        id=identifier, url=choice.url, bind=bind, key=choice.key, roots=roots, concurrent=choice.concurrent
+    )
 
 
 def _root(path: Path) -> bytes:

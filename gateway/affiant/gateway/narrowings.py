@@ -32,7 +32,7 @@ from affiant.gateway.approvals.mailbox import Mailbox
 from affiant.gateway.durable import DURABLE_WITHIN_S, durable
 from affiant.gateway.errors import NarrowingOutOfTurn, NarrowingUnsettled
 from affiant.gateway.narrowing import NarrowingAppraiser
-from affiant.gateway.sessions import Admitted, Session
+from affiant.gateway.sessions import Admitted, Session, session_held
 
 __all__ = ["Narrowings"]
 
@@ -141,6 +141,7 @@ def _once(session: Session) -> Iterator[None]:
 @contextmanager
 def _held(session: Session) -> Iterator[None]:
     session.held = True
+    session.end_waits(session_held())  # what has no turn yet is asked again, and judged by the new profile
     try:
         yield
     finally:

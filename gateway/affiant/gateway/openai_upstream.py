@@ -26,6 +26,7 @@ from affiant.gateway.http1 import Connector, HTTPClient, TCPConnector, Timeouts,
 from affiant.gateway.http1_connection import Answer
 from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.upstream import Attempt, Upstream, UpstreamAnswer
+from affiant.gateway.upstream_queue.bounds import CONCURRENT
 from affiant.secrets.value import SecretValue
 
 __all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "read_whole"]
@@ -78,6 +79,11 @@ class OpenAIUpstream:
     def bind(self) -> str:
         """``tls`` or ``none``."""
         return self._config.bind
+
+    @property
+    def concurrent(self) -> int:
+        """As :attr:`~.upstream.Upstream.concurrent`."""
+        return self._config.concurrent or CONCURRENT
 
     async def request(
         self,

@@ -1,17 +1,21 @@
-"""Which upstream serves a model: the only one, or the first that lists it."""
+"""Which upstream serves a model, the only one or the first that lists it, and whose turn it is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.gateway.errors import ModelNotFound, SettingsRefused
 from affiant.gateway.upstream import Upstream
+from affiant.gateway.upstream_queue.bounds import QueueBounds
+from affiant.gateway.upstream_queue.fair_queue import FairQueue
+from affiant.gateway.upstream_queue.turns import Turns
 
 __all__ = ["Upstreams"]
 
 _LISTED_FOR_S: Final = 60.0
+_BOUNDS: Final = QueueBounds()
 
 
 class Upstreams:
@@ -19,13 +23,23 @@ class Upstreams:
 
     Args:
         seconds: a clock that never goes back, for how long a list of models is believed.
+        bounds: of the queue in front of each.
     """
 
-    def __init__(self, upstreams: Sequence[Upstream], *, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        *,
+        seconds: Callable[[], float],
+        bounds: QueueBounds = _BOUNDS,
+    ) -> None:
         if not upstreams:
             raise SettingsRefused("no upstream", expected="at least one")
         self._upstreams = tuple(upstreams)
         self._seconds = seconds
+        self._turns = {
+            each.id: Turns(FairQueue(each.concurrent, bounds), seconds=seconds) for each in upstreams
+        }
         self._listed: dict[str, tuple[float, frozenset[str]]] = {}
 
     async def choose(self, model: str) -> Upstream:
@@ -43,6 +57,14 @@ class Upstreams:
                 return upstream
         self._require_one_up(down)
         raise ModelNotFound("no upstream lists this model", found=model[:64])
+
+    def turns_at(self, upstream: Upstream) -> Turns:
+        """The turns at one of them."""
+        return self._turns[upstream.id]
+
+    def report(self) -> Mapping[str, Mapping[str, int]]:
+        """Of each by its id: how many requests it is asked at once, and how many wait, for the operator."""
+        return {name: turns.report() for name, turns in self._turns.items()}
 
     async def models(self) -> tuple[str, ...]:
         """The ids of all models that are listed, each once, in order; an upstream that is down is left out.

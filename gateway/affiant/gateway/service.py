@@ -140,7 +140,12 @@ class Service:
             {"session": s.id, "state": s.state.value, "started": s.started, "expires": s.expires}
             for s in self.sessions
         ]
-        overview = {"sessions": sessions, "records": self.recorder.count, "log": self.log.report()}
+        overview = {
+            "sessions": sessions,
+            "records": self.recorder.count,
+            "log": self.log.report(),
+            "upstreams": self.upstreams.report(),
+        }
         return json.dumps(overview).encode("ascii")
 
 

@@ -37,7 +37,7 @@ from affiant.policy.limit_refusals import (
 from affiant.policy.meters import Charge, Meter
 from affiant.policy.profile import ToolDenial, ToolRule
 
-__all__ = ["CallMeters", "Reservation", "SessionLimits"]
+__all__ = ["CallMeters", "Reservation", "SessionLimits", "spent"]
 
 _REFUSED: Final = frozenset(range(400, 500)) - {408}
 """Statuses by which an upstream says that it did nothing; some answer 408 when the model took too long."""
@@ -111,19 +111,27 @@ class SessionLimits:
         return Reservation(self._requests.charge(1, now=now), charge)
 
     def settle(self, reservation: Reservation, *, sends: int, status: int, used: int | None) -> None:
-        """What became of a request.
-
-        Args:
-            sends: how often anything of it may have gone upstream.
-            status: of the upstream's answer; 0: there was none.
-            used: tokens that the upstream stated for a complete answer; None: it did not, or it was not.
-        """
+        """What became of a request; see :func:`spent`."""
         self._requests.settle(reservation.request, sends)
-        most = reservation.tokens.amount
-        last = used
-        if last is None:
-            last = 0 if status in _REFUSED else most
-        self._tokens.settle(reservation.tokens, last + most * (sends - 1) if sends else 0)
+        tokens = reservation.tokens
+        self._tokens.settle(tokens, spent(tokens.amount, sends=sends, status=status, used=used))
+
+
+def spent(most: int, *, sends: int, status: int, used: int | None) -> int:
+    """The tokens that a request came to.
+
+    Args:
+        most: what it counted as until then, in each sending.
+        sends: how often anything of it may have gone upstream.
+        status: of the upstream's answer; 0: there was none.
+        used: tokens that the upstream stated for a complete answer; None: it did not, or it was not.
+    """
+    if not sends:
+        return 0
+    last = used
+    if last is None:
+        last = 0 if status in _REFUSED else most
+    return last + most * (sends - 1)
 
 
 class CallMeters:

@@ -29,11 +29,20 @@ from affiant.attestation.proof import ReplayWindow
 from affiant.attestation.receipt import Issued
 from affiant.attestation.session_summary import outcome_of, session_root
 from affiant.attestation.statement import KeysetStatement
+from affiant.errors import AffiantError
 from affiant.gateway.errors import AdmissionReplayed, Busy, SessionClosed, SessionHeld, SessionUnknown
 from affiant.gateway.session_limits import SessionLimits
 from affiant.policy.compiled import CompiledPolicy
 
-__all__ = ["TRANSITIONS", "Admitted", "Session", "SessionState", "SessionTable", "SupervisorChain"]
+__all__ = [
+    "TRANSITIONS",
+    "Admitted",
+    "Session",
+    "SessionState",
+    "SessionTable",
+    "SupervisorChain",
+    "session_held",
+]
 
 _KEPT_RECEIPTS: Final = 1024
 """Receipts with disclosures kept per open session; all others are found sealed, in the bundle."""
@@ -163,6 +172,7 @@ class Session:
         self._receipts: OrderedDict[str, Issued] = OrderedDict()
         self._under_way = 0
         self._tasks: set[asyncio.Task[object]] = set()
+        self._waits: set[asyncio.Future[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -231,7 +241,7 @@ class Session:
             SessionHeld: the profile is being narrowed.
         """
         if self.held:
-            raise SessionHeld("the session's profile is being narrowed", hint="Ask again in a moment")
+            raise session_held()
 
     def narrow(self, admitted: Admitted) -> None:
         """From now on the session is what ``admitted`` says; what it has used of its limits stays used."""
@@ -246,6 +256,8 @@ class Session:
         if state not in TRANSITIONS[self.state]:
             raise SessionClosed(f"a session that is {self.state.value} does not become {state.value}")
         self.state = state
+        if state is SessionState.CLOSING:
+            self.end_waits(SessionClosed("the session has ended", found=state.value))
         if state is SessionState.CLOSED:
             for kept in (self._receipts, self._heads, self._known, self._counts):
                 kept.clear()  # nothing follows the close, and a bundle is read from the journal
@@ -262,6 +274,24 @@ class Session:
         """Cancel the requests under way; each still gets its record."""
         for task in tuple(self._tasks):
             task.cancel()
+
+    def waits(self) -> asyncio.Future[None]:
+        """What a request of this session that waits for its turn awaits; :meth:`waits_no_more` when it has."""
+        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waits.add(made)
+        return made
+
+    def waits_no_more(self, wait: asyncio.Future[None]) -> None:
+        """That one has come to its end, whether or not somebody still heard how."""
+        self._waits.discard(wait)
+        if wait.done() and not wait.cancelled():
+            wait.exception()  # asyncio complains of one that nobody has looked at
+
+    def end_waits(self, refusal: AffiantError) -> None:
+        """Whatever waits for its turn waits no more, and is refused."""
+        for wait in self._waits:
+            if not wait.done():
+                wait.set_exception(refusal)
 
     def end(self) -> None:
         """A request of this session has its record."""
@@ -286,6 +316,11 @@ class Session:
         except TimeoutError:
             return False
         return True
+
+
+def session_held() -> SessionHeld:
+    """The refusal of what is not begun while the session's profile is being narrowed."""
+    return SessionHeld("the session's profile is being narrowed", hint="Ask again in a moment")
 
 
 class SessionTable:

@@ -75,6 +75,11 @@ class Upstream(Protocol):
         ...
 
     @property
+    def concurrent(self) -> int:
+        """How many requests it is asked at once."""
+        ...
+
+    @property
     def guard(self) -> KeyGuard:
         """Looks for the key that it is reached with in what it answers."""
         ...

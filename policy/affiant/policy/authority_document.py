@@ -75,6 +75,10 @@ def _agent(authority: Authority) -> Mapping[str, object]:
         "limits": {
             name: bounds_members(bounds) for name, bounds in profile_limits(authority.compiled.limits)
         },
+        "share": {
+            "weight": authority.compiled.share.weight,
+            "priority": authority.compiled.share.priority.value,
+        },
         "bounds": {name: getattr(authority.compiled.resources, name) for name in BOUNDS},
     }
 

@@ -21,6 +21,7 @@ from affiant.policy.authority_words import (
     model_words,
     names_words,
     place_words,
+    queue_words,
     requests_words,
     rule_limit_words,
     unrestricted_words,
@@ -31,6 +32,7 @@ from affiant.policy.paths import covers
 from affiant.policy.profile import PathMode
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.reachable import Reach
+from affiant.policy.share import share_words
 from affiant.policy.token_exchange_words import exchange_words
 from affiant.policy.tool_authority import ToolAuthority
 from affiant.policy.tool_words import call_words, rate_words, tool_words
@@ -63,6 +65,8 @@ def _tables(authorities: Sequence[Authority]) -> Iterator[str]:
     yield from _table("secret to host", authorities, _secrets(authorities))
     limited = {name for each in authorities for name, _ in limit_lines(each)}
     yield from _table("limits of a session", authorities, [(name, _limit(name)) for name in sorted(limited)])
+    if any(queue_words(authority) for authority in authorities):
+        yield from _table("queue for an upstream", authorities, [("share", _share)])
     if any(authority.asks for authority in authorities):
         yield from _table("approval", authorities, [("by", _approval)])
     yield from _table("bounds", authorities, [(name, _bound(name)) for name in BOUNDS])
@@ -96,6 +100,10 @@ def _tool(name: str) -> _Cell:
         return [line for tool in found for line in (_may(tool), *_at(authority, tool.rules))] or ["no"]
 
     return cell
+
+
+def _share(authority: Authority) -> _Lines:
+    return [share_words(authority.compiled.share)]
 
 
 def _approval(authority: Authority) -> _Lines:

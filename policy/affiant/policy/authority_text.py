@@ -20,6 +20,7 @@ from affiant.policy.authority_words import (
     names_words,
     path_words,
     place_words,
+    queue_words,
     requests_words,
     rule_limit_words,
     unrestricted_words,
@@ -82,6 +83,8 @@ def authority_lines(authorities: Sequence[Authority]) -> Iterator[str]:
         )
         limits = "; ".join(f"{name} {words}" for name, words in limit_lines(authority))
         yield from entry_lines(f"limits of a session: {limits or 'none'}", indent=2)
+        if words := queue_words(authority):
+            yield from entry_lines(f"in the queue for an upstream: {words}", indent=2)
         yield f"  policy {authority.profile.digest}"
         yield ""
     if any(authority.asks for authority in authorities):

@@ -16,6 +16,7 @@ from affiant.policy.profile import Injection, TLSMode
 from affiant.policy.profile_limits import rule_limits
 from affiant.policy.reachable import HostNames, Labels, Reach
 from affiant.policy.request_groups import Requests
+from affiant.policy.share import NO_SHARE, share_words
 from affiant.policy.targets import METHODS
 
 __all__ = [
@@ -144,6 +145,12 @@ def limit_lines(authority: Authority) -> Sequence[tuple[str, str]]:
     """The limits of the whole profile: their names, and what each is; those that there are."""
     found = profile_limits(authority.compiled.limits)
     return [(name, most_words(name, bounds)) for name, bounds in found if bounds]
+
+
+def queue_words(authority: Authority) -> str:
+    """Its share of an upstream that others want too; empty where the profile says nothing of it."""
+    share = authority.compiled.share
+    return "" if share == NO_SHARE else share_words(share)
 
 
 def rule_limit_words(authority: Authority, rules: Sequence[str]) -> str:

@@ -25,10 +25,11 @@ from affiant.policy.learn_command import learn_policy
 from affiant.policy.lint_command import lint
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import Profile
-from affiant.policy.questions import answer, parse_question
+from affiant.policy.questions import ModelQuestion, answer, parse_question
 from affiant.policy.report_command import report
 from affiant.policy.rule_command import rule_command
 from affiant.policy.schema_command import schema
+from affiant.policy.share import NO_SHARE, share_words
 from affiant.policy.sign_command import sign
 from affiant.policy.simulate_command import simulate_policy
 from affiant.policy.try_command import try_profiles
@@ -151,6 +152,8 @@ def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
             click.echo(f"  rule {rule} at {profile.places.get(rule, profile.mark)}")
         for rule, words in limits:
             click.echo(f"  limit {rule}: {words}, at {profile.places.get(rule, profile.mark)}")
+        if isinstance(question, ModelQuestion) and decision.allowed and profile.compiled.share != NO_SHARE:
+            click.echo(f"  in the queue for an upstream: {share_words(profile.compiled.share)}")
         if decision.nearest is not None:
             click.echo(
                 f"  nearest {decision.nearest} at {profile.places.get(decision.nearest, profile.mark)}"

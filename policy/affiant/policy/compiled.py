@@ -43,6 +43,7 @@ from affiant.policy.profile import (
     ToolRule,
 )
 from affiant.policy.refusals import ArgumentsRefused
+from affiant.policy.share import Share
 from affiant.policy.tool_origin import Origin
 
 __all__ = ["CompiledPolicy", "compile_policy", "parse_normal_form"]
@@ -83,6 +84,11 @@ class CompiledPolicy:
     def limits(self) -> Limits:
         """What the agent may do in one session."""
         return self.policy.limits
+
+    @property
+    def share(self) -> Share:
+        """What a session gets of an upstream that others want too."""
+        return self.policy.share
 
     @property
     def restricts_tools(self) -> bool:

@@ -76,7 +76,7 @@ class Difference:
 
     ``request`` is as :func:`~affiant.policy.questions.parse_question` reads it, or the setting's name; ``plane`` is
     ``agent``, ``tool``, ``call``, ``model``, ``path``, ``egress``, ``secret``, ``tls``, ``address``,
-    ``secret_setting``, ``approval``, ``limit`` or ``resource``. ``others``: the method stands for every
+    ``secret_setting``, ``approval``, ``limit``, ``share`` or ``resource``. ``others``: the method stands for every
     method that no rule there names. ``secrets``: what the new policy lets be used in that request.
     """
 
@@ -174,7 +174,7 @@ def _compared(agent: str, before: _Half, after: _Half, *, most: int | None) -> I
     atoms = Atoms(before.policy.policy, after.policy.policy, most=most)
     pair = _Pair(agent, before, after, atoms)
     planes = (pair.agents, pair.tools, pair.models, pair.paths, pair.egress, pair.secrets, pair.tls)
-    settings = (pair.addresses, pair.secret_settings, pair.approvals, pair.limits, pair.resources)
+    settings = (pair.addresses, pair.secret_settings, pair.approvals, pair.limits, pair.share, pair.resources)
     for compare in (*planes, *settings):
         yield from compare()
 
@@ -360,6 +360,21 @@ class _Pair:
             if before.ttl != after.ttl:
                 direction = Direction.WIDENS if after.ttl > before.ttl else Direction.NARROWS
                 yield self._setting("approval", direction, "ttl", f"{before.ttl}s", f"{after.ttl}s")
+
+    def share(self) -> Iterator[Difference]:
+        """Of an agent that has a profile in both, as limits: more of an upstream, or sooner than others, is wider."""
+        if self.old.absent or self.new.absent:
+            return
+        before, after = (half.policy.share for half in self.halves)
+        for name, old, new in (
+            ("weight", replace(before, priority=after.priority), after),
+            ("priority", replace(before, weight=after.weight), after),
+        ):
+            if old != new:
+                direction = Direction.WIDENS if new.includes(old) else Direction.NARROWS
+                yield self._setting(
+                    "share", direction, name, str(getattr(old, name)), str(getattr(new, name))
+                )
 
     def resources(self) -> Iterator[Difference]:
         for name in ("cpus", "memory", "disk", "pids"):

@@ -54,6 +54,7 @@ from affiant.policy.questions import (
     ToolQuestion,
 )
 from affiant.policy.rule_text import Rule
+from affiant.policy.share import NO_SHARE, Share
 
 __all__ = ["SECTIONS", "Draft", "Withheld", "draft_profile"]
 
@@ -98,6 +99,7 @@ class Draft:
     approval: Approval = field(default_factory=Approval)
     resources: Resources = field(default_factory=Resources)
     limits: Limits = NO_LIMITS
+    share: Share = NO_SHARE
     withheld: list[Withheld] = field(default_factory=list)
     unused: list[tuple[str, Rule]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -129,6 +131,7 @@ class _Drafting:
         if self.start is not None:
             self.draft.approval, self.draft.resources = self.start.approval, self.start.resources
             self.draft.limits = self.start.compiled.policy.limits
+            self.draft.share = self.start.compiled.share
         makers: Mapping[str, Callable[[], Iterable[Entry | HostEntry]]] = {
             "tools": self._tools,
             "filesystem_access": self._files,

@@ -28,6 +28,7 @@ from affiant.policy.rule_text import (
     resources_text,
     rule_text,
 )
+from affiant.policy.share import share_members
 
 __all__ = ["Source", "draft_text", "seen_text", "use_text"]
 
@@ -129,6 +130,8 @@ def _agent(draft: Draft) -> Iterator[str]:
         yield f"    requires_human_approval: {approval_text(draft.approval)}  # kept as it was"
     if draft.limits != NO_LIMITS:
         yield f"    limits: {limits_text(draft.limits)}  # kept as they were"
+    for name, value in sorted(share_members(draft.share).items(), reverse=True):
+        yield f"    {name}: {value}  # kept as it was"
     if draft.resources != Resources():
         yield f"    resources: {resources_text(draft.resources)}  # kept as it was"
 

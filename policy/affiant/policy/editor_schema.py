@@ -24,6 +24,7 @@ from affiant.policy.names import SPELLINGS
 from affiant.policy.pattern_syntax import MAX_PATTERN
 from affiant.policy.profile import Scheme, TLSMode
 from affiant.policy.schema import SIZE
+from affiant.policy.share import MOST_WEIGHT, PRIORITIES
 from affiant.policy.targets import METHODS
 from affiant.policy.token_exchange import EXCHANGE_SPELLINGS, ClientAuth, GrantType, SubjectTokenType
 
@@ -351,6 +352,13 @@ _PROFILE: Final[Mapping[str, Schema]] = {
         _list({"anyOf": [_name("model"), _ref("model")]}), "Absent: any that the gateway serves; []: none."
     ),
     "limits": _told({**_mapping("'limits'", _LIMITS), "minProperties": 1}, _LIMITS_SECTION),
+    "weight": _told(
+        {"type": "integer", "minimum": 1, "maximum": MOST_WEIGHT},
+        "Share of an upstream while others of its priority wait too; default 1.",
+    ),
+    "priority": _told(
+        _choice([each.value for each in PRIORITIES]), "Which of those who wait come first; default normal."
+    ),
     "resources": _told(_mapping("'resources'", _RESOURCES), "Bounds of the sandbox."),
     "tests": _told(_list(_ref("test")), "Held against the profile whenever it is loaded."),
 }

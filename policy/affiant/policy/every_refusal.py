@@ -34,6 +34,7 @@ from affiant.policy.sections import (
     read_secrets,
     read_tools,
 )
+from affiant.policy.share_reading import read_priority, read_weight
 from affiant.policy.shown_lines import ShownDocument, show_line
 from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Member, Node
 from affiant.policy.text_pattern import MAX_WORK_OF_FILE, Work
@@ -49,6 +50,8 @@ _READERS: Final[Mapping[str, Callable[[Node], object]]] = {
     "secrets_access": lambda node: list(read_secrets(node, sinks=())),
     "models": lambda node: list(read_models(node)),
     "limits": read_limits,
+    "weight": read_weight,
+    "priority": read_priority,
     "resources": read_resources,
 }
 """How a section is read alone; the tests of a profile cannot be, and approvals need to know of the floor."""

@@ -25,6 +25,8 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "requires_human_approval",
         "models",
         "limits",
+        "weight",
+        "priority",
         "resources",
         "tests",
     ),

@@ -56,6 +56,7 @@ from affiant.policy.sections import (
     read_secrets,
     read_tools,
 )
+from affiant.policy.share_reading import read_share
 from affiant.policy.shown_lines import ShownDocument, show_line
 from affiant.policy.strict_yaml import MAX_BYTES, MapNode, Mark, Member, Node, ScalarNode, compose
 from affiant.policy.text_pattern import MAX_WORK_OF_FILE, MAX_WORK_OF_PROFILE, Work
@@ -83,10 +84,11 @@ _SECTIONS: Final = (
     "requires_human_approval",
     "models",
     "limits",
+    "weight",
+    "priority",
     "resources",
     "tests",
 )
-_LATER: Final = ("weight", "priority")
 _FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 NO_FLOOR: Final = Floor(Policy(), None, {}, None)
 
@@ -224,7 +226,7 @@ def read_sections(node: Node) -> Mapping[str, Node]:
     """The sections of a profile, by name."""
     if isinstance(node, ScalarNode) and node.empty:
         node = MapNode((), node.mark)
-    return schema.keys(node, _SECTIONS, what="a profile", later=_LATER)
+    return schema.keys(node, _SECTIONS, what="a profile")
 
 
 def read_profile(
@@ -281,6 +283,7 @@ def _policy(sections: Sections, floor: Floor, works: Sequence[Work]) -> Policy:
         approval=approval,
         resources=_resources(found.get("resources")),
         limits=_limits(found.get("limits")),
+        share=read_share(found),
     )
 
 
@@ -351,4 +354,5 @@ def _with_floor(policy: Policy, floor: Floor, sections: Sections) -> Policy:
         resources=policy.resources,
         floor=floor.digest,
         limits=policy.limits.merged(denials.limits),
+        share=policy.share,
     )

@@ -33,6 +33,7 @@ from affiant.policy.profile import (
     ToolDenial,
     ToolRule,
 )
+from affiant.policy.share import share_members
 
 __all__ = [
     "SEMANTICS",
@@ -78,6 +79,7 @@ def arranged_form(policy: Policy) -> bytes:
             }
         ),
         "secrets": _list_bytes(policy.secrets),
+        **{name: canonical(value) for name, value in share_members(policy.share).items()},
         "semantics": canonical(SEMANTICS),
         "tools": _list_bytes(policy.tools),
     }
@@ -120,6 +122,7 @@ def arranged(policy: Policy) -> Policy:
         resources=policy.resources,
         floor=policy.floor,
         limits=policy.limits.arranged(),
+        share=policy.share,
     )
 
 

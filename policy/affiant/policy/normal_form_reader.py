@@ -33,6 +33,7 @@ from affiant.policy.profile import (
     ToolRule,
 )
 from affiant.policy.refusals import NormalFormRefused
+from affiant.policy.share import NO_SHARE, Priority, Share
 from affiant.policy.token_exchange import TokenExchange
 
 __all__ = ["read_normal_form"]
@@ -80,6 +81,7 @@ def _read(top: _Object) -> Policy:
             resources=_read_resources(top.object("resources")),
             floor=top.text_or_none("floor"),
             limits=_read_limits(top.object("limits")) if top.has("limits") else NO_LIMITS,
+            share=_read_share(top),
         )
     )
 
@@ -160,6 +162,11 @@ def _read_limits(limits: _Object) -> Limits:
             wall=limits.integer("wall") if limits.has("wall") else None,
         )
     )
+
+
+def _read_share(top: _Object) -> Share:
+    weight = top.integer("weight") if top.has("weight") else NO_SHARE.weight
+    return Share(weight, top.choice("priority", Priority) if top.has("priority") else NO_SHARE.priority)
 
 
 def _read_secret(rule: _Object) -> SecretGrant:

@@ -48,6 +48,7 @@ from affiant.policy.names import (
 )
 from affiant.policy.paths import grantable_path, rule_path
 from affiant.policy.refusals import EmptyList, MissingKey, PolicyConflict, ValueRefused, excerpt
+from affiant.policy.share import NO_SHARE, Share
 from affiant.policy.targets import decoded_path, path_pattern
 from affiant.policy.text_pattern import MAX_WORK_OF_PROFILE, Work
 from affiant.policy.token_exchange import BEARER, TokenExchange
@@ -504,6 +505,7 @@ class Policy:
     resources: Resources = Resources()
     floor: str | None = None
     limits: Limits = NO_LIMITS
+    share: Share = NO_SHARE
 
     def __post_init__(self) -> None:
         if self.floor is not None and _DIGEST.match(self.floor) is None:

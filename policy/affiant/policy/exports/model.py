@@ -17,6 +17,7 @@ from affiant.command_line import printable
 from affiant.policy.limit_words import most_words, profile_limits
 from affiant.policy.profile_limits import rule_limits
 from affiant.policy.profile_set import Profile
+from affiant.policy.share import NO_SHARE, share_words
 
 __all__ = ["PROFILE", "Document", "Export", "Ledger", "Loss", "Outcome", "Target", "header_lines"]
 
@@ -147,6 +148,8 @@ def _uncounted(profile: Profile) -> Iterator[Loss]:
         if bounds:
             text = f"nothing is counted: {most_words(name, bounds)}"
             yield Loss(f"limits/{name}", "limit", Outcome.UNJUDGED, text)
+    if (share := profile.compiled.share) != NO_SHARE:
+        yield Loss(PROFILE, "share", Outcome.UNJUDGED, f"nobody waits in a queue: {share_words(share)}")
     for rule, name, bounds in rule_limits(profile.compiled.policy):
         yield Loss(rule, "limit", Outcome.UNJUDGED, f"nothing is counted: {most_words(name, bounds)}")
 

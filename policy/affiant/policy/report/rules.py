@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from affiant.policy.authority import Authority
-from affiant.policy.authority_words import BOUNDS, bound_words, limit_lines, rule_limit_words
+from affiant.policy.authority_words import BOUNDS, bound_words, limit_lines, queue_words, rule_limit_words
 from affiant.policy.decide import Effect
 from affiant.policy.limit_words import most_words
 from affiant.policy.limits import Bound
@@ -122,6 +122,8 @@ def _rest(authority: Authority) -> Iterator[Html]:
         yield text(f"Approval is required for requests with {', '.join(approval.methods)}.")
     limits = "; ".join(f"{each} {words}" for each, words in limit_lines(authority))
     yield text(f"Limits of a session: {limits or 'none'}.")
+    if words := queue_words(authority):
+        yield text(f"In the queue for an upstream: {words}.")
     bounds = ", ".join(f"{each} {bound_words(authority, each)}" for each in BOUNDS)
     yield text(f"Bounds: {bounds}.")
     if authority.models is None:
