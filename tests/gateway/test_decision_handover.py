@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from affiant.gateway.decision_handover import DecisionKeeper, take_over
-from affiant.policy.decision_file import DecisionFile, DecisionsUnavailable
+from affiant.policy.decision_file import DecisionFile, DecisionsUnavailable, open_decision_file
 from affiant.policy.decision_rotation import Rotation, rotated_logs
 
 LOOK_S = 0.01
@@ -108,6 +108,43 @@ def test_a_file_that_cannot_be_begun_is_told_once_and_lines_go_on(
     asyncio.run(run())
     assert moved.read_bytes() == b"one\n"
     assert capsys.readouterr().err.count("others can reach the decision log") == 1
+
+
+def test_a_server_without_a_descriptor_to_spare_goes_on_and_takes_a_later_file(path: Path) -> None:
+    """The kernel drops a descriptor that a process at its limit cannot take, and passes the message alone."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    async def run() -> None:
+        with near, far:
+            file = DecisionFile(open_decision_file(path))
+            take_over(file, far)
+            near.send(b"next")
+            assert await asyncio.to_thread(near.recv, 16) == b"again"
+            file.append(b"one\n")
+            fresh = open_decision_file(path.with_name("fresh"))
+            socket.send_fds(near, [b"next"], [fresh])
+            os.close(fresh)
+            assert await asyncio.to_thread(near.recv, 16) == b"taken"
+            file.append(b"two\n")
+            file.close()
+            asyncio.get_running_loop().remove_reader(far)
+
+    asyncio.run(run())
+    assert (path.read_bytes(), path.with_name("fresh").read_bytes()) == (b"one\n", b"two\n")
+
+
+def test_the_launcher_tries_again_and_says_so_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keeper = DecisionKeeper(path, Rotation(size=1), look_s=LOOK_S)
+    os.write(keeper.descriptors[0], b"a line\n")
+    with socket.socket(fileno=os.dup(keeper.descriptors[1])) as server:
+        keeper.served()
+        for answer in (b"again", b"again", b"taken"):
+            _, descriptors, _, _ = socket.recv_fds(server, 16, 1)
+            os.close(descriptors[0])
+            server.send(answer)
+    keeper.close()
+    assert capsys.readouterr().err.count("no descriptor to spare") == 1
+    assert [each.read_bytes() for each in rotated_logs(path)] == [b"a line\n"]
 
 
 def test_a_server_that_has_ended_leaves_the_launcher_at_rest(

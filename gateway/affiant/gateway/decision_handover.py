@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +28,10 @@ _LOOK_S: Final = 1.0
 _NEXT: Final = b"next"
 _TAKEN: Final = b"taken"
 _REFUSED: Final = b"refused"
+_AGAIN: Final = b"again"
 _DESCRIPTOR: Final = struct.Struct("i")
 _MESSAGE: Final = 16
-"""Bytes of a message: one of the three above."""
+"""Bytes of a message: one of those above."""
 
 
 class DecisionKeeper:
@@ -71,8 +73,10 @@ class DecisionKeeper:
         told = ""
         while not self._ended.wait(self._look_s):
             try:
-                if self._log.due() and not self._begin():
-                    return
+                if self._log.due():
+                    if not self._begin():
+                        return
+                    told = ""
             except (AffiantError, OSError) as error:
                 if str(error) != told:  # not once a second
                     sys.stderr.write(f"affiant gateway: the decision log was not begun anew: {error}\n")
@@ -83,14 +87,16 @@ class DecisionKeeper:
         descriptor = self._log.begin()
         try:
             socket.send_fds(self._link, [_NEXT], [descriptor])
-            taken = self._link.recv(_MESSAGE) == _TAKEN
+            answer = self._link.recv(_MESSAGE)
         except (BrokenPipeError, ConnectionResetError):  # the server has ended
-            taken = False
-        if taken:
+            answer = b""
+        if answer == _TAKEN:
             self._log.follow(descriptor)
-        else:
-            os.close(descriptor)
-        return taken
+            return True
+        os.close(descriptor)
+        if answer == _AGAIN:
+            raise DecisionsUnavailable("the server has no descriptor to spare for the next file")
+        return False
 
 
 def take_over(file: DecisionFile, link: socket.socket) -> None:
@@ -99,26 +105,25 @@ def take_over(file: DecisionFile, link: socket.socket) -> None:
     loop = asyncio.get_running_loop()
 
     def take() -> None:
-        descriptor = _received(link)
-        if descriptor is None:
-            loop.remove_reader(link)  # the launcher has gone, and so do we
-            return
-        try:
-            file.follow(descriptor)
-        except DecisionsUnavailable:
-            os.close(descriptor)
-            link.send(_REFUSED)
+        room = socket.CMSG_LEN(_DESCRIPTOR.size)
+        message, ancillary, _, _ = link.recvmsg(_MESSAGE, room, socket.MSG_CMSG_CLOEXEC)
+        if message:
+            link.send(_follow(file, ancillary))
         else:
-            link.send(_TAKEN)
+            loop.remove_reader(link)  # the launcher has gone, and so do we
 
     loop.add_reader(link, take)
 
 
-def _received(link: socket.socket) -> int | None:
-    """The descriptor of the next message; None: there is none any more. No process that we start inherits it."""
-    room = socket.CMSG_LEN(_DESCRIPTOR.size)
-    _, ancillary, _, _ = link.recvmsg(_MESSAGE, room, socket.MSG_CMSG_CLOEXEC)
-    found = [
-        data for level, kind, data in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
-    ]
-    return int(_DESCRIPTOR.unpack(found[0])[0]) if found else None
+def _follow(file: DecisionFile, ancillary: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """Have ``file`` go on in the file whose descriptor came; the answer."""
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            (descriptor,) = _DESCRIPTOR.unpack(data)
+            try:
+                file.follow(descriptor)
+            except DecisionsUnavailable:
+                os.close(descriptor)
+                return _REFUSED
+            return _TAKEN
+    return _AGAIN  # the kernel drops what a process at its limit of descriptors cannot take

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, Final
 
 import click
 
@@ -16,12 +16,12 @@ __all__ = ["log_lines", "log_name", "with_progress"]
 _EVERY: Final = 50_000
 
 
-def log_name(log: BinaryIO) -> str:
+def log_name(log: IO[bytes]) -> str:
     """The name that refusals give the log."""
     return Path(str(getattr(log, "name", "-"))).name
 
 
-def log_lines(log: BinaryIO) -> Iterator[bytes]:
+def log_lines(log: IO[bytes]) -> Iterator[bytes]:
     """Each line; of one that is too long, a byte more than may be, and the rest of it is passed over."""
     while line := log.readline(MAX_LINE + 2):
         yield line

@@ -7,13 +7,11 @@ Exit codes: 0 shown; 1 a line is no decision, or cannot be said in the form that
 from __future__ import annotations
 
 import json
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from os import fstat
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 
 import click
 
@@ -43,7 +41,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 
 
 @click.command("decisions")
-@click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.File("rb"))
+@click.argument(
+    "logs",
+    metavar="LOG...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+)
 @click.option(
     "--format",
     "form",
@@ -91,7 +95,7 @@ def decisions_command(
     ctx: click.Context,
     /,
     *,
-    logs: tuple[BinaryIO, ...],
+    logs: tuple[Path, ...],
     form: str,
     as_json: bool,
     files: tuple[Path, ...],
@@ -100,15 +104,18 @@ def decisions_command(
     """Show what decision logs hold, or turn it into what a SIEM or an OpenTelemetry collector reads.
 
     Logs are read in the order given, line by line, of any size; - is stdin. A line that is no decision is told on
-    standard error, with its number, and all others are shown. Rotated logs: the oldest first.
+    standard error, with its number, and all others are shown.
 
     \b
     Examples:
       affiant policy decisions decisions.jsonl --decision deny
-      affiant policy decisions decisions.jsonl.2 decisions.jsonl.1 decisions.jsonl --since 2026-11-21T00:00:00Z
+      affiant policy decisions decisions.jsonl.* decisions.jsonl --since 2026-11-21T00:00:00Z
       affiant policy decisions gateway.jsonl --profiles profiles.yaml --agent code_implementer
       affiant policy decisions decisions.jsonl --format ocsf > events.jsonl
       tail -F decisions.jsonl | affiant policy decisions -
+
+    \b
+    Exit codes: 0 shown, 1 a line is refused (all others are shown), 2 usage.
     """
     if as_json and ctx.get_parameter_source("form") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format are two answers: choose one")
@@ -118,7 +125,7 @@ def decisions_command(
     if as_json:
         _print_document(found, reading)
     elif form == "table":
-        _print_table(found, known, at_once=not all(map(_is_file, logs)))
+        _print_table(found, known, at_once=not all(map(Path.is_file, logs)))
     else:
         _print_lines(found, reading, _form(form))
     _tell(reading)
@@ -145,23 +152,26 @@ class _Reading:
     untimed: int = 0
     refusals: list[AffiantError] = field(default_factory=list)
 
-    def of(self, logs: Iterable[BinaryIO]) -> Iterator[tuple[str, RecordedDecision]]:
-        """The name of the log, and each decision that was asked for."""
-        for log in logs:
-            source = log_name(log)
-            for number, line in enumerate(log_lines(log), start=1):
-                try:
-                    recorded = read_decision(
-                        line, number=number, source=source, agents=self.known.agents, nameless=True
-                    )
-                except AffiantError as error:
-                    self.refuse(error)
-                    continue
-                self.unnamed += bool(self.choice.agents) and not recorded.agent
-                self.untimed += self.choice.timed and recorded.ts is None
-                if self.choice.has(recorded):
-                    self.shown += 1
-                    yield source, recorded
+    def of(self, logs: Iterable[Path]) -> Iterator[tuple[str, RecordedDecision]]:
+        """The name of the log, and each decision that was asked for. One log is open at a time."""
+        for path in logs:
+            with click.open_file(str(path), "rb") as log:
+                yield from self._of_one(log, log_name(log))
+
+    def _of_one(self, log: IO[bytes], source: str) -> Iterator[tuple[str, RecordedDecision]]:
+        for number, line in enumerate(log_lines(log), start=1):
+            try:
+                recorded = read_decision(
+                    line, number=number, source=source, agents=self.known.agents, nameless=True
+                )
+            except AffiantError as error:
+                self.refuse(error)
+                continue
+            self.unnamed += bool(self.choice.agents) and not recorded.agent
+            self.untimed += self.choice.timed and recorded.ts is None
+            if self.choice.has(recorded):
+                self.shown += 1
+                yield source, recorded
 
     def refuse(self, error: AffiantError) -> None:
         """Tell of a line that is not shown."""
@@ -169,13 +179,6 @@ class _Reading:
         if self.refused <= _MAX_SHOWN:
             show_refusal(error)
             self.refusals.append(error)
-
-
-def _is_file(log: BinaryIO) -> bool:
-    try:
-        return stat.S_ISREG(fstat(log.fileno()).st_mode)
-    except OSError:  # no descriptor behind it
-        return False
 
 
 def _tell(reading: _Reading) -> None:
