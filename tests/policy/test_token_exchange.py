@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.policy.report.conftest import made_review
 
 from affiant.errors import AffiantError
 from affiant.policy.authority import authority_of
 from affiant.policy.authority_document import authority_document
+from affiant.policy.authority_graph import authority_dot, authority_mermaid
 from affiant.policy.authority_text import authority_lines
+from affiant.policy.exports.cedar import export_cedar
 from affiant.policy.load import load_profiles
 from affiant.policy.normal_form_reader import read_normal_form
 from affiant.policy.profile import Injection
+from affiant.policy.report.page import render_review
 from affiant.policy.rule_text import rule_text
 from affiant.policy.token_exchange import ClientAuth, GrantType, SubjectTokenType, TokenExchange
 
@@ -242,3 +246,24 @@ def test_a_reviewer_is_told_where_the_secret_goes_and_where_the_token() -> None:
         "client_auth": "client_secret_basic",
         "scope": "read write",
     }
+
+
+def test_a_graph_and_a_report_lead_the_secret_to_its_token_endpoint() -> None:
+    profiles = load_profiles(f"agent_configs: {{dev: {{{sections(CLIENT)}}}}}".encode())
+    authority = authority_of(profiles.profile("dev"))
+    for graph in (authority_dot([authority]), authority_mermaid([authority])):
+        assert "token endpoint login.example.com:443" in graph
+        assert "api.example.com" in graph
+    page = render_review(made_review(f"agent_configs: {{dev: {{{sections(CLIENT)}}}}}"))
+    assert "the broker, not" in page and "login.example.com:443" in page and "for a token" in page
+
+
+def test_a_refresh_token_is_refused_with_its_reason() -> None:
+    error = refused(sections(f"grant: refresh_token, url: '{URL}', client_id: a"))
+    assert "its issuer may replace it at any use" in error.message
+    assert error.hint == "Use client_credentials, jwt_bearer or token_exchange"
+
+
+def test_an_export_says_that_it_does_not_judge_the_exchange(profile_of) -> None:
+    exported = export_cedar(profile_of(sections(CLIENT)))
+    assert "at which token endpoint the secret is exchanged for a token" in str(exported)

@@ -24,6 +24,7 @@ from affiant.policy.decide import Effect
 from affiant.policy.markup import dot_text, mermaid_text
 from affiant.policy.profile import Scheme
 from affiant.policy.reachable import Reach
+from affiant.policy.token_exchange_words import SENT_FOR_TOKEN
 from affiant.policy.tool_words import call_words, rate_words
 
 __all__ = ["authority_dot", "authority_mermaid"]
@@ -127,6 +128,11 @@ def _edges(authority: Authority) -> Iterator[_Edge]:
         node = _Node("secret", secret.grant.name)
         uses = rule_limit_words(authority, (secret.rule,)).removeprefix(", ")
         yield _Edge(agent, node, uses, asks=False, where=_where(authority, (secret.rule,)))
+        exchange = secret.grant.inject.exchange
+        if exchange is not None and secret.sinks:
+            endpoint = _Node("host", f"token endpoint {exchange.host}:{exchange.port}")
+            label = f"by the broker, for a token: {SENT_FOR_TOKEN[exchange.grant]}"
+            yield _Edge(node, endpoint, label, asks=False, where=_where(authority, (secret.rule,)))
         for sink in secret.sinks:
             host = _Node("host", _reached(authority.hosts, sink.host, sink.port).text)
             label = f"{authority.agent} to {sink.host}:{sink.port} in {secret.grant.surface}"

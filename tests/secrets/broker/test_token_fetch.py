@@ -21,9 +21,11 @@ from tests.secrets.upstream_server import answer
 from affiant.policy.token_exchange import ClientAuth, GrantType, SubjectTokenType, TokenExchange
 from affiant.secrets.broker import token_fetch
 from affiant.secrets.broker.client import BrokerClient
-from affiant.secrets.broker.messages import ExchangeOutcome, KeptGrant
+from affiant.secrets.broker.messages import Configuration, ExchangeOutcome, KeptGrant
+from affiant.secrets.broker.session import open_session
 from affiant.secrets.broker.token_client import fetch_token, token_is_fresh
 from affiant.secrets.broker.tokens import Instants
+from affiant.secrets.local_store_file import open_private_file
 from affiant.secrets.refusals import (
     BrokerProtocolError,
     ExchangeNotAllowed,
@@ -502,3 +504,17 @@ def test_a_fetch_that_nobody_waits_for_any_more_is_given_up(harness, issuer) -> 
         assert not await token_is_fresh(client, "KEY")
 
     harness.run(scenario)
+
+
+def test_what_is_exchanged_is_in_no_table_from_which_requests_are_filled(harness, issuer) -> None:
+    granted(harness, client_of(issuer))
+    harness.grant("PLAIN", b"ghp_9sX2kQ7vLm4TzR1bYwE6", 1)
+    configuration = Configuration(tuple(harness.grants), roots=harness.roots, local=True)
+    paths = (harness.store.path, harness.store.key_path)
+    session = open_session(
+        configuration, tuple(map(open_private_file, paths)), instants=harness.instants
+    ).session
+    assert (set(session.values), set(session.tokens.credentials)) == ({"PLAIN"}, {"KEY"})
+    assert session.names == {"KEY", "PLAIN"}
+    with pytest.raises(TokenUnavailable):
+        session.value("KEY")

@@ -91,6 +91,7 @@ def test_what_is_withdrawn_has_neither_credential_nor_token_and_is_still_replace
     for ask in (left.credential, left.is_fresh, left.value):
         with pytest.raises(SecretNotFound):
             ask("A")
+    assert set(left._held) == {"B"}, "a token that is withdrawn is held nowhere"
     assert left.redactor.redact(token().reveal()).replaced == 1
     assert tokens.is_fresh("A"), "a narrowing that is refused leaves everything as it was"
 
