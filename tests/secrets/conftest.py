@@ -31,6 +31,7 @@ from affiant.secrets.broker.process import serve_control
 from affiant.secrets.broker.tokens import Instants
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
 from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
+from affiant.secrets.signing_surface import SigningSurface, mint_signing_id
 from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 from affiant.secrets.value import SecretValue
 
@@ -95,14 +96,15 @@ class Harness:
         value: bytes | None,
         port: int,
         *,
-        surface: Surface | QuerySurface | BodySurface = AUTHORIZATION,
+        surface: Surface | QuerySurface | BodySurface | SigningSurface = AUTHORIZATION,
         host: str = HOST,
         exchange: TokenExchange | None = None,
     ) -> str:
         """Keep ``value`` and grant it for the upstream at ``port``; returns the placeholder."""
         if value is not None:
             self.store.set(name, SecretValue(value))
-        placeholder = mint_placeholder(os.urandom)
+        signs = isinstance(surface, SigningSurface)
+        placeholder = mint_signing_id(os.urandom) if signs else mint_placeholder(os.urandom)
         binding = Binding(name, placeholder, frozenset({Endpoint(host, port)}), surface)
         self.grants.append(Grant(binding, f"local:{name}", exchange=exchange))
         return placeholder

@@ -42,6 +42,8 @@ ECHOES = {
     "html-go": TEXT.replace("&", "&amp;").replace('"', "&#34;").replace("<", "&lt;").replace("+", "&#43;").encode(),
     "hex": VALUE.hex().encode(),
     "HEX": VALUE.hex().upper().encode(),
+    "hex with blanks": VALUE.hex(" ").encode(),
+    "HEX with blanks": VALUE.hex(" ").upper().encode(),
     "utf-16-le": TEXT.encode("utf-16-le"),
     "utf-16-be": TEXT.encode("utf-16-be"),
     "utf-16-bom": TEXT.encode("utf-16"),
@@ -152,6 +154,14 @@ def test_no_secrets_hold_nothing_back() -> None:
     stream = RedactionStream(Redactor([]))
     assert stream.feed(b"abc") == b"abc"
     assert not Redactor([])
+
+
+def test_what_was_made_for_one_request_is_redacted_in_every_spelling() -> None:
+    made = bytes(range(100, 132))
+    redactor = Redactor.of_made([(made, b"of-this-request")])
+    redacted = redactor.redact(b"a " + made + b" " + made.hex().encode() + b" " + base64.b64encode(made))
+    assert redacted == (b"a of-this-request of-this-request of-this-request", 3)
+    assert REDACTOR.redact(made) == (made, 0) and not Redactor.of_made(())
 
 
 def test_a_redactor_shows_nothing() -> None:

@@ -11,7 +11,7 @@ def test_every_refusal_has_a_code_of_its_own_and_stands_in_the_page() -> None:
     codes = [kind.code for kind in KINDS]
     assert len(set(codes)) == len(codes)
     assert set(codes) == set(
-        re.findall(r"[a-z]+[._][a-z_]+", refusals.__doc__.partition("::")[2].partition("A text")[0])
+        re.findall(r"[a-z]+[._][a-z0-9_]+", refusals.__doc__.partition("::")[2].partition("A text")[0])
     )
     assert all(issubclass(kind, AffiantError) for kind in KINDS)
 

@@ -1,11 +1,11 @@
 """Finding placeholders in what an agent sends: the bound ones in their place, any other anywhere.
 
-Judged are the head (:func:`judge_head`) and, where a secret has its place in a body, all of that (:func:`judge_body`):
-both say which secrets the request uses. Every other body is searched on its way (:class:`PlaceholderDetector`). A
-placeholder that is not the whole credential of its surface, at one of its hosts, is never forwarded: not as it is, nor
-percent-encoded, in JSON escapes, in base64 at any offset, in UTF-16, reversed, or split across chunks (negative tests
-S2, S3). A placeholder is no secret; what is refused here is sending a dead one, and learning where it would have come
-alive.
+Judged are the head (:func:`judge_head`) and, where a secret has its place in a body or signs it, all of that
+(:func:`judge_body`): both say which secrets the request uses. Every other body is searched on its way
+(:class:`PlaceholderDetector`). A placeholder that is not the whole credential of its surface, at one of its hosts, is
+never forwarded: not as it is, nor percent-encoded, in JSON escapes, in base64 at any offset, in UTF-16, reversed, or
+split across chunks (negative tests S2, S3). A placeholder is no secret; what is refused here is sending a dead one, and
+learning where it would have come alive.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from affiant.secrets.body_surface import BodySurface, media_type
 from affiant.secrets.placeholder import Binding, PlaceholderTable
 from affiant.secrets.refusals import PlaceholderHidden, PlaceholderMisplaced, SecretNotBound
+from affiant.secrets.signing_surface import SIGNING_ID, SigningSurface, judge_signed_body, presigned
 from affiant.secrets.surface import QuerySurface, Surface
 
 __all__ = [
@@ -39,7 +40,7 @@ _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})|\\u00([0-9A-Fa-f]{2})")
 _ESCAPE_OPEN: Final = re.compile(rb"(?:%[0-9A-Fa-f]?|\\(?:u0{0,2}|u00[0-9A-Fa-f]))\Z")
 """A tail that may become an escape with the next chunk."""
 
-_FOREIGN: Final = re.compile(rb"affiant-ph-[0-9A-Za-z]{32}")
+_FOREIGN: Final = re.compile(rb"affiant-ph-[0-9A-Za-z]{32}|%b" % SIGNING_ID.pattern)
 """A placeholder in its default form, whoever's it is (S17)."""
 
 _INFLATE_STEP: Final = 1 << 18
@@ -87,6 +88,8 @@ def judge_head(
         SecretNotBound: a placeholder in a secret's place, but not at one of its hosts over https.
         PlaceholderMisplaced: a placeholder anywhere else, or in a header that stands more than once; or one of
             another session anywhere.
+        SignatureUnknown, SignatureScopeRefused, SignaturePresigned, SignaturePayloadRefused, SignatureHeadersRefused: a
+            request that is signed with a placeholder, and cannot be signed anew.
     """
     uses = list(_in_query(table, target))
     for use in uses:
@@ -100,7 +103,14 @@ def judge_head(
         _demand_bound(binding, scheme=scheme, host=host, port=port)
         if sum(other.lower() == name.lower() for other, _ in headers) > 1:
             raise PlaceholderMisplaced("the header of a secret stands more than once", where=binding.name)
+        if isinstance(binding.surface, SigningSurface):
+            placeholder = binding.placeholder.encode("ascii")
+            binding.surface.judge(target=target, headers=headers, placeholder=placeholder)
         uses.append(SecretUse(binding.name, binding.surface.label, index))
+    if any(
+        SigningSurface.presigned(target, binding.placeholder.encode("ascii")) for binding in _signing(table)
+    ):
+        raise presigned()
     for text in elsewhere:
         if _FOREIGN.search(text) is not None and not _own(table, text):
             raise PlaceholderMisplaced("a placeholder of another session: it is worth nothing here")
@@ -113,8 +123,11 @@ def judge_head(
 def holds_secrets(
     table: PlaceholderTable, *, scheme: str, host: str, port: int, headers: tuple[HeaderField, ...]
 ) -> bool:
-    """Whether the body of a request with these headers can be a secret's place: it is then read whole, and judged."""
-    return bool(_of_body(table, scheme=scheme, host=host, port=port, headers=headers))
+    """Whether the body of a request with these headers can be a secret's place, or is signed with one: it is then read
+    whole, and judged."""
+    return _is_signed(table, headers) or bool(
+        _of_body(table, scheme=scheme, host=host, port=port, headers=headers)
+    )
 
 
 def judge_body(
@@ -134,16 +147,34 @@ def judge_body(
 
     Raises:
         PlaceholderMisplaced: a placeholder anywhere else, or in a body that two servers could read differently.
+        PlaceholderHidden: a body that is signed, and encoded so that it cannot be searched.
+        SignaturePayloadRefused: it is signed, and is not the body whose digest was signed.
     """
+    encodings: list[bytes] = []
+    if _is_signed(table, headers):
+        judge_signed_body(headers, body)
+        encodings = [value for name, value in headers if name.lower() == b"content-encoding"]
     uses = []
     for binding, surface in _of_body(table, scheme=scheme, host=host, port=port, headers=headers):
         place = surface.place(body, binding.placeholder.encode("ascii"))
         if place is not None:
             uses.append(SecretUse(binding.name, surface.label, None, place, in_body=True))
-    detector = PlaceholderDetector(table)
+    detector = PlaceholderDetector(table, content_encoding=b", ".join(encodings))
     detector.feed(_without(body, [use.place for use in uses]))
     detector.flush()
     return tuple(uses)
+
+
+def _signing(table: PlaceholderTable) -> list[Binding]:
+    return [binding for binding in table if isinstance(binding.surface, SigningSurface)]
+
+
+def _is_signed(table: PlaceholderTable, headers: tuple[HeaderField, ...]) -> bool:
+    return any(
+        SigningSurface.means(name, value, binding.placeholder.encode("ascii"))
+        for binding in _signing(table)
+        for name, value in headers
+    )
 
 
 def _of_body(
@@ -199,6 +230,10 @@ def _held(table: PlaceholderTable, name: bytes, value: bytes) -> Binding | None:
     field = name.lower()
     for binding in table:
         surface = binding.surface
+        if isinstance(surface, SigningSurface) and surface.means(
+            name, value, binding.placeholder.encode("ascii")
+        ):
+            return binding
         if not isinstance(surface, Surface):
             continue
         if surface.header.encode("ascii") == field and surface.holds(

@@ -21,6 +21,7 @@ from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.ref import secret_name
 from affiant.secrets.refusals import GrantsInvalid, PlaceholderShapeInvalid
 from affiant.secrets.search import Searcher
+from affiant.secrets.signing_surface import SigningSurface, agent_variables
 from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 from affiant.secrets.variants import variants
 
@@ -102,12 +103,20 @@ class Binding:
     name: str
     placeholder: str
     endpoints: frozenset[Endpoint]
-    surface: Surface | QuerySurface | BodySurface = AUTHORIZATION
+    surface: Surface | QuerySurface | BodySurface | SigningSurface = AUTHORIZATION
 
     def __post_init__(self) -> None:
         secret_name(self.name)
         if len(self.placeholder) < _MIN_CHARACTERS or _PLACEHOLDER.match(self.placeholder) is None:
             raise GrantsInvalid("not a placeholder", where=self.name)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What an agent's environment says: the placeholder under the secret's name, and what clients look for."""
+        more = (
+            agent_variables(self.name, self.placeholder) if isinstance(self.surface, SigningSurface) else {}
+        )
+        return {self.name: self.placeholder, **more}
 
     def covers(self, *, scheme: str, host: str, port: int) -> bool:
         """Whether the placeholder may be replaced on the way to this place at all."""

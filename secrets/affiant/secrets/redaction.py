@@ -45,12 +45,26 @@ class Redactor:
     __slots__ = ("_replacements", "_searcher")
 
     def __init__(self, secrets: Iterable[tuple[SecretValue, str]]) -> None:
-        known = tuple(secrets)
-        self._replacements = tuple(placeholder.encode("ascii") for _, placeholder in known)
+        self._know((value.reveal(), placeholder.encode("ascii")) for value, placeholder in secrets)
+
+    @classmethod
+    def of_made(cls, made: Iterable[tuple[bytes, bytes]]) -> Redactor:
+        """One that knows what was made of values for one request, such as its signature.
+
+        Args:
+            made: pairs of at least 16 bytes and of what an agent may see in their place.
+        """
+        redactor = Redactor(())
+        redactor._know(made)
+        return redactor
+
+    def _know(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        known = tuple(pairs)
+        self._replacements = tuple(replacement for _, replacement in known)
         self._searcher = Searcher(
             (spelling, key)
             for key, (value, _) in reversed(tuple(enumerate(known)))  # the first of equal values names it
-            for spelling in variants(value.reveal())
+            for spelling in variants(value)
         )
 
     def __repr__(self) -> str:

@@ -2,13 +2,14 @@
 
 ::
 
-    MalformedError       secret.reference  secret.value  secret.name  store.malformed  broker.protocol
+    MalformedError       secret.reference  secret.value  secret.name  secret.sigv4_key  store.malformed  broker.protocol
                          secret.exchange_answer  upstream.malformed  upstream.encoding  upstream.upgrade
                          vault.response
     NotAuthenticError    store.authentic  upstream.certificate  vault.certificate
     NotAllowedError      secret.placeholder_misplaced  secret.placeholder_hidden  secret.not_bound
                          secret.body_too_large  secret_too_weak  limit_secret_uses  broker.request  vault.denied
-                         vault.redirected
+                         vault.redirected  secret.sigv4_authorization  secret.sigv4_scope  secret.sigv4_presigned
+                         secret.sigv4_payload  secret.sigv4_headers
     UnreachableError     secret.exchange_failed  secret.exchange_refused  upstream.unreachable  upstream.timeout
                          upstream.truncated  broker.gone  broker.internal  vault.unreachable  vault.sealed
                          vault.standby  vault.rate_limited
@@ -60,6 +61,12 @@ __all__ = [
     "SecretTooWeak",
     "SecretUsesSpent",
     "SecretValueInvalid",
+    "SignatureHeadersRefused",
+    "SignaturePayloadRefused",
+    "SignaturePresigned",
+    "SignatureScopeRefused",
+    "SignatureUnknown",
+    "SigningKeyInvalid",
     "SurfaceInvalid",
     "TokenAnswerInvalid",
     "TokenRefused",
@@ -182,6 +189,42 @@ class TokenAnswerInvalid(MalformedError):
     """The token endpoint's answer is none that a token can be taken from."""
 
     code = "secret.exchange_answer"
+
+
+class SigningKeyInvalid(MalformedError):
+    """The value of a key that signs is not the JSON object of its parts."""
+
+    code = "secret.sigv4_key"
+
+
+class SignatureUnknown(NotAllowedError):
+    """An AWS signature in another algorithm or form than the one that can be made anew."""
+
+    code = "secret.sigv4_authorization"
+
+
+class SignatureScopeRefused(NotAllowedError):
+    """A request was signed for another region or service than the profile names."""
+
+    code = "secret.sigv4_scope"
+
+
+class SignaturePresigned(NotAllowedError):
+    """An AWS signature in the query."""
+
+    code = "secret.sigv4_presigned"
+
+
+class SignaturePayloadRefused(NotAllowedError):
+    """A body that was signed in pieces, or is not the one that was signed."""
+
+    code = "secret.sigv4_payload"
+
+
+class SignatureHeadersRefused(NotAllowedError):
+    """A signed header stands twice, is missing, or would go out as another."""
+
+    code = "secret.sigv4_headers"
 
 
 class LocalStoreMalformed(MalformedError):

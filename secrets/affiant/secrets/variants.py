@@ -2,8 +2,8 @@
 
 As it is, lower and upper case, reversed; percent-encoded as little and as much as possible, as a form field;
 JSON escapes (with and without ``\\/``, everything as ``\\u``); HTML (named, decimal and hexadecimal references);
-hexadecimal; UTF-16 in both byte orders; base64 in both alphabets at each of the three offsets, which covers
-``base64(user:secret)``.
+hexadecimal, with and without blanks; UTF-16 in both byte orders; base64 in both alphabets at each of the three offsets,
+which covers ``base64(user:secret)``.
 
 Base64 carries 6 bits a character: at an offset, the characters that mix the secret's bits with those of its
 neighbours are not in the spelling. So up to 4 bits at each end of such an echo can remain readable; where the
@@ -61,6 +61,8 @@ def _plain(value: bytes) -> Iterator[bytes]:
         yield cased[::-1]
         yield cased.hex().encode()
         yield cased.hex().upper().encode()
+        yield cased.hex(" ").encode()  # as S3 shows the bytes that it expected to be signed
+        yield cased.hex(" ").upper().encode()
 
 
 def _percent(value: bytes) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from affiant.secrets.broker.messages import (
 )
 from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
 from affiant.secrets.refusals import BrokerProtocolError, SecretNotFound
+from affiant.secrets.signing_surface import SigningSurface, mint_signing_id
 from affiant.secrets.surface import Surface
 
 PLACES = frozenset({Endpoint("a.example", 443), Endpoint("b.example", 8443)})
@@ -43,6 +44,7 @@ GRANTS = (
             scope="b c",
         ),
     ),
+    Grant(Binding("F", mint_signing_id(os.urandom), PLACES, SigningSurface("eu-central-1", "s3")), "local:F"),
 )
 REQUEST = ExchangeRequest(
     id="7",

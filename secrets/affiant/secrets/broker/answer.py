@@ -21,6 +21,7 @@ _ONE_HOP: Final = frozenset(
 """RFC 9110, section 7.6.1; ``Alt-Svc`` names ways that do not lead through here."""
 
 _BODILESS: Final = frozenset({204, 304})
+_NOTHING: Final = Redactor(())
 
 
 class AnswerFilter:
@@ -28,19 +29,22 @@ class AnswerFilter:
 
     Args:
         redactor: knows what must not pass; if it knows nothing, the answer passes as it is.
+        made: knows what was made of secrets for this request alone.
         method: of the request: an answer to ``HEAD`` has no body.
     """
 
-    def __init__(self, redactor: Redactor, *, method: str) -> None:
+    def __init__(self, redactor: Redactor, *, method: str, made: Redactor = _NOTHING) -> None:
         self._redactor = redactor
+        self._made = made
         self._stream = RedactionStream(redactor)
+        self._made_stream = RedactionStream(made)
         self._method = method
         self._replaced_in_fields = 0
 
     @property
     def redactions(self) -> int:
         """Occurrences replaced until now."""
-        return self._replaced_in_fields + self._stream.count
+        return self._replaced_in_fields + self._stream.count + self._made_stream.count
 
     def head(self, status: int, headers: Iterable[HeaderField]) -> ResponseHead:
         """The head that may be seen. With anything to redact the length is dropped: it changes.
@@ -64,13 +68,14 @@ class AnswerFilter:
 
     def body(self, data: bytes) -> bytes:
         """What of the body may be seen now."""
-        return self._stream.feed(data)
+        return self._made_stream.feed(self._stream.feed(data))
 
     def end(self) -> bytes:
         """The rest of the body."""
-        return self._stream.flush()
+        return self._made_stream.feed(self._stream.flush()) + self._made_stream.flush()
 
     def _redacted(self, text: bytes) -> bytes:
-        redacted = self._redactor.redact(text)
-        self._replaced_in_fields += redacted.replaced
-        return redacted.data
+        for redactor in (self._redactor, self._made):
+            text, replaced = redactor.redact(text)
+            self._replaced_in_fields += replaced
+        return text

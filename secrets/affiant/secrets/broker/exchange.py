@@ -1,7 +1,7 @@
 """One stream, from its first frame to its end: an exchange with an upstream, a token that is fetched, or a redaction.
 
-The request's body goes out while the answer comes in; one that a secret stands in is there as a whole before anything
-goes out. The exchange ends when the answer has, when something is refused, or when the supervisor closes the stream;
+The request's body goes out while the answer comes in; one that a secret stands in, or signs, is there as a whole before
+anything goes out. The exchange ends when the answer has, when something is refused, or when the supervisor closes it;
 then the connection is cut. The last frame is always the outcome, so that what was done is recorded whatever came of it.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -25,7 +26,7 @@ from affiant.secrets.broker.session import Held
 from affiant.secrets.broker.token_fetch import fetch_token
 from affiant.secrets.broker.upstream import Upstream, dial
 from affiant.secrets.detection import PlaceholderDetector
-from affiant.secrets.redaction import RedactionStream
+from affiant.secrets.redaction import RedactionStream, Redactor
 from affiant.secrets.refusals import (
     BrokerFailed,
     BrokerGone,
@@ -78,6 +79,7 @@ class _Exchange:
         self._writer = writer
         self._held = held
         self._session = held.session
+        self._made = Redactor(())
         self._progress = _Progress()
 
     async def serve(self, members: object) -> None:
@@ -91,7 +93,8 @@ class _Exchange:
             request = ExchangeRequest.from_json(members)
             body = await self._held_body(request) if uses_body(request) else None
             self._session = self._held.session  # less may be held than when the body began
-            prepared = prepare_request(request, self._session, body)
+            prepared = prepare_request(request, self._session, body, now=self._now())
+            self._made = Redactor.of_made(prepared.made)
             detector = PlaceholderDetector(self._session.table, content_encoding=prepared.content_encoding)
             async with self._held.until_narrowed(), dial(request, self._session) as upstream:
                 self._progress.upstream = upstream
@@ -103,6 +106,9 @@ class _Exchange:
         except Exception as error:  # noqa: BLE001 - as in serve_stream: said without its text, which may hold a value
             refusal = BrokerFailed("the broker failed", found=type(error).__name__)
         await write_frame(self._writer, FrameKind.END, self._progress.outcome(refusal).to_json())
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._session.tokens.instants.unix_time(), UTC)
 
     async def _held_body(self, request: ExchangeRequest) -> bytes:
         """All of the body.
@@ -171,7 +177,7 @@ class _Exchange:
         return frame
 
     async def _receive(self, request: ExchangeRequest, upstream: Upstream) -> None:
-        answer = AnswerFilter(self._session.redactor, method=request.method)
+        answer = AnswerFilter(self._session.redactor, method=request.method, made=self._made)
         self._progress.answer = answer
         received = await upstream.receive_head()
         self._progress.status = received.status_code

@@ -27,6 +27,7 @@ from affiant.secrets.broker.members import (
 from affiant.secrets.detection import HeaderField
 from affiant.secrets.placeholder import Binding, Endpoint
 from affiant.secrets.refusals import BrokerConfigurationInvalid, BrokerProtocolError, from_members, to_members
+from affiant.secrets.signing_surface import SigningSurface
 from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 
 __all__ = [
@@ -321,8 +322,8 @@ class ExchangeRequest:
         target: the request target, exactly as decided and as it will be sent.
         headers: names and values as the agent sent them, with placeholders.
         uses: name and surface of each secret that was decided and recorded.
-        has_body: a body follows; without a ``Content-Length`` it is sent in chunks. One in which a secret was decided
-            is held until its end, at most :data:`~affiant.secrets.body_surface.MAX_HELD_BODY` bytes.
+        has_body: a body follows; without a ``Content-Length`` it is sent in chunks. One in which a secret was decided,
+            or that one signs, is held until its end, at most :data:`~affiant.secrets.body_surface.MAX_HELD_BODY` bytes.
     """
 
     id: str
@@ -487,7 +488,9 @@ def _endpoints(value: object) -> frozenset[Endpoint]:
     return frozenset(Endpoint(as_text(host), as_count(port)) for host, port in places)
 
 
-def _surface_members(surface: Surface | QuerySurface | BodySurface) -> Members | None:
+def _surface_members(surface: Surface | QuerySurface | BodySurface | SigningSurface) -> Members | None:
+    if isinstance(surface, SigningSurface):
+        return {"region": surface.region, "service": surface.service}
     if isinstance(surface, BodySurface):
         return {"json": surface.json} if surface.form is None else {"form": surface.form}
     if isinstance(surface, QuerySurface):
@@ -497,9 +500,12 @@ def _surface_members(surface: Surface | QuerySurface | BodySurface) -> Members |
     return {"format": surface.format, "header": surface.header, "user": surface.user}
 
 
-def _surface(value: object) -> Surface | QuerySurface | BodySurface:
+def _surface(value: object) -> Surface | QuerySurface | BodySurface | SigningSurface:
     if value is None:
         return AUTHORIZATION
+    if isinstance(value, dict) and "region" in value:
+        members = closed_members(value, "region", "service")
+        return SigningSurface(as_text(members["region"]), as_text(members["service"]))
     if isinstance(value, dict) and "json" in value:
         return BodySurface(json=as_text(closed_members(value, "json")["json"]))
     if isinstance(value, dict) and "form" in value:

@@ -7,8 +7,9 @@ The supervisor parsed, decided and recorded. Here, numbered as in the code:
    surface (``secret.not_bound``); a placeholder anywhere else is refused; each has a use left, which is taken;
 3. the fields of one hop are dropped; ``Host`` is the decided host; the answer is asked for unencoded; with
    anything to redact, ``Range`` goes, since slices of an echo are no echo (S9);
-4. substitution: into a copy, of which only the bytes for the wire are kept. A body that is filled in has its length
-   in the head.
+4. substitution: into a copy, of which only the bytes for the wire are kept. A body that is filled in, or signed, has
+   its length in the head;
+5. a signature, over what goes out (:mod:`.signed_head`). What is recorded is the request as the agent signed it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import h11
@@ -23,9 +25,13 @@ import h11
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import ExchangeRequest
 from affiant.secrets.broker.session import BrokerSession
+from affiant.secrets.broker.signed_head import SignedHead, signed_head
 from affiant.secrets.detection import HeaderField, SecretUse, judge_body, judge_head
+from affiant.secrets.placeholder import Binding
 from affiant.secrets.ref import SecretRef
 from affiant.secrets.refusals import ExchangeNotAllowed, SecretNotBound, UpgradeRefused
+from affiant.secrets.signing_key import SigningKey
+from affiant.secrets.signing_surface import SigningSurface, is_signing
 from affiant.secrets.surface import QuerySurface, Surface
 
 __all__ = ["PreparedRequest", "prepare_request", "uses_body"]
@@ -56,6 +62,7 @@ class PreparedRequest:
         content_encoding: of the body, for the search for placeholders.
         body: for the wire, where it holds values; recorded_body: the same with placeholders. None: the body follows
             as it is.
+        made: of a value for this request alone, and must not come back; each with what replaces it.
     """
 
     head: h11.Request
@@ -63,20 +70,25 @@ class PreparedRequest:
     content_encoding: bytes
     body: bytes | None = None
     recorded_body: bytes = b""
+    made: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def uses_body(request: ExchangeRequest) -> bool:
-    """Whether a secret was decided that stands in the body, which must then be there to be prepared."""
-    return any(surface.startswith("body:") for _, surface in request.uses)
+    """Whether a secret was decided that stands in the body, or signs one: it must then be there to be prepared."""
+    return any(
+        surface.startswith("body:") or (request.has_body and is_signing(surface))
+        for _, surface in request.uses
+    )
 
 
 def prepare_request(
-    request: ExchangeRequest, session: BrokerSession, body: bytes | None = None
+    request: ExchangeRequest, session: BrokerSession, body: bytes | None = None, *, now: datetime
 ) -> PreparedRequest:
     """``request`` with its secrets in place.
 
     Args:
         body: all of it, exactly where :func:`uses_body` says so.
+        now: when it is signed, if it is.
 
     Raises:
         ExchangeNotAllowed: not a request that is sent at all.
@@ -84,6 +96,7 @@ def prepare_request(
         PlaceholderMisplaced: a placeholder stands anywhere else.
         UpgradeRefused: it asks for another protocol.
         SecretUsesSpent: a secret was used as often as it may be.
+        SignaturePayloadRefused, SignatureHeadersRefused: what the agent signed is not what would be sent.
     """
     _check_line(request)
     _check_headers(request)
@@ -96,28 +109,39 @@ def prepare_request(
         headers=request.headers,
     )
     in_body: tuple[SecretUse, ...] = ()
-    if body is not None:
+    signing = _signing(uses, session)
+    if body is not None or signing is not None:
         in_body = judge_body(
             session.table,
             scheme=request.scheme,
             host=request.host,
             port=request.port,
             headers=request.headers,
-            body=body,
+            body=body or b"",
         )
     if Counter((use.name, use.surface) for use in (*uses, *in_body)) != Counter(request.uses):
         raise SecretNotBound("the secrets in the request are not those that were decided")
     session.uses.take(use.name for use in (*uses, *in_body))
     target, filled = _substituted(request, uses, session)
-    filled_body = None
+    filled_body, unfilled = None, request.headers
     if body is not None:
         filled_body = _filled_body(body, in_body, session)
-        filled = _of_length(filled, len(filled_body), instead_of=len(body))
-    recorded = _sent_headers(request, request.headers, session)
-    try:
-        head = h11.Request(
-            method=request.method, target=target, headers=_sent_headers(request, filled, session)
+        filled = _of_length(filled, len(filled_body), instead_of=len(body), told=signing is not None)
+        unfilled = _of_length(unfilled, len(body), instead_of=len(body), told=signing is not None)
+    recorded = _sent_headers(request, unfilled, session)
+    sent = SignedHead(_sent_headers(request, filled, session))
+    if signing is not None:
+        sent = signed_head(
+            signing,
+            SigningKey.read(SecretRef(signing.name).resolve()),
+            request=request,
+            target=target,
+            headers=sent.headers,
+            body=filled_body or b"",
+            now=now,
         )
+    try:
+        head = h11.Request(method=request.method, target=target, headers=sent.headers)
         recorded_head = h11.Connection(h11.CLIENT).send(
             h11.Request(method=request.method, target=request.target, headers=recorded)
         )
@@ -125,7 +149,9 @@ def prepare_request(
         # Not chained: its text may hold a header's value.
         raise ExchangeNotAllowed("the request is not valid HTTP/1.1") from None
     encodings = [value for name, value in request.headers if name.lower() == b"content-encoding"]
-    return PreparedRequest(head, recorded_head or b"", b", ".join(encodings), filled_body, body or b"")
+    return PreparedRequest(
+        head, recorded_head or b"", b", ".join(encodings), filled_body, body or b"", sent.made
+    )
 
 
 def _check_line(request: ExchangeRequest) -> None:
@@ -170,6 +196,8 @@ def _substituted(
         binding = session.table.binding(use.name)
         if binding is None:  # pragma: no cover - judge_head found it in this very table
             raise SecretNotBound("the secret is not granted", where=use.name)
+        if isinstance(binding.surface, SigningSurface):
+            continue  # step 5: nothing takes the placeholder's place, and all the rest must be in place first
         secret = SecretRef(use.name).resolve().reveal()
         if isinstance(binding.surface, QuerySurface):
             assert use.place is not None
@@ -197,11 +225,21 @@ def _filled_body(body: bytes, uses: tuple[SecretUse, ...], session: BrokerSessio
     return body
 
 
-def _of_length(headers: tuple[HeaderField, ...], size: int, *, instead_of: int) -> tuple[HeaderField, ...]:
-    """The headers with the length of another body, where they tell the one that it takes the place of."""
+def _signing(uses: tuple[SecretUse, ...], session: BrokerSession) -> Binding | None:
+    """The key that signs the request, if one does."""
+    bindings = [session.table.binding(use.name) for use in uses if is_signing(use.surface)]
+    return bindings[0] if bindings else None
+
+
+def _of_length(
+    headers: tuple[HeaderField, ...], size: int, *, instead_of: int, told: bool
+) -> tuple[HeaderField, ...]:
+    """The headers with the length of another body, where they tell the one that it takes the place of; or anyway."""
     lengths = [value for name, value in headers if name.lower() == b"content-length"]
     if any(value != b"%d" % instead_of for value in lengths):
         raise ExchangeNotAllowed("the body does not have the announced length")
+    if told and not lengths:
+        return (*headers, (b"Content-Length", b"%d" % size))
     return tuple(
         (name, b"%d" % size if name.lower() == b"content-length" else value) for name, value in headers
     )

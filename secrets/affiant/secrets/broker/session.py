@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,6 +26,8 @@ from affiant.secrets.refusals import (
     GrantsInvalid,
     SecretNotFound,
 )
+from affiant.secrets.signing_key import SigningKey
+from affiant.secrets.signing_surface import SigningSurface
 from affiant.secrets.source import (
     Reference,
     ResolvedSecret,
@@ -180,7 +182,12 @@ def open_session(
             os.close(descriptor)
     table = table.restricted_to(resolved)
     values = {name: secret.value for name, secret in resolved.items()}
-    redactor = GrowingRedactor((values[binding.name], binding.placeholder) for binding in table)
+    redactor = GrowingRedactor(
+        (part, grant.binding.placeholder)
+        for grant in configuration.grants
+        if grant.binding.name in values
+        for part in _parts(grant, values[grant.binding.name])
+    )
     uses = Uses({grant.binding.name: grant.max_uses for grant in configuration.grants})
     credentials = {
         grant.binding.name: Credential(
@@ -213,13 +220,19 @@ def _usable(grant: Grant, resolved: ResolvedSecret) -> ResolvedSecret:
     """The secret, if what its grant says can be done with its value.
 
     Raises:
-        SecretValueInvalid: it cannot.
+        SecretValueInvalid, SigningKeyInvalid: it cannot.
     """
     if grant.exchange is None:
         resolved.value.require_one_line()
+        _parts(grant, resolved.value)
     else:
         require_credential(grant.exchange, resolved.value)
     return resolved
+
+
+def _parts(grant: Grant, value: SecretValue) -> Iterable[SecretValue]:
+    """What must not be seen of a value: all of it; of a key that signs each part, because only parts are ever sent."""
+    return SigningKey.read(value).parts if isinstance(grant.binding.surface, SigningSurface) else (value,)
 
 
 class _Sources:
