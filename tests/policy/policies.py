@@ -29,6 +29,7 @@ from affiant.policy.profile import (
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.refusals import PolicyConflict
 from affiant.policy.share import NO_SHARE, Priority, Share
+from affiant.policy.sigv4 import SigV4
 from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.policy.tool_origin import Origin
 
@@ -63,7 +64,10 @@ TRUSTED_ROOTS = [
     trusted_root_text(f'{{"mediaType": "application/vnd.dev.sigstore.trustedroot+json", "tlogs": [{n}]}}')
     for n in (1, 2)
 ]
-SURFACES = ["body:json:/a/b", "body:form:key", "header:authorization", "header:x-key"]
+SURFACES = [
+    *("body:json:/a/b", "body:form:key", "header:authorization", "header:x-key"),
+    *("sigv4:eu-central-1/s3", "sigv4:eu-west-1/s3"),
+]
 
 _some_methods = st.none() | st.lists(st.sampled_from(METHODS), min_size=1, max_size=3).map(tuple)
 _some_targets = st.none() | st.lists(st.sampled_from(TARGET_PATTERNS), min_size=1, max_size=3).map(tuple)
@@ -123,13 +127,14 @@ _INJECTIONS = (
             client_auth=ClientAuth.BASIC,
         )
     ),
+    Injection(None, sigv4=SigV4("s3", "eu-central-1")),
 )
 _secrets = st.dictionaries(
     st.sampled_from(["KEY", "TOKEN"]), st.lists(_endpoints, max_size=3, unique=True).map(tuple), max_size=2
 ).map(
     lambda found: tuple(
         SecretGrant(
-            name, hosts, inject=_INJECTIONS[(len(hosts) + len(name)) % 4], max_uses=len(hosts) or None
+            name, hosts, inject=_INJECTIONS[(len(hosts) + len(name)) % 5], max_uses=len(hosts) or None
         )
         for name, hosts in found.items()
     )

@@ -200,6 +200,7 @@ def diff(old: str, new: str) -> list[tuple[str, str, str]]:
 
 INJECTED = "network_egress: 'allowed:a.b.com', secrets_access: [{name: KEY, inject: {"
 EXCHANGED = f"{INJECTED}exchange: {{"
+SIGNING = "{name: KEY, inject: {sigv4: {service: s3, region: %s}}}"
 
 
 @pytest.mark.parametrize(
@@ -269,6 +270,14 @@ EXCHANGED = f"{INJECTED}exchange: {{"
                 ("changes", "secret_setting", "exchange's grant of KEY"),
                 ("changes", "secret_setting", "exchange's subject_token_type of KEY"),
                 ("changes", "secret_setting", "exchange's url of KEY"),
+            ],
+        ),
+        (
+            f"network_egress: 'allowed:a.b.com', secrets_access: [{SIGNING % 'eu-central-1'}]",
+            f"network_egress: 'allowed:a.b.com', secrets_access: [{SIGNING % 'eu-west-1'}]",
+            [
+                ("narrows", "secret", "secret:KEY@a.b.com in sigv4:eu-central-1/s3"),
+                ("widens", "secret", "secret:KEY@a.b.com in sigv4:eu-west-1/s3"),
             ],
         ),
     ],

@@ -39,6 +39,7 @@ from affiant.policy.profile import (
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import EgressQuestion, SecretQuestion, answer
 from affiant.policy.rule_text import approval_text, limits_text, rule_text
+from affiant.policy.sigv4 import SigV4
 from affiant.policy.strict_yaml import Mark
 
 connections = some.connections.map(lambda each: replace(each, scheme=Scheme.HTTPS))  # a CONNECT is TLS
@@ -367,6 +368,7 @@ def test_denials_beyond_the_bound_are_counted(start: ProfileSet):
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {query: key}}]",
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {body: {json: /a/b}}}]",
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {body: {form: key}}}]",
+        "secrets_access: [{name: A, hosts: [a.b.com], inject: {sigv4: {service: s3, region: eu-central-1}}}]",
         "secrets_access: [{name: A, hosts: [a.b.com], inject: {header: X-Key, format: 'k {}'}}]",
         "secrets_access: [{name: A, hosts: [b.c], inject: {exchange: {grant: token_exchange, url: 'https://i.c/t'}}}]",
         "tools: [{name: x, rate: 10/min}]",
@@ -458,6 +460,7 @@ def test_a_secret_stands_where_its_placeholder_stood():
         ("query:key", "inject: {query: key}}"),
         ("body:form:key", "inject: {body: {form: key}}}"),
         ("body:json:/a/b", "inject: {body: {json: /a/b}}}"),
+        ("sigv4:eu-central-1/s3", "inject: {sigv4: {service: s3, region: eu-central-1}}}"),
     ):
         found = log({"request": "secret:KEY@a.b.com", "surface": surface})
         assert place in drafted(found).text
@@ -481,7 +484,8 @@ WRITTEN = {
     EgressRule: {"host", "port", "scheme", "methods", "paths", "tls", "address", "limits"},
     EgressDenial: {"host", "port", "methods", "paths"},
     SecretGrant: {"name", "hosts", "ref", "inject", "shape", "max_uses"},
-    Injection: {"header", "format", "user", "query", "json", "form", "exchange"},
+    Injection: {"header", "format", "user", "query", "json", "form", "exchange", "sigv4"},
+    SigV4: {"service", "region"},
     ModelRule: {"name", "attested", "max_tokens"},
     Approval: {"everything", "methods", "approvers", "quorum", "ttl", "trusted_root"},
     Resources: {"cpus", "memory", "disk", "pids"},

@@ -208,6 +208,8 @@ INJECT = members(
     format=pick("'k {}'", "'{}'", "x"),
     basic=pick("git", "'a:b'", "5"),
     query=pick("key", "'a b'", "5"),
+    sigv4=members(service=pick("s3", "'S3'", "5", "AKIA"), region=pick("eu-central-1", "auto", "'*'", "-"))
+    | pick("{}"),
     body=members(json=pick("/a/b", "'a'", "/a~0b", "'/a b'"), form=pick("key", "'a b'", "5")) | pick("{}"),
     exchange=pick("{}")
     | st.tuples(
@@ -368,6 +370,10 @@ REFUSED_BY_BOTH = [
     "secrets_access: [{name: A, inject: {exchange: {grant: client_credentials}}}]",
     "secrets_access: [{name: A, inject: {exchange: {grant: refresh_token, url: 'https://a.b/c'}}}]",
     "secrets_access: [{name: A, inject: {exchange: {grant: client_credentials, url: 'http://a.b/c'}}}]",
+    "secrets_access: [{name: A, inject: {sigv4: {}}}]",
+    "secrets_access: [{name: A, inject: {sigv4: {service: s3}}}]",
+    "secrets_access: [{name: A, inject: {sigv4: {service: S3, region: eu-central-1}}}]",
+    "secrets_access: [{name: A, inject: {sigv4: {service: s3, region: auto}, query: a}}]",
     "secrets_access: [{name: A, inject: {format: '{}'}}]",
     "models: any",
     "models: [{upstream: attested}]",

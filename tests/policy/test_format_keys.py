@@ -22,6 +22,7 @@ DOCUMENTS = {
     "'inject'": "{secrets_access: [{name: A, inject: {q: 1}}]}",
     "'body'": "{secrets_access: [{name: A, inject: {body: {q: 1}}}]}",
     "'exchange'": "{secrets_access: [{name: A, inject: {exchange: {q: 1}}}]}",
+    "'sigv4'": "{secrets_access: [{name: A, inject: {sigv4: {q: 1}}}]}",
     "a rule's 'limits'": "{network_egress: [{host: a.b, limits: {q: 1}}]}",
     "a model": "{models: [{q: 1}]}",
     "'requires_human_approval'": "{requires_human_approval: {q: 1}}",
@@ -48,6 +49,6 @@ def test_the_reader_knows_these_keys_and_no_others(mapping: str) -> None:
     with pytest.raises(AffiantError) as caught:
         load_profiles(text.encode(), floor=floor)
     assert caught.value.code == "policy.unknown_key"
-    key = "(not shown)" if mapping in {"a secret", "'inject'", "'body'", "'exchange'"} else "'q'"
+    key = "(not shown)" if mapping in {"a secret", "'inject'", "'body'", "'exchange'", "'sigv4'"} else "'q'"
     assert caught.value.message == f"unknown key {key} in {mapping}"
     assert caught.value.hint == "Known: " + ", ".join(sorted(KEYS[mapping]))

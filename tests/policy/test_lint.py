@@ -39,6 +39,20 @@ CASES = [
         {"secret_storable_sink"},
     ),
     (
+        (
+            "network_egress: [{host: a.b.com, methods: [GET]}], "
+            "secrets_access: [{name: A, inject: {sigv4: {service: s3, region: auto}}}]"
+        ),
+        {"secret_signs"},
+    ),
+    (
+        (
+            "network_egress: [{host: a.b.com, methods: [GET]}], "
+            "secrets_access: [{name: A, inject: {sigv4: {service: sts, region: auto}}}]"
+        ),
+        {"secret_signs", "secret_mints"},
+    ),
+    (
         "secrets_access: [{name: A, inject: {basic: git}}], network_egress: [{host: a.b.com, methods: [GET]}]",
         set(),
     ),

@@ -150,6 +150,9 @@ SECTIONS = [
             "grant: token_exchange, url: 'https://i.b.com/token', subject_token_type: jwt",
         )
     ),
+    "secrets_access: [{name: A, inject: {sigv4: {service: s3, region: eu-central-1}}}]",
+    "secrets_access: [{name: A, inject: {sigv4: {service: s3, region: eu-west-1}}}]",
+    "secrets_access: [{name: A, inject: {sigv4: {service: sqs, region: eu-central-1}}}]",
     "secrets_access: [{name: A, shape: 'a{30}'}]",
     "secrets_access: [{name: A, shape: 'b{30}'}]",
     "models: []",

@@ -23,6 +23,7 @@ __all__ = [
     "ANYTHING",
     "BOUNDS",
     "NOBODY_APPROVES",
+    "SIGNING_WORDS",
     "approval_words",
     "approved",
     "bound_words",
@@ -117,6 +118,10 @@ def unrestricted_words(reach: Reach) -> str:
     return ANYTHING + (", except what a rule denies" if reach.denials else "")
 
 
+SIGNING_WORDS: Final = "with which the agent may do whatever the key's own policy allows there"
+"""What a key that signs requests lets an agent do (AWS Signature Version 4)."""
+
+
 def place_words(inject: Injection) -> str:
     """The one place of a request in which a secret's placeholder stands for it, or for the token in its stead."""
     if inject.exchange is not None:
@@ -127,6 +132,9 @@ def place_words(inject: Injection) -> str:
         return f"the body's JSON at {inject.json}, as the whole text"
     if inject.form is not None:
         return f"field {inject.form} of the body's form, as its whole value"
+    if inject.sigv4 is not None:
+        scope = inject.sigv4
+        return f"signatures of requests to {scope.service} in {scope.region}, {SIGNING_WORDS}"
     if inject.user is not None:
         return f"header authorization, as the Basic password of {inject.user}"
     if inject.format is None:

@@ -24,7 +24,8 @@ _PLANES: Final = ("tool", "model", "path", "egress", "secret")
 _DIGEST: Final = re.compile(r"(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96})\Z")
 _RULE: Final = re.compile(r"(?:tools|filesystem|egress|secrets|models)/(?:0|[1-9][0-9]{0,3})\Z")
 _SURFACE: Final = re.compile(
-    r"(?:header:[a-z0-9-]{1,64}|(?:query|body:form):[A-Za-z0-9._~-]{1,64}|body:json:/[A-Za-z0-9._~@$:+/-]{1,255})\Z"
+    r"(?:header:[a-z0-9-]{1,64}|(?:query|body:form):[A-Za-z0-9._~-]{1,64}|body:json:/[A-Za-z0-9._~@$:+/-]{1,255}"
+    r"|sigv4:[a-z0-9-]{1,64}/[a-z0-9-]{1,64})\Z"
 )
 DECISIONS: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
 

@@ -27,6 +27,7 @@ from affiant.policy.questions import (
     ToolQuestion,
 )
 from affiant.policy.rule_text import Rule
+from affiant.policy.sigv4 import parse_sigv4
 from affiant.policy.tool_origin import ANY
 
 __all__ = [
@@ -153,6 +154,8 @@ def secret_rule(
         return SecretGrant(name, hosts, inject=Injection(None, query=surface.removeprefix("query:"))), ""
     if surface is not None and surface.startswith("body:"):
         return SecretGrant(name, hosts, inject=_in_body(surface)), ""
+    if surface is not None and (scope := parse_sigv4(surface)) is not None:
+        return SecretGrant(name, hosts, inject=Injection(None, sigv4=scope)), ""
     header = "authorization" if surface is None else surface.removeprefix("header:")
     inject = Injection(header, None if header == "authorization" else "{}")
     note = "" if header == "authorization" else "the log does not tell the format of this header"

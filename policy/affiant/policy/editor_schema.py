@@ -248,6 +248,10 @@ _EXCHANGE: Final[Mapping[str, Schema]] = {
     "resource": _told(_exchanged("resource"), "Whom the token is for, as an absolute URI (RFC 8707)."),
     "scope": _told(_exchanged("scope"), "What the token is for: words with one blank between them."),
 }
+_SIGV4: Final[Mapping[str, Schema]] = {
+    "service": _told(_name("aws_name"), "The service in the credential scope, such as s3."),
+    "region": _told(_name("aws_name"), "The region in the credential scope, such as eu-central-1."),
+}
 _INJECT: Final[Mapping[str, Schema]] = {
     "header": _told(_TEXT, "The header whose whole value the placeholder stands in."),
     "format": _told(_spelled(SPELLINGS["format"]), "Beside 'header': text with one {} for the placeholder."),
@@ -261,6 +265,10 @@ _INJECT: Final[Mapping[str, Schema]] = {
         _mapping("'exchange'", _EXCHANGE, required=["grant", "url"]),
         "What the secret is exchanged for: a token, which goes to the hosts in its place, as Bearer credentials.",
     ),
+    "sigv4": _told(
+        {**_mapping("'sigv4'", _SIGV4), "required": ["service", "region"]},
+        "The requests that the broker signs with this key (AWS Signature Version 4).",
+    ),
 }
 _SECRET: Final[Mapping[str, Schema]] = {
     "name": _told(_name("secret"), "The secret's name, never its value."),
@@ -268,7 +276,9 @@ _SECRET: Final[Mapping[str, Schema]] = {
     "hosts": _told(_list(_HOST, least=1), "host[:port]. Absent: every https host that is named in full."),
     "inject": {
         **_mapping("'inject'", _INJECT),
-        "oneOf": [{"required": [place]} for place in ("header", "basic", "query", "body", "exchange")],
+        "oneOf": [
+            {"required": [place]} for place in ("header", "basic", "query", "body", "exchange", "sigv4")
+        ],
         "dependentRequired": {"format": ["header"]},
     },
     "shape": _told(_spelled(SPELLINGS["shape"]), "What the placeholder looks like, such as ghp_{36}."),

@@ -40,12 +40,13 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "an egress rule": ("host", "port", "scheme", "methods", "paths", "tls", "address", "limits"),
     "an egress denial": ("deny", "port", "methods", "paths"),
     "a secret": ("name", "ref", "hosts", "inject", "shape", "max_uses"),
-    "'inject'": ("header", "format", "basic", "query", "body", "exchange"),
+    "'inject'": ("header", "format", "basic", "query", "body", "exchange", "sigv4"),
     "'body'": ("json", "form"),
     "'exchange'": (
         *("grant", "url", "client_id", "client_auth", "issuer", "subject", "key_id"),
         *("subject_token_type", "audience", "resource", "scope"),
     ),
+    "'sigv4'": ("service", "region"),
     "a model": ("name", "upstream", "max_tokens"),
     "'requires_human_approval'": (
         *("everything", "tools", "egress", "approvers", "trusted_root", "quorum", "ttl"),
@@ -62,6 +63,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 EVERY_KEY: Final = frozenset(key for keys in KEYS.values() for key in keys)
 
 VALUES_NOT_SHOWN: Final = frozenset(
-    {"secrets_access", "secret", *KEYS["a secret"], *KEYS["'inject'"], *KEYS["'body'"]} - {"name"}
+    {"secrets_access", "secret", *KEYS["a secret"], *KEYS["'inject'"], *KEYS["'body'"], *KEYS["'sigv4'"]}
+    - {"name"}
 )
 """Keys under which somebody may have pasted a secret."""

@@ -38,6 +38,7 @@ from affiant.policy.profile import (
     ToolRule,
 )
 from affiant.policy.profile_set import Profile, ProfileSet
+from affiant.policy.sigv4 import MINTING_SERVICES
 from affiant.policy.tool_origin import ANYWHERE
 
 __all__ = ["Finding", "lint_profile", "lint_profiles"]
@@ -217,7 +218,12 @@ def _secrets(profile: Profile) -> Iterator[Finding]:
             yield _warn(
                 profile, "secret_token_endpoint", f"{grant.name} at {exchange.host}:{exchange.port}", rule
             )
-        if grant.inject.header != "authorization":
+        if (scope := grant.inject.sigv4) is not None:
+            what = f"{grant.name} for {scope.service} in {scope.region}"
+            yield _warn(profile, "secret_signs", what, rule)
+            if scope.service in MINTING_SERVICES:
+                yield _warn(profile, "secret_mints", what, rule)
+        elif grant.inject.header != "authorization":
             place = grant.inject.header or _place_beside_headers(grant.inject)
             yield _warn(profile, "secret_storable_sink", f"{grant.name} in {place}", rule)
 

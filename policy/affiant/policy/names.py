@@ -17,6 +17,7 @@ __all__ = [
     "SPELLINGS",
     "check_agent_name",
     "check_approver",
+    "check_aws_name",
     "check_basic_user",
     "check_format",
     "check_header",
@@ -34,6 +35,7 @@ __all__ = [
     "check_shape",
     "check_subject",
     "check_tool_name",
+    "is_aws_name",
     "is_pointer",
     "looks_like_a_value",
 ]
@@ -59,6 +61,7 @@ _BASIC_USER: Final = re.compile(r"[A-Za-z0-9._~@+-]{1,64}\Z")
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9._~-]{1,64}\Z")
 _POINTER: Final = re.compile(r"(?:/(?:[A-Za-z0-9._@$:+-]|~[01]){1,64}){1,8}\Z")
 _MAX_POINTER: Final = 256
+_AWS_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 _FORMAT: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,126}[\x21-\x7e])?\Z")
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_.-]{0,32}\{([1-9][0-9]{0,2})\}[A-Za-z0-9_.-]{0,32}\Z")
 
@@ -76,6 +79,7 @@ SPELLINGS: Final[Mapping[str, re.Pattern[str]]] = {
     "basic_user": _BASIC_USER,
     "parameter": _PARAMETER,
     "pointer": _POINTER,
+    "aws_name": _AWS_NAME,
 }
 """The patterns that names have at least; the functions below refuse more."""
 
@@ -347,6 +351,22 @@ def check_pointer(text: str) -> None:
 def is_pointer(text: str) -> bool:
     """Whether ``text`` has a pointer's form: for profiles, and for whoever looks the place up in a body."""
     return len(text) <= _MAX_POINTER and _POINTER.match(text) is not None
+
+
+def check_aws_name(text: str) -> None:
+    """Refuse what is not the name of a service or a region as AWS's signatures spell it.
+
+    Raises:
+        ValueRefused: so.
+    """
+    if not is_aws_name(text) or looks_like_a_value(text):
+        expected = "lower-case letters, digits and hyphens, such as s3 or eu-central-1"
+        raise ValueRefused("not a name of AWS's", expected=expected, found="(not shown)")
+
+
+def is_aws_name(text: str) -> bool:
+    """Whether ``text`` has the form of a region or service: for profiles, and for whoever signs for it."""
+    return _AWS_NAME.match(text) is not None
 
 
 def check_shape(text: str) -> None:

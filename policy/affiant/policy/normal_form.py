@@ -267,6 +267,8 @@ def _inject_members(inject: Injection) -> Mapping[str, object]:
         return {"query": inject.query}
     if inject.json is not None or inject.form is not None:
         return {"body": _where_written("form", inject.form) or {"json": inject.json}}
+    if inject.sigv4 is not None:
+        return {"sigv4": {"region": inject.sigv4.region, "service": inject.sigv4.service}}
     if inject.user is not None:
         return {"basic": inject.user}
     return {"format": inject.format, "header": inject.header}

@@ -34,6 +34,7 @@ from affiant.policy.profile import (
 )
 from affiant.policy.refusals import NormalFormRefused
 from affiant.policy.share import NO_SHARE, Priority, Share
+from affiant.policy.sigv4 import SigV4
 from affiant.policy.token_exchange import TokenExchange
 
 __all__ = ["read_normal_form"]
@@ -177,6 +178,8 @@ def _read_secret(rule: _Object) -> SecretGrant:
         injection = inject.done(_read_body(inject.object("body")))
     elif inject.has("exchange"):
         injection = inject.done(_read_exchange(inject.object("exchange")))
+    elif inject.has("sigv4"):
+        injection = inject.done(_read_signing(inject.object("sigv4")))
     elif inject.has("basic"):
         injection = inject.done(Injection(user=inject.text("basic")))
     else:
@@ -197,6 +200,10 @@ def _read_body(body: _Object) -> Injection:
 
 def _read_exchange(exchange: _Object) -> Injection:
     return exchange.done(Injection.of_token(TokenExchange.of(exchange.every_text())))
+
+
+def _read_signing(scope: _Object) -> Injection:
+    return scope.done(Injection(None, sigv4=SigV4(scope.text("service"), scope.text("region"))))
 
 
 def _read_model(rule: _Object) -> ModelRule:

@@ -49,6 +49,7 @@ from affiant.policy.names import (
 from affiant.policy.paths import grantable_path, rule_path
 from affiant.policy.refusals import EmptyList, MissingKey, PolicyConflict, ValueRefused, excerpt
 from affiant.policy.share import NO_SHARE, Share
+from affiant.policy.sigv4 import SigV4, signing_variables
 from affiant.policy.targets import decoded_path, path_pattern
 from affiant.policy.text_pattern import MAX_WORK_OF_PROFILE, Work
 from affiant.policy.token_exchange import BEARER, TokenExchange
@@ -248,7 +249,8 @@ class EgressDenial:
 @dataclass(frozen=True, slots=True)
 class Injection:
     """Where a secret's placeholder may stand: the whole value of one header, of one parameter of the query, of one
-    place of a JSON object in the body (``json``, a pointer), or of one field of a form in it (``form``).
+    place of a JSON object in the body (``json``, a pointer), or of one field of a form in it (``form``); or what the
+    requests are that it signs (``sigv4``), in which it stands nowhere.
 
     ``format`` has one ``{}`` for the placeholder. For ``authorization`` it may be None: the whole credential,
     as Bearer, Basic or token; or with ``user`` as the password of Basic credentials of that user, and nothing else.
@@ -263,11 +265,12 @@ class Injection:
     json: str | None = None
     form: str | None = None
     exchange: TokenExchange | None = None
+    sigv4: SigV4 | None = None
 
     def __post_init__(self) -> None:
-        places = [place for place in (self.header, self.query, self.json, self.form) if place is not None]
-        if len(places) != 1:
-            expected = "a header, a parameter of the query, or a place of the body"
+        places = (self.header, self.query, self.json, self.form, self.sigv4)
+        if sum(place is not None for place in places) != 1:
+            expected = "a header, a parameter of the query, a place of the body, or a signature"
             raise ValueRefused("a secret stands in one place", expected=expected)
         if self.query is not None or self.form is not None:
             check_parameter(self.query or self.form or "")
@@ -298,11 +301,14 @@ class Injection:
 
     @property
     def surface(self) -> str:
-        """The name of the place: ``header:authorization``, ``query:key``, ``body:json:/token``, ``body:form:token``."""
+        """The name of the place: ``header:authorization``, ``query:key``, ``body:json:/token``, ``body:form:token``,
+        ``sigv4:eu-central-1/s3``."""
         if self.header is not None:
             return f"header:{self.header}"
         if self.query is not None:
             return f"query:{self.query}"
+        if self.sigv4 is not None:
+            return self.sigv4.surface
         return f"body:form:{self.form}" if self.json is None else f"body:json:{self.json}"
 
 
@@ -351,11 +357,18 @@ class SecretGrant:
             check_reference(self.ref)
         if self.shape is not None:
             check_shape(self.shape)
+            if self.inject.sigv4 is not None:
+                raise ValueRefused("the placeholder of a key that signs has a shape of its own")
 
     @property
     def surface(self) -> str:
         """The name of the place where the placeholder may stand."""
         return self.inject.surface
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the agent's environment that tell of it."""
+        return (self.name, *(() if self.inject.sigv4 is None else signing_variables(self.name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,6 +627,12 @@ def _denies_token_endpoint(rule: EgressDenial, exchange: TokenExchange) -> bool:
 
 def _one_grant_for_each_secret(grants: Sequence[SecretGrant]) -> None:
     first: dict[str, SecretGrant] = {}
+    variables: dict[str, SecretGrant] = {}
     for grant in grants:
         if first.setdefault(grant.name, grant) != grant:
             raise PolicyConflict("one secret is granted in two ways", found=grant.name, rule=grant)
+        for variable in grant.variables:
+            if variables.setdefault(variable, grant) != grant:
+                raise PolicyConflict(
+                    "two secrets have one variable of the environment", found=variable, rule=grant
+                )

@@ -219,6 +219,7 @@ def _inject(inject: Injection) -> dict[str, object]:
         basic=inject.user,
         query=inject.query,
         body=_written(json=inject.json, form=inject.form) or None,
+        sigv4=inject.sigv4 and _written(service=inject.sigv4.service, region=inject.sigv4.region),
     )
 
 

@@ -87,7 +87,7 @@ def _shown_key(name: str, what: str, hint: str) -> str:
     near = hint.startswith("Did you mean")
     return (
         excerpt(name)
-        if is_key and (near or what not in ("a secret", "'inject'", "'body'", "'exchange'"))
+        if is_key and (near or what not in ("a secret", "'inject'", "'body'", "'exchange'", "'sigv4'"))
         else "(not shown)"
     )
 

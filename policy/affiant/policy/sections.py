@@ -15,6 +15,7 @@ from affiant.policy.hosts import host_pattern, is_wildcard
 from affiant.policy.limit_reading import read_egress_limits, read_max_tokens, read_max_uses, read_rate
 from affiant.policy.limits import NO_EGRESS_LIMITS
 from affiant.policy.names import (
+    check_aws_name,
     check_basic_user,
     check_format,
     check_header,
@@ -48,6 +49,7 @@ from affiant.policy.profile import (
     check_sink,
 )
 from affiant.policy.refusals import FloorRefused, HostRefused, ValueRefused, WrongType, excerpt, located
+from affiant.policy.sigv4 import SigV4
 from affiant.policy.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
 from affiant.policy.targets import path_pattern
 from affiant.policy.token_exchange_reading import read_token_exchange
@@ -269,17 +271,19 @@ def _secret(item: Node, sinks: tuple[Endpoint, ...]) -> SecretGrant:
 
 
 def _injection(node: Node) -> Injection:
-    known = ("header", "format", "basic", "query", "body", "exchange")
-    found = schema.keys(node, known, what="'inject'", later=("sigv4",))
+    known = ("header", "format", "basic", "query", "body", "exchange", "sigv4")
+    found = schema.keys(node, known, what="'inject'")
     places = [key for key in found if key != "format"]
     if len(places) != 1 or ("format" in found and places != ["header"]):
-        expected = "header and perhaps format, or basic, or query, or body, or exchange"
+        expected = "header and perhaps format, or basic, or query, or body, or exchange, or sigv4"
         place = schema.key_mark(node, [*places[1:], "format"][0])
         raise WrongType("not one place", expected=expected, where=str(place))
     if "exchange" in found:
         return Injection.of_token(read_token_exchange(found["exchange"]))
     if "body" in found:
         return _body_injection(found["body"])
+    if "sigv4" in found:
+        return _signing_injection(found["sigv4"])
     if "basic" in found:
         return Injection(user=schema.checked(found["basic"], check_basic_user, what="'basic'"))
     if "query" in found:
@@ -298,6 +302,15 @@ def _body_injection(node: Node) -> Injection:
     if "json" in found:
         return Injection(None, json=schema.checked(found["json"], check_pointer, what="'json'"))
     return Injection(None, form=schema.checked(found["form"], check_parameter, what="'form'"))
+
+
+def _signing_injection(node: Node) -> Injection:
+    found = schema.keys(node, ("service", "region"), what="'sigv4'")
+    service, region = (
+        schema.checked(schema.required(found, key, node, what="'sigv4'"), check_aws_name, what=f"'{key}'")
+        for key in ("service", "region")
+    )
+    return Injection(None, sigv4=SigV4(service, region))
 
 
 def https_endpoints(rules: Iterable[EgressRule | EgressDenial]) -> tuple[Endpoint, ...]:

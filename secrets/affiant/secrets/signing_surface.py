@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from affiant.policy.names import is_aws_name
 from affiant.secrets.refusals import (
     SignatureHeadersRefused,
     SignaturePayloadRefused,
@@ -50,7 +51,6 @@ __all__ = [
 
 _Field: TypeAlias = tuple[bytes, bytes]
 
-_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 _LABEL: Final = "sigv4:"
 
 AUTHORIZATION: Final = b"authorization"
@@ -109,7 +109,7 @@ class SigningSurface:
 
     def __post_init__(self) -> None:
         for name in (self.region, self.service):
-            if _NAME.match(name) is None:
+            if not is_aws_name(name):
                 raise SurfaceInvalid("not the name of a region or a service", found=repr(name[:80]))
 
     @property

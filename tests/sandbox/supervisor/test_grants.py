@@ -9,6 +9,7 @@ from affiant.sandbox.supervisor.grants import kept_grants, session_grants
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import Grant, KeptGrant
 from affiant.secrets.placeholder import Endpoint, PlaceholderTable
+from affiant.secrets.signing_surface import SIGNING_ID, SigningSurface
 from affiant.secrets.surface import QuerySurface, Surface
 
 PROFILE = b"""
@@ -27,6 +28,7 @@ agent_configs:
       - {name: Q, inject: {query: key}}
       - {name: J, inject: {body: {json: /auth/token}}}
       - {name: F, inject: {body: {form: client_secret}}}
+      - {name: AWS, inject: {sigv4: {service: s3, region: eu-central-1}}}
 """
 
 
@@ -63,6 +65,16 @@ def test_places_of_a_body_are_the_profiles() -> None:
     compiled = load_profiles(PROFILE).profile("dev").compiled
     for grant in compiled.secret_grants():
         assert grants()[grant.name].binding.surface.label == grant.surface
+
+
+def test_a_key_that_signs_has_an_id_and_the_variables_that_its_clients_look_for() -> None:
+    binding = grants()["AWS"].binding
+    assert binding.surface == SigningSurface("eu-central-1", "s3")
+    assert SIGNING_ID.fullmatch(binding.placeholder.encode()) is not None
+    compiled = load_profiles(PROFILE).profile("dev").compiled
+    for grant in compiled.secret_grants():
+        variables = grants()[grant.name].binding.variables
+        assert variables.keys() - {"AWS_REQUEST_CHECKSUM_CALCULATION"} == set(grant.variables)
 
 
 def test_every_grant_is_read_back_as_the_broker_gets_it() -> None:

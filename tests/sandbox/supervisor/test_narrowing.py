@@ -171,7 +171,7 @@ class World:
         self.facts: list[PolicyFacts] = []
         manifest = SimpleNamespace(cls="simulated", digest="M" * 43, raw=b"m")
         activation = SimpleNamespace(session="S" * 22, digest="A" * 43, raw=b"a", expires=2_000_000_000)
-        self.placeholders = {"TOKEN": "p"}
+        self.placeholders = {"TOKEN": {"TOKEN": "p"}}
         return Narrowable(
             td=self,  # type: ignore[arg-type]
             launch=SimpleNamespace(

@@ -67,6 +67,10 @@ def _note_unsaid(profile: Profile, ledger: Ledger) -> None:
                 "exchange",
                 "at which token endpoint the secret is exchanged for a token",
             )
+        if grant.inject.sigv4 is not None:
+            ledger.unjudged(
+                f"secrets/{position}", "secret", "what a request must be to be signed with this key"
+            )
     if profile.resources != type(profile.resources)():
         ledger.unjudged("resources", "resources", "bounds of the machine are no requests")
 

@@ -33,5 +33,6 @@ def note_unjudged(profile: Profile, ledger: Ledger, sections: Iterable[str]) -> 
 
 def omit_secrets(profile: Profile, ledger: Ledger, text: str) -> None:
     """Leave out every secret: the agent then has none of them."""
-    for position in range(len(profile.secrets)):
-        ledger.omitted(f"secrets/{position}", "secret", text)
+    for position, grant in enumerate(profile.secrets):
+        more = "" if grant.inject.sigv4 is None else "; nothing is signed with it"
+        ledger.omitted(f"secrets/{position}", "secret", text + more)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from affiant.policy.authority import Authority, SecretAuthority, Sink
-from affiant.policy.authority_words import ANYTHING, requests_words
+from affiant.policy.authority_words import ANYTHING, SIGNING_WORDS, requests_words
 from affiant.policy.decide import Effect
 from affiant.policy.profile import Injection, Scheme
 from affiant.policy.report.elements import NOTHING, Html, element, heading, joined, name, text
@@ -115,6 +115,9 @@ def place_said(inject: Injection) -> Html:
         return Html(text("the body's JSON at ") + name(inject.json) + text(", as the whole text"))
     if inject.form is not None:
         return Html(text("field ") + name(inject.form) + text(" of the body's form, as its whole value"))
+    if inject.sigv4 is not None:
+        signed = Html(text("signatures of requests to ") + name(inject.sigv4.service))
+        return Html(signed + text(" in ") + name(inject.sigv4.region) + text(f", {SIGNING_WORDS}"))
     where = Html(text("header ") + name(inject.header or ""))
     if inject.user is not None:
         return Html(where + text(", as the Basic password of ") + name(inject.user))

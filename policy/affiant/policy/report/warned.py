@@ -21,6 +21,8 @@ TITLES: Final[Mapping[str, str]] = {
     "scheme_http": "Plain HTTP",
     "secret_storable_sink": "A secret where a host may store it",
     "secret_token_endpoint": "A secret that is exchanged for tokens",
+    "secret_signs": "A key that signs requests",
+    "secret_mints": "A key with which others can be had",
     "secret_shared": "One secret's name, different hosts",
     "rw_hooks": "Files that other people's tools run",
     "rw_system_path": "Programs of the image may be changed",

@@ -34,14 +34,19 @@ from affiant.policy.profile import Approval
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied
 from affiant.sandbox.egress.records import Approved
+from affiant.sandbox.egress.request_head import HeaderField
+from affiant.secrets.signing_surface import SET_ANEW, is_signing
 
 __all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit", "as_approved"]
 
 _POLL_S: Final = 0.5
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 _NOT_AS_SHOWN: Final = frozenset(
-    {b"accept-encoding", b"if-range", b"proxy-authenticate", b"range", b"traceparent", b"tracestate"}
-)
+    {
+        b"accept-encoding", b"amz-sdk-invocation-id", b"amz-sdk-request", b"if-range", b"proxy-authenticate", b"range",
+        b"traceparent", b"tracestate",
+    }
+)  # fmt: skip
 """What differs each time that it is sent, or what the broker leaves out, or sets to a value of its own."""
 
 _REASONS: Final[Mapping[type[AffiantError], str]] = {
@@ -240,7 +245,7 @@ class EgressApprovals:
             rules=allowed.rules,
             method=allowed.method,
             url=at.url(allowed.target),
-            headers=[each for each in allowed.headers if each[0].lower() not in _FRAMING],
+            headers=_shown(allowed),
             body=body,
             secrets=[
                 BoundSecret(granted.use.name, granted.use.surface, f"{at.host}:{at.port}")
@@ -259,6 +264,14 @@ class EgressApprovals:
             action=action.name,
             not_after=action.not_after,
         )
+
+
+def _shown(allowed: AllowedRequest) -> list[HeaderField]:
+    """The headers as they will be sent; of a request that the broker signs, without those that a signature brings: the
+    secret's place says whose it is, and it is over all the rest."""
+    signed = any(is_signing(granted.use.surface) for granted in allowed.uses)
+    hidden = _FRAMING | SET_ANEW if signed else _FRAMING
+    return [each for each in allowed.headers if each[0].lower() not in hidden]
 
 
 def as_approved(allowed: AllowedRequest) -> AllowedRequest:

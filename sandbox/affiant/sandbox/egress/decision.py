@@ -21,6 +21,7 @@ from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.request_head import HeaderField, RequestHead
+from affiant.secrets.body_surface import MAX_HELD_BODY
 from affiant.secrets.detection import (
     SecretUse,
     holds_secrets,
@@ -29,7 +30,8 @@ from affiant.secrets.detection import (
     without_placeholders,
 )
 from affiant.secrets.placeholder import PlaceholderTable
-from affiant.secrets.refusals import SecretNotBound
+from affiant.secrets.refusals import SecretBodyTooLarge, SecretNotBound
+from affiant.secrets.signing_surface import is_signing
 
 __all__ = [
     "AllowedRequest",
@@ -39,6 +41,7 @@ __all__ = [
     "judge_held_body",
     "judge_request",
     "may_hold_secrets",
+    "may_pass_unheld",
     "reference_of",
 ]
 
@@ -169,7 +172,7 @@ def judge_request(
 
 
 def may_hold_secrets(table: PlaceholderTable, allowed: AllowedRequest) -> bool:
-    """Whether a secret of this session may stand in the request's body, which is then judged as a whole."""
+    """Whether a secret of this session may stand in the request's body, or signs it: it is then judged as a whole."""
     return allowed.length != 0 and holds_secrets(
         table,
         scheme=allowed.origin.scheme,
@@ -177,6 +180,22 @@ def may_hold_secrets(table: PlaceholderTable, allowed: AllowedRequest) -> bool:
         port=allowed.origin.port,
         headers=allowed.headers,
     )
+
+
+def may_pass_unheld(allowed: AllowedRequest) -> AllowedRequest:
+    """The request, if it may go on with a body that is too long to be held.
+
+    Raises:
+        SecretBodyTooLarge: a key signs it, and so all of its body before any of it is sent.
+    """
+    for granted in allowed.uses:
+        if is_signing(granted.use.surface):
+            raise SecretBodyTooLarge(
+                "a body that is signed is read whole, and this one is too long",
+                where=granted.use.name,
+                expected=f"at most {MAX_HELD_BODY} bytes",
+            )
+    return allowed
 
 
 def judge_held_body(

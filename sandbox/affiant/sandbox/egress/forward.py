@@ -31,6 +31,7 @@ from affiant.sandbox.egress.decision import (
     judge_held_body,
     judge_request,
     may_hold_secrets,
+    may_pass_unheld,
 )
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.denial import denial_of
@@ -162,12 +163,12 @@ class Forwarder:
             _over(permit, known=exchange.known)
 
     async def _with_body(self, allowed: AllowedRequest, body: RequestBody) -> AllowedRequest:
-        """The request with the secrets in its body too, where the profile has one for a body like it, at its host."""
+        """The request with the secrets in its body too, where the profile has one for a body like it, or signs it."""
         if not may_hold_secrets(self.table, allowed):
             return allowed
         held = await body.hold(self.memory)
         if held is None:
-            return allowed
+            return may_pass_unheld(allowed)
         return judge_held_body(self.policy, self.table, allowed, held, self.notes)
 
     async def _approved(

@@ -74,7 +74,7 @@ class OpenSession:
     runner: RunnerClient
     proxy: EgressProxy
     proxy_url: str
-    placeholders: Mapping[str, str]
+    placeholders: Mapping[str, Mapping[str, str]]
     narrower: Narrower
     decisions: SessionDecisions | None = None
 
@@ -135,7 +135,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
     opening.stack.push_async_callback(proxy.stop)
     epochs = asyncio.create_task(keep_epochs(records, every_s=EPOCH_S, in_flight=lambda: proxy.in_flight))
     opening.stack.callback(epochs.cancel)
-    placeholders = {binding.name: binding.placeholder for binding in table}
+    placeholders = {binding.name: binding.variables for binding in table}
     narrower = Narrower(
         Narrowable(
             td=opening.around.td,

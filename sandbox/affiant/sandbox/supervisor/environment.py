@@ -2,7 +2,8 @@
 
 The proxy is the only way out, so everything points at it; the inference gateway is a name that the proxy serves;
 the API key is a constant that the proxy strips. A granted secret that the broker holds stands here as its
-placeholder, under its own name; one that it does not hold has no variable at all.
+placeholder, under its own name; a key that signs requests also as the pair that clients of AWS sign with. One that it
+does not hold has no variable at all.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def agent_environment(
 
     Args:
         proxy_url: where the sandbox finds the proxy.
-        placeholders: name -> placeholder, of the secrets that the broker holds.
+        placeholders: the variables of the secrets that the broker holds.
         traceparent: W3C trace context for this run; one that the user gives takes its place.
         with_runtime: whether a prepared runtime is mounted; its programs then come first.
         user: what the launcher adds; it may set ``PATH``, ``HOME``, ``LANG`` and ``TRACEPARENT``, not the rest.

@@ -14,6 +14,7 @@ from affiant.sandbox.egress.decision import reference_of
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import Grant, KeptGrant
 from affiant.secrets.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
+from affiant.secrets.signing_surface import SigningSurface, mint_signing_id
 from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
 
 __all__ = ["kept_grants", "session_grants"]
@@ -47,14 +48,20 @@ def _endpoints(grant: SecretGrant) -> frozenset[Endpoint]:
 def _grant(grant: SecretGrant, random_bytes: Callable[[int], bytes]) -> Grant:
     binding = Binding(
         name=grant.name,
-        placeholder=mint_placeholder(random_bytes, shape=grant.shape),
+        placeholder=(
+            mint_placeholder(random_bytes, shape=grant.shape)
+            if grant.inject.sigv4 is None
+            else mint_signing_id(random_bytes)
+        ),
         endpoints=_endpoints(grant),
         surface=_surface(grant.inject),
     )
     return Grant(binding, reference_of(grant), grant.max_uses, grant.inject.exchange)
 
 
-def _surface(inject: Injection) -> Surface | QuerySurface | BodySurface:
+def _surface(inject: Injection) -> Surface | QuerySurface | BodySurface | SigningSurface:
+    if inject.sigv4 is not None:
+        return SigningSurface(inject.sigv4.region, inject.sigv4.service)
     if inject.json is not None or inject.form is not None:
         return BodySurface(inject.json, inject.form)
     if inject.query is not None:

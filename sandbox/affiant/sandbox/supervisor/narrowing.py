@@ -19,7 +19,7 @@ Whatever fails from step 5 on ends the session: the TD says that it was narrowed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -77,7 +77,7 @@ class Narrowable:
     Args:
         td: the TD that we run in. log: what its RTMR3 was extended by until now.
         statement: the gateway's. config: its configuration.
-        placeholders: name -> placeholder, as a command will get them; those that are withdrawn are taken out.
+        placeholders: name -> its variables, as a command will get them; those that are withdrawn are taken out.
     """
 
     td: QuoteSource
@@ -92,7 +92,7 @@ class Narrowable:
     egress: EgressRecords
     proxy: EgressProxy
     decisions: SessionDecisions | None
-    placeholders: MutableMapping[str, str]
+    placeholders: MutableMapping[str, Mapping[str, str]]
     clock: Callable[[], datetime]
 
 

@@ -163,7 +163,11 @@ class Serving:
         random = self._around.random_bytes
         environment = agent_environment(
             proxy_url=self._session.proxy_url,
-            placeholders=self._session.placeholders,
+            placeholders={
+                variable: value
+                for variables in self._session.placeholders.values()
+                for variable, value in variables.items()
+            },
             traceparent=f"00-{random(16).hex()}-{random(8).hex()}-01",
             with_runtime=self._session.provision.runtime is not None,
             user={str(name): str(value) for name, value in env.items()},
