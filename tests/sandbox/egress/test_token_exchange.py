@@ -233,6 +233,27 @@ def test_the_token_endpoints_address_is_checked_as_any(world: World, serve, issu
     ]
 
 
+def test_an_endpoint_that_is_private_has_its_addresses_from_the_profile(world: World, serve, issuer) -> None:
+    server = serve(ok)
+    world.hosts = {HOST: ("127.0.0.1",)}
+
+    async def lookup(host: str, port: int) -> tuple[str, ...]:
+        return ("127.0.0.1",)
+
+    world._lookup = lookup
+    text = profile(server.port, issuer)
+    given = (
+        f"  - {{host: {TOKEN_HOST}, port: {issuer.port}, methods: [GET], address: 127.0.0.1}}\nsecrets_access"
+    )
+    assert world.run(text.replace("secrets_access", given), asked_once(server.port)).status == 200
+    elsewhere = given.replace("127.0.0.1", "10.0.0.0/8")
+    assert (
+        code(world.run(text.replace("secrets_access", elsewhere), asked_once(server.port)))
+        == "egress.address"
+    )
+    assert len(issuer.received) == 1
+
+
 def test_uses_count_requests_and_not_fetches(world: World, serve, issuer) -> None:
     server = serve(echo)
 

@@ -7,9 +7,11 @@ import os
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.gateway.test_narrowed_bundles import row, trust_for
 from tests.sandbox.supervisor.launcher import Launcher
 from tests.sandbox.supervisor.test_session import (
     FETCH,
@@ -26,6 +28,9 @@ from tests.secrets.certificates import Authority
 from tests.secrets.token_server import PATH, TOKEN_HOST, TokenServer
 from tests.secrets.upstream_server import UpstreamServer, answer
 
+from affiant.attestation.trust_file import parse_trust_file
+from affiant.attestation.verifier.verdict import State, Tier
+from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
 from affiant.secrets.value import SecretValue
 
@@ -87,6 +92,11 @@ def test_the_host_gets_a_token_and_both_uses_are_in_the_chain(launcher: Launcher
         f"GET https://{HOST}:{hosts.api.port}/v1",
         f"POST https://{TOKEN_HOST}:{hosts.issuer.port}{PATH}",
     ]
+    raw, now = story.bundle.to_bytes(), datetime.now(UTC)
+    trust = parse_trust_file(trust_for(raw, str(story.own[2].member("pol", "dig")), now))
+    verdict = verify_bundle(raw, trust, at=now, build="a test")
+    assert [check.code for check in verdict.checks if check.state is State.REFUSED] == []
+    assert row(verdict, "session.intents").tier is Tier.AFFIRMING
     everything = b"".join(path.read_bytes() for path in link.folder.rglob("*") if path.is_file())
     assert VALUE not in everything and token.encode() not in everything
 
