@@ -17,6 +17,16 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, ["policy", *map(str, arguments)])
 
 
+@pytest.mark.parametrize("name", sorted(policy.commands))
+def test_every_command_helps_with_examples_and_its_exit_codes(name: str) -> None:
+    shown = run(name, "--help").stdout
+    assert f"affiant policy {name} " in shown.partition("Examples:")[2]
+    codes = " ".join(shown.partition("Exit codes: ")[2].partition("Examples:")[0].split())
+    assert codes.startswith("0 ")
+    assert "2 the command line" in codes
+    assert "--json" in shown.partition("Options:")[2]
+
+
 def test_lint_passes_the_seed_and_says_what_a_reviewer_should_know(seed_path: Path) -> None:
     result = run("lint", seed_path)
     assert result.exit_code == 0

@@ -33,6 +33,8 @@ def can(file: Path, agent: str | None, *, as_json: bool, markdown: bool, graph: 
     Tools, models, files with their effective mode, hosts with what may be sent to them, which secret can go to which
     host in which place of a request, bounds; each with the rules that give it. What is not listed is denied.
 
+    Exit codes: 0 listed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
+
     \b
     Examples:
       affiant policy can profiles.yaml

@@ -94,6 +94,8 @@ def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
 
     A profile's digest (sha384) is of its meaning; the file's source digest (sha256) is of its bytes.
 
+    Exit codes: 0 printed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
+
     \b
     Examples:
       affiant policy digest profiles.yaml
@@ -123,7 +125,10 @@ def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
 @click.argument("request")
 @_JSON
 def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
-    """Say what AGENT's profile decides about REQUEST, and by which rule. Exit code 1: denied, or not before approval.
+    """Say what AGENT's profile decides about REQUEST, and by which rule.
+
+    Exit codes: 0 allowed; 1 denied, or not before approval, or the file or the request is refused; 2 the command line
+    is wrong.
 
     \b
     Requests:
@@ -186,6 +191,8 @@ def show(file: Path, agent: str, *, as_json: bool) -> None:
 
     With --json, exactly the canonical bytes (RFC 8785), without a line feed at the end; else laid out to be
     read, with the place of each rule.
+
+    Exit codes: 0 printed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
 
     \b
     Examples:

@@ -106,6 +106,9 @@ def decisions_command(
     Logs are read in the order given, line by line, of any size; - is stdin. A line that is no decision is told on
     standard error, with its number, and all others are shown.
 
+    Exit codes: 0 shown; 1 a line is no decision, or cannot be said in the form that was asked for (all others are
+    shown); 2 the command line is wrong.
+
     \b
     Examples:
       affiant policy decisions decisions.jsonl --decision deny

@@ -73,6 +73,9 @@ def diff(
     ordered, such as another address of a host, counts as wider. With --json every difference stands by itself; those
     that the text tells on one line have one 'group', and 'counts' are of groups.
 
+    Exit codes: 0 compared; 1 a file is refused, or --fail-on found what it names; 2 the command line is
+    wrong.
+
     \b
     Examples:
       affiant policy diff before.yaml after.yaml

@@ -82,6 +82,9 @@ def learn_policy(
     each rule is there; what was denied, and what nothing used, is in comments. A run in which an agent did not need
     something says nothing about the next: read the draft, and keep what you know is needed.
 
+    Exit codes: 0 drafted; 1 a file or a line of a log is refused, or nothing can be drafted from it; 2 the
+    command line is wrong.
+
     \b
     Examples:
       affiant policy learn --log run.jsonl --log gateway.jsonl --from profiles.yaml -o proposal.yaml

@@ -36,6 +36,9 @@ def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path
     A file that does not load is refused as a whole; all mistakes that can be told apart are shown, up to 20, each
     with its line. What may be a secret in that line is shown as ***.
 
+    Exit codes: 0 the file loads; 1 it is refused, or there is a warning and --strict; 2 the command line is
+    wrong.
+
     \b
     Examples:
       affiant policy lint profiles.yaml

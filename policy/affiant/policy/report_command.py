@@ -71,6 +71,9 @@ def report(
     flow, a picture, and every rule with its line; with --against also exactly what changed, what widens first. The page
     is one file that loads nothing, and prints. The same files give the same bytes.
 
+    Exit codes: 0 written; 1 a file is refused, or the disk is full; 2 the command line is wrong, or OUTPUT is
+    there.
+
     \b
     Examples:
       affiant policy report profiles.yaml -o report.html

@@ -53,6 +53,9 @@ def rule_command(
 
     Ids belong to one digest: with --digest, a file that was changed since is refused instead of read wrongly.
 
+    Exit codes: 0 told; 1 the file is refused, has no such profile, or the profile no such rule; 2 the command
+    line is wrong.
+
     \b
     Examples:
       affiant policy rule profiles.yaml tools/0 --agent code_implementer

@@ -17,6 +17,8 @@ def schema(*, floor: bool, as_json: bool) -> None:  # noqa: ARG001 - every comma
 
     What loads is valid under it. What is valid may still be refused: ask 'affiant policy lint'.
 
+    Exit codes: 0 printed; 2 the command line is wrong.
+
     \b
     Examples:
       affiant policy schema > profile.schema.json

@@ -47,6 +47,9 @@ def sign(
     Through sigstore an identity signs, by the services that --trust-config names. Their log is public and forgets
     nothing: identity, time and digest stay in it, whatever becomes of the file.
 
+    Exit codes: 0 signed; 1 the file is refused, or a service did; 2 the command line, a key or an output
+    cannot be meant.
+
     \b
     Examples:
       affiant policy sign profiles.yaml --key reviewer.pem

@@ -49,6 +49,9 @@ def simulate_policy(
     The log is JSON Lines: {"agent", "request", "decision", "reason"} and what FORMAT.md lists; a line that is anything
     else refuses the log. Only requests that were made are replayed: 'affiant policy diff' compares all that could be.
 
+    Exit codes: 0 replayed; 1 a file or a line of the log is refused, or --fail-on found what it names; 2 the
+    command line is wrong.
+
     \b
     Examples:
       affiant policy simulate --log decisions.jsonl after.yaml

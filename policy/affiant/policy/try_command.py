@@ -77,6 +77,9 @@ def try_profiles(
 
     A TESTS file is YAML, 'tests: {AGENT: [TEST, ...]}', each test as a profile carries it.
 
+    Exit codes: 0 every test holds; 1 one does not, a threshold is missed, there is no test, or a file is
+    refused; 2 the command line is wrong.
+
     \b
     Examples:
       affiant policy test profiles.yaml

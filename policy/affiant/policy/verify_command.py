@@ -56,6 +56,9 @@ def verify(
 
     Name them by --key; by --trusted-root, --identity and --issuer together; or by --signers. There is no "anybody".
 
+    Exit codes: 0 it holds; 1 the file or the signature is refused; 2 the command line, or whom it names,
+    cannot be meant.
+
     \b
     Examples:
       affiant policy verify profiles.yaml --key reviewer.pub.pem

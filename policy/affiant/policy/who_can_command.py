@@ -27,9 +27,12 @@ __all__ = ["who_can_command"]
 @click.argument("request")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def who_can_command(file: Path, request: str, *, as_json: bool) -> None:
-    """Say for every agent of FILE whether it may do REQUEST, by which rule, or why not. Exit code 1: none may.
+    """Say for every agent of FILE whether it may do REQUEST, by which rule, or why not.
 
     What a person must approve first counts, and is shown as such. So does a model at an attested upstream only.
+
+    Exit codes: 0 at least one agent may, perhaps after approval; 1 none may, or the file or the request is
+    refused; 2 the command line is wrong.
 
     \b
     Requests:

@@ -67,6 +67,9 @@ def compile_profile(
 
     The document goes to standard output and the report to standard error; with -o, the report to standard output.
 
+    Exit codes: 0 exported; 1 the file is refused, or something is lost and --fail-on-loss; 2 the command line
+    is wrong.
+
     \b
     Examples:
       affiant policy compile profiles.yaml code_implementer --target srt > settings.json
