@@ -227,3 +227,11 @@ def test_the_direction_of_a_change_is_that_of_its_reversal_turned_round() -> Non
         assert bounds_direction((Bound(2, per),), (Bound(1, per),)) == -1
         assert bounds_direction((), (Bound(2, per),)) == -1
         assert bounds_direction((Bound(2, per),), ()) == 1
+
+
+def test_a_tool_that_is_new_is_told_as_a_request_and_not_as_a_limit_too():
+    """Also where its calls are too many to be listed, and another tool has a rate."""
+    many = ", ".join(f"v{number}" for number in range(250))
+    new = f"{{name: b, args: {{p: {{one_of: [{many}]}}, q: {{one_of: [{many}]}}}}}}"
+    old, wider = "tools: [{name: a, rate: 5/s}]", f"tools: [{{name: a, rate: 5/s}}, {new}]"
+    assert compared(old, wider) == compared(wider, old) == []

@@ -185,9 +185,11 @@ def _giving_room(
 
 def _gives_none(rule: _Limited, others: Sequence[_Limited]) -> bool:
     """Whether what ``rule`` lets through was not allowed at all, or was allowed without a limit."""
+    others = [other for other in others if other.group == rule.group]
+    if not others:
+        return True
     if rule.reach is None:
         return False
-    others = [other for other in others if other.group == rule.group]
     met = any(other.reach is None or rule.reach & other.reach for other in others)
     return not met or any(other.unlimited and other.covers(rule) for other in others)
 

@@ -240,6 +240,36 @@ def test_private_data_with_strangers_and_a_way_out_is_told_first(page_of) -> Non
     assert "1 agent that outsiders can steer" in page.text
 
 
+def test_serious_warnings_come_before_all_others(page_of) -> None:
+    page = page_of(
+        'agent_configs: {a: {network_egress: [{host: "*.x.com", methods: [GET]}, {host: y.com, tls: passthrough}]}}'
+    )
+    section = unescape(page.section("warnings"))
+    assert section.index("Connections that nobody looks into") < section.index("Hosts by wildcard")
+    assert section.rindex(">serious<") < section.index(">warning<")
+
+
+APPROVERS = ["A" * 43, "b" * 42 + "A"]
+
+
+def test_who_may_approve_is_told_with_quorum_and_time(page_of) -> None:
+    asks = "agent_configs: {{a: {{tools: [x], requires_human_approval: {{everything: true{}}}}}}}"
+    page = page_of(asks.format(f", approvers: [{', '.join(APPROVERS)}], quorum: 2, ttl: 5m"))
+    section = unescape(page.section("rules"))
+    assert all(approver in section for approver in APPROVERS)
+    assert "To approve takes 2 of" in section
+    assert "A request waits 300 s" in section
+    nobody = unescape(page_of(asks.format("")).section("rules"))
+    assert "Nobody may approve: what needs approval is denied." in nobody
+    silent = unescape(page_of("agent_configs: {a: {tools: [x]}}").section("rules"))
+    assert "approve" not in silent.partition("<table")[2]
+
+
+def test_each_limit_of_a_rule_is_said_once(page_of) -> None:
+    section = page_of("agent_configs: {a: {models: [{name: m, max_tokens: 8k}]}}").section("rules")
+    assert section.count("at most 8k tokens in one request") == 1
+
+
 def test_what_widens_stands_before_what_narrows_with_requests_that_show_it(pair: Page) -> None:
     section = unescape(pair.section("changes"))
     wider, narrower = section.index("More is allowed"), section.index("Less is allowed")

@@ -8,8 +8,6 @@ from typing import assert_never
 from affiant.policy.authority import Authority
 from affiant.policy.authority_words import BOUNDS, bound_words, limit_lines, queue_words, rule_limit_words
 from affiant.policy.decide import Effect
-from affiant.policy.limit_words import most_words
-from affiant.policy.limits import Bound
 from affiant.policy.normal_form import Rule
 from affiant.policy.profile import (
     EgressDenial,
@@ -120,6 +118,7 @@ def _rest(authority: Authority) -> Iterator[Html]:
         yield text("Approval is required for every tool and request.")
     elif approval.methods:
         yield text(f"Approval is required for requests with {', '.join(approval.methods)}.")
+    yield from _approvers(authority)
     limits = "; ".join(f"{each} {words}" for each, words in limit_lines(authority))
     yield text(f"Limits of a session: {limits or 'none'}.")
     if words := queue_words(authority):
@@ -130,8 +129,19 @@ def _rest(authority: Authority) -> Iterator[Html]:
         yield text("Any model that the gateway serves.")
 
 
+def _approvers(authority: Authority) -> Iterator[Html]:
+    """Every one of them, how many must agree, and for how long; that there is none, where something needs approval."""
+    approval = authority.profile.approval
+    if approval.approvers:
+        yield text(f"To approve takes {approval.quorum} of")
+        yield Html(joined([name(str(each)) for each in approval.approvers], ", ") + text("."))
+        yield text(f"A request waits {approval.ttl} s, and an approval of it holds no longer.")
+    elif authority.asks:
+        yield text("Nobody may approve: what needs approval is denied.")
+
+
 def rule_said(rule: Rule) -> Html:
-    """One rule, in words."""
+    """One rule, in words; its limits are said beside it."""
     match rule:
         case ToolRule():
             origin = Origin(rule.server or ANY, rule.schema or ANY)
@@ -144,10 +154,7 @@ def rule_said(rule: Rule) -> Html:
             return Html(text("deny tool ") + name(rule.name))
         case ModelRule():
             only = ", at an attested upstream only" if rule.attested else ""
-            most = (
-                "" if rule.max_tokens is None else f", {most_words('max_tokens', (Bound(rule.max_tokens),))}"
-            )
-            return Html(text("allow model ") + name(rule.name) + text(only + most))
+            return Html(text("allow model ") + name(rule.name) + text(only))
         case PathGrant():
             verb = {
                 PathMode.NONE: "never ",

@@ -62,9 +62,9 @@ def warned(review: Review) -> Html:
     )
 
 
-def _rank(code: str) -> int:
-    """A code without a title comes last, and is told like any other."""
-    return list(TITLES).index(code) if code in TITLES else len(TITLES)
+def _rank(code: str) -> tuple[bool, int]:
+    """What is serious comes first. A code without a title comes last, and is told like any other."""
+    return code not in _SERIOUS, list(TITLES).index(code) if code in TITLES else len(TITLES)
 
 
 def _kind(review: Review, code: str, found: Sequence[Finding]) -> Html:
