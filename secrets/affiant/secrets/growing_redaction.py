@@ -6,7 +6,7 @@ What a stream gave out before is out, so a value is added before it is put anywh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -15,16 +15,16 @@ from affiant.secrets.value import SecretValue
 
 __all__ = ["REMEMBERED", "GrowingRedactor"]
 
-REMEMBERED: Final = 8
-"""Added values of one placeholder that are known at a time: each makes every stream's search longer."""
+REMEMBERED: Final = 16
+"""Added values of one placeholder that are known at a time, whatever else is asked: each makes the search longer."""
 
 
 class GrowingRedactor(Redactor):
-    """Knows what it was made with, and the last values that were added for each placeholder.
+    """Knows what it was made with, and the values that were added for each placeholder, as long as they count.
 
     Args:
         secrets: pairs of a value and the placeholder that replaces it.
-        added: the last values of each placeholder that were added, oldest first.
+        added: the values of each placeholder that were added, oldest first.
     """
 
     __slots__ = ("_added", "_known")
@@ -38,13 +38,18 @@ class GrowingRedactor(Redactor):
         self._added = added
         super().__init__((*self._known, *((each, name) for name, values in added.items() for each in values)))
 
-    def with_added(self, value: SecretValue, placeholder: str) -> GrowingRedactor:
-        """One that knows ``value`` too, and perhaps not any more the oldest that was added for ``placeholder``.
+    def with_added(
+        self, value: SecretValue, placeholder: str, *, over: Collection[SecretValue] = ()
+    ) -> GrowingRedactor:
+        """One that knows ``value`` too, and of those that were added before not any more those that are ``over``.
 
         It takes a tenth of a second and more for long values: call it from a thread.
         """
-        values = (*self._added.get(placeholder, ()), value)[-REMEMBERED:]
-        return GrowingRedactor(self._known, {**self._added, placeholder: values})
+        left = {
+            name: tuple(each for each in values if each not in over) for name, values in self._added.items()
+        }
+        values = (*left.get(placeholder, ()), value)[-REMEMBERED:]
+        return GrowingRedactor(self._known, {**left, placeholder: values})
 
     def become(self, grown: GrowingRedactor) -> None:
         """Know what ``grown``, made of this one, knows: in all streams, from their next piece on."""

@@ -1,8 +1,9 @@
 """The tokens of one session: one for each secret that is exchanged, in memory, for as long as it holds.
 
 A token is put into requests until shortly before its issuer says that it ends, a day at most; where its issuer does
-not say, for a minute. One that a host does not take (401) is given up, if it is not quite new: a host that takes none
-must not have one fetched for every request.
+not say, for five minutes. One that a host does not take (401) is given up, if it is not quite new: a host that takes
+none must not have one fetched for every request. All of them are replaced in answers until they have ended, also those
+that were given up: so many are never fetched that one would have to be forgotten before.
 
 The credentials are here too, so that nothing but the request to the token endpoint finds them.
 """
@@ -22,13 +23,19 @@ from affiant.secrets.value import SecretValue
 
 __all__ = ["Credential", "Instants", "Tokens"]
 
-_UNSAID_S: Final = 60
+_UNSAID_S: Final = 300
 """For how long a token is used whose issuer does not say how long it holds."""
+_UNSAID_END_S: Final = 3600
+"""When such a token is taken to have ended; twelve of them are known at a time."""
+_AFTER_END_S: Final = 60
+"""So long after its end a token is still replaced in answers: clocks differ."""
 _MAX_USED_S: Final = 24 * 3600
 _BEFORE_END_S: Final = 60
 """So long before its end a token is not used any more, or a fifth of its time, if that is less: requests take time."""
 _MIN_AGE_S: Final = 60
 """A younger token is not given up for a 401."""
+_MOST_FOR_401: Final = 8
+"""With so many tokens of a secret that have not ended, none is given up for a 401."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,8 @@ class Tokens:
     instants: Instants
     _held: dict[str, _Held] = field(default_factory=dict)
     _growing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _ends: dict[SecretValue, tuple[str, float]] = field(default_factory=dict)
+    """Of every token that is replaced in answers: whose it is, and until when."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.credentials
@@ -104,8 +113,13 @@ class Tokens:
         """
         placeholder = self.credential(name).placeholder
         async with self._growing:
-            grown = await asyncio.to_thread(self.redactor.with_added, issued.value, placeholder)
+            over = {value for value in self._ends if not self._counts(value)}
+            grown = await asyncio.to_thread(self.redactor.with_added, issued.value, placeholder, over=over)
             self.redactor.become(grown)
+            for value in over:
+                del self._ends[value]
+            lifetime_s = _UNSAID_END_S if issued.lifetime_s is None else issued.lifetime_s
+            self._ends[issued.value] = name, asked_at + lifetime_s + _AFTER_END_S
         self._held[name] = _Held(issued.value, asked_at, asked_at + _usable_s(issued.lifetime_s))
 
     def rejected(self, names: Iterable[str]) -> None:
@@ -113,8 +127,13 @@ class Tokens:
         now = self.instants.monotonic()
         for name in names:
             held = self._held.get(name)
-            if held is not None and now - held.since >= _MIN_AGE_S:
+            known = sum(owner == name and self._counts(value) for value, (owner, _) in self._ends.items())
+            if held is not None and now - held.since >= _MIN_AGE_S and known < _MOST_FOR_401:
                 del self._held[name]
+
+    def _counts(self, token: SecretValue) -> bool:
+        """Whether a token may still be worth something to somebody."""
+        return self.instants.monotonic() < self._ends[token][1]
 
     def narrowed(self, names: Collection[str]) -> Tokens:
         """The tokens of fewer secrets. The others are gone from here; they are still replaced in answers."""
@@ -124,6 +143,7 @@ class Tokens:
             self.instants,
             {name: held for name, held in self._held.items() if name in names},
             self._growing,
+            self._ends,
         )
 
 
