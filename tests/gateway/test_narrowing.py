@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,7 +29,8 @@ from affiant.attestation.profile_signing.envelope import sign_envelope
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.statement import parse_statement
 from affiant.attestation.tdx import Event, LoggedEvent
-from affiant.gateway.narrowing import NarrowingAppraiser
+from affiant.gateway.errors import AdmissionMismatch
+from affiant.gateway.narrowing import NarrowingAppraiser, require_same_session
 from affiant.gateway.narrowings import Narrowings
 from affiant.gateway.sessions import Session
 from affiant.policy.load import load_profiles
@@ -239,11 +241,29 @@ def test_no_narrowing_before_the_last_one_is_recorded(client: NarrowingClient) -
     assert client.say("hello").status == 200
 
 
-def test_a_session_whose_narrowing_was_refused_is_not_narrowed_any_more(client: NarrowingClient) -> None:
+def test_a_session_whose_narrowing_was_mismatchis_not_narrowed_any_more(client: NarrowingClient) -> None:
     """Its RTMR3 says more than is known of it; and no session has profiles compared again and again for nothing."""
     assert client.narrow(WIDER["a tool"]).code == "policy.not_narrower"
     assert client.narrow(NARROW).code == "narrowing.out_of_turn"
     assert client.say("hello").status == 200
+
+
+@pytest.mark.parametrize("other", ["manifest", "activation", "keyset"])
+def test_each_fact_of_the_session_that_was_admitted_is_asked_for_by_itself(other: str) -> None:
+    """Whatever else would refuse it: the statement names manifest and activation, and evidence holds all three."""
+
+    def claimed(**changes: str) -> Any:
+        digests = {"manifest": "m", "activation": "a", "keyset": "k", **changes}
+        return SimpleNamespace(
+            manifest=SimpleNamespace(digest=digests["manifest"]),
+            activation=SimpleNamespace(digest=digests["activation"]),
+            statement=SimpleNamespace(keyset_digest=digests["keyset"]),
+        )
+
+    require_same_session(claimed(), claimed())
+    with pytest.raises(AdmissionMismatch) as mismatch:
+        require_same_session(claimed(**{other: "x"}), claimed())
+    assert mismatch.value.where == other
 
 
 def test_another_sessions_evidence_narrows_nothing(

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from affiant.gateway.journal import Journal
 from affiant.gateway.narrowings import Narrowings
 from affiant.gateway.sessions import Session, SessionState
 
-WITHIN_S = 0.3
+WITHIN_S = 0.2
 
 
 class Disk:
@@ -41,21 +40,24 @@ class Disk:
             self.goes_on.set()
 
 
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+@pytest.fixture(scope="module")
+def disk() -> Iterator[Disk]:
     made, commit = Disk(), Journal._commit
 
     def commit_on_it(self: Journal, group: Any) -> Any:
         assert made.goes_on.wait(30)
         return commit(self, group)
 
-    monkeypatch.setattr(Journal, "_commit", commit_on_it)
-    return made
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Journal, "_commit", commit_on_it)
+        yield made
 
 
-@pytest.fixture
-def inside(platform: PlatformClient, tmp_path: Path, disk: Disk) -> Iterator[InProcess]:
-    with in_process(platform, tmp_path / "store", drain_s=1) as gateway:
+@pytest.fixture(scope="module")
+def inside(
+    platform: PlatformClient, tmp_path_factory: pytest.TempPathFactory, disk: Disk
+) -> Iterator[InProcess]:
+    with in_process(platform, tmp_path_factory.mktemp("store"), drain_s=1) as gateway:
         service = gateway.service
         service.closing.grace_s = service.closing.recorded_s = WITHIN_S
         service.narrowings = replace(service.narrowings, grace_s=WITHIN_S, recorded_s=WITHIN_S)
@@ -126,27 +128,6 @@ def ignored(client: SessionClient) -> None:
         client.say("hello")
     except BaseException:
         return
-
-
-def test_a_chain_is_not_ended_before_a_close_that_is_on_its_way(
-    inside: InProcess, platform: PlatformClient, disk: Disk
-) -> None:
-    with NarrowingClient.admitted_by(inside, platform) as client:
-        session = session_of(inside, client)
-        count = inside.service.recorder.count
-        with disk.stalled():
-            with pytest.raises(AffiantError) as refused:
-                inside.run(inside.service.closing.end())
-            assert refused.value.code == "journal.unavailable"
-        until(lambda: session.state is SessionState.CLOSED)
-        assert inside.service.recorder.count == count + 1, "the close, and no end"
-        inside.run(inside.service.closing.end())  # with nothing on its way, it ends
-
-
-def test_the_end_of_a_chain_is_not_waited_for_without_bound(inside: InProcess, disk: Disk) -> None:
-    with disk.stalled(), pytest.raises(AffiantError) as refused:
-        inside.run(inside.service.closing.end())
-    assert refused.value.code == "journal.unavailable"
 
 
 # -- a narrowing -------------------------------------------------------------------------------------------------------
@@ -240,3 +221,24 @@ def test_a_request_that_does_not_end_when_it_is_given_up_makes_a_narrowing_fail(
         assert (answer.status, answer.code) == (409, "narrowing.unsettled")
         inside.run(end())
         not_narrowed(inside, client)
+
+
+# -- the chain's end, after which nothing comes ----------------------------------------------------------------------
+
+
+def test_a_chain_is_not_ended_before_a_close_that_is_on_its_way_nor_waited_for_without_bound(
+    inside: InProcess, platform: PlatformClient, disk: Disk
+) -> None:
+    with NarrowingClient.admitted_by(inside, platform) as client:
+        session = session_of(inside, client)
+        count = inside.service.recorder.count
+        with disk.stalled():
+            with pytest.raises(AffiantError) as refused:
+                inside.run(inside.service.closing.end())
+            assert refused.value.code == "journal.unavailable"
+        until(lambda: session.state is SessionState.CLOSED)
+        assert inside.service.recorder.count == count + 1, "the close, and no end"
+        with disk.stalled(), pytest.raises(AffiantError) as refused:  # now it is, and not waited for
+            inside.run(inside.service.closing.end())
+        assert refused.value.code == "journal.unavailable"
+        assert inside.service.recorder.count == count + 2
