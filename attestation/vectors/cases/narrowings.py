@@ -10,7 +10,15 @@ from vectors.making.documents import POLICY, PROFILES_FILE, profile_digest
 from vectors.making.encoding import b64u, canonical, sha256_name
 from vectors.making.faults import Fault, put
 from vectors.making.keys import seeded
-from vectors.making.narrowings import cut_off, narrowed, narrowed_twice, normal_form, unrecorded
+from vectors.making.narrowings import (
+    cut_off,
+    narrowed,
+    narrowed_twice,
+    normal_form,
+    twice_and_once_recorded,
+    unrecorded,
+    wavering,
+)
 from vectors.making.story import Story
 
 __all__ = ["CASES", "VALID"]
@@ -83,6 +91,13 @@ def _swapped() -> dict[str, Fault]:
 
     faults: dict[str, Fault] = {f"members:{step}": put(pol__dig=digest) for step in ("policy-1", "answer-1")}
     return faults | {"before:start": with_normal_form}
+
+
+def _told_otherwise() -> dict[str, Fault]:
+    """The first narrowing's record names another file; the second one is not recorded."""
+    faults = _again("policy-1", "session-end", "evd")
+    taken = faults["members:policy-1"]
+    return faults | {"members:policy-1": lambda members: put(pol__fil=_ELSE)(taken(members))}
 
 
 def _narrowed_to() -> dict[str, str]:
@@ -304,5 +319,25 @@ CASES = (
         _ORDER,
         base="valid/narrowing-cut-off",
         script=cut_off,
+    ),
+    _refused(
+        "decided-by-another-file",
+        "The gateway's answer after it names another file than the supervisor's record.",
+        {"members:answer-1": put(pol__fil=_ELSE)},
+        _POLICY,
+    ),
+    _refused(
+        "gateway-wavers",
+        "Before the supervisor's record the gateway goes by the new profile, and then by the old one again.",
+        _again("start", "answer-late", "pol.dig", "pol.fil", "pol.bind", "pol.epoch", "agt.evd", "att"),
+        _POLICY | _PEER,
+        script=wavering,
+    ),
+    _refused(
+        "log-of-another-file",
+        "The second narrowing is known from the event log alone, which tells the first otherwise than its record.",
+        _told_otherwise(),
+        _ORDER,
+        script=twice_and_once_recorded,
     ),
 )

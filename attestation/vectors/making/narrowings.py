@@ -16,7 +16,17 @@ from vectors.making.records import Members, Session
 from vectors.making.scripts import boot, close, finish, inference, start
 from vectors.making.story import Story
 
-__all__ = ["cut_off", "narrow", "narrowed", "narrowed_twice", "normal_form", "record", "unrecorded"]
+__all__ = [
+    "cut_off",
+    "narrow",
+    "narrowed",
+    "narrowed_twice",
+    "normal_form",
+    "record",
+    "twice_and_once_recorded",
+    "unrecorded",
+    "wavering",
+]
 
 
 def normal_form(epoch: int) -> bytes:
@@ -90,6 +100,26 @@ def _once(story: Story, told: Session) -> None:
     narrow(story, told)
     record(story, told)
     inference(story, told, step=f"answer-{told.epoch}", cseq=told.epoch - 1)
+
+
+def wavering(story: Story) -> None:
+    """Before it has the supervisor's record of a narrowing the gateway answers twice."""
+    boot(story)
+    told = start(story)
+    narrow(story, told)
+    for number, step in enumerate(("answer-1", "answer-late")):
+        inference(story, told, step=step, cseq=number)
+    record(story, told)
+    finish(story, told, cseq=1)
+
+
+def twice_and_once_recorded(story: Story) -> None:
+    """The supervisor did not get the gateway's answer to a second narrowing, and ends the session without a record."""
+    boot(story)
+    told = start(story)
+    _once(story, told)
+    narrow(story, told)
+    finish(story, told, cseq=0)
 
 
 def unrecorded(story: Story) -> None:
