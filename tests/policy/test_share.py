@@ -192,6 +192,7 @@ def test_commands_tell_it(tmp_path: Path) -> None:
     assert "in the queue" not in told("explain", str(new), "other", "model:m")
     assert words in told("can", str(new)) and told("can", str(new)).count("in the queue") == 1
     assert "priority interactive, weight 5" in told("can", str(new), "--markdown")
+    assert "agent dev (priority interactive, weight 5)" in told("can", str(new), "--graph", "dot")
     shares = [each["share"] for each in json.loads(told("can", str(new), "--json"))["agents"]]
     assert shares == [
         {"priority": "interactive", "weight": 5},

@@ -16,6 +16,7 @@ from affiant.policy.authority_words import (
     ANYTHING,
     limit_lines,
     path_words,
+    queue_words,
     requests_words,
     rule_limit_words,
     unrestricted_words,
@@ -90,11 +91,15 @@ def authority_mermaid(authorities: Sequence[Authority]) -> str:
     return "\n".join([*lines, ""])
 
 
+def _of_session(authority: Authority) -> Iterator[str]:
+    yield from (f"{name} {words}" for name, words in limit_lines(authority))
+    if words := queue_words(authority):
+        yield words
+
+
 def _titles(authorities: Sequence[Authority], nodes: Iterable[_Node]) -> Mapping[_Node, str]:
-    """What stands in each node: of an agent the limits of a session too."""
-    limits = {
-        each.agent: "; ".join(f"{name} {words}" for name, words in limit_lines(each)) for each in authorities
-    }
+    """What stands in each node: of an agent the limits of a session too, and its share of an upstream."""
+    limits = {each.agent: "; ".join(_of_session(each)) for each in authorities}
     found = {node: node.name if node.kind == "host" else f"{node.kind} {node.name}" for node in nodes}
     for node in found:
         if node.kind == "agent" and limits[node.name]:

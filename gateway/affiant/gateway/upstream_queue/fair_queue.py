@@ -70,7 +70,8 @@ class FairQueue:
         priority = self._chosen(waiting)
         ticket = self._bands[priority].serve()
         self.under_way += 1
-        self._account(ticket, first=waiting[0])
+        if len(waiting) > 1 or any(self._owed.values()):
+            self._account(ticket, first=waiting[0])
         return ticket
 
     def end(self, ticket: Ticket, *, cost: int = 0) -> None:
