@@ -6,6 +6,7 @@ import json
 import random
 import string
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -147,9 +148,47 @@ def test_a_bound_in_place_of_all_the_values_beside_it_is_wider(old: Constraint, 
     assert Direction.NARROWS in found(policy_of(new), policy_of(old))
 
 
-def test_lists_that_are_judged_whole_and_value_by_value_are_said_not_to_be_compared() -> None:
+def test_lists_that_are_judged_whole_and_value_by_value_are_compared() -> None:
+    """Only ["b", "a"] is not known: of all lists of two, all others are."""
     old = policy_of(Each(OneOf(("a",)), 2), Argv((("b",), ("b", "b"), ("a", "b"))))
-    assert found(old, policy_of(Each(OneOf(("a", "b")), 2))) == {Direction.CHANGES}
+    assert found(old, policy_of(Each(OneOf(("a", "b")), 2))) == {Direction.WIDENS}
+    last = policy_of(Each(OneOf(("a",)), 2), Argv((("b",), ("b", "b"), ("a", "b"), ("b", "a"))))
+    assert found(last, policy_of(Each(OneOf(("a", "b")), 2))) == set()
+
+
+KINDS = [("argv", "each"), ("argv", "each", "each"), ("argv", "argv"), ("each",), ("argv", "argv", "each")]
+
+
+def some_list(source: random.Random, kind: str) -> Constraint:
+    if kind == "argv":
+        known = {
+            tuple(source.choices("abx", k=source.randrange(1, 4))) for _ in range(source.randrange(1, 9))
+        }
+        return Argv(tuple(sorted(known)))
+    some = OneOf(tuple(source.sample(["a", "b", "x", 1, 2], k=source.randrange(1, 4))))
+    return Each(source.choice([some, some, Text(1), Text(2), Number(0, 1)]), source.randrange(1, 4))
+
+
+def test_no_difference_of_lists_judged_in_both_ways_is_missed_or_made_up() -> None:
+    """Of one argument, by up to three rules of each policy; asked of every list of up to four values."""
+    source = random.Random(23)
+    small = ["", "a", "b", "x", "xx", 1, 2, 0.5]
+    lists = [list(each) for length in range(4) for each in product(small, repeat=length)]
+    lists += [list(each) for each in product(["a", "b", "x", 1], repeat=4)]
+    for _ in range(40):
+        pair = [
+            policy_of(
+                *(some_list(source, kind) for kind in source.choice(KINDS)),
+                ask=source.choice([None, None, 0, 1]),
+            )
+            for _ in range(2)
+        ]
+        before, after = (compile_policy(each, asks=True) for each in pair)
+        steps = {_rank(after, value) - _rank(before, value) for value in lists}
+        expected = {Direction.WIDENS if step > 0 else Direction.NARROWS for step in steps if step}
+        told = found(*pair)
+        assert Direction.CHANGES not in told
+        assert expected == told, pair
 
 
 def test_texts_of_every_letter_hide_no_difference() -> None:
@@ -164,3 +203,19 @@ def test_texts_of_every_letter_hide_no_difference() -> None:
 def test_a_long_text_that_fits_nothing_is_still_a_call() -> None:
     old = policy_of(Pattern("[ -~]*", 50_000), Text(40_000))
     assert found(old, policy_of(Text(50_000))) == {Direction.WIDENS}
+
+
+def test_lists_with_paths_are_compared_as_the_rules_for_files_are() -> None:
+    """A known list may hold a path that no rule for files allows: only the rule for each value asks for that."""
+    both = (Each(Under("/w"), 2), Argv((("/w/x", "/v"),)))
+    assert found(policy_of(*both), policy_of(both[0])) == {Direction.NARROWS}
+    assert found(policy_of(both[1]), policy_of(*both)) == {Direction.WIDENS}
+    closed = replace(
+        policy_of(*both), filesystem=(PathGrant("/w", PathMode.READ), PathGrant("/w/x", PathMode.NONE))
+    )
+    assert found(policy_of(*both), closed) == {Direction.NARROWS}
+
+
+def test_lists_that_are_too_many_to_try_are_said_not_to_be_compared() -> None:
+    known = Argv(tuple(tuple(f"t{number}{place}" for place in range(4)) for number in range(40)))
+    assert found(policy_of(known, Each(Text(3), 9)), policy_of(known)) == {Direction.CHANGES}

@@ -2,9 +2,8 @@
 
 A rule looks at each argument alone, so it is enough to combine, for every argument that some rule names, one value for
 each set of constraints that a value can satisfy. Where the combinations are too many, or the sets of another kind than
-is listed here (hosts of bounded length, lists that three rules judge, or one rule whole and another value by value),
-there is no answer: whoever compares then says
-that it could not, and never that there is no difference.
+is listed here (hosts of bounded length, or lists that three rules of one policy judge value by value), there is no
+answer: whoever compares then says that it could not, and never that there is no difference.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from affiant.policy.arguments import (
     Text,
     Under,
 )
+from affiant.policy.list_atoms import judged_lists
 from affiant.policy.paths import covers
 from affiant.policy.pattern_texts import judged_texts
 
@@ -56,14 +56,11 @@ def calls_of(
     """
     named: dict[str, list[Constraint]] = {}
     lists: Counter[tuple[int, str]] = Counter()
-    exact: set[tuple[int, str]] = set()
     for number, policy in enumerate(rules):
         for argument in (argument for arguments in policy for argument in arguments or ()):
             named.setdefault(argument.name, []).append(argument.constraint)
             lists[number, argument.name] += isinstance(argument.constraint, Each)
-            if isinstance(argument.constraint, Argv):
-                exact.add((number, argument.name))
-    if any(count > (0 if at in exact else _MAX_LISTS) for at, count in lists.items()):
+    if any(count > _MAX_LISTS for count in lists.values()):
         return None
     values: dict[str, Sequence[object]] = {}
     for name, constraints in named.items():
@@ -93,22 +90,34 @@ def _values(
     if all(isinstance(each, AnyValue) for each in constraints):
         return [_ABSENT, 0]
     singles = [each for each in constraints if not isinstance(each, (AnyValue, Argv, Each))]
-    items = [each.item for each in constraints if isinstance(each, Each)]
+    lists = [each for each in constraints if isinstance(each, Each)]
+    whole = [each for each in constraints if isinstance(each, Argv)]
+    items = [*(each.item for each in lists), *(_tokens(whole) if lists else ())]
     alone, inside = _singles(singles, paths, hosts), _singles(items, paths, hosts)
     if alone is None or inside is None:
         return None
     found: list[object] = [*_TYPES, ["other token"], *alone]
-    found += [list(tokens) for each in constraints if isinstance(each, Argv) for tokens in each.lists]
-    if items:
-        sizes = {
-            size for each in constraints if isinstance(each, Each) for size in (1, each.most, each.most + 1)
-        }
-        values = [*inside, None, True, 0.5]
+    found += [list(tokens) for each in whole for tokens in each.lists]
+    values = [*inside, None, True, 0.5]
+    if lists and whole:
+        judged = judged_lists(whole, lists, values)
+        if judged is None:
+            return None
+        found += judged
+    elif lists:
+        sizes = {size for each in lists for size in (1, each.most, each.most + 1)}
         found += [[value] * size for value in values for size in sorted(sizes)]
         if together > 1:
             found += [list(pair) for pair in combinations(values, 2)]
     distinct = {json.dumps(value, sort_keys=True): value for value in found}
     return [_ABSENT, *distinct.values()]
+
+
+def _tokens(rules: Sequence[Argv]) -> Iterator[OneOf]:
+    """Every token that is known somewhere: none of them stands for other texts."""
+    yield from (
+        OneOf((token,)) for token in sorted({token for rule in rules for one in rule.lists for token in one})
+    )
 
 
 def _is_beyond(constraints: Sequence[Constraint]) -> bool:
