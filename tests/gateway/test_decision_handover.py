@@ -121,12 +121,15 @@ def test_a_server_without_a_descriptor_to_spare_goes_on_and_takes_a_later_file(p
             near.send(b"next")
             assert await asyncio.to_thread(near.recv, 16) == b"again"
             file.append(b"one\n")
-            fresh = open_decision_file(path.with_name("fresh"))
-            socket.send_fds(near, [b"next"], [fresh])
-            os.close(fresh)
-            assert await asyncio.to_thread(near.recv, 16) == b"taken"
-            file.append(b"two\n")
-            file.close()
+            for name, answer in (("fresh", b"taken"), ("later", b"refused")):
+                fresh = open_decision_file(path.with_name(name))
+                socket.send_fds(near, [b"next"], [fresh])
+                os.close(fresh)
+                assert await asyncio.to_thread(near.recv, 16) == answer
+                if answer == b"taken":
+                    file.append(b"two\n")
+                    file.close()  # as one that has failed
+            os.close(open_decision_file(path.with_name("later")))  # nobody holds it
             asyncio.get_running_loop().remove_reader(far)
 
     asyncio.run(run())

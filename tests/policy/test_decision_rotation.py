@@ -64,10 +64,11 @@ def test_only_files_that_were_set_aside_count_as_such(path: Path, tmp_path: Path
 
 
 def test_what_stands_in_the_way_is_not_written_over(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "decisions.jsonl.000001").mkdir()
+    (tmp_path / "decisions.jsonl.000001").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DecisionFileRefused, match="cannot be set aside"):
         open_rotated(write(path, b"abc\n"), SMALL)
     assert path.read_bytes() == b"abc\n"
+    assert (tmp_path / "decisions.jsonl.000001").is_symlink()
     os.close(open_decision_file(path))  # its lock was given back
 
 
@@ -87,7 +88,10 @@ def test_a_log_that_is_written_for_long_is_followed_from_file_to_file(path: Path
         assert log.due()
         fresh = log.begin()
         os.write(log.descriptor, b"late\n")  # by whoever has not been told yet
+        before = log.descriptor
         log.follow(fresh)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(before)
     assert [each.read_bytes() for each in rotated_logs(path)] == [b"three\nlate\n"]
     log.close()
     log.close()

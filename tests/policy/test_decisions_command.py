@@ -65,6 +65,7 @@ def test_a_table_says_when_who_what_and_why(shown):
         (["--agent", "ops"], ["tool:apply"]),
         (["--agent", "ops", "--agent", "dev", "--plane", "tool"], ["tool:apply"]),
         (["--session", "s", "--reason", "allowed"], ["GET https://api.b.com/a"]),
+        (["--session", "t"], ["tool:apply"]),
         (["--since", "1700000100"], ["POST https://api.b.com/v1", "tool:apply"]),
         (["--since", "2023-11-14T22:15:00Z", "--until", "1700000200"], ["POST https://api.b.com/v1"]),
     ],

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from tests.policy.events.ocsf_schema import OCSFSchema, all_paths
 from tests.policy.events.recorded import DIGEST, LINES, lines, recorded
 
@@ -114,12 +115,24 @@ def test_a_denial_failed_for_its_reason_and_a_demand_for_approval_is_neither():
     asked = event(line("tool:run_tests"))
     assert (asked["action_id"], asked["action"], asked["disposition_id"]) == (99, "Approval required", 99)
     nobody = event(line('tool:apply {"n": "hunter2"}'))
-    assert nobody["action"] == "Denied"
+    assert (nobody["action"], nobody["status"], nobody["severity"]) == ("Denied", "Failure", "Low")
 
 
 def test_a_port_that_is_none_and_an_address_are_told_apart_from_names():
     assert event(line("connect:10.1.2.3"))["dst_endpoint"] == {"ip": "10.1.2.3", "port": 443}
     assert event(line("connect:api.b.com:99999"))["dst_endpoint"] == {"hostname": "api.b.com"}
+    last = event({**LINES[0], "request": "connect:api.b.com:65535"})
+    assert last["dst_endpoint"] == {"hostname": "api.b.com", "port": 65535}
+
+
+def test_a_tool_that_is_offered_is_not_called_and_its_rule_is_no_firewall_s():
+    assert event(line("tool:?@?"))["activity_name"] == "Offer"
+    called = event(line("tool:run_tests"))
+    assert (called["activity_name"], called["api"]) == ("Call", {"operation": "run_tests"})
+    assert "firewall_rule" not in called
+    served = event(line("tool:apply@k8s#sha256:" + "cd" * 32))
+    assert served["api"] == {"operation": "apply", "service": {"name": "k8s"}}
+    assert served["resources"] == [{"type": "tool", "name": "apply", "uid": "sha256:" + "cd" * 32}]
 
 
 def test_a_method_that_ocsf_does_not_know_is_other_by_its_name():
@@ -155,9 +168,12 @@ def test_the_same_line_is_the_same_event_whoever_names_its_agent():
 
 
 @settings(max_examples=60, deadline=None)
-@given(lines())
+@given(st.one_of(lines(), st.sampled_from(LINES)))
+@example(LINES[-1])
 def test_no_member_of_a_line_is_lost(members):
     found = event(members)
+    for name in decision_members(recorded(members)).keys() & {"attested", "offered", "withheld", "surface"}:
+        assert found["unmapped"][name] == members[name]
     scalars = all_paths(json.loads(json.dumps(found)))
     for value in all_paths(dict(decision_members(recorded(members)))):
         if value not in ("allow", "ask", "deny"):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from tests.policy.events.recorded import DIGEST, LINES, lines, recorded
 
 from affiant.policy.events.members import encoded
@@ -78,6 +78,7 @@ def test_a_time_beyond_64_bits_of_nanoseconds_is_refused_and_no_time_is_none():
 
 @settings(max_examples=50, deadline=None)
 @given(lines())
+@example(next(each for each in LINES if "attested" in each))
 def test_protocol_buffers_read_every_log_record(members):
     json_format = pytest.importorskip("google.protobuf.json_format")
     logs_pb2 = pytest.importorskip("opentelemetry.proto.logs.v1.logs_pb2")
@@ -91,6 +92,8 @@ def test_protocol_buffers_read_every_log_record(members):
     attributes = {each.key: each.value for each in record.attributes}
     assert len(attributes) == len(record.attributes)
     assert attributes["affiant.policy.request"].string_value == members["request"]
+    if "attested" in members:
+        assert attributes["affiant.policy.attested"].bool_value is True
     if "bytes" in members:
         assert attributes["http.request.body.size"].int_value == members["bytes"]
     if "rules" in members:

@@ -19,6 +19,13 @@ def test_columns_stand_below_their_headings():
     assert list(aligned([], block=5)) == []
 
 
+def test_one_long_name_does_not_push_the_others_off_the_screen():
+    long, short = ({**LINES[7], "agent": name} for name in ("a" * 60, "b"))
+    shown = list(aligned([decision_row(recorded(each)) for each in (long, short)], block=9))
+    assert "a" * 60 + "  tool " in shown[1]
+    assert shown[0].index("plane") == shown[2].index("tool") == 22 + 40 + 2
+
+
 def test_what_is_not_known_is_a_dash_and_rules_stand_with_their_place():
     untold = {"request": "tool:run", "decision": "allow", "reason": "allowed", "policy_digest": DIGEST}
     assert decision_row(recorded(untold)) == ("-", "-", "tool", "allow", "allowed", "-", "tool:run")
