@@ -29,6 +29,7 @@ from affiant.gateway.approvals import mailbox, readers
 from affiant.gateway.sessions import SessionState
 from affiant.policy.approvals.action import Action, Draft, parse_action, tool_draft
 from affiant.policy.load import load_profiles
+from affiant.policy.profile import Approval
 
 
 @dataclass
@@ -346,6 +347,25 @@ def test_the_gateway_takes_no_approval_before_its_record_or_after_the_session(
         return "claimed"
 
     assert place.gateway.run(closed()) == "session.closed"
+
+    async def posted() -> str:
+        try:
+            box.post(session, action_of(client, policy=digest).raw)
+        except AffiantError as error:
+            return error.code
+        return "posted"
+
+    assert place.gateway.run(posted()) == "session.closed"
+
+
+def test_a_sessions_own_key_approves_nothing_whatever_its_profile_says(place: Place) -> None:
+    client, digest = place.session(place.ann)
+    session = place.gateway.service.sessions.by_id(client.id)
+    assert session is not None
+    own = session.admitted.statement.receipt_kid
+    desk = mailbox._desk(session)
+    desk.narrow(policy=digest, approval=Approval(True, (), (own, place.ann.kid), 1, 600))
+    assert [desk.may_approve(kid) for kid in (own, place.ann.kid)] == [False, True]
 
 
 def test_a_sessions_actions_are_bounded(place: Place) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,12 @@ from affiant.attestation.simulated.client import PlatformClient
 from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verifier.verdict import State
 from affiant.attestation.verifier.verify_bundle import verify_bundle
+from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.policy.approvals.action import Action, parse_action
 from affiant.policy.approvals.desk import MAX_WAITING
+from affiant.policy.decide import Decision
 from affiant.sandbox.privileges import is_root
 
 ROOT = Path(__file__).parents[3]
@@ -432,7 +435,6 @@ def test_a_file_that_was_rewritten_is_another_action(place: Place, folder: Path)
 
 
 @needs_root
-@pytest.mark.slow
 def test_a_copy_that_was_changed_is_not_handed_over(
     place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -795,3 +797,26 @@ def test_both_verifiers_accept_a_session_with_an_approved_call(place: Place, tmp
     assert done.returncode == 40, done.stdout[-3000:]
     told = json.loads(done.stdout)
     assert [check for check in told["checks"] if check.get("tier") == "contraindicated"] == []
+
+
+@pytest.mark.parametrize("moved", ["server", "rules"])
+def test_a_tool_of_another_server_or_by_another_rule_is_not_what_was_approved(
+    place: Place, monkeypatch: pytest.MonkeyPatch, moved: str
+) -> None:
+    """One server may stop to serve a name while another begins to; nothing that either says has changed by that."""
+    agent = place.agent()
+    answer = place.during(agent.call, "add", a=1, b=2)
+    (action,) = place.waiting(agent)
+    judge = Catalogue.judge
+
+    def judged(*given: Any, **named: Any) -> tuple[ServedTool, Decision]:
+        tool, decision = judge(*given, **named)
+        if moved == "server":
+            return replace(tool, server="another"), decision
+        return tool, replace(decision, rules=("tools/9",))
+
+    monkeypatch.setattr(Catalogue, "judge", judged)
+    place.ann.decide(action)
+    assert code(answer.result(10)) == "tool.schema_changed"
+    assert of_tools(agent) == []
+    assert place.state(action) == "approved"

@@ -53,6 +53,7 @@ def test_a_copy_has_the_name_and_the_content_and_is_gone_afterwards(
         lambda place: place.unlink(),
         lambda place: (place.unlink(), place.symlink_to("/etc/hostname")),
         lambda place: (place.unlink(), place.write_bytes(b"")),
+        lambda place: place.symlink_to(place.rename(place.with_name("the same, until it is opened"))),
     ],
 )
 def test_a_copy_that_is_not_what_was_approved_is_noticed(copies: PathCopies, meddle) -> None:

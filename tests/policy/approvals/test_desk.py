@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from affiant.errors import AffiantError
-from affiant.policy.approvals.action import BoundPath, Draft, tool_draft
+from affiant.policy.approvals.action import Action, BoundPath, Draft, tool_draft
 from affiant.policy.approvals.desk import MAX_ASKED, MAX_KEPT, MAX_WAITING, TRANSITIONS, ApprovalDesk, Phase
 
 from .making import ANN, BOB, CID, NOW, POLICY, SESSION, SESSION_KEY, desk, draft, nonce, says
@@ -414,3 +414,20 @@ def test_what_waits_when_the_profile_is_narrowed_is_never_done() -> None:
         refused(lambda: at.decide(says(BOB, again, expires=NOW + 60), now=NOW)) == "approval.not_an_approver"
     )
     assert at.decide(says(ANN, again, expires=NOW + 60), now=NOW).phase is Phase.APPROVED
+
+
+def test_after_a_narrowing_only_actions_of_the_narrower_profile_are_taken() -> None:
+    at, other = desk(ANN), "sha384:" + "d" * 96
+    at.narrow(policy=other, approval=at.approval)
+
+    def made(policy: str) -> Action:
+        return draft(policy=policy).issue(nonce=nonce(), made=NOW, not_after=NOW + 600)
+
+    assert refused(lambda: at.post(made(POLICY), now=NOW)) == "approval.action"
+    assert at.post(made(other), now=NOW).phase is Phase.PENDING
+
+
+def test_nothing_that_was_taken_can_be_taken_again() -> None:
+    taken = {Phase.CONSUMED, Phase.DISPATCHED, Phase.DONE, Phase.UNKNOWN, Phase.DENIED, Phase.EXPIRED}
+    for before in taken:
+        assert not TRANSITIONS[before] & {before, Phase.PENDING, Phase.APPROVED, Phase.CONSUMED}

@@ -16,7 +16,7 @@ from affiant.attestation.approving.statement import sign_statement
 from affiant.attestation.encoding import b64u
 from affiant.attestation.keys import Signer
 from affiant.policy.approvals.action import Action, parse_action
-from affiant.policy.approvals.desk import ApprovalDesk
+from affiant.policy.approvals.desk import ApprovalDesk, Phase
 from affiant.sandbox.egress import approvals as module
 from affiant.sandbox.egress.approvals import EgressApprovals, Left
 from affiant.sandbox.egress.errors import RecordsUnavailable
@@ -34,6 +34,14 @@ class Mailbox:
         self.left: dict[str, list[Left]] = {}
         self.says = list(says)
         self.down = False
+        self.desk: ApprovalDesk | None = None
+        """Of the supervisor that asks."""
+
+    def phase(self) -> Phase:
+        """Where the only action stands, at the supervisor."""
+        (action,) = self.actions
+        assert self.desk is not None
+        return self.desk.look(action.name, now=time.time()).phase
 
     async def post(self, action: bytes) -> None:
         if self.down:
@@ -72,7 +80,7 @@ def asking(world: World, monkeypatch: pytest.MonkeyPatch):
 
     def ask(mailbox: Mailbox, *, hold_s: float = 0.3, ahead=lambda: 0.0) -> Mailbox:
         def make(policy) -> EgressApprovals:
-            desk = ApprovalDesk(
+            desk = mailbox.desk = ApprovalDesk(
                 session=SESSION,
                 policy=policy.digest,
                 approval=policy.policy.approval,
@@ -367,6 +375,44 @@ def test_secrets_are_shown_by_name_and_their_values_by_nobody(world, serve, aski
     assert world.chain.kinds == ["egress.intent", "secret", "egress.outcome.complete"]
     intent, secret, outcome = world.chain.records
     assert outcome.member("par") == [intent.jti, secret.jti]
+
+
+def test_what_is_left_out_beside_a_credential_is_not_shown_either(world, serve, asking) -> None:
+    """A part of an answer could cut an echo of the secret in two, so that nothing asks for one."""
+    world.keep("KEY", VALUE)
+    server, mailbox = serve(ok), asking(Mailbox(says(ANN)))
+
+    async def scenario(box):
+        fields = [b"Authorization: Bearer " + box.placeholder("KEY"), b"Range: bytes=0-9", b'If-Range: "x"']
+        return await box.https(server.port, post(server.port, b"{}", *fields))
+
+    assert world.run(profile(server.port), scenario).status == 200
+    shown = {name for name, _ in mailbox.actions[0].members["request"]["headers"]}
+    sent = {line.partition(b":")[0].lower().decode() for line in server.received[0].head.split(b"\r\n")[1:]}
+    assert "authorization" in shown
+    assert shown <= sent
+    assert "range" not in sent
+
+
+def test_what_became_of_a_request_is_known_once_its_outcome_is_recorded(
+    world, serve, asking, monkeypatch
+) -> None:
+    server, mailbox = serve(ok), asking(Mailbox(says(ANN)))
+    assert (
+        world.run(profile(server.port), lambda box: box.https(server.port, post(server.port))).status == 200
+    )
+    assert mailbox.phase() is Phase.DONE
+    kept = world.chain.record
+
+    async def failing(kind, members, hidden, *, acknowledged=False, cseq=None):
+        if members.get("ph") == "outcome":
+            raise RecordsUnavailable("the chain has stopped")
+        return await kept(kind, members, hidden, acknowledged=acknowledged, cseq=cseq)
+
+    monkeypatch.setattr(world.chain, "record", failing)
+    mailbox = asking(Mailbox(says(ANN)))
+    world.run(profile(server.port), lambda box: box.https(server.port, post(server.port)))
+    assert mailbox.phase() is Phase.UNKNOWN
 
 
 def test_exactly_the_headers_that_are_shown_are_sent(world, serve, asking) -> None:
