@@ -231,6 +231,40 @@ def test_uses_are_counted(harness, serve) -> None:
     assert len(server.received) == 1
 
 
+def test_a_signature_tells_the_brokers_instant_and_no_other(harness, serve) -> None:
+    server = serve(lambda received: answer(b"ok"))
+    at = datetime(2031, 8, 30, 23, 59, 59, tzinfo=UTC).timestamp()
+    harness.instants = replace(harness.instants, unix_time=lambda: at)
+    request, _ = signed_request(harness, server.port)
+    harness.fetch(request)
+    (received,) = server.received
+    assert received.headers("x-amz-date") == [b"20310830T235959Z"]
+    assert b"/20310830/eu-central-1/s3/" in received.header("authorization")
+    assert verify(received) == ("eu-central-1", "s3")
+
+
+def test_an_empty_body_of_unknown_length_is_signed(harness, serve) -> None:
+    server = serve(lambda received: answer(b"ok"))
+    request, _ = signed_request(harness, server.port, b"")
+    harness.fetch(request, [])
+    (received,) = server.received
+    assert verify(received) == ("eu-central-1", "s3") and received.header("content-length") == b"0"
+
+
+def test_a_withdrawn_key_signs_nothing_and_is_still_redacted(harness, serve) -> None:
+    server = serve(lambda received: answer(SECRET_ACCESS_KEY.encode()))
+    request, placeholder = signed_request(harness, server.port)
+
+    async def scenario(client):
+        await client.narrow([])
+        with pytest.raises(SecretNotBound):
+            await fetched(client, request)
+        return await fetched(client, request_to(server.port))
+
+    assert harness.run(scenario).body == placeholder
+    assert len(server.received) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "refusal"),
     [
