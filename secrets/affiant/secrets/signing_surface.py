@@ -1,8 +1,8 @@
 """The place of a key that signs: the ``Authorization`` header of AWS Signature Version 4, made anew by the broker.
 
 The agent's client signs with a placeholder: an access key id that only this session knows, and a secret access key that
-is the same for everybody and worth nothing. The id tells which key is meant. What the client signed is judged here: of
-the broker's signature leaves nothing out, and nothing of it is sent as another, but for the fields that a signature
+is the same for everybody and worth nothing. The id tells which key is meant. What the client signed is judged here: the
+broker's signature leaves nothing of it out, and nothing of it is sent as another, but for the fields that a signature
 brings with it (:data:`SET_ANEW`) and the framing. Refused is
 
 - another algorithm (SigV4A, SigV2), or another form of the header than clients write (``secret.sigv4_authorization``);
@@ -38,6 +38,7 @@ from affiant.secrets.sigv4 import Scope
 
 __all__ = [
     "CONTENT_DIGEST",
+    "MAY_BE_LEFT_OUT",
     "SET_ANEW",
     "SIGNING_ID",
     "AgentSignature",
@@ -83,6 +84,9 @@ _NEVER_SENT: Final = frozenset(
 """What the broker leaves out of a request (:mod:`.broker.request`)."""
 _OF_EACH_ATTEMPT: Final = frozenset({b"amz-sdk-invocation-id", b"amz-sdk-request"})
 """What clients tell of an attempt: taken out of a request that somebody must approve, because it differs each time."""
+
+MAY_BE_LEFT_OUT: Final = SET_ANEW | _OF_EACH_ATTEMPT | {b"content-length"}
+"""What a client may have signed, and the broker sends without, or with a value of its own."""
 
 _BASE36: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _ID_PREFIX: Final = b"AKIAAFFIANT"

@@ -265,6 +265,16 @@ def test_a_withdrawn_key_signs_nothing_and_is_still_redacted(harness, serve) -> 
     assert len(server.received) == 1
 
 
+def test_a_signed_header_that_the_connection_would_keep_is_not_left_out(harness, serve) -> None:
+    server = serve(lambda received: answer(b"ok"))
+    request, _ = signed_request(
+        harness, server.port, None, (b"Connection", b"x-amz-meta-a"), **{"x-amz-meta-a": "b"}
+    )
+    with pytest.raises(SignatureHeadersRefused):
+        harness.fetch(request)
+    assert not server.received
+
+
 @pytest.mark.parametrize(
     ("change", "refusal"),
     [

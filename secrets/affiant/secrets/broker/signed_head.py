@@ -15,8 +15,9 @@ from typing import Final
 from affiant.secrets.broker.messages import ExchangeRequest
 from affiant.secrets.detection import HeaderField
 from affiant.secrets.placeholder import Binding
+from affiant.secrets.refusals import SignatureHeadersRefused
 from affiant.secrets.signing_key import SigningKey
-from affiant.secrets.signing_surface import CONTENT_DIGEST, SET_ANEW, SigningSurface
+from affiant.secrets.signing_surface import CONTENT_DIGEST, MAY_BE_LEFT_OUT, SET_ANEW, SigningSurface
 from affiant.secrets.sigv4 import S3_SERVICES, sign, timestamp
 
 __all__ = ["SignedHead", "signed_head"]
@@ -54,12 +55,16 @@ def signed_head(
         target, headers, body: as they go out otherwise, values of other secrets among them.
 
     Raises:
-        AffiantError: what the agent signed is not what would be sent.
+        SignatureHeadersRefused: a header that the agent signed is not among them.
     """
     surface = binding.surface
     assert isinstance(surface, SigningSurface), "a use of it was found in this request"
     placeholder = binding.placeholder.encode("ascii")
     agent = surface.judge(target=request.target, headers=request.headers, placeholder=placeholder)
+    sent = {name.lower() for name, _ in headers}
+    if lost := set(agent.names) - sent - MAY_BE_LEFT_OUT:
+        name = min(lost)[:64].decode("latin-1")
+        raise SignatureHeadersRefused("a signed header is not sent on", where=name)
     payload = hashlib.sha256(body).hexdigest().encode("ascii")
     kept = [(name, value) for name, value in headers if name.lower() not in SET_ANEW]
     kept += _own(request, key, surface=surface, payload=payload, now=now)
