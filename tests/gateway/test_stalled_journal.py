@@ -123,6 +123,29 @@ def test_what_is_under_way_while_the_journal_stalls_is_given_up_and_goes_nowhere
         assert kinds(client) == ["session-start", "refusal", "session-close"]
 
 
+def test_what_comes_after_requests_were_given_up_has_no_record_and_keeps_no_close_back(
+    inside: InProcess, platform: PlatformClient
+) -> None:
+    with NarrowingClient.admitted_by(inside, platform) as client:
+        session = session_of(inside, client)
+        inside.run(begun(session))
+        assert client.close("killed").code == "session.not_closed"
+        late = client.say("hello")
+        assert (late.code, "affiant-receipt-id" in late.headers) == ("session.closed", False)
+        inside.run(ended(session))
+        until(lambda: session.state is SessionState.CLOSED)
+        assert kinds(client) == ["session-start", "session-close"]
+
+
+async def begun(session: Session) -> None:
+    """A request that does not end, whatever is done to its task."""
+    session.begin()
+
+
+async def ended(session: Session) -> None:
+    session.end()
+
+
 def ignored(client: SessionClient) -> None:
     try:
         client.say("hello")
@@ -209,17 +232,10 @@ def test_a_request_that_does_not_end_when_it_is_given_up_makes_a_narrowing_fail(
 ) -> None:
     with NarrowingClient.admitted_by(inside, platform) as client:
         session = session_of(inside, client)
-
-        async def begin() -> None:
-            session.begin()
-
-        async def end() -> None:
-            session.end()
-
-        inside.run(begin())
+        inside.run(begun(session))
         answer = client.narrow(NARROW)
         assert (answer.status, answer.code) == (409, "narrowing.unsettled")
-        inside.run(end())
+        inside.run(ended(session))
         not_narrowed(inside, client)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -16,6 +17,7 @@ import pytest
 from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u
 from affiant.errors import AffiantError
+from affiant.sandbox import narrowing_socket
 from affiant.sandbox.errors import SessionNotOpen
 from affiant.sandbox.narrowing_socket import (
     InForce,
@@ -120,7 +122,7 @@ GOOD = {"op": "narrow", **narrowing_members(b"[]", FILE, None)}
         {"op": "show", "more": 1},
         {**GOOD, "more": 1},
         {**GOOD, "policy": 1},
-        {**GOOD, "policy": "x" * 700_001},
+        {**GOOD, "policy": "A" * 700_004},
         {**GOOD, "policy": "!"},
         {**GOOD, "signature": "x" * 200_001},
         {**GOOD, "signature": 1},
@@ -229,6 +231,32 @@ def test_the_socket_is_its_owners_alone_also_under_a_long_path(tmp_path: Path) -
             return os.stat(place).st_mode & 0o777
 
     assert run(scenario()) == 0o600
+
+
+def test_neither_end_speaks_with_another_users_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mode of the socket keeps others away; under root the folder is the supervisor's user's all the same."""
+
+    async def scenario() -> None:
+        link = Link()
+        async with served(tmp_path, link) as place:
+            monkeypatch.setattr(narrowing_socket, "_peer", lambda _: os.geteuid() + 1)
+            with pytest.raises(SessionNotOpen, match="another user"):
+                async with connected(place):
+                    pass
+            with socket.socket(socket.AF_UNIX) as raw:
+                raw.connect(str(place))
+                raw.setblocking(False)
+                loop = asyncio.get_running_loop()
+                content = canonical(GOOD)
+                with contextlib.suppress(BrokenPipeError):
+                    await loop.sock_sendall(raw, struct.pack(">I", len(content)) + content)
+                with contextlib.suppress(ConnectionResetError):
+                    assert await loop.sock_recv(raw, 10) == b""
+        assert link.asked == []
+
+    run(scenario())
 
 
 def test_a_request_that_was_half_sent_when_the_session_is_closed_leaves_the_next_message_readable(
