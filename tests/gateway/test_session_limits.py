@@ -377,3 +377,20 @@ def test_what_was_called_once_counts_once_however_often_the_profile_is_narrowed(
     limits = narrowed(limits, tools(20))
     limits.gate_calls.take([call("tools/1")] * 4, now=0)  # five were made
     assert isinstance(refused(lambda: limits.gate_calls.take([call("tools/1")], now=0)), ToolRateReached)
+
+
+def test_rules_that_differ_in_their_rate_alone_take_over_each_call_once() -> None:
+    def tools(most: int) -> str:
+        return f"tools: [{{name: t, rate: 9/h}}, {{name: t, rate: {most}/day}}]"
+
+    limits = limits_of(tools(300))
+    limits.gate_calls.take([call("tools/0", "tools/1")], now=0)
+    for most in range(299, 290, -1):
+        limits = narrowed(limits, tools(most))
+    limits.gate_calls.take([call("tools/0", "tools/1")] * 8, now=0)
+    by_day = next(
+        meter
+        for rule, meter in limits.gate_calls._rates.items()
+        if limits.gate_calls._rated[rule][0].most > 9
+    )
+    assert by_day.wait(291 - 9, now=0) == 0, "it takes over the first call alone, or has let all nine through"

@@ -298,6 +298,22 @@ def test_what_was_sent_once_counts_once_however_often_the_profile_is_narrowed() 
     assert isinstance(refused(lambda: limited.request(("egress/1",), 1)), LimitReached)
 
 
+def test_rules_that_differ_in_their_limits_alone_take_over_each_request_once() -> None:
+    def sections(most: int) -> str:
+        limits = (
+            f"{{host: {HOST}, limits: {{requests: 9, bytes_out: {most + more}KiB}}}}" for more in (0, 100)
+        )
+        return f"network_egress: [{', '.join(limits)}]"
+
+    limited, _ = meters(sections(20))
+    limited.request(("egress/0", "egress/1"), 1)
+    for most in range(19, 9, -1):
+        limited = limited.narrowed(compiled_of(sections(most)))
+    for _ in range(8):
+        limited.request(("egress/0",), 1)
+    assert isinstance(refused(lambda: limited.request(("egress/0",), 1)), EgressRequestsSpent)
+
+
 def test_where_bytes_are_spent_no_connection_is_passed_through() -> None:
     passed = f"network_egress: [{{host: {HOST}, tls: passthrough%s}}]"
     for sections in (f"limits: {{bytes_out: 1KiB}}, {passed % ''}", passed % ", limits: {bytes_out: 1KiB}"):
