@@ -169,13 +169,14 @@ def some_list(source: random.Random, kind: str) -> Constraint:
     return Each(source.choice([some, some, Text(1), Text(2), Number(0, 1)]), source.randrange(1, 4))
 
 
-def test_no_difference_of_lists_judged_in_both_ways_is_missed_or_made_up() -> None:
+@pytest.mark.parametrize("pairs", [10, pytest.param(200, marks=pytest.mark.slow)])
+def test_no_difference_of_lists_judged_in_both_ways_is_missed_or_made_up(pairs: int) -> None:
     """Of one argument, by up to three rules of each policy; asked of every list of up to four values."""
     source = random.Random(23)
-    small = ["", "a", "b", "x", "xx", 1, 2, 0.5]
+    small = ["", "a", "b", "x", "xx", 0, 1, 2, 0.5]
     lists = [list(each) for length in range(4) for each in product(small, repeat=length)]
     lists += [list(each) for each in product(["a", "b", "x", 1], repeat=4)]
-    for _ in range(40):
+    for _ in range(pairs):
         pair = [
             policy_of(
                 *(some_list(source, kind) for kind in source.choice(KINDS)),
@@ -186,9 +187,8 @@ def test_no_difference_of_lists_judged_in_both_ways_is_missed_or_made_up() -> No
         before, after = (compile_policy(each, asks=True) for each in pair)
         steps = {_rank(after, value) - _rank(before, value) for value in lists}
         expected = {Direction.WIDENS if step > 0 else Direction.NARROWS for step in steps if step}
-        told = found(*pair)
-        assert Direction.CHANGES not in told
-        assert expected == told, pair
+        differences = compare_profiles("dev", *map(profile_of, pair))
+        assert {each.direction for each in differences if each.plane == "call"} == expected, pair
 
 
 def test_texts_of_every_letter_hide_no_difference() -> None:
