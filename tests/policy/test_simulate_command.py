@@ -78,6 +78,7 @@ def test_the_document_has_counts_and_samples(replay):
     assert (change["kind"], change["name"], change["count"]) == ("host", "api.b.com", 1)
     assert change["samples"] == [
         {
+            "log": "-",
             "line": 2,
             "request": "POST https://api.b.com/v1",
             "reason_before": "method_not_listed",
@@ -85,6 +86,35 @@ def test_the_document_has_counts_and_samples(replay):
             "rules": [{"id": "egress/0", "where": "new.yaml:4:22"}],
         }
     ]
+
+
+def test_logs_that_were_set_aside_are_one_history(tmp_path: Path) -> None:
+    first, second = LOG.splitlines(keepends=True)[:2], LOG.splitlines(keepends=True)[2:]
+    (tmp_path / "new.yaml").write_text(
+        WIDER.replace("models: [{name: big, upstream: attested}]", "models: []")
+    )
+    for name, lines in (("d.jsonl.000001", first), ("d.jsonl", second)):
+        (tmp_path / name).write_text("".join(lines))
+    command = [
+        "policy",
+        "simulate",
+        "--log",
+        str(tmp_path / "d.jsonl.000001"),
+        "--log",
+        str(tmp_path / "d.jsonl"),
+    ]
+    done = CliRunner().invoke(cli, [*command, str(tmp_path / "new.yaml")])
+    assert done.output.splitlines() == [
+        "dev: 2 of 5 decisions change: 1 wider, 1 narrower",
+        "  + host api.b.com: deny becomes allow: 1",
+        "      d.jsonl.000001:2: POST https://api.b.com/v1  [allowed] egress/0 at new.yaml:4:22",
+        "  - model big: allow becomes deny: 1",
+        "      d.jsonl:2: model:big  [model_not_listed]",
+        "5 decisions, 2 change: 1 wider, 1 narrower",
+    ]
+    (tmp_path / "d.jsonl").write_text("")
+    refused = CliRunner().invoke(cli, [*command, str(tmp_path / "new.yaml")])
+    assert (refused.exit_code, "d.jsonl" in refused.output) == (1, True)
 
 
 def test_a_log_of_another_policy_is_said(replay):

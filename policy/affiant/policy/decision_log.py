@@ -66,7 +66,7 @@ class RecordedDecision:
     """One line.
 
     Args:
-        line: its number, from 1.
+        log: the name of its log. line: its number there, from 1.
         agent: empty where the line names none and the reader was told to take that.
         request: as it was written.
         effect: *ask* also for ``approval_no_approver``: rules allow it, and a person would have to approve it.
@@ -84,6 +84,7 @@ class RecordedDecision:
         latency_us: microseconds that the decision took.
     """
 
+    log: str
     line: int
     agent: str
     request: str
@@ -147,7 +148,7 @@ def read_decision(
         DecisionLogRefused: it is none.
     """
     try:
-        return _decision(number, line, agents or {}, nameless=nameless)
+        return _decision((source, number), line, agents or {}, nameless=nameless)
     except AffiantError as error:
         raise DecisionLogRefused(
             error.message,
@@ -172,7 +173,9 @@ def plane_of(question: Question) -> str:
     return _PLANES[type(question)]
 
 
-def _decision(number: int, line: bytes, agents: Mapping[str, str], *, nameless: bool) -> RecordedDecision:
+def _decision(
+    place: tuple[str, int], line: bytes, agents: Mapping[str, str], *, nameless: bool
+) -> RecordedDecision:
     members = read_members(line.removesuffix(b"\n"))
     question = parse_question(members["request"])
     agent = _agent(members, agents, nameless=nameless)
@@ -187,7 +190,7 @@ def _decision(number: int, line: bytes, agents: Mapping[str, str], *, nameless: 
     if members.get("plane", plane_of(question)) != plane_of(question):
         raise DecisionLogRefused("'plane' is not that of the request", expected=plane_of(question))
     return RecordedDecision(
-        number,
+        *place,
         agent,
         members["request"],
         question,

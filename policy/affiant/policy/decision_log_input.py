@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
 import click
 
-from affiant.policy.decision_log import MAX_LINE, RecordedDecision
+from affiant.policy.decision_log import MAX_LINE, RecordedDecision, read_decision_log
 
-__all__ = ["log_lines", "log_name", "with_progress"]
+__all__ = ["log_lines", "log_name", "recorded_in", "with_progress"]
 
 _EVERY: Final = 50_000
 
@@ -27,6 +27,16 @@ def log_lines(log: IO[bytes]) -> Iterator[bytes]:
         yield line
         while line and not line.endswith(b"\n"):
             line = log.readline(MAX_LINE)
+
+
+def recorded_in(logs: Iterable[IO[bytes]], *, agents: Mapping[str, str]) -> Iterator[RecordedDecision]:
+    """The decisions of all the logs, one log after the other, with progress.
+
+    Args:
+        agents: as :func:`~affiant.policy.decision_log.read_decision_log` takes them.
+    """
+    for log in logs:
+        yield from with_progress(read_decision_log(log_lines(log), source=log_name(log), agents=agents))
 
 
 def with_progress(recorded: Iterable[RecordedDecision]) -> Iterator[RecordedDecision]:

@@ -7,7 +7,6 @@ wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,8 +15,8 @@ import click
 from affiant.command_line import print_json, printable
 from affiant.files import write_whole
 from affiant.policy.completion import complete_agents
-from affiant.policy.decision_log import RecordedDecision, agents_of, read_decision_log
-from affiant.policy.decision_log_input import log_lines, log_name, with_progress
+from affiant.policy.decision_log import RecordedDecision, agents_of
+from affiant.policy.decision_log_input import log_name, recorded_in
 from affiant.policy.draft import SECTIONS, Draft
 from affiant.policy.draft_text import Source, use_text
 from affiant.policy.drafting import Proposal, propose
@@ -120,10 +119,7 @@ def _recorded(
     logs: tuple[BinaryIO, ...], profiles: ProfileSet | None, agent: str | None
 ) -> Iterator[RecordedDecision]:
     agents = {} if profiles is None else agents_of(profiles)
-    read = (
-        with_progress(read_decision_log(log_lines(log), source=log_name(log), agents=agents)) for log in logs
-    )
-    return (each for each in chain.from_iterable(read) if agent is None or each.agent == agent)
+    return (each for each in recorded_in(logs, agents=agents) if agent is None or each.agent == agent)
 
 
 def _options(paths_below: int | None, keep: tuple[str, ...], *, include_denied: bool) -> Iterator[str]:

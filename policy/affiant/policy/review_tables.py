@@ -16,7 +16,7 @@ _MAX_ROWS: Final = 50
 _MAX_CELL: Final = 300
 
 
-def simulation_markdown(found: Simulation, *, source: str) -> str:
+def simulation_markdown(found: Simulation, *, source: str, several: bool = False) -> str:
     """What a change of profiles does to recorded decisions: a row for each group of them, the wider ones first."""
     changed = found.wider + found.narrower
     words = f"{found.decisions} decisions, {changed} change: {found.wider} wider, {found.narrower} narrower"
@@ -28,7 +28,7 @@ def simulation_markdown(found: Simulation, *, source: str) -> str:
             f"{group.kind} {group.name}",
             f"{group.before.value} becomes {group.after.value}",
             str(group.count),
-            f"line {sample.line}: {sample.request}",
+            f"{sample.place(several=several)}: {sample.request}",
             ", ".join(place for _, place in sample.rules) or sample.reason,
         )
         for group in groups

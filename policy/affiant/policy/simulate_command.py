@@ -14,8 +14,8 @@ from typing import BinaryIO, Final
 import click
 
 from affiant.command_line import EXIT_REFUSED, print_json, printable
-from affiant.policy.decision_log import agents_of, read_decision_log
-from affiant.policy.decision_log_input import log_lines, log_name, with_progress
+from affiant.policy.decision_log import agents_of
+from affiant.policy.decision_log_input import recorded_in
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.review_tables import simulation_markdown
@@ -31,7 +31,12 @@ _MAX_SHOWN: Final = 20
 @click.command("simulate")
 @click.argument("new", type=_FILE)
 @click.option(
-    "--log", type=click.File("rb"), required=True, help="Recorded decisions, one on each line; - is stdin."
+    "--log",
+    "logs",
+    type=click.File("rb"),
+    multiple=True,
+    required=True,
+    help="Recorded decisions, one on each line; - is stdin. Repeatable.",
 )
 @click.option("--old", type=_FILE, help="Compare with what this file decides, not with what was recorded.")
 @click.option(
@@ -42,11 +47,17 @@ _MAX_SHOWN: Final = 20
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--markdown", is_flag=True, help="Print a table for a review's comment.")
 def simulate_policy(
-    new: Path, *, log: BinaryIO, old: Path | None, fail_on: str | None, as_json: bool, markdown: bool
+    new: Path,
+    *,
+    logs: tuple[BinaryIO, ...],
+    old: Path | None,
+    fail_on: str | None,
+    as_json: bool,
+    markdown: bool,
 ) -> None:
-    """Decide again what a log records, by NEW's profiles, and say what changes.
+    """Decide again what logs record, by NEW's profiles, and say what changes.
 
-    The log is JSON Lines: {"agent", "request", "decision", "reason"} and what FORMAT.md lists; a line that is anything
+    A log is JSON Lines: {"agent", "request", "decision", "reason"} and what FORMAT.md lists; a line that is anything
     else refuses the log. Only requests that were made are replayed: 'affiant policy diff' compares all that could be.
 
     Exit codes: 0 replayed; 1 a file or a line of the log is refused, or --fail-on found what it names; 2 the
@@ -55,6 +66,7 @@ def simulate_policy(
     \b
     Examples:
       affiant policy simulate --log decisions.jsonl after.yaml
+      affiant policy simulate --log gateway.jsonl.000001 --log gateway.jsonl after.yaml --old before.yaml
       affiant policy simulate --log decisions.jsonl after.yaml --old before.yaml --fail-on widen
       zcat decisions.jsonl.gz | affiant policy simulate --log - after.yaml --json
       affiant policy simulate --log decisions.jsonl after.yaml --markdown > comment.md
@@ -64,14 +76,14 @@ def simulate_policy(
     profiles = read_profiles(new)
     before = None if old is None else read_profiles(old)
     agents = agents_of(profiles if before is None else before)
-    recorded = read_decision_log(log_lines(log), source=log_name(log), agents=agents)
-    found = simulate(with_progress(recorded), profiles, old=before)
+    found = simulate(recorded_in(logs, agents=agents), profiles, old=before)
+    several = len(logs) > 1
     if as_json:
         print_json(_document(found, profiles, before))
     elif markdown:
-        click.echo(simulation_markdown(found, source=new.name), nl=False)
+        click.echo(simulation_markdown(found, source=new.name, several=several), nl=False)
     else:
-        for line in _text(found, compared=before is not None):
+        for line in _text(found, compared=before is not None, several=several):
             click.echo(printable(line))
     if (fail_on is not None and found.wider) or (fail_on == "any" and found.narrower):
         raise click.exceptions.Exit(EXIT_REFUSED)
@@ -80,7 +92,7 @@ def simulate_policy(
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-def _text(found: Simulation, *, compared: bool) -> Iterator[str]:
+def _text(found: Simulation, *, compared: bool, several: bool) -> Iterator[str]:
     groups = sorted(
         found.groups.values(), key=lambda group: (group.agent, -group.count, group.kind, group.name)
     )
@@ -88,7 +100,7 @@ def _text(found: Simulation, *, compared: bool) -> Iterator[str]:
         yield f"{agent}: {_counted(found.agents.get(agent) or AgentCount())}"
         changes = list(listed)
         for group in changes[:_MAX_SHOWN]:
-            yield from _group_lines(group)
+            yield from _group_lines(group, several=several)
         if len(changes) > _MAX_SHOWN:
             yield f"  and {len(changes) - _MAX_SHOWN} more groups; --json lists all"
     if found.ungrouped:
@@ -106,12 +118,13 @@ def _counted(count: AgentCount) -> str:
     return f"{changed} of {count.decisions} decisions change: {count.wider} wider, {count.narrower} narrower"
 
 
-def _group_lines(group: ChangeGroup) -> Iterator[str]:
+def _group_lines(group: ChangeGroup, *, several: bool) -> Iterator[str]:
     mark = "+" if group.is_wider else "-"
     yield f"  {mark} {group.kind} {group.name}: {group.before.value} becomes {group.after.value}: {group.count}"
     for sample in group.samples:
         rules = ", ".join(f"{rule} at {place}" for rule, place in sample.rules)
-        yield f"      line {sample.line}: {sample.request}  [{sample.reason}]{' ' + rules if rules else ''}"
+        place = sample.place(several=several)
+        yield f"      {place}: {sample.request}  [{sample.reason}]{' ' + rules if rules else ''}"
 
 
 def _against_old(found: Simulation) -> Iterator[str]:
@@ -154,6 +167,7 @@ def _group(group: ChangeGroup) -> Mapping[str, object]:
         "count": group.count,
         "samples": [
             {
+                "log": sample.log,
                 "line": sample.line,
                 "request": sample.request,
                 "reason_before": sample.reason_before,

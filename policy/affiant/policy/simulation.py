@@ -50,13 +50,18 @@ _ORDER: Final = (Effect.DENY, Effect.ASK, Effect.ALLOW)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One changed decision: its line, both reasons, and the places of the rules that decide now."""
+    """One changed decision: its log and line, both reasons, and the places of the rules that decide now."""
 
+    log: str
     line: int
     request: str
     reason_before: str
     reason: str
     rules: tuple[tuple[str, str], ...]
+
+    def place(self, *, several: bool) -> str:
+        """Where it stands: among ``several`` logs the log's name too."""
+        return f"{self.log}:{self.line}" if several else f"line {self.line}"
 
 
 @dataclass(slots=True)
@@ -179,7 +184,7 @@ def _count(
     if len(group.samples) < _MAX_SAMPLES:
         places = after.places(each.agent, decision)
         request = _short(each.request, _MAX_REQUEST)
-        group.samples.append(Sample(each.line, request, reason, decision.reason, places))
+        group.samples.append(Sample(each.log, each.line, request, reason, decision.reason, places))
 
 
 def _subject(each: RecordedDecision) -> tuple[str, str]:
