@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from story import NOW, Issued, link, trust
 
 from affiant.attestation.approving.statement import sign_statement
-from affiant.attestation.canonical import canonical
+from affiant.attestation.canonical import canonical, parse_object
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.keys import Signer, public_jwk
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
@@ -161,6 +161,34 @@ def test_an_approval_dated_more_than_a_minute_after_the_request_came_after_it(
             self.clock.now += timedelta(seconds=seconds + 1)
 
     assert row(judged(story(Ahead)), "apr.bound").reason == reason
+
+
+@pytest.mark.parametrize(("late", "reason"), [(60, None), (61, "approval.stale")])
+def test_a_request_begins_no_more_than_a_minute_after_its_approval_was_over(
+    late: int, reason: str | None
+) -> None:
+    class Over(Approved):
+        def begin(self, apr: dict[str, Any], *kept: Issued) -> None:
+            self.clock.now += timedelta(seconds=apr["exp"] + late - 1 - int(self.clock.now.timestamp()))
+            super().begin(apr, *kept)
+
+    assert row(judged(story(Over)), "apr.bound").reason == reason
+
+
+@pytest.mark.parametrize(("late", "reason"), [(60, None), (61, "apr.quorum")])
+def test_one_of_two_approvals_counts_until_a_minute_after_it_was_over(late: int, reason: str | None) -> None:
+    form = parse_object(POLICY, limit=1 << 20)
+    form["approval"]["quorum"] = 2  # type: ignore[index]
+    policy = canonical(form)
+    digest = "sha384:" + hashlib.sha384(b"affiant.policy/1\n" + policy).hexdigest()
+
+    class Both(Approved):
+        def begin(self, apr: dict[str, Any], *kept: Issued) -> None:
+            self.clock.now += timedelta(seconds=apr["exp"] + late - 2 - int(self.clock.now.timestamp()))
+            second = self.signed(BOB, ACTION)
+            super().begin(second, *kept, self.keep(second))
+
+    assert row(judged(Both(policy=policy, policy_digest=digest)), "apr.bound").reason == reason
 
 
 def test_an_approval_of_another_gateway_chain_is_not_told_by_its_number() -> None:
