@@ -138,6 +138,16 @@ def test_a_body_is_signed_and_sent_with_its_length(harness, serve, surface, size
     assert digests == ([hashlib.sha256(body).hexdigest().encode()] if surface is S3 else [])
 
 
+def test_every_x_amz_field_is_signed_also_where_the_agent_signed_it_not(harness, serve) -> None:
+    server = serve(lambda received: answer(b"ok"))
+    acl = (b"X-Amz-Acl", b"private")
+    request, _ = signed_request(harness, server.port, None, acl, value=key(session_token=SESSION_TOKEN))
+    harness.fetch(request)
+    (received,) = server.received
+    assert verify(received, token=SESSION_TOKEN) == ("eu-central-1", "s3")
+    assert b";x-amz-acl;" in received.header("authorization")
+
+
 def test_an_unsigned_payload_is_signed(harness, serve) -> None:
     server = serve(lambda received: answer(b"ok"))
     request, _ = signed_request(
