@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, replace
 from itertools import chain
 
@@ -37,10 +38,11 @@ from affiant.policy.profile import (
     ToolRule,
 )
 from affiant.policy.profile_set import Profile, ProfileSet
-from affiant.policy.questions import EgressQuestion, SecretQuestion, answer
+from affiant.policy.questions import EgressQuestion, SecretQuestion, ToolQuestion, answer
 from affiant.policy.rule_text import approval_text, limits_text, rule_text
 from affiant.policy.sigv4 import SigV4
 from affiant.policy.strict_yaml import Mark
+from affiant.policy.tool_origin import Origin
 
 connections = some.connections.map(lambda each: replace(each, scheme=Scheme.HTTPS))  # a CONNECT is TLS
 _asked = st.lists(
@@ -94,8 +96,13 @@ def allowed(profile: Profile, each: RecordedDecision) -> bool:
     return decision.effect is Effect.ALLOW
 
 
+_PIN, _OTHER_PIN = some.PINS
+_ANYWHERE_AND_PINNED = Policy(tools=(ToolRule("a"), ToolRule("a", approval=True, schema=_PIN)))
+
+
 @settings(max_examples=60, deadline=None)
 @given(some.policies(), _asked, st.none() | st.integers(1, 2))
+@example(_ANYWHERE_AND_PINNED, [(ToolQuestion("a", None, Origin(None, _OTHER_PIN)), None)], None)
 def test_a_draft_allows_all_that_was_allowed_and_is_no_wider(policy: Policy, asked, paths_below):
     start, found = profiles_of(policy), recorded(policy, asked)
     made = drafted(found, start, paths_below=paths_below)
@@ -335,6 +342,78 @@ def test_no_text_of_a_log_becomes_a_rule_or_ends_a_comment(text: str):
     assert profile.egress == ()
     assert profile.tools == ()
     assert made.text.isascii() or made.text.isprintable() or "\n" in made.text
+
+
+@pytest.mark.parametrize(
+    ("tools", "used", "kept"),
+    [
+        pytest.param(
+            f"a, {{name: a, schema: '{_PIN}', approval: true}}",
+            f"tool:a#{_OTHER_PIN}",
+            {0, 1},
+            id="definition",
+        ),
+        pytest.param("a, {name: a, server: s, approval: true}", "tool:a@t", {0, 1}, id="server"),
+        pytest.param(
+            "{name: a, server: s}, {name: a, server: t, approval: true}", "tool:a@s", {0}, id="other server"
+        ),
+        pytest.param("a, {name: b, approval: true}", "tool:a", {0}, id="other tool"),
+        pytest.param(
+            "{name: a, args: {n: {max: 9}}}, {name: a, args: {n: {min: 5}}, approval: true}",
+            'tool:a {"n": 1}',
+            {0, 1},
+            id="arguments",
+        ),
+        pytest.param(
+            "{name: a, args: {f: any}}, {name: a, args: {f: {under: /workspace}}, approval: true}",
+            'tool:a {"f": 1}',
+            {0, 1},
+            id="a path",
+        ),
+        pytest.param(
+            "{name: a, args: {h: any}}, {name: a, args: {h: {host: pinned.d.com}}}",
+            'tool:a {"h": 1}',
+            {0, 1},
+            id="a host to which what is sent is not seen",
+        ),
+        pytest.param(
+            "{name: a, server: s, args: {h: any}}, {name: a, args: {h: {host: pinned.d.com}}},"
+            " {name: a, server: t, approval: true}",
+            'tool:a@s {"h": 1}',
+            {0, 1, 2},
+            id="what lets through beside it in turn",
+        ),
+    ],
+)
+def test_a_demand_for_approval_stays_beside_what_would_need_none_without_it(profile_of, tools, used, kept):
+    """A call that fits several rules needs approval if one of them asks: also where nobody used that one."""
+    text = (
+        f"agent_configs: {{dev: {{tools: [{tools}], filesystem_access: ['read:/workspace'],"
+        " network_egress: [{host: pinned.d.com, tls: passthrough}],"
+        f" requires_human_approval: {{egress: [POST], approvers: [{'A' * 43}]}}}}}}"
+    )
+    profiles = load_profiles(text.encode())
+    written = re.split(r"(?<=[a}]), (?=\{name)", tools)
+    made = drafted(log(used), profiles).profiles.profile("dev")
+    expected = profile_of(f"tools: [{', '.join(written[at] for at in sorted(kept))}]")
+    assert set(made.tools) == set(expected.tools)
+
+
+def test_a_demand_for_approval_stays_where_what_was_denied_is_included():
+    text = "agent_configs: {dev: {tools: [{name: a, server: s, approval: true}, {name: b, approval: true}]}}"
+    made = drafted(
+        log(denied("tool:a@?", "tool_other_server"), denied("tool:c", "tool_not_listed")),
+        load_profiles(text.encode()),
+        include_denied=True,
+    )
+    profile = made.profiles.profile("dev")
+    assert {(rule.name, rule.server, rule.approval) for rule in profile.tools} == {
+        ("a", "s", True),
+        ("a", None, False),
+        ("c", None, False),
+    }
+    assert not profile.compiled.decide_tool("a", Origin("s")).allowed
+    assert "{name: a, server: s, approval: true}  # kept: a demand for approval" in made.text
 
 
 def test_a_draft_lints(start: ProfileSet):

@@ -9,6 +9,7 @@ not allow, unless what was denied is to be included. A denial by a rule is never
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,6 +18,7 @@ from affiant.policy.arguments import Host, Under
 from affiant.policy.draft_hosts import HostEntry, connections, host_entries
 from affiant.policy.draft_rules import (
     Entry,
+    demands_beside,
     is_judged_by,
     is_unspeakable,
     limited_rules,
@@ -204,11 +206,24 @@ class _Drafting:
                 yield from self._said(use, seen, "tools", tool_entries)
             return
         used = self._by_rule(ToolQuestion)
-        for at, rule in enumerate(self.start.tools):
+        rules = {f"tools/{at}": rule for at, rule in enumerate(self.start.tools)}
+        allowing = [rule for name, rule in rules.items() if name in used and isinstance(rule, ToolRule)]
+        beside = demands_beside(self.start, (*allowing, *self._included_tools()))
+        self.used_ids |= beside
+        for name, rule in rules.items():
             if isinstance(rule, ToolDenial):
                 yield Entry(rule, note="kept: a denial")
-            elif f"tools/{at}" in used:
-                yield Entry(rule, used[f"tools/{at}"])
+            elif name in used:
+                yield Entry(rule, used[name])
+            elif name in beside:
+                yield Entry(rule, note="kept: a demand for approval")
+
+    def _included_tools(self) -> Iterator[ToolRule]:
+        """The rules for tools that were denied and are in the draft nevertheless."""
+        for use, seen in self._of(ToolQuestion, self.learned.denied if self.include_denied else {}):
+            with suppress(AffiantError):  # no rule can name it
+                entries, why = self._proposal(use, seen)
+                yield from (each.rule for each in entries if not why and isinstance(each.rule, ToolRule))
 
     def _files(self) -> Iterator[Entry]:
         modes: dict[str, tuple[PathMode, Seen]] = {}

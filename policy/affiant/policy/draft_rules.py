@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from affiant.policy.arguments import Constraint, Each
+from affiant.policy.arguments import Constraint, Each, Host
 from affiant.policy.draft_hosts import HostEntry
 from affiant.policy.learned import Seen, Use
 from affiant.policy.limits import NO_EGRESS_LIMITS
 from affiant.policy.profile import (
+    Approval,
     EgressRule,
     Endpoint,
     Injection,
@@ -27,11 +28,13 @@ from affiant.policy.questions import (
     ToolQuestion,
 )
 from affiant.policy.rule_text import Rule
+from affiant.policy.same_calls import names_a
 from affiant.policy.sigv4 import parse_sigv4
 from affiant.policy.tool_origin import ANY
 
 __all__ = [
     "Entry",
+    "demands_beside",
     "is_judged_by",
     "is_unspeakable",
     "limited_rules",
@@ -98,6 +101,35 @@ def tool_entries(use: Use, seen: Seen) -> Iterator[Entry]:
     assert isinstance(use.question, ToolQuestion)
     server, schema = (None if part in (ANY, "?") else part for part in use.question.origin)
     yield Entry(ToolRule(use.question.name, server=server, schema=schema), seen)
+
+
+def demands_beside(start: Profile, allowing: Iterable[ToolRule]) -> frozenset[str]:
+    """The ids of the rules for tools that can demand approval of a call that some rule of ``allowing`` lets through:
+    without them that call would need none."""
+    asking = {
+        f"tools/{at}": rule
+        for at, rule in enumerate(start.tools)
+        if isinstance(rule, ToolRule) and _can_ask(rule, start.approval)
+    }
+    found: set[str] = set()
+    reached = [rule for rule in allowing if not rule.approval]
+    for one in reached:  # which grows: a rule that asks about some of its calls lets others through
+        for rule_id, rule in asking.items():
+            if rule_id not in found and _have_calls_in_common(rule, one):
+                found.add(rule_id)
+                reached += () if rule.approval else (rule,)
+    return frozenset(found)
+
+
+def _can_ask(rule: ToolRule, approval: Approval) -> bool:
+    """Whether some call that fits needs approval because of this rule: a host among its arguments may."""
+    return rule.approval or (bool(approval.methods) and names_a(rule, Host))
+
+
+def _have_calls_in_common(one: ToolRule, other: ToolRule) -> bool:
+    """Whether there may be some; by their arguments alone rules are not told apart."""
+    origins = (one.server, other.server), (one.schema, other.schema)
+    return one.name == other.name and all(None in pair or len({*pair}) == 1 for pair in origins)
 
 
 def path_entries(use: Use, seen: Seen) -> Iterator[Entry]:
