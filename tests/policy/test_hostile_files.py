@@ -99,10 +99,24 @@ WORDS = [
 ]
 
 
+SECRET = """\
+agent_configs:
+  dev:
+    network_egress: [{host: api.example.com, methods: [GET], paths: [/v1/**]}]
+    secrets_access:
+      - name: KEY
+        %s
+"""
+
+
 def corpus() -> list[bytes]:
+    """Whole files: the profiles, the page's example of one, and one around each of its lines about a secret's use."""
     found = [path.read_bytes() for path in sorted((ROOT / "profiles").glob("*.yaml"))]
-    page = (ROOT / "FORMAT.md").read_text()
-    return [*found, *(each.encode() for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))]
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "FORMAT.md").read_text(), re.DOTALL)
+    files = [each for each in blocks if "agent_configs:" in each]
+    uses = [line for each in blocks if each.startswith("inject:") for line in each.splitlines()]
+    assert files and uses
+    return [*found, *(each.encode() for each in (*files, *(SECRET % use for use in uses)))]
 
 
 def damaged(data: bytes, source: random.Random, others: list[bytes]) -> bytes:
