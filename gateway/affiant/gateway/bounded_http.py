@@ -1,8 +1,9 @@
-"""The server's HTTP/1.1 with three bounds that uvicorn's lacks: on what is no body, on requests sent ahead, on time.
+"""The server's HTTP/1.1 with four bounds that uvicorn's lacks: what is no body, requests sent ahead, two of time.
 
 A head, a trailer or a chunk's extension that never ends would otherwise be collected for as long as it comes; one
-read can hold thousands of requests, each with its own state; and a head that comes byte by byte keeps its
-connection for ever. Whoever can connect could do all three.
+read can hold thousands of requests, each with its own state; a head that comes byte by byte keeps its connection
+for ever; and so does a client that takes nothing of its answer, with all that the answer holds: a turn at an upstream,
+a connection to it, room in the limits. Whoever can connect could do the first three, and any session the last.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from affiant.gateway.taken_bytes import taken_bytes
 
 __all__ = ["BoundedHTTP"]
 
@@ -18,6 +21,9 @@ _MAX_HEAD: Final = 64 << 10
 """Bytes of a head; and of anything else between two pieces of a body."""
 _MAX_AHEAD: Final = 4
 """Requests that wait on one connection for the answer before theirs."""
+_LOOKS: Final = 4
+"""How often within its time a stalled client is looked at; all of them must find that it took nothing. Counted rather
+than timed: a machine that stood still for a minute has looked once."""
 
 
 class _TooMany(Exception):
@@ -30,6 +36,10 @@ class BoundedHTTP(HttpToolsProtocol):
     head_s: ClassVar[float] = 10.0
     """Seconds until a head must have come, from its first byte, or from the connection's start; also until the rest
     of a body must have come that was answered unread."""
+    stalled_s: ClassVar[float] = 60.0
+    """Seconds, and up to a quarter more, in which a client that is owed more than buffers hold must take a byte, or its
+    connection is ended. A minute: agents that work between two reads, and networks that change, come back within it;
+    and it is half of what an upstream may take between two reads (:class:`~.http1.Timeouts`)."""
 
     _framing = 0
     """Bytes since the last piece of a body, or the last end of a head or message."""
@@ -37,6 +47,8 @@ class BoundedHTTP(HttpToolsProtocol):
     _in_head = False
     _in_body = False
     _due: asyncio.TimerHandle | None = None
+    _look_due: asyncio.TimerHandle | None = None
+    _unanswered: tuple[RequestResponseCycle, ...] = ()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """As uvicorn's."""
@@ -44,9 +56,24 @@ class BoundedHTTP(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As uvicorn's."""
+        """As uvicorn's, which tells only the last of the requests that were sent ahead that its client is gone."""
         self._arrived()
+        self._unwatch()
+        for cycle in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """As uvicorn's: from now on whoever sends waits for the client."""
+        super().pause_writing()
+        self._watch(taken_bytes(self.transport), idle=0)
+
+    def resume_writing(self) -> None:
+        """As uvicorn's."""
+        self._unwatch()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """As uvicorn's."""
@@ -72,6 +99,8 @@ class BoundedHTTP(HttpToolsProtocol):
         self._arrived()
         super().on_headers_complete()
         self._asked = True
+        waiting = (cycle for cycle in self._unanswered if not cycle.response_complete)
+        self._unanswered = (*waiting, self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """As uvicorn's."""
@@ -108,6 +137,24 @@ class BoundedHTTP(HttpToolsProtocol):
             self.transport.close()
         else:
             self._refuse(b"408 Request Timeout", "The request's head did not come in time.")
+
+    def _watch(self, taken: int, *, idle: int) -> None:
+        self._unwatch()
+        self._look_due = self.loop.call_later(self.stalled_s / _LOOKS, self._look, taken, idle)
+
+    def _unwatch(self) -> None:
+        if self._look_due is not None:
+            self._look_due.cancel()
+            self._look_due = None
+
+    def _look(self, before: int, idle: int) -> None:
+        """Give the client up after enough looks in a row at which it had taken nothing since the one before."""
+        taken = taken_bytes(self.transport)
+        idle = idle + 1 if taken == before else 0
+        if idle < _LOOKS:
+            self._watch(taken, idle=idle)
+        else:
+            self.transport.abort()  # not close, which waits for the client to take the rest
 
     def _refuse(self, status: bytes, text: str) -> None:
         """Answer and close; like uvicorn's 400, also where an answer is under way: the connection ends with it."""

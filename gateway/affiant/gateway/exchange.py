@@ -88,6 +88,7 @@ class Exchange(ABC):
         self._account = account
         self._share = share
         self._body: Body | None = None
+        self._left = False
         self._receipted = True
         """Whether the answer names its record: not where a session's supervisor would take it for its counter's."""
 
@@ -187,7 +188,7 @@ class Exchange(ABC):
         return self._body.require(self._route.body_max)
 
     async def _unless_gone(self, work: Coroutine[None, None, None]) -> None:
-        """Do ``work``, but give it up once the client is gone."""
+        """Do ``work``, but give it up once the client is gone, or was given up (:mod:`.bounded_http`)."""
         task = asyncio.create_task(work)
         watch = asyncio.create_task(self._gone())
         try:
@@ -204,6 +205,16 @@ class Exchange(ABC):
     async def _gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._left = True
+
+    def _require_client(self) -> None:
+        """Return if what was just sent was handed over: once the client is gone, the server drops it.
+
+        Raises:
+            ClientGone: it was not.
+        """
+        if self._left:
+            raise ClientGone
 
     # -- how it ends otherwise -----------------------------------------------------------------------------
 
@@ -258,5 +269,5 @@ class Exchange(ABC):
         if account.recorded is not None or not account.recorder.healthy:
             return
         if account.number is not None:
-            gone = RequestAbandoned("the client closed the connection")
+            gone = RequestAbandoned("the client closed the connection, or took nothing of its answer")
             self._record_failure(gone, b"", self.handed, status=self._client.status)

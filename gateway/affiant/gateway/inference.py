@@ -267,8 +267,9 @@ class _Exchange(Exchange):
     async def _release(self, relay: Relay, step: Step) -> None:
         await self._record_calls(step.calls)
         if step.events:
-            relay.count(*step.events)
             await self._client.body(b"".join(step.events), more=True)
+            self._require_client()
+            relay.count(*step.events)  # not before: a client that stalls here is never handed them
 
     async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
         """Room for all of them, and one durable record for each call, before any of them goes on."""
