@@ -16,8 +16,8 @@ from affiant.policy.differences import (
     Direction,
     compare_profile_sets,
     compare_profiles,
-    effective_egress,
 )
+from affiant.policy.effective import effective_egress
 from affiant.policy.limits import Bound
 from affiant.policy.load import load_profiles
 from affiant.policy.profile import EgressRule, Policy, TLSMode, ToolDenial, ToolRule

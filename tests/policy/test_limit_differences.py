@@ -26,6 +26,9 @@ def told(old: str, new: str) -> list[str]:
     return [line.strip() for line in list(difference_lines(compared(old, new)))[1:]]
 
 
+MANY = ", ".join(f"v{number}" for number in range(250))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -168,14 +171,32 @@ def test_each_is_told_in_one_line(old: str, new: str, expected: str) -> None:
             "tools: [{name: x, rate: 50/min, args: {a: {one_of: [b]}}}, y]",
             {Direction.WIDENS, Direction.NARROWS},
         ),
-        # calls that cannot be listed
+        # calls that can be listed: what had a limit has a looser one
         (
             "tools: [{name: x, rate: 5/min, args: {a: {argv: [[ls]]}}}, {name: x, args: {a: {each: {one_of: [b]}}}}]",
             (
                 "tools: [{name: x, rate: 50/min, args: {a: {argv: [[ls], [b]]}}},"
                 " {name: x, args: {a: {each: {one_of: [b]}}}}]"
             ),
+            {Direction.WIDENS},
+        ),
+        # calls that are too many to be listed
+        (
+            f"tools: [{{name: x, rate: 5/min, args: {{a: {{one_of: [{MANY}]}}, b: {{one_of: [{MANY}]}}}}}}]",
+            f"tools: [{{name: x, rate: 50/min, args: {{a: {{one_of: [{MANY}]}}, b: {{one_of: [{MANY}, z]}}}}}}]",
             {Direction.WIDENS, Direction.NARROWS},
+        ),
+        # a passed-through host that a denial of one path denies whole: neither rule lets anything through
+        (
+            (
+                "network_egress: [{host: a.b.c, tls: passthrough}, {deny: '*.b.c', paths: [/]},"
+                " {host: z.c, limits: {requests: 5/s}}]"
+            ),
+            (
+                "network_egress: [{host: '*.b.c', tls: passthrough}, {deny: '*.b.c', paths: [/]},"
+                " {host: z.c, limits: {requests: 5/s}}]"
+            ),
+            set(),
         ),
         # one of two rules that differ in their rates alone
         (
@@ -231,7 +252,6 @@ def test_the_direction_of_a_change_is_that_of_its_reversal_turned_round() -> Non
 
 def test_a_tool_that_is_new_is_told_as_a_request_and_not_as_a_limit_too():
     """Also where its calls are too many to be listed, and another tool has a rate."""
-    many = ", ".join(f"v{number}" for number in range(250))
-    new = f"{{name: b, args: {{p: {{one_of: [{many}]}}, q: {{one_of: [{many}]}}}}}}"
+    new = f"{{name: b, args: {{p: {{one_of: [{MANY}]}}, q: {{one_of: [{MANY}]}}}}}}"
     old, wider = "tools: [{name: a, rate: 5/s}]", f"tools: [{{name: a, rate: 5/s}}, {new}]"
     assert compared(old, wider) == compared(wider, old) == []

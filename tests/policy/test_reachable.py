@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from affiant.policy.compiled import compile_policy
 from affiant.policy.decide import Effect
-from affiant.policy.differences import effective_egress
+from affiant.policy.effective import effective_egress
 from affiant.policy.hosts import covering_patterns
 from affiant.policy.profile import EgressDenial, EgressRule, Policy, TLSMode
 from affiant.policy.questions import EgressQuestion

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decide import Decision, Effect
-from affiant.policy.differences import effective_egress
+from affiant.policy.effective import effective_egress
 from affiant.policy.load import load_profiles
 from affiant.policy.profile import Scheme
 from affiant.policy.questions import EgressQuestion, ModelQuestion, Question, answer, parse_question

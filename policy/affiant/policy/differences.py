@@ -19,6 +19,7 @@ from affiant.policy.addresses import CIDR
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decide import Decision, Effect
+from affiant.policy.effective import effective_egress
 from affiant.policy.limit_differences import LimitDifference, limit_differences
 from affiant.policy.limit_words import limit_words, no_rule_words
 from affiant.policy.limits import Bounds
@@ -36,7 +37,6 @@ __all__ = [
     "compare_compiled",
     "compare_profile_sets",
     "compare_profiles",
-    "effective_egress",
     "profile_differences",
 ]
 
@@ -116,23 +116,6 @@ class _Half:
 
     def written(self, rules: Iterable[str]) -> tuple[str, ...]:
         return tuple(str(self.places[rule]) for rule in rules if rule in self.places)
-
-
-def effective_egress(policy: CompiledPolicy, question: EgressQuestion) -> Decision:
-    """Whether a request goes out, as a proxy asks: first for the connection, then for the request inside.
-
-    Where the connection is passed through, nobody sees what is inside, and its decision is the only one.
-    """
-    host, port, scheme = question.host, question.port, question.scheme.value
-    connection = policy.decide_egress(host=host, port=port, scheme=scheme)
-    if question.method is None or (
-        question.scheme is Scheme.HTTPS and policy.tls_mode(host, port) is TLSMode.PASSTHROUGH
-    ):
-        return connection
-    request = policy.decide_egress(
-        host=host, port=port, scheme=scheme, method=question.method, target=question.target
-    )
-    return min(request, connection, key=lambda decision: _ORDER[decision.effect])
 
 
 def compare_profile_sets(old: ProfileSet, new: ProfileSet) -> tuple[Difference, ...]:

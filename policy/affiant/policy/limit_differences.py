@@ -18,11 +18,12 @@ from typing import Final
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.decide import Decision, Effect
+from affiant.policy.effective import effective_egress
 from affiant.policy.limit_words import profile_limits
 from affiant.policy.limits import NO_EGRESS_LIMITS, Bound, Bounds
 from affiant.policy.profile import EgressRule, Policy, ToolRule
 from affiant.policy.profile_limits import rule_limits
-from affiant.policy.questions import EgressQuestion, ToolQuestion
+from affiant.policy.questions import ToolQuestion
 
 __all__ = ["LimitDifference", "bounds_direction", "limit_differences"]
 
@@ -277,7 +278,7 @@ def _egress(compiled: CompiledPolicy, atoms: Atoms) -> Sequence[_Limited]:
     @cache
     def reach() -> Mapping[str, frozenset[object]]:
         asked = (*atoms.connections(), *atoms.requests())
-        return _by_rule((question, _decided(compiled, question)) for question in asked)
+        return _by_rule((question, effective_egress(compiled, question)) for question in asked)
 
     return [
         _Limited(
@@ -290,13 +291,3 @@ def _egress(compiled: CompiledPolicy, atoms: Atoms) -> Sequence[_Limited]:
         for at, rule in enumerate(compiled.policy.egress)
         if isinstance(rule, EgressRule)
     ]
-
-
-def _decided(compiled: CompiledPolicy, question: EgressQuestion) -> Decision:
-    return compiled.decide_egress(
-        host=question.host,
-        port=question.port,
-        scheme=question.scheme.value,
-        method=question.method,
-        target=question.target,
-    )

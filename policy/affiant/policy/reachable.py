@@ -2,7 +2,7 @@
 
 Denials have won: what a rule allows and another denies is not here, and where a denial takes only a part, the part is
 named. An endpoint is here exactly if some request to it is answered *allow* or *ask* by
-:func:`~affiant.policy.differences.effective_egress`, and each such request is in one group of it; that is what tests
+:func:`~affiant.policy.effective.effective_egress`, and each such request is in one group of it; that is what tests
 compare with random requests.
 
 >>> from affiant.policy.profile import EgressDenial, EgressRule, Policy

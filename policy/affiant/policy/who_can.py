@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from affiant.policy.authority import use_of_secret
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decide import Decision, Effect
-from affiant.policy.differences import effective_egress
+from affiant.policy.effective import effective_egress
 from affiant.policy.profile_set import Profile, ProfileSet
 from affiant.policy.questions import (
     EgressQuestion,

@@ -13,7 +13,7 @@ from tests.policy.policies import policies
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decide import Effect
-from affiant.policy.differences import effective_egress
+from affiant.policy.effective import effective_egress
 from affiant.policy.exports.cilium import CILIUM
 from affiant.policy.exports.claude_code import CLAUDE_CODE
 from affiant.policy.exports.model import Export, Outcome, Target

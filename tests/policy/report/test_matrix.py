@@ -11,7 +11,8 @@ from tests.policy.placed_profiles import profile
 from affiant.policy.authority import Authority, authority_of
 from affiant.policy.compiled import compile_policy
 from affiant.policy.decide import Effect
-from affiant.policy.differences import Direction, compare_profiles, effective_egress
+from affiant.policy.differences import Direction, compare_profiles
+from affiant.policy.effective import effective_egress
 from affiant.policy.profile import PathMode, Policy
 from affiant.policy.report.changed_cells import AGENT, changed_cells
 from affiant.policy.report.matrix import MEANINGS, Column, Row, rows_of
