@@ -49,7 +49,7 @@ from affiant.policy.names import (
 from affiant.policy.paths import grantable_path, rule_path
 from affiant.policy.refusals import EmptyList, MissingKey, PolicyConflict, ValueRefused, excerpt
 from affiant.policy.share import NO_SHARE, Share
-from affiant.policy.sigv4 import SigV4, signing_variables
+from affiant.policy.sigv4 import CLIENT_SETTING, SigV4, signing_variables
 from affiant.policy.targets import decoded_path, path_pattern
 from affiant.policy.text_pattern import MAX_WORK_OF_PROFILE, Work
 from affiant.policy.token_exchange import BEARER, TokenExchange
@@ -636,3 +636,8 @@ def _one_grant_for_each_secret(grants: Sequence[SecretGrant]) -> None:
                 raise PolicyConflict(
                     "two secrets have one variable of the environment", found=variable, rule=grant
                 )
+    taken = first.get(CLIENT_SETTING)
+    if taken is not None and any(grant.inject.sigv4 is not None for grant in grants):
+        raise PolicyConflict(
+            "a secret has the name of a variable that a key that signs sets", found=CLIENT_SETTING, rule=taken
+        )

@@ -15,9 +15,12 @@ from typing import Final
 
 from affiant.policy.names import check_aws_name
 
-__all__ = ["MINTING_SERVICES", "SigV4", "parse_sigv4", "signing_variables"]
+__all__ = ["CLIENT_SETTING", "MINTING_SERVICES", "SigV4", "parse_sigv4", "signing_variables"]
 
 _LABEL: Final = re.compile(r"sigv4:([^/]*)/([^/]*)\Z")
+
+CLIENT_SETTING: Final = "AWS_REQUEST_CHECKSUM_CALCULATION"
+"""The variable by which clients are told not to sign in pieces; it stands beside every key that signs."""
 
 MINTING_SERVICES: Final = frozenset(
     {

@@ -26,6 +26,7 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from affiant.policy.names import is_aws_name
+from affiant.policy.sigv4 import CLIENT_SETTING, signing_variables
 from affiant.secrets.refusals import (
     SignatureHeadersRefused,
     SignaturePayloadRefused,
@@ -215,7 +216,7 @@ def _judge_payload(headers: tuple[_Field, ...]) -> None:
         raise SignaturePayloadRefused(
             "a body that is signed in pieces is not signed anew",
             expected=f"one {CONTENT_DIGEST.decode()} with the body's SHA-256, or {_UNSIGNED.decode()}",
-            hint="Switch chunked signing and trailing checksums off (AWS_REQUEST_CHECKSUM_CALCULATION=when_required)",
+            hint=f"Switch chunked signing and trailing checksums off ({CLIENT_SETTING}=when_required)",
         )
     codings = [value.lower() for value in _values(headers, b"content-encoding")]
     if any(b"aws-chunked" in value for value in codings) or any(
@@ -270,8 +271,9 @@ def mint_signing_id(random_bytes: Callable[[int], bytes]) -> str:
 
 def agent_variables(name: str, placeholder: str) -> Mapping[str, str]:
     """The variables by which an agent's client signs with a placeholder; of a secret ``AWS`` those it looks for."""
+    key_id, secret_key = signing_variables(name)
     return {
-        f"{name}_ACCESS_KEY_ID": placeholder,
-        f"{name}_SECRET_ACCESS_KEY": _NO_SECRET,
-        "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+        key_id: placeholder,
+        secret_key: _NO_SECRET,
+        CLIENT_SETTING: "when_required",
     }
