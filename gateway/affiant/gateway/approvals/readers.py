@@ -90,9 +90,7 @@ class Readers:
         now = self._now()
         proof = self._proof(scope, body, now)
         named = self._mailbox.identities()  # as many roots as sessions may name: beside the event loop
-        async with (
-            self._verifying
-        ):  # whoever sends it is nobody yet: never more than one of the process's threads
+        async with self._verifying:  # never more than one of the process's threads for whoever is nobody yet
             found = await asyncio.to_thread(
                 self._verified, body.decode("utf-8", "replace"), proof.kid, now, named
             )

@@ -141,9 +141,7 @@ class Forwarder:
         except AffiantError as refusal:
             _over(permit, known=False)
             return await refuse(http, self.records, refusal, action, keep_alive=head.keep_alive)
-        except (
-            BaseException
-        ):  # cut: it did not go out, and an approval that was taken is used up; raised again
+        except BaseException:  # cut before it went out; an approval that was taken is used up; raised again
             _over(permit, known=False)
             with suppress(RecordsUnavailable):
                 await self.records.refusal(RequestCut("broken off before it went out"), action)
