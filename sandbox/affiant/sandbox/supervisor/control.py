@@ -24,6 +24,7 @@ from typing import Final
 from affiant.attestation.canonical import canonical, parse_object
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused
+from affiant.whole_sending import WholeSender
 
 __all__ = ["ControlChannel", "Message", "Messages", "receive_first", "refusal_members"]
 
@@ -139,8 +140,7 @@ class ControlChannel:
         control.setblocking(False)  # noqa: FBT003 - the socket module's own signature
         self._control = control
         self._messages = messages or Messages()
-        self._turn = asyncio.Lock()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sender = WholeSender(control)
 
     async def receive(self) -> Message | None:
         """The next message; None: the other end closed.
@@ -164,52 +164,14 @@ class ControlChannel:
     async def send(self, members: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
         """Send one message; descriptors stay the caller's to close.
 
-        A message that was begun is sent whole, also when whoever sends it is cancelled: what follows half of one would
-        be read as its rest.
+        A message that was begun is sent whole, also when whoever sends it is cancelled.
 
         Raises:
             OSError: the other end is gone, or this one was closed.
         """
         named = dict(descriptors or {})
         content = canonical({**members, "fds": list(named)} if named else members)
-        ours = [os.dup(each) for each in named.values()]
-        sending = asyncio.create_task(self._send_whole(_LENGTH.pack(len(content)) + content, ours))
-        self._sending.add(sending)
-        sending.add_done_callback(lambda sent: self._over(sent, ours))
-        await asyncio.wait({sending})
-        if sending.cancelled():
-            raise ConnectionAbortedError("the channel was closed")
-        sending.result()
-
-    async def _send_whole(self, data: bytes, descriptors: Sequence[int]) -> None:
-        left = memoryview(data)
-        rights = (
-            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        )
-        async with self._turn:
-            while left:
-                try:
-                    left = left[self._control.sendmsg([left], rights, socket.MSG_NOSIGNAL) :]
-                except BlockingIOError:
-                    await self._writable()
-                else:
-                    rights = []
-
-    def _over(self, sent: asyncio.Task[None], descriptors: Sequence[int]) -> None:
-        self._sending.discard(sent)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        if not sent.cancelled():
-            sent.exception()  # whoever sent it may have been cancelled, and asks no more
-
-    async def _writable(self) -> None:
-        loop, ready = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_writer(self._control, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            if self._control.fileno() >= 0:  # else it was closed, and is watched no more
-                loop.remove_writer(self._control)
+        await self._sender.send(_LENGTH.pack(len(content)) + content, tuple(named.values()))
 
     async def _readable(self) -> None:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
@@ -226,8 +188,6 @@ class ControlChannel:
 
     def close(self) -> None:
         """Close the socket, and descriptors that nobody took; what was not sent yet is not."""
-        for sending in self._sending:
-            sending.cancel()
-            sending.get_loop().remove_writer(self._control)
+        self._sender.close()
         self._messages.close()
         self._control.close()

@@ -17,12 +17,13 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
 from affiant.attestation.canonical import JSONError, parse_object
 from affiant.secrets.refusals import BrokerGone, BrokerProtocolError
+from affiant.whole_sending import WholeSender
 
 __all__ = ["MAX_BODY_FRAME", "ControlChannel", "Frame", "FrameKind", "Message", "read_frame", "write_frame"]
 
@@ -114,55 +115,23 @@ class ControlChannel:
     def __init__(self, control: socket.socket) -> None:
         control.settimeout(0)
         self._socket = control
-        self._turn = asyncio.Lock()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sender = WholeSender(control)
         self._received = b""
         self._descriptors: deque[int] = deque()
 
     async def send(self, members: Mapping[str, object], descriptors: tuple[int, ...] = ()) -> None:
         """Send one message; ``descriptors`` remain the caller's to close.
 
-        A message that was begun is sent whole, also when whoever sends it is cancelled: what follows half of one would
-        be read as its rest.
+        A message that was begun is sent whole, also when whoever sends it is cancelled.
 
         Raises:
             BrokerGone: the other side closed, or this one.
         """
         content = json.dumps({**members, "fds": len(descriptors)}).encode("ascii")
-        ours = tuple(os.dup(each) for each in descriptors)
-        sending = asyncio.create_task(self._send_whole(_LENGTH.pack(len(content)) + content, ours))
-        self._sending.add(sending)
-        sending.add_done_callback(lambda sent: self._over(sent, ours))
-        await asyncio.wait({sending})
-        if sending.cancelled():
-            raise BrokerGone("the control channel was closed")
         try:
-            sending.result()
+            await self._sender.send(_LENGTH.pack(len(content)) + content, descriptors)
         except OSError as error:
-            raise BrokerGone("the control channel was cut") from error
-
-    async def _send_whole(self, data: bytes, descriptors: tuple[int, ...]) -> None:
-        left = memoryview(data)
-        async with self._turn:
-            while left:
-                try:
-                    sent = (
-                        socket.send_fds(self._socket, [left], descriptors)
-                        if descriptors
-                        else self._socket.send(left)
-                    )
-                except BlockingIOError:
-                    loop = asyncio.get_running_loop()
-                    await _ready(self._socket, loop.add_writer, loop.remove_writer)
-                    continue
-                left, descriptors = left[sent:], ()
-
-    def _over(self, sent: asyncio.Task[None], descriptors: tuple[int, ...]) -> None:
-        self._sending.discard(sent)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        if not sent.cancelled():
-            sent.exception()  # whoever sent it may have been cancelled, and asks no more
+            raise BrokerGone("the control channel was cut, or closed") from error
 
     async def receive(self) -> Message | None:
         """The next message; None when the other side closed.
@@ -190,8 +159,7 @@ class ControlChannel:
             try:
                 data, descriptors, flags, _ = socket.recv_fds(self._socket, _RECEIVE_BYTES, _MAX_DESCRIPTORS)
             except BlockingIOError:
-                loop = asyncio.get_running_loop()
-                await _ready(self._socket, loop.add_reader, loop.remove_reader)
+                await _readable(self._socket)
                 continue
             except OSError:
                 return None
@@ -209,29 +177,21 @@ class ControlChannel:
 
     def close(self) -> None:
         """Close the channel and what came with it; what was not sent yet is not. The other side ends its work."""
-        for sending in self._sending:
-            sending.cancel()
-            sending.get_loop().remove_writer(self._socket)
+        self._sender.close()
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors.clear()
         self._socket.close()
 
 
-async def _ready(
-    watched: socket.socket,
-    add: Callable[[int, Callable[[], None]], None],
-    remove: Callable[[int], bool],
-) -> None:
-    """Wait until the loop says that ``watched`` can go on."""
-    ready = asyncio.Event()
-    descriptor = watched.fileno()
-    add(descriptor, ready.set)
+async def _readable(watched: socket.socket) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(watched, ready.set)
     try:
         await ready.wait()
     finally:
         if watched.fileno() >= 0:  # else it was closed, and its number may be another's
-            remove(descriptor)
+            loop.remove_reader(watched)
 
 
 def _object(content: bytes, *, limit: int) -> Mapping[str, object]:
