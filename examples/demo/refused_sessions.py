@@ -38,6 +38,7 @@ for line in sys.stdin:
     print("asked", line.strip(), flush=True)
 """
 """An agent that asks once for every line it is told, and prints the raw bytes of the answer."""
+_ATTEMPTS = 3
 
 
 def tell_of_both(tell: Telling, place: Place, isolation: list[str]) -> None:
@@ -128,7 +129,18 @@ def _revoked(place: Place, isolation: list[str]) -> bool:
 
 
 def _unwritable(place: Place, isolation: list[str]) -> bool:
-    own = _below(place, "unwritable")
+    """Tried again where something else took the last of the room before the answer began: that shows nothing."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        before, after, answered = _asked_twice(_below(place, f"unwritable-{attempt}"), isolation)
+        if b"[DONE]" not in before or b"asked second" not in after or answered != 1:
+            return False
+        if b"data:" in after:
+            return b"[DONE]" not in after
+    return False
+
+
+def _asked_twice(own: Place, isolation: list[str]) -> tuple[bytes, bytes, int]:
+    """What an agent read before and after its gateway's disk was full, and how many answers the journal has."""
     with _serving(own) as gateway:
         session = subprocess.Popen(
             _run_arguments(own, isolation, "python3", "-c", _ASKING),
@@ -144,8 +156,7 @@ def _unwritable(place: Place, isolation: list[str]) -> bool:
             session.kill()
             session.communicate()
     answered = [r for r in journal_records(own.home / "gateway") if r.kind == "inference"]
-    control = b"[DONE]" in before and len(answered) == 1
-    return control and b"asked second" in after and b"[DONE]" not in after
+    return before, after, len(answered)
 
 
 def _ask(session: subprocess.Popen[bytes], word: str) -> bytes:
