@@ -116,9 +116,6 @@ def decisions_command(
       affiant policy decisions gateway.jsonl --profiles profiles.yaml --agent code_implementer
       affiant policy decisions decisions.jsonl --format ocsf > events.jsonl
       tail -F decisions.jsonl | affiant policy decisions -
-
-    \b
-    Exit codes: 0 shown, 1 a line is refused (all others are shown), 2 usage.
     """
     if as_json and ctx.get_parameter_source("form") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--json and --format are two answers: choose one")
