@@ -16,12 +16,12 @@ from click.testing import CliRunner, Result
 from period_builder import build
 from story import NOW, PLATFORM, REQUEST, Story, trust_bytes
 
-from affiant.attestation.simulated.faults.bench import Bench
-from affiant.attestation.simulated.faults.collateral_json import collateral_json
-from affiant.attestation.simulated.faults.levels import reaching
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteLayout
 from affiant.attestation.verify_command import verify
+from fault_scenarios.bench import Bench
+from fault_scenarios.collateral_json import collateral_json
+from fault_scenarios.scenarios.levels import reaching
 
 AT = NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,17 @@ def test_home_comes_from_the_environment_or_the_xdg_state_folder(
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert commands.default_home() == str(tmp_path / ".local" / "state" / "affiant")
+
+
+@pytest.mark.parametrize("name", ["evidence", "scenarios"])
+def test_a_wheel_says_that_the_fault_scenarios_are_in_the_source_tree(name: str) -> None:
+    code = (
+        "import sys; sys.modules['fault_scenarios'] = None\n"
+        f"sys.argv = ['affiant', 'platform', {name!r}, '--output', 'x']\n"
+        "from affiant.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "source tree and not in the wheel" in done.stderr

@@ -1,6 +1,6 @@
 """The checklist and the known mistakes of verifiers in the field, each with what shows that it is kept, as data.
 
-A reference is the name of a scenario (:mod:`affiant.attestation.simulated.faults.catalogue`), or a test as
+A reference is the name of a scenario (:mod:`fault_scenarios.cli.catalogue`), or a test as
 ``tests/<file>::<function>``. ``test_checklist`` resolves every one of them, so that none can outlive what it names.
 """
 

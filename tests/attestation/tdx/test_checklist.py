@@ -20,17 +20,17 @@ from cryptography import x509
 
 from affiant.attestation import __path__ as attestation_folders
 from affiant.attestation.collateral.single_file import parse_collateral_file
-from affiant.attestation.simulated.faults.bench import Bench
-from affiant.attestation.simulated.faults.catalogue import CATALOGUE
-from affiant.attestation.simulated.faults.evidence import Evidence
-from affiant.attestation.simulated.faults.judging import judge_evidence
-from affiant.attestation.simulated.faults.scenario import Accepted, Refused
 from affiant.attestation.simulated.pki import CertificateForm, CertificateRole, issue_certificates
 from affiant.attestation.simulated.platform import CollateralPart, SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteLayout
 from affiant.attestation.tdx.checks import CHECKLIST
 from affiant.attestation.tdx.collateral import ITEMS
 from affiant.attestation.tdx.quote import parse_quote
+from fault_scenarios.bench import Bench
+from fault_scenarios.cli.catalogue import CATALOGUE
+from fault_scenarios.evidence import Evidence
+from fault_scenarios.judging import judge_evidence
+from fault_scenarios.scenario import Accepted, Refused
 
 from .checklist import MISTAKES, POINTS, VALUES
 from .conftest import NOW, random_bytes

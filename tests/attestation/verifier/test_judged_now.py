@@ -12,8 +12,6 @@ from story import NOW, PLATFORM, REQUEST, Story, leaf_of, new_id, reference_byte
 
 from affiant.attestation.bundle_anchors import Anchors, StampedCheckpoint
 from affiant.attestation.encoding import sha256_name
-from affiant.attestation.simulated.faults.bench import Bench
-from affiant.attestation.simulated.faults.levels import reaching
 from affiant.attestation.simulated.pki import CertificateRole
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteLayout
@@ -28,6 +26,8 @@ from affiant.attestation.verifier.refusals import NotMade
 from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import State, Verdict
+from fault_scenarios.bench import Bench
+from fault_scenarios.scenarios.levels import reaching
 
 from .test_anchor_checks import asking, tokens_over
 from .test_reports import HOSTILE, read

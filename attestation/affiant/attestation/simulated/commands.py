@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from contextlib import suppress
@@ -15,7 +16,6 @@ from affiant.attestation.canonical import parse_strict
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.keys import public_key_of
 from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.simulated.faults.commands import evidence, scenarios
 from affiant.attestation.simulated.serving import ServeSettings, serve_platform, simulated_reference
 from affiant.attestation.simulated.socket_path import platform_socket
 from affiant.command_line import Group, print_json
@@ -48,8 +48,40 @@ def platform() -> None:
     """
 
 
-platform.add_command(evidence)
-platform.add_command(scenarios)
+def _of_a_source_tree(name: str, summary: str) -> click.Command:
+    """The command ``name`` of the fault scenarios, which are test data and no part of a wheel."""
+    try:
+        command = getattr(importlib.import_module("fault_scenarios.cli.commands"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "fault_scenarios":
+            raise
+        return _NotInstalled(name, short_help=summary, help=summary, add_help_option=True)
+    if not isinstance(command, click.Command):  # pragma: no cover - a mistake in the calls below
+        raise TypeError(f"{name} is no command")
+    return command
+
+
+class _NotInstalled(click.Command):
+    """A command of the source tree, where only the wheel is installed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.args = args if {"-h", "--help"}.isdisjoint(args) else super().parse_args(ctx, args)
+        return []
+
+    def invoke(self, ctx: click.Context) -> None:
+        raise click.UsageError(
+            f"'affiant platform {self.name}' needs the fault scenarios, which are in the source tree and not in the "
+            "wheel. Install affiant from a checkout: make setup",
+            ctx=ctx,
+        )
+
+
+platform.add_command(
+    _of_a_source_tree("evidence", "Write SIMULATED evidence with one thing wrong (source tree only).")
+)
+platform.add_command(
+    _of_a_source_tree("scenarios", "List the scenarios of that evidence (source tree only).")
+)
 
 
 @platform.command()

@@ -32,7 +32,6 @@ from affiant.attestation.encoding import sha256_name
 from affiant.attestation.newer_collateral import collateral_at
 from affiant.attestation.period.layout import object_name
 from affiant.attestation.receipt import Issued
-from affiant.attestation.simulated.faults.collateral_json import collateral_json
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.statement import KeysetStatement, report_data
 from affiant.attestation.tdx.collateral import Collateral
@@ -43,6 +42,7 @@ from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import State, Verdict
+from fault_scenarios.collateral_json import collateral_json
 
 Finds = Callable[[TDQuote], Collateral]
 

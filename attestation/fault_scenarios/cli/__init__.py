@@ -1,0 +1,1 @@
+"""`affiant platform evidence` and `scenarios`, as they are in a source tree."""

@@ -1,0 +1,1 @@
+"""The scenarios, by what each one makes wrong."""
