@@ -10,6 +10,7 @@ import ctypes
 import os
 import resource
 import signal
+from dataclasses import dataclass
 from typing import Final
 
 from affiant.sandbox.errors import ServiceFailed
@@ -20,6 +21,7 @@ __all__ = [
     "PLATFORM_USER",
     "SUPERVISOR_USER",
     "WITNESS_USER",
+    "Owner",
     "confine",
     "drop_privileges",
     "end_with_parent",
@@ -33,6 +35,15 @@ BROKER_USER: Final = 61784
 WITNESS_USER: Final = 61785
 """User and group ids of the services of a development machine, as root starts them: above what accounts are
 given by adduser(8) and systemd, below the 16-bit overflow id. None needs an entry in ``/etc/passwd``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who owns the files of a session on this machine."""
+
+    uid: int
+    gid: int
+
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4

@@ -16,7 +16,7 @@ PROGRAM = """
 import errno, json, os, sys
 from pathlib import Path
 from affiant.sandbox.isolation import linux, mounts
-from affiant.sandbox.isolation.backend import Owner
+from affiant.sandbox.privileges import Owner
 from affiant.sandbox.isolation.errors import SandboxFailed
 from affiant.sandbox.isolation.plan import Access, FileGrant, plan_sandbox
 from affiant.sandbox.isolation.rootfs import Shown

@@ -23,13 +23,13 @@ from affiant.sandbox.isolation.gvisor import OLDEST_RELEASE, release_year, runsc
 from affiant.sandbox.isolation.linux import landlock_version
 from affiant.sandbox.isolation.plan import AGENT_GID, AGENT_UID
 from affiant.sandbox.isolation.seccomp import supported_machines
+from affiant.sandbox.privileges import Owner
 
 __all__ = [
     "NEEDS_ROOT",
     "Availability",
     "BackendName",
     "IsolationClass",
-    "Owner",
     "choose",
     "file_owner",
     "probe",
@@ -81,14 +81,6 @@ class Availability:
     def usable(self) -> bool:
         """Whether nothing speaks against it."""
         return not self.reasons
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who owns the session's files on this machine."""
-
-    uid: int
-    gid: int
 
 
 def probe() -> Mapping[BackendName, Availability]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.backend import Owner
 from affiant.sandbox.isolation.bubblewrap import Launch, close_all, open_launch
 from affiant.sandbox.isolation.driver import FOR_ALL, Exit, Prepared, Stdio
 from affiant.sandbox.isolation.enclosure import Enclosure
 from affiant.sandbox.isolation.errors import CommandNotRun, PlanRefused, SandboxFailed, StepRefused
 from affiant.sandbox.isolation.linux import die_with_parent
 from affiant.sandbox.isolation.plan import Command, DirectoryRoot
+from affiant.sandbox.privileges import Owner
 
 __all__ = ["BubblewrapDriver"]
 

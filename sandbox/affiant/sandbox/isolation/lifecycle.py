@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.sandbox.isolation.backend import BackendName, Owner, file_owner
+from affiant.sandbox.isolation.backend import BackendName, file_owner
 from affiant.sandbox.isolation.bubblewrap import bwrap_program
 from affiant.sandbox.isolation.bubblewrap_driver import BubblewrapDriver
 from affiant.sandbox.isolation.driver import Driver, Exit, Prepared, Stdio
@@ -38,6 +38,7 @@ from affiant.sandbox.isolation.record import write_file
 from affiant.sandbox.isolation.rootfs import build_root
 from affiant.sandbox.isolation.seccomp import seccomp_program
 from affiant.sandbox.isolation.watchdog import Usage, check_files, check_limits, measure, measure_files
+from affiant.sandbox.privileges import Owner
 
 __all__ = ["Sandbox", "Settings", "State"]
 

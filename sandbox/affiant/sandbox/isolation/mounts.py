@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.backend import Owner
 from affiant.sandbox.isolation.errors import SandboxFailed
 from affiant.sandbox.isolation.linux import (
     MS_NODEV,
@@ -29,6 +28,7 @@ from affiant.sandbox.isolation.linux import (
 )
 from affiant.sandbox.isolation.plan import SandboxPlan, covers
 from affiant.sandbox.isolation.rootfs import Shown
+from affiant.sandbox.privileges import Owner
 
 __all__ = ["open_beneath", "show_image", "show_session"]
 
