@@ -53,7 +53,7 @@ def _of_a_source_tree(name: str, summary: str) -> click.Command:
     try:
         command = getattr(importlib.import_module("fault_scenarios.cli.commands"), name)
     except ModuleNotFoundError as error:
-        if error.name != "fault_scenarios":
+        if (error.name or "").partition(".")[0] != "fault_scenarios":
             raise
         return _NotInstalled(name, short_help=summary, help=summary, add_help_option=True)
     if not isinstance(command, click.Command):  # pragma: no cover - a mistake in the calls below
