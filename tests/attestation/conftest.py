@@ -1,17 +1,11 @@
-"""Makes ``story`` and ``sigstore_authority`` importable by the tests of this folder."""
+"""A real S3 server, for whoever asks for one."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parents[1]))
-
-from s3_server import S3Server, s3_server  # noqa: E402 - found by the line above
+from tests.s3_server import S3Server, s3_server
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from story import REQUEST, RESPONSE, Story, link
+from tests.attestation.story import REQUEST, RESPONSE, Story, link
 
 from affiant.attestation.bundle import Bundle, objects_by_digest
 from affiant.attestation.canonical import canonical

@@ -7,8 +7,8 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from log_builder import LogBuilder
-from story import Story, leaf_of
+from tests.attestation.log_builder import LogBuilder
+from tests.attestation.story import Story, leaf_of
 
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.period.draft import Draft

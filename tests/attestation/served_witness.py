@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from log_builder import log_signer
+from tests.attestation.log_builder import log_signer
 
 
 class Served:

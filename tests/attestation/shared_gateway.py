@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from story import Story
+from tests.attestation.story import Story
 
 from affiant.attestation.bundle import Bundle, objects_by_digest
 from affiant.attestation.receipt import Issued
@@ -17,7 +17,7 @@ from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_has
 
 
 def leaves_of(records: list[Issued]) -> MemoryNodes:
-    from story import leaf_of
+    from tests.attestation.story import leaf_of
 
     return MemoryNodes(leaf_of(record.jws).leaf_hash for record in records)
 

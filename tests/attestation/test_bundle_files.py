@@ -8,8 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from period_builder import build
-from story import NOW, Story, trust
+from tests.attestation.period_builder import build
+from tests.attestation.story import NOW, Story, trust
 
 from affiant.attestation import bundle_files
 from affiant.attestation.bundle_files import Comparison, Question, examine_file, find_bundles

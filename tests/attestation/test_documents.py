@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
-from story import NOW, Story, link, reference_bytes, trust_bytes
+from tests.attestation.story import NOW, Story, link, reference_bytes, trust_bytes
 
 from affiant.attestation import jws, merkle, records
 from affiant.attestation.bundle import parse_bundle

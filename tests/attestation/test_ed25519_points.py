@@ -5,7 +5,7 @@ from __future__ import annotations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
-from small_order import NEUTRAL, PRIME, SMALL_ORDER, encoded
+from tests.attestation.small_order import NEUTRAL, PRIME, SMALL_ORDER, encoded
 
 from affiant.attestation.ed25519_points import is_nobodys_key
 

@@ -7,7 +7,7 @@ import json
 import tomllib
 
 import pytest
-from story import Story
+from tests.attestation.story import Story
 
 from affiant.attestation.canonical import canonical
 from affiant.attestation.manifest import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from story import Story
+from tests.attestation.story import Story
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.opened import Opener, Outcome, told

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sd_jwt.verifier import SDJWTVerifier
-from story import NOW, Story
+from tests.attestation.story import NOW, Story
 
 from affiant.attestation import jws
 from affiant.attestation.canonical import canonical

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 import pytest
-from story import Story
+from tests.attestation.story import Story
 
 from affiant.attestation.canonical import canonical
 from affiant.attestation.encoding import b64u_sha256

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from period_builder import build
-from story import NOW, PLATFORM, REQUEST, Story, trust_bytes
+from tests.attestation.period_builder import build
+from tests.attestation.story import NOW, PLATFORM, REQUEST, Story, trust_bytes
 
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteLayout

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
 
 from affiant.errors import AffiantError
 from affiant.policy.argument_atoms import MAX_CALLS
@@ -19,8 +20,6 @@ from affiant.policy.differences import Direction, compare_profiles
 from affiant.policy.load import load_profiles
 from affiant.policy.profile_set import Profile
 from affiant.policy.refusals import ArgumentsRefused
-
-from . import policies as some
 
 Make = Callable[..., Profile]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
+from tests.policy import policies as some
+from tests.policy.placed_profiles import profile
 
 from affiant.policy.authority import Authority, authority_of
 from affiant.policy.authority_document import authority_document
@@ -16,9 +18,6 @@ from affiant.policy.questions import answer, parse_question
 from affiant.policy.tool_authority import ToolAuthority
 from affiant.policy.tool_origin import ANY
 from affiant.policy.who_can import may
-
-from . import policies as some
-from .placed_profiles import profile
 
 MANY = settings(max_examples=60, deadline=None)
 

@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
+from tests.policy.trials import tried
 
 from affiant.policy.coverage import coverage_of
 from affiant.policy.decide import Effect
 from affiant.policy.load import load_profiles
 from affiant.policy.questions import parse_question
 from affiant.policy.trial import TriedProfile
-
-from . import policies as some
-from .trials import tried
 
 QUESTIONS = st.lists(some.tools | some.paths | some.egress | some.connections | some.models, max_size=12)
 

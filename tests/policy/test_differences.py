@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
 
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy, compile_policy
@@ -31,8 +32,6 @@ from affiant.policy.questions import (
     question_text,
 )
 from affiant.policy.strict_yaml import Mark
-
-from . import policies as some
 
 PAIRS = st.tuples(some.policies(), some.policies())
 MANY = settings(max_examples=60, deadline=None)

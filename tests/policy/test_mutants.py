@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
+from tests.policy import policies as some
+from tests.policy.trials import profile
 
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.differences import Direction, compare_profiles
@@ -10,9 +12,6 @@ from affiant.policy.load import load_profiles
 from affiant.policy.mutants import Mutant, mutants_of, mutated
 from affiant.policy.profile import Policy, ToolRule
 from affiant.policy.questions import parse_question
-
-from . import policies as some
-from .trials import profile
 
 
 def changes(sections: str, *asked: str) -> list[tuple[str | None, str]]:

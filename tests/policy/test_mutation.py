@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
+from tests.policy.trials import profile, tried
 
 from affiant.policy.compiled import compile_policy
 from affiant.policy.differences import compare_profiles
@@ -14,9 +16,6 @@ from affiant.policy.mutation import Fate, JudgedMutant, judge_mutant, planned_mu
 from affiant.policy.profile import Policy
 from affiant.policy.questions import parse_question
 from affiant.policy.trial import Trial, TriedProfile
-
-from . import policies as some
-from .trials import profile, tried
 
 QUESTIONS = st.lists(some.tools | some.paths | some.egress | some.models, max_size=8)
 

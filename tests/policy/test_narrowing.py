@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
+from tests.policy.test_differences import profile
 
 from affiant.attestation.canonical import canonical
 from affiant.policy.commands import policy
@@ -24,9 +26,6 @@ from affiant.policy.narrowing import (
     require_narrower,
 )
 from affiant.policy.refusals import ComparisonTooLarge
-
-from . import policies as some
-from .test_differences import profile
 
 HOST = (
     "network_egress: [{host: api.example.com, methods: [GET, POST]}, {host: b.example.com, methods: [GET]}]"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
+from tests.policy.test_text_pattern import some_pattern, walked
+
 from affiant.policy.pattern_texts import judged_texts
 from affiant.policy.text_pattern import automaton
-
-from .test_text_pattern import some_pattern, walked
 
 
 def test_every_text_is_judged_like_one_of_the_answers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
+from tests.policy import policies as some
 
 from affiant.policy.compiled import compile_policy
 from affiant.policy.decide import Effect
@@ -13,8 +14,6 @@ from affiant.policy.questions import EgressQuestion
 from affiant.policy.reachable import HostNames, Labels, Reach, reachable
 from affiant.policy.request_groups import Requests
 from affiant.policy.targets import METHODS, decoded_path, path_pattern
-
-from . import policies as some
 
 MANY = settings(max_examples=60, deadline=None)
 

@@ -20,6 +20,17 @@ from urllib.parse import quote, unquote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy.policies import (
+    calls,
+    connections,
+    egress,
+    models,
+    paths,
+    policies,
+    secrets,
+    tool_rules,
+    tools,
+)
 
 from affiant.policy.arguments import (
     AnyValue,
@@ -53,8 +64,6 @@ from affiant.policy.profile import (
 )
 from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
 from affiant.policy.tool_origin import ANY, Origin
-
-from .policies import calls, connections, egress, models, paths, policies, secrets, tool_rules, tools
 
 DENY, ASK, ALLOW = Effect.DENY, Effect.ASK, Effect.ALLOW
 METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK REPORT SEARCH QUERY"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
 
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.differences import compare_compiled
@@ -12,8 +13,6 @@ from affiant.policy.load import load_profiles
 from affiant.policy.questions import ToolQuestion
 from affiant.policy.same_calls import calls_judged_alike
 from affiant.policy.tool_origin import ANY, Origin
-
-from . import policies as some
 
 PIN = "sha256:" + "a" * 64
 FILES = ["read:/w", "read:/w/a", "read-write:/w"]

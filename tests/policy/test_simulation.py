@@ -8,6 +8,9 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy import policies as some
+from tests.policy.test_decision_log import line
+from tests.policy.trials import profile
 
 from affiant.policy import simulation
 from affiant.policy.compiled import compile_policy
@@ -18,10 +21,6 @@ from affiant.policy.profile import Policy
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.questions import Question, answer, parse_question, question_text
 from affiant.policy.simulation import simulate
-
-from . import policies as some
-from .test_decision_log import line
-from .trials import profile
 
 QUESTIONS = st.lists(
     some.tools | some.paths | some.egress | some.connections | some.models, min_size=1, max_size=10

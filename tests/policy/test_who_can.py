@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
+from tests.policy import policies as some
 
 from affiant.policy.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decide import Decision, Effect
@@ -11,8 +12,6 @@ from affiant.policy.load import load_profiles
 from affiant.policy.profile import Scheme
 from affiant.policy.questions import EgressQuestion, ModelQuestion, Question, answer, parse_question
 from affiant.policy.who_can import may, who_can
-
-from . import policies as some
 
 
 def decided(policy: CompiledPolicy, question: Question) -> Decision:

@@ -12,11 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
-
-from .certificate_log import spki
-from .certificates import BEGINNING, END, CertificateAuthority
-from .timestamps import TimestampAuthority
-from .transparency_log import Rekor, RekorTiles, Signed, base64_of, compact
+from tests.sigstore_authority.certificate_log import spki
+from tests.sigstore_authority.certificates import BEGINNING, END, CertificateAuthority
+from tests.sigstore_authority.timestamps import TimestampAuthority
+from tests.sigstore_authority.transparency_log import Rekor, RekorTiles, Signed, base64_of, compact
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"

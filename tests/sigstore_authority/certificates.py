@@ -10,9 +10,8 @@ from cryptography.hazmat import asn1
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-from . import certificate_log
-from .certificate_log import CertificateLog, spki
+from tests.sigstore_authority import certificate_log
+from tests.sigstore_authority.certificate_log import CertificateLog, spki
 
 ISSUER_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)

@@ -23,11 +23,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from tests.sigstore_authority.authority import Authority, pae
+from tests.sigstore_authority.transparency_log import Signed
 
 from affiant.attestation.tdx.der import SEQUENCE, children, read_single
-
-from .authority import Authority, pae
-from .transparency_log import Signed
 
 AUDIENCE = "sigstore"
 

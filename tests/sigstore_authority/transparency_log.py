@@ -13,9 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-from .certificate_log import spki
-from .merkle_tree import audit_path, tree_root
+from tests.sigstore_authority.certificate_log import spki
+from tests.sigstore_authority.merkle_tree import audit_path, tree_root
 
 EARLIER = 1_000_000
 """Entries that a v1 log held in earlier trees: its own numbers begin after them."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from .authority import TimestampAuthority
+from tests.timestamp_authority.authority import TimestampAuthority
 
 
 @dataclass

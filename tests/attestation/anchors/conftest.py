@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
-from sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
-from timestamp_authority.authority import TimestampAuthority
+from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
+from tests.timestamp_authority.authority import TimestampAuthority
 
 from affiant.attestation.anchors.imprint import message
 from affiant.attestation.anchors.roots import TSARoot

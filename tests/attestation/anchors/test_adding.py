@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding
-from log_builder import LogBuilder, chain
-from sigstore_authority.authority import Authority, encoded
-from sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
-from story import NOW, Story, leaf_of, trust
+from tests.attestation.anchors.conftest import stamped
+from tests.attestation.log_builder import LogBuilder, chain
+from tests.attestation.story import NOW, Story, leaf_of, trust
+from tests.sigstore_authority.authority import Authority, encoded
+from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
 
 from affiant.__main__ import cli
 from affiant.attestation.anchors.adding import add_anchors
@@ -24,8 +25,6 @@ from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.tlog.errors import NoteSignatureInvalid
 from affiant.attestation.verifier.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-
-from .conftest import stamped
 
 
 class Logged:

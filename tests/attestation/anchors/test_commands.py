@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from log_builder import LogBuilder, chain, log_signer
-from log_server import served as served_log
-from timestamp_authority.authority import TimestampAuthority
-from timestamp_authority.serving import Served, served
+from tests.attestation.log_builder import LogBuilder, chain, log_signer
+from tests.attestation.log_server import served as served_log
+from tests.timestamp_authority.authority import TimestampAuthority
+from tests.timestamp_authority.serving import Served, served
 
 from affiant.__main__ import cli
 from affiant.attestation.anchors.anchor_files import AnchorFolder

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pytest
-from sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
+from tests.attestation.anchors.conftest import AT, TEXT, root_of, stamped
+from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
 
 from affiant.attestation.anchors.errors import (
     AnchorOrderWrong,
@@ -17,8 +18,6 @@ from affiant.attestation.anchors.errors import (
 from affiant.attestation.anchors.imprint import message
 from affiant.attestation.anchors.renewal import MAX_TOKENS, Always, VerifiedStamp, verify_stamp
 from affiant.attestation.trust_file import Entry
-
-from .conftest import AT, TEXT, root_of, stamped
 
 YEAR = timedelta(days=365)
 

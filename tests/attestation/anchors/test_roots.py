@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
-from sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
-from story import trust
+from tests.attestation.story import trust
+from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
 
 from affiant.attestation.anchors.errors import AnchorSettingsInvalid
 from affiant.attestation.anchors.roots import certificate_in

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import Encoding
-from log_builder import LogBuilder, chain, cosigner, log_signer
-from sigstore_authority.authority import Authority, encoded
-from sigstore_authority.serving import Deployment, serve
-from sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
-from sigstore_authority.transparency_log import Rekor
-from story import trust_bytes
-from timestamp_authority.authority import TimestampAuthority
-from timestamp_authority.serving import served
+from tests.attestation.anchors.conftest import stamped
+from tests.attestation.log_builder import LogBuilder, chain, cosigner, log_signer
+from tests.attestation.story import trust_bytes
+from tests.sigstore_authority.authority import Authority, encoded
+from tests.sigstore_authority.serving import Deployment, serve
+from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
+from tests.sigstore_authority.transparency_log import Rekor
+from tests.timestamp_authority.authority import TimestampAuthority
+from tests.timestamp_authority.serving import served
 
 from affiant.__main__ import cli
 from affiant.attestation.anchors.anchor_files import AnchorFolder
@@ -29,8 +30,6 @@ from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.published.bundle import parse_bundle
 from affiant.errors import AffiantError
-
-from .conftest import stamped
 
 VKEY = log_signer().verifier.vkey()
 IDENTITY = "ops@operator.example"

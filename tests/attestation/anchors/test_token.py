@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
 from hypothesis import strategies as st
-from sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
-from sigstore_authority.timestamps import tagged
-from timestamp_authority.authority import TimestampAuthority
+from tests.attestation.anchors.conftest import AT, TEXT, root_of, stamped
+from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
+from tests.sigstore_authority.timestamps import tagged
+from tests.timestamp_authority.authority import TimestampAuthority
 
 from affiant.attestation.anchors.errors import (
     AnchorExpired,
@@ -33,8 +34,6 @@ from affiant.attestation.anchors.roots import TSARoot, certificate_in
 from affiant.attestation.anchors.token import VerifiedToken, verify_token
 from affiant.attestation.simulated.der import integer, sequence
 from affiant.errors import AffiantError
-
-from .conftest import AT, TEXT, root_of, stamped
 
 MESSAGE = TEXT.encode()
 

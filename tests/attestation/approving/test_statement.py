@@ -8,7 +8,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_order import SMALL_ORDER
+from tests.attestation.small_order import SMALL_ORDER
 
 from affiant.attestation import jws
 from affiant.attestation.approving.errors import ApproverKeyMalformed, StatementMalformed

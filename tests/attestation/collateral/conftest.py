@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.attestation.collateral.pcs_server import PCSServer, serve
 
 from affiant.attestation.collateral.issuer_header import decode_issuer_chain
 from affiant.attestation.collateral.wanted import Authority, Platform
@@ -17,8 +18,6 @@ from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.pck import PCKCA
 from affiant.attestation.tdx.roots import TrustRoots
-
-from .pcs_server import PCSServer, serve
 
 VECTORS = Path(__file__).resolve().parents[4] / "shared" / "vectors" / "tdx"
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)

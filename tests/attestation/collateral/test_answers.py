@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attestation.collateral.conftest import NOW, Recorded, Simulated
+from tests.attestation.collateral.pcs_server import HEADERS, url_encoded
 
 from affiant.attestation.collateral.answers import Answer, Response, read_answer
 from affiant.attestation.collateral.errors import (
@@ -20,9 +22,6 @@ from affiant.attestation.collateral.issuer_header import decode_issuer_chain
 from affiant.attestation.collateral.service import INTEL_PCS, Question, questions
 from affiant.attestation.collateral.wanted import Authority, Platform
 from affiant.errors import AffiantError
-
-from .conftest import NOW, Recorded, Simulated
-from .pcs_server import HEADERS, url_encoded
 
 QUESTIONS = {
     question.item: question for question in questions(INTEL_PCS, Platform(bytes(6), Authority.PLATFORM))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.attestation.collateral.conftest import NOW, Recorded, Simulated
 
 from affiant.attestation.collateral import private_folder
 from affiant.attestation.collateral.cache import CollateralCache, Damaged
@@ -33,8 +34,6 @@ from affiant.attestation.tdx.collateral_verification import VerifiedCollateral, 
 from affiant.attestation.tdx.errors import CollateralExpired, CollateralRollback, CRLExpired
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.errors import AffiantError, NotFreshError
-
-from .conftest import NOW, Recorded, Simulated
 
 DAY = timedelta(days=1)
 

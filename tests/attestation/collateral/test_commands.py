@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import Encoding
+from tests.attestation.collateral.conftest import NOW, VECTORS, Recorded, Simulated, random_bytes
+from tests.attestation.collateral.pcs_server import PCSServer, item_reply, reply, serve, slow
 
 from affiant.__main__ import cli
 from affiant.attestation.simulated.pki import CertificateRole
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx.collateral import parse_collateral
-
-from .conftest import NOW, VECTORS, Recorded, Simulated, random_bytes
-from .pcs_server import PCSServer, item_reply, reply, serve, slow
 
 AT = f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
 

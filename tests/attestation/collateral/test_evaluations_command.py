@@ -11,15 +11,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import Encoding
+from tests.attestation.collateral.conftest import random_bytes
+from tests.attestation.collateral.pcs_server import (
+    EVALUATIONS_HEADER,
+    PCSServer,
+    Step,
+    reply,
+    serve,
+    url_encoded,
+)
 
 from affiant.__main__ import cli
 from affiant.attestation.simulated.keys import Role, derive_key
 from affiant.attestation.simulated.pki import CertificateRole
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.tcb_documents import sign_document
-
-from .conftest import random_bytes
-from .pcs_server import EVALUATIONS_HEADER, PCSServer, Step, reply, serve, url_encoded
 
 TODAY = datetime.now(UTC).replace(microsecond=0)
 PLATFORM = SimulatedPlatform.create(now=TODAY - timedelta(days=50), random_bytes=random_bytes("evaluations"))

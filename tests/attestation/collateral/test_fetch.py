@@ -11,6 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.attestation.collateral.conftest import NOW, Recorded, Simulated, random_bytes
+from tests.attestation.collateral.pcs_server import (
+    Asked,
+    PCSServer,
+    Step,
+    drip,
+    item_reply,
+    reply,
+    serve,
+    slow,
+    url_encoded,
+)
 
 from affiant.attestation.collateral.answers import Answer
 from affiant.attestation.collateral.cache import CollateralCache
@@ -57,9 +69,6 @@ from affiant.attestation.tdx.errors import (
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.errors import AffiantError
-
-from .conftest import NOW, Recorded, Simulated, random_bytes
-from .pcs_server import Asked, PCSServer, Step, drip, item_reply, reply, serve, slow, url_encoded
 
 ONCE = Patience(attempts=1)
 QUICK = HTTPSettings(answer_s=5.0, silence_s=2.0)

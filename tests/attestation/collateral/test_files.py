@@ -6,6 +6,8 @@ import base64
 from pathlib import Path
 
 import pytest
+from tests.attestation.collateral.conftest import Recorded, Simulated
+from tests.attestation.collateral.pcs_server import url_encoded
 
 from affiant.attestation.collateral.errors import CollateralAbsent, SettingsInvalid
 from affiant.attestation.collateral.files import Choice, file_names, other_files, read_collateral_path
@@ -14,9 +16,6 @@ from affiant.attestation.quotes.platform_collateral import read_collateral
 from affiant.attestation.tdx.errors import CollateralMalformed
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.errors import AffiantError
-
-from .conftest import Recorded, Simulated
-from .pcs_server import url_encoded
 
 
 @pytest.fixture

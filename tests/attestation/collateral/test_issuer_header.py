@@ -5,11 +5,10 @@ from __future__ import annotations
 from urllib.parse import quote, quote_plus
 
 import pytest
+from tests.attestation.collateral.conftest import Recorded, Simulated
 
 from affiant.attestation.collateral.errors import ResponseRefused
 from affiant.attestation.collateral.issuer_header import MAX_HEADER_CHAIN, decode_issuer_chain
-
-from .conftest import Recorded, Simulated
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tdx.conftest import verify
+from tests.attestation.collateral.conftest import Simulated
+from tests.attestation.tdx.conftest import verify
 
 from affiant.attestation.collateral.single_file import parse_collateral_file
 from affiant.attestation.tdx.collateral import Collateral
 from affiant.attestation.tdx.errors import CollateralMalformed
-
-from .conftest import Simulated
 
 
 def as_qcv3(collateral: Collateral) -> dict[str, str]:

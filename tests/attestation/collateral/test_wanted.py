@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.attestation.collateral.conftest import VECTORS, Simulated
 
 from affiant.attestation.collateral.errors import SettingsInvalid
 from affiant.attestation.collateral.wanted import Authority, Platform, platform_of
 from affiant.attestation.tdx.errors import CertificateMalformed
 from affiant.attestation.tdx.pck import PCKCA
 from affiant.attestation.tdx.quote import TDQuote, parse_quote
-
-from .conftest import VECTORS, Simulated
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from story import Story
+from tests.attestation.story import Story
 
 from affiant.__main__ import cli
 from affiant.attestation.erasure.errors import RequestFileMalformed

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from log_builder import LogBuilder, chain
 from obstore.store import MemoryStore
+from tests.attestation.log_builder import LogBuilder, chain
 
 from affiant.attestation.log_publishing.anchor_source import AnchorSource
 from affiant.attestation.log_publishing.publishing import Publisher

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from log_builder import write
+from tests.attestation.log_builder import write
 
 from affiant.attestation.log_publishing.anchor_source import AnchorSource
 from affiant.attestation.log_reading.errors import PathRefused

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from log_builder import LogBuilder, cosigner, log_signer, write
-from s3_server import S3Server
+from tests.attestation.log_builder import LogBuilder, cosigner, log_signer, write
+from tests.s3_server import S3Server
 
 from affiant.__main__ import cli
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from log_builder import LogBuilder, chain, cosigner, log_signer, write
+from tests.attestation.log_builder import LogBuilder, chain, cosigner, log_signer, write
+from tests.attestation.log_publishing.conftest import Died, Store, publisher
 
 from affiant.attestation.log_publishing.errors import (
     LogForked,
@@ -21,8 +22,6 @@ from affiant.attestation.log_reading.objects import ObjectLog
 from affiant.attestation.log_reading.reader import read_checkpoint
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
 from affiant.attestation.tlog.note import verify_note
-
-from .conftest import Died, Store, publisher
 
 CONFLICTS = ["tile/0/000", "tile/0/002.p/188", "tile/1/000.p/2", "tile/entries/001", "tile/entries/002.p/188"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_builder import LogBuilder, write
+from tests.attestation.log_builder import LogBuilder, write
 
 from affiant.attestation.log_publishing.resources import ReadyLog, count_of, implied_by, resources_of
 from affiant.attestation.log_reading.errors import LeafWrong, ResourceMissing, TreeWrong

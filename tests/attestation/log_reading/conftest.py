@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from log_builder import LogBuilder, chain, log_signer
+from tests.attestation.log_builder import LogBuilder, chain, log_signer
 
 from affiant.__main__ import cli
 

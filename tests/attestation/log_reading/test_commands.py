@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from log_builder import LogBuilder, chain, cosigner, log_signer, write
-from log_server import served
+from tests.attestation.log_builder import LogBuilder, chain, cosigner, log_signer, write
+from tests.attestation.log_reading.conftest import VKEY
+from tests.attestation.log_reading.test_log_trust import POLICY
+from tests.attestation.log_server import served
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.proof import parse_log_proof, verify_log_proof
-
-from .conftest import VKEY
-from .test_log_trust import POLICY
 
 Run = Callable[..., Result]
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from log_builder import LogBuilder
+from tests.attestation.log_builder import LogBuilder
 
 from affiant.attestation.log_reading.errors import LogAbsent, PathRefused, ResourceTooLarge
 from affiant.attestation.log_reading.folder import FolderLog

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_builder import LogBuilder, chain, entry, write
+from tests.attestation.log_builder import LogBuilder, chain, entry, write
+from tests.attestation.log_reading.conftest import BIG
 
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.fsck import check_log
@@ -17,8 +18,6 @@ from affiant.attestation.log_reading.fsck_report import MAX_PROBLEMS, FsckReport
 from affiant.attestation.log_reading.weight import Weight
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.tiles import Tile, encode_bundle, parse_path
-
-from .conftest import BIG
 
 
 def check(builder: LogBuilder, checkpoint: Checkpoint | None = None) -> FsckReport:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from log_builder import LogBuilder
-from log_server import served
+from tests.attestation.log_builder import LogBuilder
+from tests.attestation.log_reading.conftest import trickle
+from tests.attestation.log_server import served
 
 from affiant.attestation.log_reading.bounded_http import HTTPSettings
 from affiant.attestation.log_reading.errors import (
@@ -22,8 +23,6 @@ from affiant.attestation.log_reading.errors import (
 from affiant.attestation.log_reading.http_prefix import open_http_log
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.tlog.errors import TileMalformed
-
-from .conftest import trickle
 
 QUICK = HTTPSettings(answer_s=0.6, silence_s=0.4)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from log_builder import LogBuilder, cosigner, log_signer, mldsa_cosigner
+from tests.attestation.log_builder import LogBuilder, cosigner, log_signer, mldsa_cosigner
+from tests.attestation.log_reading.conftest import VKEY
 
 from affiant.attestation.log_reading.errors import LogSettingsInvalid
 from affiant.attestation.log_reading.log_trust import LogTrust, trust_of
 from affiant.attestation.tlog.errors import NoteSignatureInvalid, QuorumMissed
-
-from .conftest import VKEY
 
 POLICY = (
     f"log {VKEY}\nwitness a {cosigner(1).verifier.vkey()}\nwitness b {mldsa_cosigner(2).verifier.vkey()}\n"

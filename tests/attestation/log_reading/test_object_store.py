@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from obstore.store import MemoryStore
-from s3_server import SECRET, S3Server
+from tests.s3_server import SECRET, S3Server
 
 from affiant.attestation.log_reading.errors import (
     ExtraMissing,

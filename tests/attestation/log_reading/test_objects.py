@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from log_builder import LogBuilder
 from obstore.store import MemoryStore
+from tests.attestation.log_builder import LogBuilder
 
 from affiant.attestation.log_reading.fsck import check_log
 from affiant.attestation.log_reading.object_store import ObjectStore

@@ -14,8 +14,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
-from log_builder import LogBuilder
-from log_server import served
+from tests.attestation.log_builder import LogBuilder
+from tests.attestation.log_reading.conftest import VKEY
+from tests.attestation.log_server import served
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.log_reading import pinned_tls
@@ -24,8 +25,6 @@ from affiant.attestation.log_reading.commands import log
 from affiant.attestation.log_reading.errors import LogSettingsInvalid, LogUnreachable, ServerNotAuthentic
 from affiant.attestation.log_reading.http_prefix import open_http_log
 from affiant.attestation.log_reading.reader import read_checkpoint
-
-from .conftest import VKEY
 
 QUICK = HTTPSettings(answer_s=2.0, silence_s=2.0)
 

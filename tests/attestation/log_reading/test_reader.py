@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_builder import LogBuilder, chain, write
+from tests.attestation.log_builder import LogBuilder, chain, write
+from tests.attestation.log_reading.conftest import BIG
 
 from affiant.attestation.log_reading.errors import (
     LeafUnknown,
@@ -27,8 +28,6 @@ from affiant.attestation.tlog.proof import parse_log_proof, verify_log_proof
 from affiant.attestation.tlog.tiles import bundles_of, parse_path, tiles_of
 from affiant.attestation.tlog.tree import verify_consistency
 from affiant.errors import AffiantError
-
-from .conftest import BIG
 
 
 class Memory:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from log_builder import NOW, ORIGIN, LogBuilder, chain, cosigner, log_signer, mldsa_cosigner
+from tests.attestation.log_builder import NOW, ORIGIN, LogBuilder, chain, cosigner, log_signer, mldsa_cosigner
 
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.log_trust import LogTrust, trust_of

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_builder import NOW, chain, entry
+from tests.attestation.log_builder import NOW, chain, entry
 
 from affiant.attestation.monitor.chains import Chain, Rules, next_of
 from affiant.attestation.tlog.entry import LogEntry

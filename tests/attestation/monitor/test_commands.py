@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from log_builder import LogBuilder, chain, cosigner, entry, log_signer, mldsa_cosigner
-from log_server import served
+from tests.attestation.log_builder import LogBuilder, chain, cosigner, entry, log_signer, mldsa_cosigner
+from tests.attestation.log_server import served
+from tests.attestation.monitor.conftest import ORIGIN, POLICY
 
 from affiant.__main__ import cli
 from affiant.attestation.tlog.note import Note
 from affiant.attestation.witness.witness import origin_hash
-
-from .conftest import ORIGIN, POLICY
 
 
 def run(*arguments: object) -> Result:

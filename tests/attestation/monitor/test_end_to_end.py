@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from log_builder import LogBuilder, chain, entry, log_signer
-from log_server import served
-from served_witness import Served
+from tests.attestation.log_builder import LogBuilder, chain, entry, log_signer
+from tests.attestation.log_server import served
+from tests.attestation.served_witness import Served
 
 from affiant.__main__ import cli
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client

@@ -9,7 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from log_builder import NOW, LogBuilder, chain, cosigner, entry, log_signer, mldsa_cosigner, write
+from tests.attestation.log_builder import (
+    NOW,
+    LogBuilder,
+    chain,
+    cosigner,
+    entry,
+    log_signer,
+    mldsa_cosigner,
+    write,
+)
+from tests.attestation.monitor.conftest import POLICY, Watched, codes
 
 from affiant.attestation.log_reading.errors import LogAbsent, LogUnreachable
 from affiant.attestation.log_reading.folder import FolderLog
@@ -22,8 +32,6 @@ from affiant.attestation.monitor.state import open_monitor_state
 from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.note import parse_note, signed, verify_note
 from affiant.attestation.tlog.proof import parse_log_proof, verify_log_proof
-
-from .conftest import POLICY, Watched, codes
 
 END = NOW + 2100
 """When the last leaf of the log was made, and a little more."""

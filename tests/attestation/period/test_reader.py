@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from period_builder import build, central_entries, rezipped, sorted_records
-from story import Story
+from tests.attestation.period_builder import build, central_entries, rezipped, sorted_records
+from tests.attestation.story import Story
 
 from affiant.attestation.period.archive import Archive
 from affiant.attestation.period.errors import (

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from sigstore_authority.authority import Authority
+from tests.sigstore_authority.authority import Authority
 
 from affiant.attestation.profile_signing.signing_keys import SigningKey, read_signing_key
 from affiant.attestation.profile_signing.statement import SignedProfiles

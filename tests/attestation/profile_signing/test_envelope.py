@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attestation.profile_signing.conftest import SIGNED
 
 from affiant.attestation.profile_signing.envelope import PAYLOAD_TYPE, parse_envelope, sign_envelope
 from affiant.attestation.profile_signing.errors import ProfileSignatureInvalid, ProfileSignatureMalformed
 from affiant.attestation.profile_signing.signing_keys import SigningKey
 from affiant.errors import AffiantError
-
-from .conftest import SIGNED
 
 LIMIT = 256 << 10
 

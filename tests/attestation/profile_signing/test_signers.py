@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sigstore_authority.authority import Authority
-from story import trust
+from tests.attestation.profile_signing.conftest import IDENTITY, ISSUER, PRIVATE, public_pem
+from tests.attestation.story import trust
+from tests.sigstore_authority.authority import Authority
 
 from affiant.attestation.anchors.sigstore_root import SigstoreRoot
 from affiant.attestation.profile_signing.errors import SignersInvalid
@@ -20,8 +21,6 @@ from affiant.attestation.profile_signing.signers import (
 )
 from affiant.attestation.profile_signing.signing_keys import SigningKey
 from affiant.attestation.trust_file import TrustFileMalformed
-
-from .conftest import IDENTITY, ISSUER, PRIVATE, public_pem
 
 
 def entry(key: SigningKey, **period: str) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from small_order import SMALL_ORDER
+from tests.attestation.profile_signing.conftest import PRIVATE, key_file, private_pem, public_pem
+from tests.attestation.small_order import SMALL_ORDER
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.profile_signing.errors import (
@@ -32,8 +33,6 @@ from affiant.attestation.profile_signing.signing_keys import (
     parse_public_pem,
     read_signing_key,
 )
-
-from .conftest import PRIVATE, key_file, private_pem, public_pem
 
 
 def test_a_key_is_named_by_its_subject_public_key_info(key: SigningKey) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.profile_signing.conftest import SIGNED
 
 from affiant.attestation.profile_signing.errors import ProfileSignatureMalformed
 from affiant.attestation.profile_signing.statement import (
@@ -17,8 +18,6 @@ from affiant.attestation.profile_signing.statement import (
     SignedProfiles,
     parse_profile_statement,
 )
-
-from .conftest import SIGNED
 
 HEX64, HEX96 = (
     st.text("0123456789abcdef", min_size=64, max_size=64),

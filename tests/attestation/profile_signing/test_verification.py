@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sigstore_authority.authority import Authority, encoded
+from tests.attestation.profile_signing.conftest import AT, IDENTITY, ISSUER, SIGNED
+from tests.sigstore_authority.authority import Authority, encoded
 
 from affiant.attestation.anchors.sigstore_root import SigstoreRoot
 from affiant.attestation.profile_signing.envelope import sign_envelope
@@ -26,8 +27,6 @@ from affiant.attestation.profile_signing.verification import (
 from affiant.attestation.published.errors import TrustedRootUnusable
 from affiant.attestation.published.signer import Signer
 from affiant.errors import AffiantError
-
-from .conftest import AT, IDENTITY, ISSUER, SIGNED
 
 DAY = timedelta(days=1)
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sigstore_authority.authority import Authority, encoded
-from tdx.conftest import platform
-from tdx.test_policy_file import SIMULATED
+from tests.attestation.tdx.conftest import platform
+from tests.attestation.tdx.test_policy_file import SIMULATED
+from tests.sigstore_authority.authority import Authority, encoded
 
 from affiant.attestation.published.signer import Signer
 from affiant.attestation.published.statement import FileKind, PublishedFile, published_statement

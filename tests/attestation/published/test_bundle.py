@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sigstore_authority.authority import encoded
+from tests.attestation.published.conftest import STATEMENT, Vendor, entry_of
+from tests.sigstore_authority.authority import encoded
 
 from affiant.attestation.published.bundle import MAX_BUNDLE, looks_like_bundle, parse_bundle
 from affiant.attestation.published.errors import BundleMalformed, NotLogged
-
-from .conftest import STATEMENT, Vendor, entry_of
 
 Change = Callable[[dict[str, Any]], object]
 

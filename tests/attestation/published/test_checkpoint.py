@@ -8,14 +8,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sigstore_authority.authority import encoded
+from tests.attestation.published.conftest import Vendor
+from tests.sigstore_authority.authority import encoded
 
 from affiant.attestation.published.bundle import LoggedEntry, parse_bundle
 from affiant.attestation.published.checkpoint import parse_checkpoint, require_proven
 from affiant.attestation.published.errors import NotLogged
 from affiant.attestation.tlog.checkpoint import Checkpoint
-
-from .conftest import Vendor
 
 ROOT = base64.b64encode(bytes(32)).decode()
 NOTE = f"log.tests - 7\n5\n{ROOT}\n\n\u2014 log.tests AAAAAAA=\n"

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from sigstore_authority.authority import Authority, encoded
-from sigstore_authority.serving import Deployment, serve
+from tests.attestation.published.conftest import IDENTITY, ISSUER, POLICY, STATEMENT, Vendor
+from tests.sigstore_authority.authority import Authority, encoded
+from tests.sigstore_authority.serving import Deployment, serve
 
 from affiant.__main__ import cli
 from affiant.attestation.published.statement import PAYLOAD_TYPE
-
-from .conftest import IDENTITY, ISSUER, POLICY, STATEMENT, Vendor
 
 
 def run(*arguments: object) -> Result:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tdx.conftest import RELEASE
-from tdx.test_policy_file import SIMULATED
+from tests.attestation.tdx.conftest import RELEASE
+from tests.attestation.tdx.test_policy_file import SIMULATED
 
 from affiant.attestation.published.content import require_readable, to_be_published
 from affiant.attestation.published.errors import OtherKind, SettingsInvalid

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sigstore_authority.authority import Authority, encoded
-from sigstore_authority.serving import serve
-from tdx.conftest import NOW, quote_of
+from tests.attestation.published.conftest import POLICY
+from tests.attestation.tdx.conftest import NOW, quote_of
+from tests.sigstore_authority.authority import Authority, encoded
+from tests.sigstore_authority.serving import serve
 
 from affiant.__main__ import cli
 from affiant.attestation.published import errors
 from affiant.attestation.published.statement import parse_published_statement, published_statement
 from affiant.attestation.simulated.platform import SimulatedPlatform
-
-from .conftest import POLICY
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "formats" / "published.md").read_text()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.published.conftest import POLICY, STATEMENT
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.published.errors import ContentChanged, SettingsInvalid, StatementMalformed
@@ -22,8 +23,6 @@ from affiant.attestation.published.statement import (
     published_statement,
 )
 from affiant.errors import AffiantError
-
-from .conftest import POLICY, STATEMENT
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> bytes:

@@ -16,18 +16,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sigstore_authority.authority import Authority, encoded
-from sigstore_authority.certificate_log import CertificateLog
-from sigstore_authority.certificates import CertificateAuthority
-from sigstore_authority.timestamps import TimestampAuthority
-from sigstore_authority.transparency_log import Rekor, base64_of
+from tests.attestation.published.conftest import AT, IDENTITY, ISSUER, POLICY, STATEMENT, Vendor, entry_of
+from tests.sigstore_authority.authority import Authority, encoded
+from tests.sigstore_authority.certificate_log import CertificateLog
+from tests.sigstore_authority.certificates import CertificateAuthority
+from tests.sigstore_authority.timestamps import TimestampAuthority
+from tests.sigstore_authority.transparency_log import Rekor, base64_of
 
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.published.errors import SettingsInvalid
 from affiant.attestation.published.signer import Signer
 from affiant.errors import AffiantError
-
-from .conftest import AT, IDENTITY, ISSUER, POLICY, STATEMENT, Vendor, entry_of
 
 WORKFLOW = "https://forge.example/vendor/policies/.forge/workflows/release.yml@refs/tags/v1"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from sigstore_authority.authority import Authority, encoded
-from tdx.conftest import NOW, RELEASE, quote_of
-from tdx.test_policy_file import SIMULATED
+from tests.attestation.tdx.conftest import NOW, RELEASE, quote_of
+from tests.attestation.tdx.test_policy_file import SIMULATED
+from tests.sigstore_authority.authority import Authority, encoded
 
 from affiant.__main__ import cli
 from affiant.attestation.published.content import to_be_published

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
-from sources.azure import hcl_report, runtime_data
-from sources.test_azure_vtpm import NONCE, PCRS, attest, signature
-from tdx.conftest import NOW, trust_of
+from tests.attestation.sources.azure import hcl_report, runtime_data
+from tests.attestation.sources.test_azure_vtpm import NONCE, PCRS, attest, signature
+from tests.attestation.tdx.conftest import NOW, trust_of
 
 from affiant.__main__ import cli
 from affiant.attestation.quotes.azure_verdict import AzureQuestion, AzureVerdict, judge_azure
@@ -128,7 +128,7 @@ def test_what_is_no_such_evidence_is_refused(folder: Path, content: bytes) -> No
 
 
 def test_a_td_quote_alone_is_no_such_evidence_and_says_so(folder: Path, platform: SimulatedPlatform) -> None:
-    from tdx.conftest import quote_of
+    from tests.attestation.tdx.conftest import quote_of
 
     (folder / "e.json").write_bytes(quote_of(platform))
     assert shown(folder)["refused"]["code"] == "azure.malformed"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tdx.conftest import ABSENT, NOW, VECTORS, log_of, quote_of
+from tests.attestation.tdx.conftest import ABSENT, NOW, VECTORS, log_of, quote_of
 
 from affiant.__main__ import cli
 from affiant.attestation.quotes import conformance as conformance_module

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tdx.conftest import NOW, log_of, quote_of
-from tdx.logs import array, ccel, event, runtime
+from tests.attestation.tdx.conftest import NOW, log_of, quote_of
+from tests.attestation.tdx.logs import array, ccel, event, runtime
 
 from affiant.__main__ import cli
 from affiant.attestation.simulated.platform import SimulatedPlatform

@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import Encoding
-from tdx.conftest import NOW, quote_of
+from tests.attestation.tdx.conftest import NOW, quote_of
 
 from affiant.__main__ import cli
 from affiant.attestation.simulated.pki import CertificateRole

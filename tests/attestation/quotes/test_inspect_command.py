@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tdx.conftest import MRCONFIGID, quote_of
+from tests.attestation.tdx.conftest import MRCONFIGID, quote_of
 
 from affiant.__main__ import cli
 from affiant.attestation.simulated.platform import SimulatedPlatform

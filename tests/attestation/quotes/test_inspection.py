@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
-from tdx.conftest import MRCONFIGID, NOW, REPORT_DATA, key_of, quote_of
+from tests.attestation.tdx.conftest import MRCONFIGID, NOW, REPORT_DATA, key_of, quote_of
 
 from affiant.attestation.quotes.inspection import inspect_quote
 from affiant.attestation.quotes.inspection_text import render_inspection

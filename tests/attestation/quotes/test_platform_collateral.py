@@ -13,7 +13,7 @@ from urllib.parse import quote as url_encode
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import Encoding
-from tdx.conftest import NOW, quote_of, trust_of, verify
+from tests.attestation.tdx.conftest import NOW, quote_of, trust_of, verify
 
 from affiant.__main__ import cli
 from affiant.attestation.collateral.cache import CollateralCache

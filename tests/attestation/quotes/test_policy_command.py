@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tdx.test_policy_file import HARDWARE, SIMULATED
+from tests.attestation.tdx.test_policy_file import HARDWARE, SIMULATED
 
 from affiant.__main__ import cli
 

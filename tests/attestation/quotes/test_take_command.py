@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from simulated.conftest import counting_bytes, served
-from sources.kernel import FakeTSM
+from tests.attestation.simulated.conftest import counting_bytes, served
+from tests.attestation.sources.kernel import FakeTSM
 
 from affiant.__main__ import cli
 from affiant.attestation.encoding import sha256_name
@@ -208,7 +208,7 @@ def test_an_interruption_removes_the_directory_and_ends_with_130(tsm: FakeTSM, t
 _BLOCKING = """
 import sys, time
 from affiant.attestation.sources import configfs_tsm
-from sources.kernel import FakeTSM
+from tests.attestation.sources.kernel import FakeTSM
 
 class Polling(FakeTSM):
     def _read(self, path, state):
@@ -229,11 +229,11 @@ finally:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_leaves_no_directory(tmp_path: Path, number: signal.Signals) -> None:
-    tests = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[3]
     with subprocess.Popen(
         [sys.executable, "-c", _BLOCKING, "quote", "take", *HERE, "--output", tmp_path / "q"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tests), *filter(None, sys.path)))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(root), *filter(None, sys.path)))},
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == "polling\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tdx.conftest import NOW, log_of, quote_of, reference_of, trust_of
+from tests.attestation.tdx.conftest import NOW, log_of, quote_of, reference_of, trust_of
 
 from affiant.attestation.collateral.single_file import parse_collateral_file
 from affiant.attestation.quotes.verdict import Question, QuoteVerdict, Stage, judge_quote

@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tdx.conftest import BOOT_EVENTS, MRCONFIGID, NOW, RELEASE, REPORT_DATA, Genuine, quote_of
-from tdx.test_asked import everything, hardware
+from tests.attestation.tdx.conftest import (
+    BOOT_EVENTS,
+    MRCONFIGID,
+    NOW,
+    RELEASE,
+    REPORT_DATA,
+    Genuine,
+    quote_of,
+)
+from tests.attestation.tdx.test_asked import everything, hardware
 
 from affiant.__main__ import cli
 from affiant.attestation.release import reference_values
@@ -198,7 +206,7 @@ def genuine_files(vectors: Any, genuine: Genuine, folder: Path, reference: bytes
 
 @pytest.fixture(scope="module")
 def bound(vectors: Any) -> Genuine:
-    from tdx.conftest import _genuine
+    from tests.attestation.tdx.conftest import _genuine
 
     return _genuine(vectors, "phala_v5_td15ex", "collateral/b0c06f_2026-10.json", 1792714008)
 
@@ -237,7 +245,7 @@ def test_genuine_appraised_and_everything_asked_is_affirming(
 
 
 def test_out_of_date_is_refused_or_a_warning_as_the_reference_says(vectors: Any, tmp_path: Path) -> None:
-    from tdx.conftest import _genuine
+    from tests.attestation.tdx.conftest import _genuine
 
     old = _genuine(vectors, "phala_emr_v4", "collateral/b0c06f_2026-10.json", 1792714008)
     result = verify(genuine_files(vectors, old, tmp_path, hardware(old).raw))

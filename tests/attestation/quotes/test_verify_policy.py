@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tdx.conftest import MRCONFIGID, NOW, RELEASE, REPORT_DATA, Genuine, _genuine, quote_of
-from tdx.test_policy_file import SIMULATED, deployed
+from tests.attestation.tdx.conftest import MRCONFIGID, NOW, RELEASE, REPORT_DATA, Genuine, _genuine, quote_of
+from tests.attestation.tdx.test_policy_file import SIMULATED, deployed
 
 from affiant.__main__ import cli
 from affiant.attestation.release import reference_values

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from story import NOW, Story, trust_bytes
+from tests.attestation.story import NOW, Story, trust_bytes
 
 from affiant.attestation.receipt_store.commands import receipts
 

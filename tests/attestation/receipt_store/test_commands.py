@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from narrowed_story import NarrowedStory, digest_of
-from period_builder import build
-from story import NOW, Story, trust_bytes
-from vector_bundles import VECTORS, vector_bundle
+from tests.attestation.narrowed_story import NarrowedStory, digest_of
+from tests.attestation.period_builder import build
+from tests.attestation.story import NOW, Story, trust_bytes
+from tests.attestation.vector_bundles import VECTORS, vector_bundle
 
 from affiant.__main__ import cli
 from affiant.attestation.encoding import sha256_name

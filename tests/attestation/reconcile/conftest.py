@@ -1,12 +1,7 @@
-"""Makes ``conftest_reconcile`` importable by the tests of this folder, and its fixture theirs."""
+"""The fixture of the reconciliation tests."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from conftest_reconcile import reconciled  # noqa: E402
+from tests.attestation.reconcile.conftest_reconcile import reconciled
 
 __all__ = ["reconciled"]

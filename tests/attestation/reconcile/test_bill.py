@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from conftest_reconcile import claim
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.reconcile.conftest_reconcile import claim
 
 from affiant.attestation.reconcile.bill import BilledSpan, BillFormat, read_header, read_row, read_span_row
 from affiant.attestation.reconcile.buckets import judge_buckets

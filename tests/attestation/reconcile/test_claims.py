@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from story import Story
+from tests.attestation.story import Story
 
 from affiant.attestation.receipt import parse_receipt, verify_receipt
 from affiant.attestation.reconcile.claims import Claim, claims_of

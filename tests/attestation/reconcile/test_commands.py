@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from conftest_reconcile import AT, VECTORS, bundle_path, states
-from period_builder import build
-from story import Story, trust_bytes
-from vector_bundles import vector_bundle
+from tests.attestation.period_builder import build
+from tests.attestation.reconcile.conftest_reconcile import AT, VECTORS, bundle_path, states
+from tests.attestation.story import Story, trust_bytes
+from tests.attestation.vector_bundles import vector_bundle
 
 from affiant.__main__ import cli
 from affiant.attestation.encoding import sha256_name

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from conftest_reconcile import claim
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attestation.reconcile.conftest_reconcile import claim
 
 from affiant.attestation.reconcile.claim_index import Anchor, ClaimIndex
 from affiant.attestation.reconcile.claims import Claim

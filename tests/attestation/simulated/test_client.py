@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.attestation.simulated.conftest import MRCONFIGID
 
 from affiant.attestation.evidence_source import QuoteSource
 from affiant.attestation.simulated.boot import Image
@@ -15,8 +16,6 @@ from affiant.attestation.simulated.errors import PlatformReplyError, PlatformUnr
 from affiant.attestation.simulated.messages import Report, encode_request
 from affiant.attestation.tdx import Event, replay
 from affiant.errors import MalformedError
-
-from .conftest import MRCONFIGID
 
 
 def test_a_simulated_td_is_a_quote_source(td: SimulatedTD) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.attestation.simulated.conftest import NOW, counting_bytes
+from tests.attestation.simulated.served import serving
 
 from affiant.__main__ import cli
 from affiant.attestation import release
@@ -15,9 +17,6 @@ from affiant.attestation.simulated import commands
 from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import parse_reference_values
 from affiant.attestation.trust_file import parse_trust_file
-
-from .conftest import NOW, counting_bytes
-from .served import serving
 
 
 @pytest.fixture(autouse=True)

@@ -4,12 +4,11 @@ from datetime import timedelta
 
 import pytest
 from cryptography import x509
+from tests.attestation.simulated.conftest import NOW
 
 from affiant.attestation.simulated.crls import CRLForm, issue_crl
 from affiant.attestation.simulated.keys import Role, derive_key
 from affiant.attestation.simulated.platform import SimulatedPlatform
-
-from .conftest import NOW
 
 
 def root_crl(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from tests.attestation.simulated.conftest import NOW, counting_bytes
 
 from affiant.attestation.canonical import canonical
 from affiant.attestation.simulated.boot import Image, boot_registers
@@ -12,8 +13,6 @@ from affiant.attestation.simulated.host import PlatformHost
 from affiant.attestation.simulated.messages import CreateTD, Extend, GetCollateral, GetStatus, Quote, Report
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx import TrustRoots, parse_collateral, verify_collateral
-
-from .conftest import NOW, counting_bytes
 
 LAUNCH = CreateTD(Image.SESSION, b"c" * 48)
 

@@ -7,6 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.attestation.simulated.conftest import NOW
 
 from affiant.attestation.simulated.identity import MachineIdentity, PCKIssuer
 from affiant.attestation.simulated.keys import Role, derive_key
@@ -19,8 +20,6 @@ from affiant.attestation.simulated.pki import (
     pem_chain,
 )
 from affiant.attestation.simulated.platform import SimulatedPlatform
-
-from .conftest import NOW
 
 
 def common_name(certificate: x509.Certificate) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from cryptography import x509
+from tests.attestation.simulated.conftest import NOW, counting_bytes
 
 from affiant.attestation.release import Release, build_release, reference_values
 from affiant.attestation.simulated.boot import Image, boot_log
@@ -42,8 +43,6 @@ from affiant.attestation.tdx import (
     verify_quote,
 )
 from affiant.errors import AffiantError
-
-from .conftest import NOW, counting_bytes
 
 MRCONFIGID = b"c" * 48
 REPORT_DATA = bytes(range(64))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.attestation.simulated.conftest import MRCONFIGID, NOW, counting_bytes, served
 
 from affiant.attestation.release import InstalledFileError
 from affiant.attestation.simulated import server as server_module
@@ -33,8 +34,6 @@ from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.server import listen
 from affiant.attestation.tdx import Event, parse_quote, replay
 from affiant.errors import AffiantError
-
-from .conftest import MRCONFIGID, NOW, counting_bytes, served
 
 
 def connected(path: Path) -> socket.socket:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.attestation.simulated.served import STRANGER, Served, as_user, needs_root, serving
 
 from affiant.attestation.narrowing import Narrowing, parse_narrowings
 from affiant.attestation.release import Release, build_release, measure_files, mrtd_of, reference_values
@@ -35,8 +36,6 @@ from affiant.attestation.tdx import (
 )
 from affiant.attestation.tdx.errors import RTMR3EventsRefused
 from affiant.errors import AffiantError
-
-from .served import STRANGER, Served, as_user, needs_root, serving
 
 MRCONFIGID = b"c" * 48
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from tests.attestation.simulated.conftest import NOW, counting_bytes
 
 from affiant.attestation.simulated.errors import PlatformStoreError, StoreLockedError
 from affiant.attestation.simulated.keys import public_spki
 from affiant.attestation.simulated.store import open_store
 from affiant.errors import MalformedError
-
-from .conftest import NOW, counting_bytes
 
 
 def no_bytes(size: int) -> bytes:

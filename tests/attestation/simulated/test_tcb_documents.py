@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from tests.attestation.simulated.conftest import NOW
 
 from affiant.attestation.simulated.identity import MachineIdentity, ModuleIdentity, QuotingEnclave
 from affiant.attestation.simulated.keys import Role, derive_key
@@ -19,8 +20,6 @@ from affiant.attestation.simulated.tcb_documents import (
 )
 from affiant.attestation.tdx.qe_identity import parse_qe_identity
 from affiant.attestation.tdx.tcb_info import parse_tcb_info
-
-from .conftest import NOW
 
 LATER = NOW + timedelta(days=30)
 KEY = derive_key(bytes(32), Role.TCB_SIGNING)

@@ -9,17 +9,16 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+from tests.attestation.sources.azure import FakeIMDS, reply
+from tests.attestation.sources.kernel import FakeTDX
+from tests.attestation.sources.paravisor import Paravisor
+from tests.attestation.sources.software_tpm import SoftwareTPM, missing
 
 from affiant.attestation.encoding import b64u, from_b64u
 from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.sources.azure_guest import HCL_REPORT_INDEX, USER_DATA_INDEX
-
-from .azure import FakeIMDS, reply
-from .kernel import FakeTDX
-from .paravisor import Paravisor
-from .software_tpm import SoftwareTPM, missing
 
 REPORT_DATA = hashlib.sha512(b"a statement").digest()
 

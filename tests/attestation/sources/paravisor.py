@@ -6,15 +6,14 @@ import hashlib
 from collections.abc import Callable
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from tests.attestation.sources.azure import hcl_report, runtime_data
+from tests.attestation.sources.kernel import td_report
 
 from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.sources.azure_guest import ATTESTATION_KEY, HCL_REPORT_INDEX, USER_DATA_INDEX
 from affiant.attestation.sources.tpm import TPM
 from affiant.attestation.sources.tpm_device import TPMTransport
-
-from .azure import hcl_report, runtime_data
-from .kernel import td_report
 
 NV_WRITE = 0x137
 

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.attestation.sources.azure import FakeIMDS, reply
+from tests.attestation.sources.paravisor import Paravisor
+from tests.attestation.sources.software_tpm import SoftwareTPM
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.simulated.platform import SimulatedPlatform
@@ -31,10 +34,6 @@ from affiant.attestation.tdx.collateral_verification import verify_collateral
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
-
-from .azure import FakeIMDS, reply
-from .paravisor import Paravisor
-from .software_tpm import SoftwareTPM
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 NONCE = hashlib.sha256(b"a verifier's nonce").digest()

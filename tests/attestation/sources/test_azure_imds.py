@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+from tests.attestation.sources.azure import FakeIMDS, reply
 
 from affiant.attestation.sources.azure_imds import AZURE_IMDS, AzureIMDS
 from affiant.attestation.sources.errors import ResponseRefused, SourceAbsent, SourceBusy
 from affiant.errors import AffiantError
-
-from .azure import FakeIMDS, reply
 
 REPORT = bytes(range(256)) * 4
 QUOTE = b"\xfb\xff a quote, which is not looked at here"

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attestation.sources.azure import hcl_report, runtime_data
+from tests.attestation.sources.conftest import random_bytes
 
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.platform import SimulatedPlatform
@@ -32,9 +34,6 @@ from affiant.attestation.tdx.quote import parse_quote
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
 from affiant.errors import AffiantError
-
-from .azure import hcl_report, runtime_data
-from .conftest import random_bytes
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 NONCE = hashlib.sha256(b"nonce").digest()

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.attestation.sources.conftest import REPORT_DATA
+from tests.attestation.sources.kernel import ROOT, FakeTSM, refuse
 
 from affiant.attestation.sources.configfs_tsm import TSM_REPORT_ROOT, ConfigfsTSM
 from affiant.attestation.sources.errors import (
@@ -22,9 +24,6 @@ from affiant.attestation.sources.errors import (
 from affiant.attestation.sources.kernel_files import OSKernelFiles
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.errors import AffiantError
-
-from .conftest import REPORT_DATA
-from .kernel import ROOT, FakeTSM, refuse
 
 Quoting = Callable[[bytes], bytes]
 

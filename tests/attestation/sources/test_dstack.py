@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.attestation.sources.conftest import REPORT_DATA
+from tests.attestation.sources.dstack_agent import Agent, ok, refused
 
 from affiant.attestation.sources.dstack import DSTACK_SOCKET, TAPPD_SOCKET, DstackAgent, DstackAPI
 from affiant.attestation.sources.errors import (
@@ -19,9 +21,6 @@ from affiant.attestation.sources.errors import (
     SourceDenied,
 )
 from affiant.errors import AffiantError
-
-from .conftest import REPORT_DATA
-from .dstack_agent import Agent, ok, refused
 
 Quoting = Callable[[bytes], bytes]
 

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.attestation.sources.conftest import REPORT_DATA, launch
+from tests.attestation.sources.dstack_agent import Agent, ok, refused, runtime_event
 
 from affiant.attestation.canonical import canonical
 from affiant.attestation.evidence_source import TDRegisters
@@ -21,9 +23,6 @@ from affiant.attestation.tdx.eventlog import Event
 from affiant.attestation.tdx.measured_log import verify_replay
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.attestation.tdx.runtime_log import parse_runtime_log
-
-from .conftest import REPORT_DATA, launch
-from .dstack_agent import Agent, ok, refused, runtime_event
 
 EVENT = Event("affiant-policy", {"number": 1, "text": "a:b"})
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attestation.sources.conftest import REPORT_DATA
+from tests.attestation.sources.kernel import td_report
 
 from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.sources.errors import ResponseRefused
 from affiant.attestation.sources.local_td_report import parse_local_td_report
 from affiant.attestation.tdx.errors import LocalReport
 from affiant.attestation.tdx.quote import parse_quote
-
-from .conftest import REPORT_DATA
-from .kernel import td_report
 
 REGISTERS = TDRegisters(
     td_attributes=bytes(range(8)),

@@ -7,13 +7,12 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.attestation.sources.paravisor import Paravisor
 
 from affiant.attestation.sources import probing
 from affiant.attestation.sources.errors import SourceDenied
 from affiant.attestation.sources.places import Places
 from affiant.attestation.sources.probing import probe
-
-from .paravisor import Paravisor
 
 
 def places(folder: Path) -> Places:

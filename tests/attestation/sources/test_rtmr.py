@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.attestation.sources.kernel import FakeRTMRs
 
 from affiant.attestation.sources import rtmr
 from affiant.attestation.sources.errors import (
@@ -22,8 +23,6 @@ from affiant.attestation.sources.errors import (
 from affiant.attestation.sources.rtmr import LoggedRTMR
 from affiant.attestation.tdx.errors import EventLogMalformed
 from affiant.attestation.tdx.eventlog import Event, event_digest, extend, parse_event_log, replay
-
-from .kernel import FakeRTMRs
 
 EVENTS = tuple(Event(f"affiant-{index}", {"number": index, "text": "a:b\n\u00e9"}) for index in range(4))
 

@@ -8,6 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.attestation.sources.azure import FakeIMDS
+from tests.attestation.sources.conftest import REPORT_DATA, random_bytes
+from tests.attestation.sources.dstack_agent import Agent, ok
+from tests.attestation.sources.kernel import FakeTSM, refuse
+from tests.attestation.sources.paravisor import Paravisor
 
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.sources import configfs_tsm, taking
@@ -23,12 +28,6 @@ from affiant.attestation.sources.places import Places
 from affiant.attestation.sources.taking import AUTO_ORDER, Asked, SourceName, Taken, take
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.errors import AffiantError
-
-from .azure import FakeIMDS
-from .conftest import REPORT_DATA, random_bytes
-from .dstack_agent import Agent, ok
-from .kernel import FakeTSM, refuse
-from .paravisor import Paravisor
 
 NONCE = bytes(range(32))
 

@@ -7,6 +7,9 @@ import errno
 from pathlib import Path
 
 import pytest
+from tests.attestation.sources import kernel
+from tests.attestation.sources.conftest import REPORT_DATA
+from tests.attestation.sources.kernel import FakeTDX
 
 from affiant.attestation.sources.errors import (
     ResponseRefused,
@@ -17,10 +20,6 @@ from affiant.attestation.sources.errors import (
 )
 from affiant.attestation.sources.tdx_device import GET_REPORT0, TDX_DEVICE, TDXDevice
 from affiant.errors import AffiantError
-
-from . import kernel
-from .conftest import REPORT_DATA
-from .kernel import FakeTDX
 
 
 def device(tdx: FakeTDX) -> TDXDevice:

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from story import Story
+from tests.attestation.sources.conftest import REPORT_DATA
+from tests.attestation.sources.kernel import FakeTDX
+from tests.attestation.story import Story
 
 from affiant.attestation.evidence_source import QuoteSource, TDRegisters
 from affiant.attestation.manifest import session_events
@@ -34,9 +36,6 @@ from affiant.attestation.tdx.measured_log import measured, verify_replay
 from affiant.attestation.tdx.quote import parse_quote
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.attestation.tdx.verify import verify_quote
-
-from .conftest import REPORT_DATA
-from .kernel import FakeTDX
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attestation.sources.software_tpm import SoftwareTPM
 
 from affiant.attestation.sources.errors import (
     ResponseRefused,
@@ -31,8 +32,6 @@ from affiant.attestation.sources.tpm_codes import name_of_code
 from affiant.attestation.sources.tpm_device import TPMDevice, TPMSocket
 from affiant.attestation.sources.tpm_quote import parse_tpm_quote
 from affiant.errors import AffiantError
-
-from .software_tpm import SoftwareTPM
 
 INDEX = 0x01400001
 KEY = 0x81000003

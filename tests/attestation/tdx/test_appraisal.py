@@ -8,6 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import (
+    BOOT_EVENTS,
+    MRCONFIGID,
+    NOW,
+    REPORT_DATA,
+    appraise_session,
+    log_of,
+    quote_of,
+    random_bytes,
+    reference_of,
+    verify,
+)
 
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import sha256_name
@@ -39,19 +51,6 @@ from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_v
 from affiant.attestation.tdx.roots import INTEL_SGX_ROOT_CA_SPKI, EvidenceClass
 from affiant.attestation.tdx.tcb_status import TCBStatus
 from affiant.attestation.tdx.verify import verify_quote
-
-from .conftest import (
-    BOOT_EVENTS,
-    MRCONFIGID,
-    NOW,
-    REPORT_DATA,
-    appraise_session,
-    log_of,
-    quote_of,
-    random_bytes,
-    reference_of,
-    verify,
-)
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 VERIFIED = verify(PLATFORM)

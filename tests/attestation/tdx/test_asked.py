@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tdx.conftest import (
+from tests.attestation.tdx.conftest import (
     MRCONFIGID,
     REPORT_DATA,
     Genuine,
@@ -69,7 +69,7 @@ def everything(genuine: Genuine) -> Expectations:
 @pytest.fixture(scope="module")
 def bound(vectors: Any) -> Genuine:
     """A genuine quote, UpToDate, whose launcher bound an MRCONFIGID."""
-    from tdx.conftest import _genuine
+    from tests.attestation.tdx.conftest import _genuine
 
     return _genuine(vectors, "phala_v5_td15ex", "collateral/b0c06f_2026-10.json", 1792714008)
 
@@ -103,7 +103,7 @@ def test_one_expectation_less_is_a_warning_that_names_it(bound: Genuine, missing
 
 
 def test_an_accepted_status_short_of_up_to_date_is_a_warning(vectors: Any) -> None:
-    from tdx.conftest import _genuine
+    from tests.attestation.tdx.conftest import _genuine
 
     old = _genuine(vectors, "phala_emr_v4", "collateral/b0c06f_2026-10.json", 1792714008)
     accepting = hardware(old, tcb={"statuses": ["OutOfDate", "UpToDate"], "min_evaluation": 1})

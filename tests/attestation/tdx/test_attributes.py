@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.attestation.tdx.conftest import NOW, quote_of, random_bytes
 
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteLayout
 from affiant.attestation.tdx.attributes import appraise_td_configuration
 from affiant.attestation.tdx.errors import DebugTD, ServiceTDBound, TDAttributesRefused, XFAMRefused
 from affiant.attestation.tdx.quote import TDReport, parse_quote
-
-from .conftest import NOW, quote_of, random_bytes
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 BODY = parse_quote(quote_of(PLATFORM, layout=QuoteLayout.V5_TD15)).body

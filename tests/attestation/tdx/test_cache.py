@@ -6,13 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.attestation.tdx.conftest import NOW, trust_of
 
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx.cache import VerificationCache
 from affiant.attestation.tdx.errors import CRLExpired, UntrustedRoot
 from affiant.attestation.tdx.roots import TrustRoots
-
-from .conftest import NOW, trust_of
 
 
 def test_the_same_bytes_are_verified_once(platform: SimulatedPlatform) -> None:

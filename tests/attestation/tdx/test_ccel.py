@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tdx.logs import SHA384, ccel, event, extend_all, sha384, spec_id, variable
+from tests.attestation.tdx.logs import SHA384, ccel, event, extend_all, sha384, spec_id, variable
 
 from affiant.attestation.tdx.ccel import is_ccel, parse_ccel
 from affiant.attestation.tdx.errors import EventLogMalformed, EventPreimageMismatch

@@ -15,13 +15,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, random_bytes
 
 from affiant.attestation.simulated.pki import CertificateRole, pem_chain
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx.certificates import parse_certificate, parse_chain
 from affiant.attestation.tdx.errors import CertificateMalformed
-
-from .conftest import NOW, random_bytes
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 CHAIN = PLATFORM.certificates.chain(CertificateRole.PCK)

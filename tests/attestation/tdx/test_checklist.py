@@ -17,6 +17,8 @@ from types import MappingProxyType
 
 import pytest
 from cryptography import x509
+from tests.attestation.tdx.checklist import MISTAKES, POINTS, VALUES
+from tests.attestation.tdx.conftest import NOW, random_bytes
 
 from affiant.attestation import __path__ as attestation_folders
 from affiant.attestation.collateral.single_file import parse_collateral_file
@@ -31,9 +33,6 @@ from fault_scenarios.cli.catalogue import CATALOGUE
 from fault_scenarios.evidence import Evidence
 from fault_scenarios.judging import judge_evidence
 from fault_scenarios.scenario import Accepted, Refused
-
-from .checklist import MISTAKES, POINTS, VALUES
-from .conftest import NOW, random_bytes
 
 ROOT = Path(__file__).resolve().parents[3]
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, key_of, random_bytes, trust_of
 
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import b64u
@@ -35,8 +36,6 @@ from affiant.attestation.tdx.errors import (
 )
 from affiant.attestation.tdx.roots import TrustRoots
 from affiant.errors import AffiantError
-
-from .conftest import NOW, key_of, random_bytes, trust_of
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 COLLATERAL = PLATFORM.collateral(NOW)

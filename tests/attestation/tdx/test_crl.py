@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, key_of, random_bytes
 
 from affiant.attestation.simulated.keys import Role
 from affiant.attestation.simulated.pki import CertificateRole, pem_chain
@@ -24,8 +25,6 @@ from affiant.attestation.tdx.errors import (
     CRLMalformed,
     CRLSignatureInvalid,
 )
-
-from .conftest import NOW, key_of, random_bytes
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 LEAF, AUTHORITY, ROOT = parse_chain(pem_chain(PLATFORM.certificates.chain(CertificateRole.PCK)))

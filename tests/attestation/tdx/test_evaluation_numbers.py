@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, Vectors
 
 from affiant.attestation.simulated.keys import Role, derive_key
 from affiant.attestation.simulated.pki import CertificateRole, pem_chain
@@ -33,8 +34,6 @@ from affiant.attestation.tdx.evaluation_numbers import (
 )
 from affiant.attestation.tdx.roots import EvidenceClass, TrustRoots
 from affiant.errors import AffiantError
-
-from .conftest import NOW, Vectors
 
 MEMBER = "tcbEvaluationDataNumbers"
 

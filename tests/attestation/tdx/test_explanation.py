@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tdx.conftest import NOW, quote_of, trust_of
-from tdx.test_vectors import CASES
+from tests.attestation.tdx.conftest import NOW, quote_of, trust_of
+from tests.attestation.tdx.test_vectors import CASES
 
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteLayout

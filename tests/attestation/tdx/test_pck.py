@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, key_of
 
 from affiant.attestation.simulated import der
 from affiant.attestation.simulated.identity import MachineIdentity, PCKIssuer
@@ -23,8 +24,6 @@ from affiant.attestation.tdx.certificates import parse_chain
 from affiant.attestation.tdx.errors import PCKChainInvalid, PCKExtensionInvalid
 from affiant.attestation.tdx.pck import PCKCA, parse_pck_extension, verify_pck_chain
 from affiant.attestation.tdx.quote import parse_quote
-
-from .conftest import NOW, key_of
 
 MACHINE = MachineIdentity()
 EXTENSION = encode_sgx_extension(MACHINE)

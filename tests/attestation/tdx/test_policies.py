@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tdx.conftest import MRCONFIGID, NOW, REPORT_DATA, Genuine, quote_of, verify
-from tdx.test_policy_file import HARDWARE, HEX48, SIMULATED, deployed, parse, with_tcb
-from tdx.test_verify import SVNLevel, above_all, level, with_levels, with_qe_levels
+from tests.attestation.tdx.conftest import MRCONFIGID, NOW, REPORT_DATA, Genuine, quote_of, verify
+from tests.attestation.tdx.test_policy_file import HARDWARE, HEX48, SIMULATED, deployed, parse, with_tcb
+from tests.attestation.tdx.test_verify import SVNLevel, above_all, level, with_levels, with_qe_levels
 
 from affiant.attestation.simulated.boot import Image
 from affiant.attestation.simulated.platform import SimulatedPlatform
@@ -360,7 +360,7 @@ def test_a_service_td_is_excepted_by_its_exact_measurement(platform: SimulatedPl
 
 
 def genuine(vectors: Any, quote: str, collateral: str, now: int) -> tuple[Genuine, VerifiedQuote]:
-    from tdx.conftest import _genuine
+    from tests.attestation.tdx.conftest import _genuine
 
     found = _genuine(vectors, quote, f"collateral/{collateral}.json", now)
     return found, verify_quote(found.quote, found.verified, now=found.now)
@@ -418,7 +418,7 @@ def test_a_genuine_service_td_of_a_level_below_all_is_refused_before_any_policy(
 
 def test_the_policies_on_a_genuine_service_td_by_themselves(vectors: Any) -> None:
     """Its platform does not verify with the collateral at hand, so its body is judged in another one's result."""
-    from tdx.conftest import _genuine
+    from tests.attestation.tdx.conftest import _genuine
 
     _, good = genuine(vectors, "google_v5_emr", "90c06f_2026-02-18", 1772707803)
     alibaba = _genuine(vectors, "coco_v5_servicetd", "collateral/90c06f_2026-02-18.json", 1772707803)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, quote_of, random_bytes
 
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.simulated.quoting import QuoteLayout
@@ -20,8 +21,6 @@ from affiant.attestation.tdx.errors import (
 )
 from affiant.attestation.tdx.quote import MAX_QUOTE_BYTES, TDQuote, parse_quote, parse_td_report
 from affiant.errors import AffiantError
-
-from .conftest import NOW, quote_of, random_bytes
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 V4 = quote_of(PLATFORM)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, random_bytes, reference_of, trust_of
 
 from affiant.attestation.canonical import canonical, parse_canonical
 from affiant.attestation.encoding import sha256_name
@@ -16,8 +17,6 @@ from affiant.attestation.tdx.errors import ReferenceValuesMalformed
 from affiant.attestation.tdx.reference import parse_reference_values
 from affiant.attestation.tdx.roots import INTEL_SGX_ROOT_CA_SPKI, EvidenceClass, TrustRoots
 from affiant.attestation.tdx.tcb_status import TCBStatus
-
-from .conftest import NOW, random_bytes, reference_of, trust_of
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 RAW = reference_of(PLATFORM).raw

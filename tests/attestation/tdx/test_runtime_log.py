@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tdx.conftest import log_of, quote_of
-from tdx.logs import array, extend_all, runtime, sha384, tcg
+from tests.attestation.tdx.conftest import log_of, quote_of
+from tests.attestation.tdx.logs import array, extend_all, runtime, sha384, tcg
 
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx.errors import (

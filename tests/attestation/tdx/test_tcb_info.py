@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, random_bytes
 
 from affiant.attestation.simulated.platform import SimulatedPlatform
 from affiant.attestation.tdx.errors import (
@@ -22,8 +23,6 @@ from affiant.attestation.tdx.qe_identity import parse_qe_identity
 from affiant.attestation.tdx.tcb_info import parse_tcb_info
 from affiant.attestation.tdx.tcb_status import TCBStatus
 from affiant.errors import AffiantError
-
-from .conftest import NOW, random_bytes
 
 PLATFORM = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 COLLATERAL = PLATFORM.collateral(NOW)

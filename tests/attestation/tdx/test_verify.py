@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tdx.conftest import NOW, key_of, quote_of, random_bytes, trust_of, verify
 
 from affiant.attestation.simulated.identity import MachineIdentity, ModuleIdentity, PCKIssuer, QuotingEnclave
 from affiant.attestation.simulated.keys import Role, sign_raw
@@ -46,8 +47,6 @@ from affiant.attestation.tdx.roots import EvidenceClass, TrustRoots
 from affiant.attestation.tdx.tcb_status import ComponentStatus, TCBStatus
 from affiant.attestation.tdx.verify import verify_quote
 from affiant.errors import AffiantError, NotFreshError
-
-from .conftest import NOW, key_of, quote_of, random_bytes, trust_of, verify
 
 ONE = SimulatedPlatform.create(now=NOW, random_bytes=random_bytes("one platform"))
 V4 = quote_of(ONE)

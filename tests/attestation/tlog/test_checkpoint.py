@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tlog.test_note import EXAMPLE_CHECKPOINT
 
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.errors import CheckpointMalformed
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.tree import EMPTY_ROOT, MAX_SIZE
-
-from .test_note import EXAMPLE_CHECKPOINT
 
 ROOT = "CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I="
 TEXT = f"example.com/behind-the-sofa\n20852163\n{ROOT}\n"

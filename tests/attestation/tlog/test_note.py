@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tlog.conftest import NOW, ORIGIN, checkpoint, cosigner, log_signer, mldsa_cosigner
 
 from affiant.attestation.tlog.errors import CheckpointMalformed, NoteMalformed, NoteSignatureInvalid
 from affiant.attestation.tlog.note import (
@@ -22,8 +23,6 @@ from affiant.attestation.tlog.note import (
     verify_note,
 )
 from affiant.attestation.tlog.note_keys import CosignerKey, LogKey, parse_vkey
-
-from .conftest import NOW, ORIGIN, checkpoint, cosigner, log_signer, mldsa_cosigner
 
 # The example of C2SP signed-note v1.0.0.
 VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"

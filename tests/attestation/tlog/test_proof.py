@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tlog.conftest import LEAVES, NODES, ORIGIN, checkpoint, cosigner, log_signer
 
 from affiant.attestation.merkle import leaf_hash
 from affiant.attestation.tlog.errors import (
@@ -20,8 +21,6 @@ from affiant.attestation.tlog.note import signed
 from affiant.attestation.tlog.proof import LogProof, VerifiedInclusion, parse_log_proof, verify_log_proof
 from affiant.attestation.tlog.tree import inclusion_path
 from affiant.errors import AffiantError
-
-from .conftest import LEAVES, NODES, ORIGIN, checkpoint, cosigner, log_signer
 
 KEYS = [log_signer().verifier]
 

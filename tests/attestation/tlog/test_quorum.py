@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tlog.conftest import NOW, ORIGIN, checkpoint, cosigner, log_signer, mldsa_cosigner
 
 from affiant.attestation.tlog.errors import (
     CheckpointMalformed,
@@ -17,8 +18,6 @@ from affiant.attestation.tlog.errors import (
 from affiant.attestation.tlog.note import Note, signed
 from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy, verify_quorum
 from affiant.errors import AffiantError
-
-from .conftest import NOW, ORIGIN, checkpoint, cosigner, log_signer, mldsa_cosigner
 
 LOG = log_signer().verifier.vkey()
 W = [cosigner(number).verifier.vkey() for number in range(6)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.tlog.conftest import LEAVES, NODES
 
 from affiant.attestation.merkle import root
 from affiant.attestation.tlog.errors import TileMalformed
@@ -19,8 +20,6 @@ from affiant.attestation.tlog.tiles import (
     tiles_of,
 )
 from affiant.attestation.tlog.tree import consistency_path, inclusion_path, range_hash
-
-from .conftest import LEAVES, NODES
 
 
 def read(tile: Tile) -> bytes:

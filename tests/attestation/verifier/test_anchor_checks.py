@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
-from sigstore_authority.timestamps import TimestampAuthority
-from story import NOW, Story, leaf_of, trust_bytes
+from tests.attestation.story import NOW, Story, leaf_of, trust_bytes
+from tests.attestation.verifier.test_verify_bundle import judge, row
+from tests.attestation.verifier.test_witness_checks import Watched, policy
+from tests.sigstore_authority.timestamps import TimestampAuthority
 
 from affiant.attestation.anchors.imprint import message
 from affiant.attestation.bundle import Bundle, BundleMalformed, objects_by_digest, parse_bundle
@@ -28,9 +30,6 @@ from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.tlog.tree import MemoryNodes, consistency_path, range_hash
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import State, Tier, Verdict
-
-from .test_verify_bundle import judge, row
-from .test_witness_checks import Watched, policy
 
 DAY = timedelta(days=1)
 LATER = NOW + DAY

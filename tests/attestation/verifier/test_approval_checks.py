@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from story import NOW, Issued, link, trust
+from tests.attestation.story import NOW, Issued, link, trust
+from tests.attestation.verifier.test_erasure_checks import AUTHORITY, Ordered, row, without
 
 from affiant.attestation.approving.statement import sign_statement
 from affiant.attestation.canonical import canonical, parse_object
@@ -17,8 +18,6 @@ from affiant.attestation.encoding import sha256_name
 from affiant.attestation.keys import Signer, public_jwk
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-
-from .test_erasure_checks import AUTHORITY, Ordered, row, without
 
 ANN, BOB = (Signer(ec.derive_private_key(number, ec.SECP256R1())) for number in (31, 32))
 POLICY = canonical(

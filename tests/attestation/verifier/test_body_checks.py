@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from story import NOW, REQUEST, RESPONSE, Issued, Story, trust
+from tests.attestation.story import NOW, REQUEST, RESPONSE, Issued, Story, trust
 
 from affiant.attestation.bundle import Bundle
 from affiant.attestation.encoding import b64u, from_b64u

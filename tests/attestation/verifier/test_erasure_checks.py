@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from story import NOW, REQUEST, Issued, Story, link, new_id, reference_bytes, trust
+from tests.attestation.story import NOW, REQUEST, Issued, Story, link, new_id, reference_bytes, trust
+from tests.attestation.verifier.test_verify_bundle import CutOff
 
 from affiant.attestation.bundle import Bundle
 from affiant.attestation.encoding import sha256_name
@@ -17,8 +18,6 @@ from affiant.attestation.keys import Signer, public_jwk
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-
-from .test_verify_bundle import CutOff
 
 AUTHORITY = Signer(ec.derive_private_key(21, ec.SECP256R1()))
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from story import NOW, trust
 from tests.attestation.approving.signing_identity import SigningIdentity, root_of
+from tests.attestation.story import NOW, trust
+from tests.attestation.verifier.test_approval_checks import ACTION, TARGET
+from tests.attestation.verifier.test_erasure_checks import Ordered, row
 from tests.sigstore_authority.authority import Authority
 
 from affiant.attestation.approving.statement import sign_statement
@@ -18,9 +20,6 @@ from affiant.attestation.keys import Signer
 from affiant.attestation.published import verification
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-
-from .test_approval_checks import ACTION, TARGET
-from .test_erasure_checks import Ordered, row
 
 ANN = Signer(ec.derive_private_key(31, ec.SECP256R1()))
 DEPLOYMENT = Authority()

@@ -8,7 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from story import NOW, PLATFORM, REQUEST, Story, leaf_of, new_id, reference_bytes, trust
+from tests.attestation.story import NOW, PLATFORM, REQUEST, Story, leaf_of, new_id, reference_bytes, trust
+from tests.attestation.verifier.test_anchor_checks import asking, tokens_over
+from tests.attestation.verifier.test_reports import HOSTILE, read
+from tests.attestation.verifier.test_verify_bundle import row
+from tests.attestation.verifier.test_witness_checks import Watched, policy
 
 from affiant.attestation.bundle_anchors import Anchors, StampedCheckpoint
 from affiant.attestation.encoding import sha256_name
@@ -28,11 +32,6 @@ from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import State, Verdict
 from fault_scenarios.bench import Bench
 from fault_scenarios.scenarios.levels import reaching
-
-from .test_anchor_checks import asking, tokens_over
-from .test_reports import HOSTILE, read
-from .test_verify_bundle import row
-from .test_witness_checks import Watched, policy
 
 LATER = NOW + timedelta(days=20)
 """When the archived collateral still holds."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from story import Story, leaf_of, trust
+from tests.attestation.story import Story, leaf_of, trust
+from tests.attestation.verifier.test_verify_bundle import judge, row
 
 from affiant.attestation.bundle import Bundle
 from affiant.attestation.tlog.checkpoint import Checkpoint
@@ -17,8 +18,6 @@ from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof
 from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
-
-from .test_verify_bundle import judge, row
 
 STRANGER = LogSigner("log.example/stranger", Ed25519PrivateKey.from_private_bytes(b"s" * 32))
 

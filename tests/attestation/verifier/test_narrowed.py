@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from narrowed_story import NarrowedStory, digest_of, normal_form
-from story import NOW, POLICY_DIGEST, Story, link, trust
+from tests.attestation.narrowed_story import NarrowedStory, digest_of, normal_form
+from tests.attestation.story import NOW, POLICY_DIGEST, Story, link, trust
 
 from affiant.attestation.approving.statement import sign_statement
 from affiant.attestation.bundle import objects_by_digest

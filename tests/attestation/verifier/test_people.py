@@ -6,16 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from story import Story, sha256_name
+from tests.attestation.story import Story, sha256_name
+from tests.attestation.verifier.test_reports import HOSTILE, read
+from tests.attestation.verifier.test_verify_bundle import at, judge
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.verifier.people import Named
 from affiant.attestation.verifier.people_met import MAX_EACH, PeopleMet
 from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_text import render
-
-from .test_reports import HOSTILE, read
-from .test_verify_bundle import at, judge
 
 
 class Disclosed(Story):

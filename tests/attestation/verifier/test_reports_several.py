@@ -10,16 +10,15 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from shared_gateway import two_sessions
+from tests.attestation.shared_gateway import two_sessions
+from tests.attestation.verifier.test_reports import HOSTILE, UNSEEN, read
+from tests.attestation.verifier.test_several import judge
 
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.report_html_several import render_html_several
 from affiant.attestation.verifier.report_machine import render_junit_several, render_sarif_several
 from affiant.attestation.verifier.report_text_several import render_several
 from affiant.attestation.verifier.verdict import State
-
-from .test_reports import HOSTILE, UNSEEN, read
-from .test_several import judge
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,11 @@ from functools import partial
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from shared_gateway import SharedGateway, twice, two_sessions
-from story import NOW, Story, trust
+from tests.attestation.shared_gateway import SharedGateway, twice, two_sessions
+from tests.attestation.story import NOW, Story, trust
+from tests.attestation.verifier.test_anchor_checks import note_over, whole
+from tests.attestation.verifier.test_anchor_checks import told as told_story
+from tests.attestation.verifier.test_verify_bundle import at
 
 from affiant.attestation.bundle import objects_by_digest
 from affiant.attestation.bundle_anchors import Anchors, PublishedCheckpoint, StampedCheckpoint
@@ -23,10 +26,6 @@ from affiant.attestation.verifier.several import judge_several
 from affiant.attestation.verifier.trace import Trace, TracedKeyset, TracedRecord, TracedRoot
 from affiant.attestation.verifier.verdict import Check, State, Tier
 from affiant.attestation.verifier.verify_bundle import examine_bundle
-
-from .test_anchor_checks import note_over, whole
-from .test_anchor_checks import told as told_story
-from .test_verify_bundle import at
 
 
 def judge(*bundles: bytes, changes: Mapping[str, object] | None = None, **more: object) -> CombinedVerdict:

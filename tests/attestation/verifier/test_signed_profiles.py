@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from sigstore_authority.authority import Authority, encoded
-from story import NOW, POLICY_DIGEST, Story, trust, trust_bytes
+from tests.attestation.story import NOW, POLICY_DIGEST, Story, trust, trust_bytes
+from tests.attestation.verifier.test_verify_bundle import judge, row
+from tests.sigstore_authority.authority import Authority, encoded
 
 from affiant.attestation.bundle import Bundle, objects_by_digest
 from affiant.attestation.encoding import sha256_name
@@ -22,8 +23,6 @@ from affiant.attestation.profile_signing.signing_keys import ProfileKey, Signing
 from affiant.attestation.profile_signing.statement import SignedProfiles
 from affiant.attestation.trust_file import TrustFileMalformed
 from affiant.attestation.verifier.verdict import Check, State
-
-from .test_verify_bundle import judge, row
 
 AUTHORITY = Authority()
 IDENTITY, ISSUER = "reviewer@team.example", "https://accounts.team.example"

@@ -11,8 +11,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sigstore_authority.authority import Authority, encoded
-from story import NOW, trust, trust_bytes
+from tests.attestation.story import NOW, trust, trust_bytes
+from tests.attestation.verifier.test_anchor_checks import note_over, told, whole
+from tests.attestation.verifier.test_verify_bundle import judge, row
+from tests.sigstore_authority.authority import Authority, encoded
 
 from affiant.attestation.anchors.sigstore_anchor import PREDICATE_TYPE, checkpoint_statement
 from affiant.attestation.bundle import Bundle, BundleMalformed, objects_by_digest, parse_bundle
@@ -20,9 +22,6 @@ from affiant.attestation.bundle_anchors import Anchors, PublishedCheckpoint
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.trust_file import TrustFileMalformed
 from affiant.attestation.verifier.verdict import State, Tier, Verdict
-
-from .test_anchor_checks import note_over, told, whole
-from .test_verify_bundle import judge, row
 
 AUTHORITY = Authority()
 IDENTITY, ISSUER = "auditor@example.org", "https://accounts.example.org"

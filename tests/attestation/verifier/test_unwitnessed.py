@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from story import Story, leaf_of
+from tests.attestation.story import Story, leaf_of
+from tests.attestation.verifier.test_verify_bundle import judge
+from tests.attestation.verifier.test_witness_checks import Watched, judged
 
 from affiant.attestation.bundle import objects_by_digest
 from affiant.attestation.encoding import b64u
@@ -17,9 +19,6 @@ from affiant.attestation.verifier.bracket import Unwitnessed
 from affiant.attestation.verifier.report_html import render_html
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Tier
-
-from .test_verify_bundle import judge
-from .test_witness_checks import Watched, judged
 
 
 def stretch(story: Story) -> Unwitnessed:

@@ -9,11 +9,11 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-import story as story_module
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from story import (
+from tests.attestation import story as story_module
+from tests.attestation.story import (
     NOW,
     PLATFORM,
     REQUEST,

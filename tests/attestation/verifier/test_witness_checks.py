@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from story import NOW, Story, leaf_of, trust
+from tests.attestation.story import NOW, Story, leaf_of, trust
+from tests.attestation.verifier.test_verify_bundle import judge, row
 
 from affiant.attestation.bundle import Bundle, objects_by_digest
 from affiant.attestation.encoding import b64u
@@ -22,8 +23,6 @@ from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_has
 from affiant.attestation.trust_file import TrustFileMalformed
 from affiant.attestation.verifier.report_text import render
 from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
-
-from .test_verify_bundle import judge, row
 
 KEYS = {name: Ed25519PrivateKey.from_private_bytes(name.encode() * 32) for name in "abc"}
 NAMES = {name: f"witness.example/{name}" for name in KEYS}

@@ -9,9 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from log_builder import log_signer
-from period_builder import build
-from story import Story, leaf_of
+from tests.attestation.log_builder import log_signer
+from tests.attestation.period_builder import build
+from tests.attestation.story import Story, leaf_of
+from tests.attestation.verifier_js.conftest import Question
+from tests.attestation.verifier_js.test_agreement import as_json
 
 from affiant.attestation.bundle import Bundle, parse_bundle
 from affiant.attestation.period.reader import PeriodBundle
@@ -23,9 +25,6 @@ from affiant.attestation.tlog.proof import LogProof, parse_log_proof
 from affiant.attestation.trust_file import parse_trust_file
 from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.errors import AffiantError
-
-from .conftest import Question
-from .test_agreement import as_json
 
 
 def as_period(data: bytes, folder: Path) -> bytes | None:

@@ -10,13 +10,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from narrowed_story import NarrowedStory
-from period_builder import build, sorted_records
-from story import NOW, Issued, Story, link, trust_bytes
+from tests.attestation.narrowed_story import NarrowedStory
+from tests.attestation.period_builder import build, sorted_records
+from tests.attestation.story import NOW, Issued, Story, link, trust_bytes
+from tests.attestation.verifier_js.conftest import Question
 
 from affiant.attestation.keys import public_jwk
-
-from .conftest import Question
 
 LATER = NOW + timedelta(hours=1)
 BEFORE = NOW - timedelta(days=1)

@@ -10,12 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.attestation.verifier_js.conftest import Question
 
 from affiant.attestation.trust_file import TrustFile, parse_trust_file
 from affiant.attestation.verifier.verdict import Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-
-from .conftest import Question
 
 
 @dataclass

@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from story import NOW, REQUEST, RESPONSE, Story, trust_bytes
+from tests.attestation.story import NOW, REQUEST, RESPONSE, Story, trust_bytes
+from tests.attestation.verifier_js.conftest import ROOT, Question, Verdicts
+from tests.attestation.verifier_js.recorded import Recorded, asked_of, recorded
 
 from affiant.attestation.bundle import parse_bundle
 from affiant.attestation.statement import parse_statement
@@ -19,9 +21,6 @@ from affiant.attestation.trust_file import parse_trust_file
 from affiant.attestation.verifier.verdict import Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.errors import AffiantError
-
-from .conftest import ROOT, Question, Verdicts
-from .recorded import Recorded, asked_of, recorded
 
 Ask = Callable[[Sequence[Question]], Verdicts]
 

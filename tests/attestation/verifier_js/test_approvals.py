@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.attestation.verifier_js.conftest import Question, Verdicts
+from tests.attestation.verifier_js.recorded import asked_of, recorded
+from tests.attestation.verifier_js.test_foundations import Probe, probe, question
 
 from affiant.attestation import jws
 from affiant.attestation.approving.named_approvers import read_approvers
@@ -15,10 +18,6 @@ from affiant.attestation.approving.statement import read_statement
 from affiant.attestation.canonical import canonical
 from affiant.attestation.keys import Signer, public_jwk
 from affiant.errors import AffiantError
-
-from .conftest import Question, Verdicts
-from .recorded import asked_of, recorded
-from .test_foundations import Probe, probe, question
 
 __all__ = ["probe"]
 

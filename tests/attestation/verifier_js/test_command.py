@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from period_builder import rezipped
-from story import REQUEST, RESPONSE, Story, trust_bytes
+from tests.attestation.period_builder import rezipped
+from tests.attestation.story import REQUEST, RESPONSE, Story, trust_bytes
+from tests.attestation.verifier_js.conftest import HOME, ROOT, node
+from tests.attestation.verifier_js.recorded import asked_of
+from tests.attestation.verifier_js.test_agreement import LEFT_OUT
 
 from affiant.attestation.canonical import canonical
 from affiant.attestation.verify_command import verify
-
-from .conftest import HOME, ROOT, node
-from .recorded import asked_of
-from .test_agreement import LEFT_OUT
 
 AT = ("--at", "2026-11-21T12:00:00Z")
 VECTORS = ROOT / "docs/formats/vectors"

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from log_builder import ORIGIN, cosigner, log_signer, mldsa_cosigner, seed
+from tests.attestation.log_builder import ORIGIN, cosigner, log_signer, mldsa_cosigner, seed
+from tests.attestation.verifier_js.test_foundations import Probe, probe, question
 
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.errors import QuorumMissed
@@ -16,8 +17,6 @@ from affiant.attestation.tlog.note import NoteSignature, parse_note, signed
 from affiant.attestation.tlog.note_keys import Cosigner, MLDSACosigner, MLDSACosignerKey
 from affiant.attestation.tlog.quorum import parse_witness_policy, verify_quorum
 from affiant.errors import AffiantError
-
-from .test_foundations import Probe, probe, question
 
 __all__ = ["probe"]
 

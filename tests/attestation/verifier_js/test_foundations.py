@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from small_order import SMALL_ORDER
-from story import trust_bytes
+from tests.attestation.small_order import SMALL_ORDER
+from tests.attestation.story import trust_bytes
+from tests.attestation.verifier_js.conftest import node
 
 from affiant.attestation.canonical import canonical, parse_canonical, parse_strict
 from affiant.attestation.encoding import b64u, from_b64u
@@ -27,8 +28,6 @@ from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.trust_file import parse_instant, parse_trust_file
 from affiant.command_line import printable
 from affiant.errors import AffiantError
-
-from .conftest import node
 
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 PRIME = 0xFFFFFFFF00000001000000000000000000000000FFFFFFFFFFFFFFFFFFFFFFFF

@@ -15,11 +15,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey, MLDSA44PublicKey
+from tests.attestation.verifier_js.conftest import HOME, node
+from tests.attestation.verifier_js.test_foundations import Probe, probe, question
 
 from vectors.making import mldsa44 as own
-
-from .conftest import HOME, node
-from .test_foundations import Probe, probe, question
 
 __all__ = ["probe"]
 

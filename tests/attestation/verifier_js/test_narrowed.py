@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from narrowed_story import NarrowedStory
-from story import NOW, trust_bytes
-
-from .as_periods import as_period, period_pinning_its_log, python_says_of_period
-from .conftest import Question, Verdicts
-from .recorded import asked_of, recorded
-from .test_agreement import APPRAISED, as_json, disagreements, pinning_its_log
+from tests.attestation.narrowed_story import NarrowedStory
+from tests.attestation.story import NOW, trust_bytes
+from tests.attestation.verifier_js.as_periods import as_period, period_pinning_its_log, python_says_of_period
+from tests.attestation.verifier_js.conftest import Question, Verdicts
+from tests.attestation.verifier_js.recorded import asked_of, recorded
+from tests.attestation.verifier_js.test_agreement import APPRAISED, as_json, disagreements, pinning_its_log
 
 Ask = Callable[[Sequence[Question]], Verdicts]
 AS_PERIODS = ("EVIDENCE", "POLICY", "PEERS", "CUT")

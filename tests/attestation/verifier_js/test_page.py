@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, browser
-from story import REQUEST, Story, trust_bytes
-
-from .conftest import HOME, ROOT, node
-from .recorded import asked_of
-from .test_period_agreement import period_vectors
-from .test_vectors import vectors
+from tests.attestation.story import REQUEST, Story, trust_bytes
+from tests.attestation.verifier_js.conftest import HOME, ROOT, node
+from tests.attestation.verifier_js.recorded import asked_of
+from tests.attestation.verifier_js.test_period_agreement import period_vectors
+from tests.attestation.verifier_js.test_vectors import vectors
+from tests.browser import Browser, browser
 
 PAGE = HOME / "page/affiant-verifier.html"
 VECTORS = ROOT / "docs/formats/vectors"

@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from period_builder import build, rezipped, sorted_records
-from story import NOW, REQUEST, RESPONSE, Story, link, trust_bytes
+from tests.attestation.period_builder import build, rezipped, sorted_records
+from tests.attestation.story import NOW, REQUEST, RESPONSE, Story, link, trust_bytes
+from tests.attestation.verifier_js import muddled_periods
+from tests.attestation.verifier_js.as_periods import as_period, period_pinning_its_log, python_says_of_period
+from tests.attestation.verifier_js.conftest import Question, Verdicts
+from tests.attestation.verifier_js.recorded import asked_of
+from tests.attestation.verifier_js.test_agreement import APPRAISED, Ask, disagreements
+from tests.attestation.verifier_js.test_vectors import NOT_APPRAISED, NOT_STAMPED, apart, question_of, vectors
 
 from affiant.attestation.keys import public_jwk
 from affiant.attestation.receipt import Issued
 from affiant.attestation.tlog.note_keys import Cosigner
 from affiant.attestation.trust_file import parse_instant
-
-from . import muddled_periods
-from .as_periods import as_period, period_pinning_its_log, python_says_of_period
-from .conftest import Question, Verdicts
-from .recorded import asked_of
-from .test_agreement import APPRAISED, Ask, disagreements
-from .test_vectors import NOT_APPRAISED, NOT_STAMPED, apart, question_of, vectors
 
 period_vectors = importlib.import_module("tests.attestation.vectors.test_period_vectors")
 period_tests = importlib.import_module("tests.attestation.verifier.period.test_verify_period")

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from period_builder import build, central_entries, rezipped, sorted_records
-from story import Story
+from tests.attestation.period_builder import build, central_entries, rezipped, sorted_records
+from tests.attestation.story import Story
+from tests.attestation.verifier_js.conftest import node
+from tests.attestation.verifier_js.test_foundations import Probe, answered, probe, question
 
 from affiant.attestation.period.reader import PeriodBundle
 from affiant.attestation.tlog.tiles import EntryBundle, Tile, parse_path
 from affiant.errors import AffiantError
-
-from .conftest import node
-from .test_foundations import Probe, answered, probe, question
 
 __all__ = ["probe"]
 

@@ -9,15 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from story import NOW, PLATFORM, Story
+from tests.attestation.story import NOW, PLATFORM, Story
+from tests.attestation.verifier_js.test_foundations import Probe, probe, question
 
 from affiant.attestation.encoding import sha256_name
 from affiant.attestation.evidence import parse_evidence
 from affiant.attestation.tdx import TrustRoots, parse_quote, verify_collateral
 from affiant.attestation.tdx.verify import authenticate_quote
 from affiant.errors import AffiantError
-
-from .test_foundations import Probe, probe, question
 
 __all__ = ["probe"]
 

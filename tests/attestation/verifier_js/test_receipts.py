@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from story import Story
+from tests.attestation.story import Story
+from tests.attestation.verifier_js.recorded import arguments_of
+from tests.attestation.verifier_js.test_foundations import Probe, probe, question
 
 from affiant.attestation import jws
 from affiant.attestation.canonical import canonical, parse_canonical
@@ -19,9 +21,6 @@ from affiant.attestation.keys import Signer, public_jwk
 from affiant.attestation.receipt import parse_receipt, verify_receipt
 from affiant.attestation.statement import KeysetStatement, parse_statement
 from affiant.errors import AffiantError
-
-from .recorded import arguments_of
-from .test_foundations import Probe, probe, question
 
 __all__ = ["probe"]
 

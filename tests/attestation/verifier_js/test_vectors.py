@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.attestation.verifier_js.conftest import Question
+from tests.attestation.verifier_js.test_agreement import (
+    APPRAISED,
+    Ask,
+    compared,
+    pinning_its_log,
+    python_says,
+)
 
 from affiant.attestation.trust_file import parse_instant
-
-from .conftest import Question
-from .test_agreement import APPRAISED, Ask, compared, pinning_its_log, python_says
 
 vectors = importlib.import_module("tests.attestation.vectors.test_vectors")
 

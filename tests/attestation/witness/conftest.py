@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from log_builder import NOW, ORIGIN, LogBuilder, chain, log_signer
+from tests.attestation.log_builder import NOW, ORIGIN, LogBuilder, chain, log_signer
 
 from affiant.attestation.tlog.note import Note
 from affiant.attestation.witness.evidence import EvidenceFolder

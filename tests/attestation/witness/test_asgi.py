@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tests.attestation.witness.conftest import NOW, ORIGIN, request
 
 from affiant.attestation.witness.asgi import WitnessApp
 from affiant.attestation.witness.request import MAX_REQUEST_BYTES
 from affiant.attestation.witness.witness import Witness, origin_hash
-
-from .conftest import NOW, ORIGIN, request
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 

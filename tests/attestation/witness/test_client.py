@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from log_builder import LogBuilder, cosigner, mldsa_cosigner
+from tests.attestation.log_builder import LogBuilder, cosigner, mldsa_cosigner
+from tests.attestation.witness.conftest import FORK, KEYS, LOG, NOW, request
 
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
 from affiant.attestation.log_reading.errors import LogSettingsInvalid
@@ -27,8 +28,6 @@ from affiant.attestation.witness.errors import (
 from affiant.attestation.witness.protocol import SIZE_TYPE
 from affiant.attestation.witness.request import parse_submission
 from affiant.attestation.witness.witness import Witness
-
-from .conftest import FORK, KEYS, LOG, NOW, request
 
 Script = Callable[[bytes], tuple[int, str, bytes]]
 TEXT = "text/plain; charset=utf-8"

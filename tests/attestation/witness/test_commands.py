@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from log_builder import log_signer
+from tests.attestation.log_builder import log_signer
+from tests.attestation.witness.conftest import FORK, NOW, opened, request
 
 from affiant.__main__ import cli
 from affiant.attestation.tlog.note_keys import CosignerKey, MLDSACosignerKey, parse_vkey
 from affiant.attestation.witness.keys import read_key_file
-
-from .conftest import FORK, NOW, opened, request
 
 VKEY = log_signer().verifier.vkey()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from log_builder import ORIGIN, cosigner, log_signer
+from tests.attestation.log_builder import ORIGIN, cosigner, log_signer
 
 from affiant.attestation.witness.config import logs_of, parse_config, parse_listen
 from affiant.attestation.witness.errors import WitnessSettingsInvalid

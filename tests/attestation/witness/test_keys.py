@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.attestation.witness.conftest import KEYS, LOG, NOW, random_bytes
 
 from affiant.attestation.tlog.note import Note, verify_note
 from affiant.attestation.tlog.note_keys import parse_vkey
 from affiant.attestation.witness.errors import WitnessExists, WitnessKeyMalformed, WitnessSettingsInvalid
 from affiant.attestation.witness.keys import make_keys, read_key_file
 from affiant.attestation.witness.making import make_witness
-
-from .conftest import KEYS, LOG, NOW, random_bytes
 
 
 def test_keys_are_read_back_and_nobody_else_can(home: Path) -> None:

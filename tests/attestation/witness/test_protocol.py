@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_builder import LogBuilder, log_signer
+from tests.attestation.log_builder import LogBuilder, log_signer
+from tests.attestation.witness.conftest import FORK, LOG, LOGS, NOW, ORIGIN, request
 
 from affiant.attestation.tlog.note import Note, NoteSignature
 from affiant.attestation.tlog.tree import EMPTY_ROOT
@@ -23,8 +24,6 @@ from affiant.attestation.witness.protocol import (
     advance,
 )
 from affiant.attestation.witness.request import encode_submission, parse_submission
-
-from .conftest import FORK, LOG, LOGS, NOW, ORIGIN, request
 
 
 def admitted(body: bytes) -> Admitted:

@@ -12,12 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from log_builder import log_signer
+from tests.attestation.log_builder import log_signer
+from tests.attestation.witness.conftest import FORK, LOG, NOW, ORIGIN, QUICK_KEYS, opened, request
 
 from affiant.attestation.encoding import b64u
 from affiant.attestation.witness.witness import Witness
-
-from .conftest import FORK, LOG, NOW, ORIGIN, QUICK_KEYS, opened, request
 
 _PROCESS = """
 import base64, json, sys, time

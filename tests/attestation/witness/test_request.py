@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.witness.conftest import LOG, request
 
 from affiant.attestation.witness.errors import WitnessRequestMalformed
 from affiant.attestation.witness.request import MAX_REQUEST_BYTES, encode_submission, parse_submission
-
-from .conftest import LOG, request
 
 GOOD = request(5, 9)
 # The example of C2SP tlog-witness.

@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from log_builder import log_signer
-from served_witness import Served
+from tests.attestation.log_builder import log_signer
+from tests.attestation.served_witness import Served
+from tests.attestation.witness.conftest import FORK, KEYS, LOG, NAME, ORIGIN, QUICK_KEYS, opened, request
 
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
@@ -35,8 +36,6 @@ from affiant.attestation.witness.protocol import Answer
 from affiant.attestation.witness.request import MAX_REQUEST_BYTES
 from affiant.attestation.witness.server import _BoundedHTTP, _Server
 from affiant.attestation.witness.witness import origin_hash
-
-from .conftest import FORK, KEYS, LOG, NAME, ORIGIN, QUICK_KEYS, opened, request
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.attestation.witness.conftest import FORK, KEYS, LOG, NOW, ORIGIN, opened, request
 
 from affiant.attestation.witness.errors import WitnessStateLost, WitnessStateUnavailable
 from affiant.attestation.witness.protocol import Accepted, Stored
 from affiant.attestation.witness.state import WitnessState, create_state, open_state
-
-from .conftest import FORK, KEYS, LOG, NOW, ORIGIN, opened, request
 
 
 def accept(size: int, log: object = LOG) -> Accepted:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from log_builder import log_signer
+from tests.attestation.log_builder import log_signer
+from tests.attestation.witness.conftest import FORK, KEYS, LOG, NOW, ORIGIN, QUICK_KEYS, opened, request
 
 from affiant.attestation.tlog.note import Note, parse_note, parse_signature_lines, verify_note
 from affiant.attestation.tlog.note_keys import timestamp_of
@@ -18,8 +19,6 @@ from affiant.attestation.witness.errors import WitnessSettingsInvalid
 from affiant.attestation.witness.evidence import EvidenceFolder
 from affiant.attestation.witness.request import encode_submission
 from affiant.attestation.witness.witness import Witness, origin_hash
-
-from .conftest import FORK, KEYS, LOG, NOW, ORIGIN, QUICK_KEYS, opened, request
 
 
 def test_cosignatures_verify_over_the_checkpoint_and_are_served_to_monitors(witness: Witness) -> None:

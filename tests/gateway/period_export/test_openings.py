@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.attestation.verifier_js.as_periods import period_pinning_its_log, python_says_of_period
 from tests.attestation.verifier_js.conftest import Question, ask
 from tests.attestation.verifier_js.test_agreement import disagreements
+from tests.gateway.period_export.test_export import Stop, stopping_at
 from tests.gateway.session_client import SessionClient
 from tests.gateway.test_erasing import AUTHORITY, erase, serving
 from tests.gateway.test_erasing import Told as ToldSession
@@ -37,8 +38,6 @@ from affiant.gateway.period_export import export as export_module
 from affiant.gateway.period_export.export import Asked, Exported, export_period
 from affiant.gateway.period_export.store import open_store
 from affiant.sandbox.bundle_out import open_counted, parse_sealed_bundle
-
-from .test_export import Stop, stopping_at
 
 OURS, THEIRS = X25519PrivateKey.generate(), X25519PrivateKey.generate()
 QUESTION = "a secret question"

@@ -21,13 +21,12 @@ import pytest
 from tests.gateway.approvals.approver import Approver, path_of
 from tests.gateway.in_process import InProcess, asgi
 from tests.gateway.narrowing_client import NarrowingClient
+from tests.gateway.tool_gate.conftest import PROFILE, Agent
 
 from affiant.attestation.encoding import b64u_sha256, from_b64u
 from affiant.attestation.proof import PROOF_HEADER
 from affiant.attestation.simulated.client import PlatformClient
 from affiant.policy.approvals.action import Action, parse_action
-
-from .conftest import PROFILE, Agent
 
 NARROWER = PROFILE.replace(b"      - {name: slow, server: web}\n", b"").replace(
     b"args: {a: {max: 100}, b: any}", b"args: {a: {max: 10}, b: any}, rate: 3/min"

@@ -7,14 +7,13 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy.approvals.making import NOW, POLICY, SESSION, draft, nonce
 
 from affiant.attestation.encoding import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy.approvals.action import MAX_ACTION, Action, BoundPath, parse_action, tool_draft
 from affiant.policy.approvals.card import card_lines, headline
 from affiant.policy.approvals.refusals import ActionMalformed, ActionUnshowable
-
-from .making import NOW, POLICY, SESSION, draft, nonce
 
 
 def issued(**changes: object) -> Action:

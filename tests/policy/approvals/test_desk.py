@@ -7,12 +7,23 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy.approvals.making import (
+    ANN,
+    BOB,
+    CID,
+    NOW,
+    POLICY,
+    SESSION,
+    SESSION_KEY,
+    desk,
+    draft,
+    nonce,
+    says,
+)
 
 from affiant.errors import AffiantError
 from affiant.policy.approvals.action import Action, BoundPath, Draft, tool_draft
 from affiant.policy.approvals.desk import MAX_ASKED, MAX_KEPT, MAX_WAITING, TRANSITIONS, ApprovalDesk, Phase
-
-from .making import ANN, BOB, CID, NOW, POLICY, SESSION, SESSION_KEY, desk, draft, nonce, says
 
 
 def asked(at: ApprovalDesk, what: Draft | None = None, *, now: float = NOW) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.attestation.approving.signing_identity import SigningIdentity, root_of
+from tests.policy.approvals.making import ANN, NOW, POLICY, SESSION, SESSION_KEY, draft, nonce, says
 from tests.sigstore_authority.authority import Authority
 
 from affiant.errors import AffiantError
 from affiant.policy.approvals.desk import ApprovalDesk, Phase
 from affiant.policy.profile import Approval
-
-from .making import ANN, NOW, POLICY, SESSION, SESSION_KEY, draft, nonce, says
 
 DEPLOYMENT = Authority()
 BOB = SigningIdentity(DEPLOYMENT, "bob@example.org")

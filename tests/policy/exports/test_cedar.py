@@ -9,6 +9,7 @@ import cedarpy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.policy.exports.cedar_requests import Asked, Cedar, our_answer, profile_of
 from tests.policy.policies import (
     calls,
     connections,
@@ -31,8 +32,6 @@ from affiant.policy.profile import Policy
 from affiant.policy.profile_set import Profile
 from affiant.policy.questions import ToolQuestion
 from affiant.policy.tool_origin import Origin
-
-from .cedar_requests import Asked, Cedar, our_answer, profile_of
 
 PLANES = {"tool", "model", "path", "egress", "secret"}
 _ORDER = (Effect.DENY, Effect.ASK, Effect.ALLOW)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from tests.policy.exports.target_models import ClaudeCode
+
 from affiant.policy.exports.claude_code import CLAUDE_CODE, export_claude_code
 from affiant.policy.exports.model import Outcome
 from affiant.policy.profile_set import Profile
-
-from .target_models import ClaudeCode
 
 PIN = "sha256:" + "a" * 64
 ALL = frozenset(CLAUDE_CODE.wider)

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.policy.exports.cedar_requests import profile_of
+from tests.policy.exports.target_models import Cilium, ClaudeCode, Srt
 from tests.policy.policies import policies
 
 from affiant.policy.atoms import Atoms
@@ -21,9 +23,6 @@ from affiant.policy.exports.srt import SRT
 from affiant.policy.load import load_profiles
 from affiant.policy.profile import Approval, EgressRule, PathMode, Policy, Scheme
 from affiant.policy.questions import EgressQuestion
-
-from .cedar_requests import profile_of
-from .target_models import Cilium, ClaudeCode, Srt
 
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None

@@ -7,10 +7,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.policy.report.conftest import Page
 
 from affiant.policy.report.elements import element, heading, joined, listed, name, names, plain, text
-
-from .conftest import Page
 
 ANY = st.text(max_size=60) | st.text("<>&\"'/=`{}:;#-\\\n ab", max_size=40)
 

@@ -8,12 +8,11 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policy.report.conftest import Page, made_review, policy_file
 
 from affiant.errors import AffiantError
 from affiant.policy.report.page import render_review
 from affiant.policy.report.review import review_of
-
-from .conftest import Page, made_review, policy_file
 
 GRANT = "network_egress: allowed:a.com, secrets_access: [{name: K, "
 SECRET = "ghp_0123456789abcdefABCDEF0123456789abcd"

@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.placed_profiles import profile
+from tests.policy.report.conftest import Page, made_review
+from tests.policy.report.examples import NEW, many
 
 from affiant.policy.authority import authority_of
 from affiant.policy.report.graph import KINDS, Node, graph_of
 from affiant.policy.report.layout import CHARACTER, WIDTH, Box, laid_out
 from affiant.policy.report.picture import picture, pictures
-
-from .conftest import Page, made_review
-from .examples import NEW, many
 
 
 def overlap(one: Box, other: Box) -> bool:

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.placed_profiles import profile
+from tests.policy.report.conftest import made_review
+from tests.policy.report.examples import NEW, OLD
 
 from affiant.policy.authority import Authority, authority_of
 from affiant.policy.compiled import compile_policy
@@ -17,9 +19,6 @@ from affiant.policy.profile import PathMode, Policy
 from affiant.policy.report.changed_cells import AGENT, changed_cells
 from affiant.policy.report.matrix import MEANINGS, Column, Row, rows_of
 from affiant.policy.tool_origin import ANYWHERE
-
-from .conftest import made_review
-from .examples import NEW, OLD
 
 MANY = settings(max_examples=40, deadline=None)
 

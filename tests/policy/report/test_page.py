@@ -9,15 +9,14 @@ from html import unescape
 from itertools import pairwise
 
 import pytest
+from tests.policy.report.conftest import Page, made_review, policy_file
+from tests.policy.report.examples import NEW, OLD, many
 
 from affiant.policy.lint_codes import ADVICE, WARNINGS
 from affiant.policy.report import matrix_tables, warned
 from affiant.policy.report.page import render_review
 from affiant.policy.report.style import DARK, LIGHT, PAIRS, STYLE
 from affiant.policy.report.warned import TITLES
-
-from .conftest import Page, made_review, policy_file
-from .examples import NEW, OLD, many
 
 SVG = {"svg", "g", "path", "rect", "text", "title"}
 HTML = {

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from tests.browser import Browser, browser
+from tests.policy.report.conftest import made_review, policy_file
+from tests.policy.report.examples import NEW, OLD, many
 
 from affiant.policy.report.page import render_review
 from affiant.policy.report.review import review_of
-
-from .conftest import made_review, policy_file
-from .examples import NEW, OLD, many
 
 pytestmark = pytest.mark.slow
 

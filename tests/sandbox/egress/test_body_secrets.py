@@ -7,15 +7,14 @@ import gzip
 import json
 
 import pytest
+from tests.sandbox.egress.conftest import HOST, VALUE, World
+from tests.sandbox.egress.test_approvals import ANN, Mailbox, asking, says  # noqa: F401 - the fixture
+from tests.sandbox.egress.test_decision_notes import Kept
+from tests.sandbox.egress.test_proxy import code, echo, get, listed, ok
 from tests.secrets.upstream_server import answer
 
 from affiant.sandbox.egress.agent_http import Memory
 from affiant.secrets.body_surface import MAX_HELD_BODY
-
-from .conftest import HOST, VALUE, World
-from .test_approvals import ANN, Mailbox, asking, says  # noqa: F401 - the fixture
-from .test_decision_notes import Kept
-from .test_proxy import code, echo, get, listed, ok
 
 JSON = b"Content-Type: application/json"
 FORM = b"Content-Type: application/x-www-form-urlencoded"

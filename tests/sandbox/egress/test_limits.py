@@ -6,14 +6,13 @@ import asyncio
 import ssl
 
 import pytest
+from tests.sandbox.egress.conftest import HOST, World
+from tests.sandbox.egress.test_proxy import VALUE, asked, code, echo, get, listed, ok
 
 from affiant.policy.limit_refusals import BytesSpent, EgressRequestsSpent, LimitReached
 from affiant.policy.load import load_profiles
 from affiant.policy.meters import NANOSECONDS
 from affiant.sandbox.egress.limits import EgressMeters, Passing
-
-from .conftest import HOST, World
-from .test_proxy import VALUE, asked, code, echo, get, listed, ok
 
 SECOND = NANOSECONDS
 MANY = 12

@@ -8,13 +8,12 @@ import time
 from dataclasses import replace
 
 import pytest
+from tests.sandbox.egress import test_approvals as approving
+from tests.sandbox.egress.conftest import HOST, Sandbox, World, asked, closed
+from tests.sandbox.egress.test_proxy import code, get, listed, ok
 
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.load import load_profiles
-
-from . import test_approvals as approving
-from .conftest import HOST, Sandbox, World, asked, closed
-from .test_proxy import code, get, listed, ok
 
 asking = approving.asking  # a fixture
 

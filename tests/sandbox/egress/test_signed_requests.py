@@ -15,6 +15,11 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from tests.s3_server import found_server
+from tests.sandbox.egress.conftest import HOST, Sandbox, World
+from tests.sandbox.egress.test_approvals import ANN, Mailbox, asking, says  # noqa: F401 - the fixture
+from tests.sandbox.egress.test_body_secrets import post
+from tests.sandbox.egress.test_decision_notes import Kept
+from tests.sandbox.egress.test_proxy import code, echo, get, listed, ok
 from tests.secrets.aws_verifier import (
     ACCESS_KEY_ID,
     SECRET_ACCESS_KEY,
@@ -26,12 +31,6 @@ from tests.secrets.aws_verifier import (
 from tests.secrets.upstream_server import answer
 
 from affiant.secrets.body_surface import MAX_HELD_BODY
-
-from .conftest import HOST, Sandbox, World
-from .test_approvals import ANN, Mailbox, asking, says  # noqa: F401 - the fixture
-from .test_body_secrets import post
-from .test_decision_notes import Kept
-from .test_proxy import code, echo, get, listed, ok
 
 SECRETS = [part.encode() for part in (ACCESS_KEY_ID, SECRET_ACCESS_KEY, SESSION_TOKEN)]
 

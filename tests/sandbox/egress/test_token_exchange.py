@@ -9,16 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.sandbox.egress.conftest import HOST, VALUE, World
+from tests.sandbox.egress.test_approvals import ANN, Mailbox, asking, says  # noqa: F401 - the fixture
+from tests.sandbox.egress.test_proxy import code, echo, get, listed, ok
 from tests.secrets.token_server import PATH, TOKEN_HOST, TokenServer, json_answer, refused
 
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.load import load_profiles
 from affiant.sandbox.egress import token_fetches
 from affiant.sandbox.supervisor.grants import kept_grants
-
-from .conftest import HOST, VALUE, World
-from .test_approvals import ANN, Mailbox, asking, says  # noqa: F401 - the fixture
-from .test_proxy import code, echo, get, listed, ok
 
 SECRET = VALUE.decode()
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from tests.sandbox.egress.conftest import Chain
 
 from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.sandbox.egress.decision import GrantedUse
@@ -16,8 +17,6 @@ from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Fetched, Sent
 from affiant.secrets.detection import SecretUse
 from affiant.secrets.refusals import ExchangeNotAllowed, TokenAnswerInvalid, TokenRefused, TokenUnavailable
-
-from .conftest import Chain
 
 EXCHANGE = TokenExchange(
     GrantType.CLIENT_CREDENTIALS,

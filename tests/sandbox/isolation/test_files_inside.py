@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from .conftest import probe_inside
+from tests.sandbox.isolation.conftest import probe_inside
 
 HERE = Path(__file__).parent
 CARVED = ["/workspace/.git", "/workspace/a/b/secret", "/tmp/hole"]

@@ -6,10 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.sandbox.isolation.conftest import probe_inside
 
 from affiant.sandbox.isolation.backend import BackendName
-
-from .conftest import probe_inside
 
 HERE = Path(__file__).parent
 

@@ -12,6 +12,18 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.sandbox.isolation.conftest import (
+    ENV,
+    GVISOR,
+    Held,
+    begin,
+    communicate,
+    greeting,
+    processes_in,
+    rest_of,
+    run,
+    sandbox,
+)
 
 from affiant.sandbox.isolation.backend import BackendName
 from affiant.sandbox.isolation.client import RunnerClient, spawn_runner
@@ -37,19 +49,6 @@ from affiant.sandbox.isolation.plan import (
 from affiant.sandbox.isolation.protocol import receive_frame
 from affiant.sandbox.isolation.reconcile import reap_leftovers
 from affiant.sandbox.isolation.record import read_record
-
-from .conftest import (
-    ENV,
-    GVISOR,
-    Held,
-    begin,
-    communicate,
-    greeting,
-    processes_in,
-    rest_of,
-    run,
-    sandbox,
-)
 
 SHELL = "/bin/sh"
 

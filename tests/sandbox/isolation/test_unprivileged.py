@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.sandbox.isolation.conftest import FOUND
 
 from affiant.sandbox.isolation.backend import BackendName
-
-from .conftest import FOUND
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = "/usr/bin/python3"

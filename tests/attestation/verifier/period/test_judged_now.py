@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from log_builder import cosigner
-from period_builder import build, rezipped, sorted_records
-from story import BUILD, NOW, PLATFORM, Story, trust
+from tests.attestation.log_builder import cosigner
+from tests.attestation.period_builder import build, rezipped, sorted_records
+from tests.attestation.story import BUILD, NOW, PLATFORM, Story, trust
 from tests.attestation.verifier.test_judged_now import (
     LATER,
     SA,

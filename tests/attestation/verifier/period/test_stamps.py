@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from log_builder import LogBuilder
-from period_builder import build, sorted_records
-from sigstore_authority.timestamps import TimestampAuthority
-from story import NOW, Story, leaf_of, trust
+from tests.attestation.log_builder import LogBuilder
+from tests.attestation.period_builder import build, sorted_records
+from tests.attestation.story import NOW, Story, leaf_of, trust
 from tests.attestation.verifier.test_anchor_checks import (
     AUTHORITY,
     DAY,
@@ -22,6 +21,7 @@ from tests.attestation.verifier.test_anchor_checks import (
 from tests.attestation.verifier.test_sigstore_anchors import signed_over, sigstore_root
 from tests.attestation.verifier.test_verify_bundle import row
 from tests.attestation.verifier.test_witness_checks import KEYS, NAMES, START, Watched, policy
+from tests.sigstore_authority.timestamps import TimestampAuthority
 
 from affiant.attestation.anchors.errors import NotCovering
 from affiant.attestation.anchors.sigstore_anchor import checkpoint_statement

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from period_builder import build, rezipped, sorted_records
-from story import NOW, Story, trust
+from tests.attestation.period_builder import build, rezipped, sorted_records
+from tests.attestation.story import NOW, Story, trust
 from tests.attestation.verifier.test_verify_bundle import at
 
 from affiant.attestation.receipt import Issued

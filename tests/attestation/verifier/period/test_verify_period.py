@@ -12,9 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from log_builder import LogBuilder, cosigner
-from period_builder import build, rezipped, sorted_records
-from story import NOW, REQUEST, RESPONSE, Story, leaf_of, link, trust
+from tests.attestation.log_builder import LogBuilder, cosigner
+from tests.attestation.period_builder import build, rezipped, sorted_records
+from tests.attestation.story import NOW, REQUEST, RESPONSE, Story, leaf_of, link, trust
 from tests.attestation.verifier.test_erasure_checks import AUTHORITY, story_with
 from tests.attestation.verifier.test_witness_checks import KEYS, NAMES, START, Watched
 from tests.attestation.verifier.test_witness_checks import judged as watched_alone

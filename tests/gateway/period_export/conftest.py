@@ -1,8 +1,0 @@
-"""Makes the modules of ``tests/attestation`` importable: both verifiers are asked about what is exported."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "attestation"))
