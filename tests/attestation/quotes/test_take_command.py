@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.attestation.simulated.conftest import counting_bytes, served
-from tests.attestation.sources.kernel import FakeTSM
+from tests.attestation.sources.fake_kernel import FakeTSM
 
 from affiant.__main__ import cli
 from affiant.attestation.encoding import sha256_name
@@ -208,7 +208,7 @@ def test_an_interruption_removes_the_directory_and_ends_with_130(tsm: FakeTSM, t
 _BLOCKING = """
 import sys, time
 from affiant.attestation.sources import configfs_tsm
-from tests.attestation.sources.kernel import FakeTSM
+from tests.attestation.sources.fake_kernel import FakeTSM
 
 class Polling(FakeTSM):
     def _read(self, path, state):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.attestation.simulated.conftest import NOW, counting_bytes
-from tests.attestation.simulated.served import serving
+from tests.attestation.simulated.served_platform import serving
 
 from affiant.__main__ import cli
 from affiant.attestation import release

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.attestation.simulated.served import STRANGER, Served, as_user, needs_root, serving
+from tests.attestation.simulated.served_platform import STRANGER, Served, as_user, needs_root, serving
 
 from affiant.attestation.narrowing import Narrowing, parse_narrowings
 from affiant.attestation.release import Release, build_release, measure_files, mrtd_of, reference_values

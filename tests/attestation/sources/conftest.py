@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 from tests.attestation.sources.azure import FakeIMDS, reply
-from tests.attestation.sources.kernel import FakeTDX
+from tests.attestation.sources.fake_kernel import FakeTDX
 from tests.attestation.sources.paravisor import Paravisor
 from tests.attestation.sources.software_tpm import SoftwareTPM, missing
 

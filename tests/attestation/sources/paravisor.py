@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from tests.attestation.sources.azure import hcl_report, runtime_data
-from tests.attestation.sources.kernel import td_report
+from tests.attestation.sources.fake_kernel import td_report
 
 from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.simulated.platform import SimulatedPlatform

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.sources.conftest import REPORT_DATA
-from tests.attestation.sources.kernel import ROOT, FakeTSM, refuse
+from tests.attestation.sources.fake_kernel import ROOT, FakeTSM, refuse
 
 from affiant.attestation.sources.configfs_tsm import TSM_REPORT_ROOT, ConfigfsTSM
 from affiant.attestation.sources.errors import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.attestation.sources.conftest import REPORT_DATA
-from tests.attestation.sources.kernel import td_report
+from tests.attestation.sources.fake_kernel import td_report
 
 from affiant.attestation.evidence_source import TDRegisters
 from affiant.attestation.sources.errors import ResponseRefused

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.attestation.sources.kernel import FakeRTMRs
+from tests.attestation.sources.fake_kernel import FakeRTMRs
 
 from affiant.attestation.sources import rtmr
 from affiant.attestation.sources.errors import (

@@ -11,7 +11,7 @@ import pytest
 from tests.attestation.sources.azure import FakeIMDS
 from tests.attestation.sources.conftest import REPORT_DATA, random_bytes
 from tests.attestation.sources.dstack_agent import Agent, ok
-from tests.attestation.sources.kernel import FakeTSM, refuse
+from tests.attestation.sources.fake_kernel import FakeTSM, refuse
 from tests.attestation.sources.paravisor import Paravisor
 
 from affiant.attestation.simulated.platform import SimulatedPlatform

@@ -7,9 +7,9 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.attestation.sources import kernel
+from tests.attestation.sources import fake_kernel as kernel
 from tests.attestation.sources.conftest import REPORT_DATA
-from tests.attestation.sources.kernel import FakeTDX
+from tests.attestation.sources.fake_kernel import FakeTDX
 
 from affiant.attestation.sources.errors import (
     ResponseRefused,

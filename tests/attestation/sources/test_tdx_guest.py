@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.sources.conftest import REPORT_DATA
-from tests.attestation.sources.kernel import FakeTDX
+from tests.attestation.sources.fake_kernel import FakeTDX
 from tests.attestation.story import Story
 
 from affiant.attestation.evidence_source import QuoteSource, TDRegisters
