@@ -2,7 +2,7 @@
 
 The manifest is made here, while building, so that reference values exist before any quote does. The list of
 files is hatchling's own: exactly what it is about to pack. An editable install carries none; its source tree gets
-one by ``python -m affiant.attestation.release write``.
+one by ``python -m affiant.attestation.release.manifest write``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ReleaseManifestHook(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, str(Path(self.root) / "attestation"))
-        from affiant.attestation.release import (  # noqa: PLC0415 - importable only from here on
+        from affiant.attestation.release.manifest import (  # noqa: PLC0415 - importable only from here on
             MANIFEST_PATH,
             build_release,
             measure,

@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.gateway.conftest import serving_gateway, serving_platform
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.proof import PROOF_HEADER
+from affiant.attestation.records.proof import PROOF_HEADER
 from benchmarks.timing import Figure
 
 PROMPT = "word " * 700

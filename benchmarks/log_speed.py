@@ -22,14 +22,14 @@ from pathlib import Path
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.canonical import canonical, parse_canonical
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.keys import public_jwk
-from affiant.attestation.receipt import Issued
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical, parse_canonical
+from affiant.attestation.encoding.keys import public_jwk
+from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash, verify_inclusion
-from affiant.attestation.trust_file import parse_trust_file
+from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.entries import RecordEntry
 from affiant.gateway.journal import Place

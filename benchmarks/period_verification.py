@@ -22,17 +22,17 @@ from pathlib import Path
 
 import jwt
 
-from affiant.attestation.keys import public_jwk
-from affiant.attestation.period.draft import Draft
-from affiant.attestation.period.layout import LINES_PER_FILE
-from affiant.attestation.period.manifest import Range
-from affiant.attestation.period.reader import PeriodBundle
-from affiant.attestation.period.writer import write_archive
-from affiant.attestation.receipt import Issued
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
+from affiant.attestation.bundle.period.draft import Draft
+from affiant.attestation.bundle.period.layout import LINES_PER_FILE
+from affiant.attestation.bundle.period.manifest import Range
+from affiant.attestation.bundle.period.writer import write_archive
+from affiant.attestation.encoding.keys import public_jwk
+from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.growth import Growth
 from affiant.attestation.tlog.note import signed
-from affiant.attestation.trust_file import parse_trust_file
+from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.period.verify_period import verify_period
 from benchmarks.timing import Figure, seconds
 
@@ -178,7 +178,7 @@ def _session(gateway):  # type: ignore[no-untyped-def]
 
 def _told(session, count: int) -> Iterator[Issued]:  # type: ignore[no-untyped-def]
     """One session: start, boot, as many answers as there is room for, end, close."""
-    from affiant.attestation.ear import ear_digest  # noqa: PLC0415 - as above
+    from affiant.attestation.statements.ear import ear_digest  # noqa: PLC0415 - as above
 
     att = {"ses": {"ear": ear_digest(session.ear), "tier": "none"}}
     start = {

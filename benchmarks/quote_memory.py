@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from itertools import count, islice
 from pathlib import Path
 
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.release.boot import Image
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.tdx import (
     TrustRoots,
     VerificationCache,

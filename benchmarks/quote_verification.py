@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 import dcap_qvl
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.pki import CertificateRole
-from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.release.boot import Image
+from affiant.attestation.simulated.platform.pki import CertificateRole
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.tdx import (
     Event,
     EventLog,
@@ -30,8 +30,8 @@ from affiant.attestation.tdx import (
     verify_collateral,
     verify_quote,
 )
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.measured_log import measured
+from affiant.attestation.tdx.event_log.measured_log import measured
+from affiant.attestation.tdx.tcb.collateral import Collateral
 from benchmarks.timing import Figure, interleaved, seconds
 
 

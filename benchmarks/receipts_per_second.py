@@ -7,8 +7,8 @@ from pathlib import Path
 
 import jwt
 
-from affiant.attestation.keys import public_jwk
-from affiant.attestation.receipt import parse_receipt, verify_receipt
+from affiant.attestation.encoding.keys import public_jwk
+from affiant.attestation.records.receipt import parse_receipt, verify_receipt
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from benchmarks.timing import Figure, interleaved, seconds
 

@@ -17,12 +17,12 @@ sys.path.insert(0, str(ROOT / "tests" / "attestation"))
 
 from story import NOW, REQUEST, Story, leaf_of, trust_bytes  # noqa: E402
 
-from affiant.attestation.canonical import canonical  # noqa: E402
-from affiant.attestation.encoding import b64u, from_b64u  # noqa: E402
-from affiant.attestation.manifest import initdata, mrconfigid, session_events  # noqa: E402
-from affiant.attestation.narrowing import Narrowing  # noqa: E402
-from affiant.attestation.proof import Request, issue_proof  # noqa: E402
-from affiant.attestation.statement import report_data  # noqa: E402
+from affiant.attestation.encoding.binary_text import b64u, from_b64u  # noqa: E402
+from affiant.attestation.encoding.canonical import canonical  # noqa: E402
+from affiant.attestation.records.proof import Request, issue_proof  # noqa: E402
+from affiant.attestation.statements.manifest import initdata, mrconfigid, session_events  # noqa: E402
+from affiant.attestation.statements.restriction import Narrowing  # noqa: E402
+from affiant.attestation.statements.statement import report_data  # noqa: E402
 
 FOLDER = ROOT / "docs" / "formats"
 

@@ -13,18 +13,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ("attestation", "policy", "secrets", "sandbox", "gateway")
 BASE_MODULES = (
-    "affiant.attestation.verify_command",
-    "affiant.attestation.collateral.commands",
-    "affiant.attestation.profile_signing.verification",
-    "affiant.attestation.published.commands",
-    "affiant.attestation.published.verification",
-    "affiant.attestation.quotes.commands",
-    "affiant.attestation.log_reading.commands",
-    "affiant.attestation.witness.commands",
-    "affiant.attestation.receipt_store.commands",
-    "affiant.attestation.receipt_store.indexing",
-    "affiant.attestation.reconcile.commands",
-    "affiant.attestation.reconcile.following",
+    "affiant.attestation.cli.bundle.verify_command",
+    "affiant.attestation.cli.collateral.commands",
+    "affiant.attestation.signatures.profiles.verification",
+    "affiant.attestation.cli.quote.policy_signing_commands",
+    "affiant.attestation.signatures.sigstore.verification",
+    "affiant.attestation.cli.quote.commands",
+    "affiant.attestation.cli.log.commands",
+    "affiant.attestation.cli.log.witness_commands",
+    "affiant.attestation.cli.bundle.receipts_commands",
+    "affiant.attestation.audit.receipts.indexing",
+    "affiant.attestation.cli.bundle.reconcile_commands",
+    "affiant.attestation.audit.reconcile_report.following",
     "affiant.policy.commands",
     "affiant.gateway.bundle_commands",
     "affiant.gateway.erase_commands",
@@ -106,7 +106,7 @@ def test_the_verifier_talks_to_nothing() -> None:
     """No module of ours that `affiant verify` or `affiant quote` loads imports a way out of the process."""
     code = (
         "import importlib, json, pkgutil, sys\n"
-        "importlib.import_module('affiant.attestation.verify_command')\n"
+        "importlib.import_module('affiant.attestation.cli.bundle.verify_command')\n"
         "import affiant.attestation.quotes as quotes\n"
         "for found in pkgutil.iter_modules(quotes.__path__, quotes.__name__ + '.'):\n"
         "    importlib.import_module(found.name)\n"

@@ -35,43 +35,43 @@ COMMANDS: Final = {
         "affiant.sandbox.session_commands", "session", "sandbox", "List sessions, recover what was cut off."
     ),
     "verify": _Entry(
-        "affiant.attestation.verify_command", "verify", None, "Check a receipt bundle, offline."
+        "affiant.attestation.cli.bundle.verify_command", "verify", None, "Check a receipt bundle, offline."
     ),
     "bundle": _Entry(
         "affiant.gateway.bundle_commands", "bundle", None, "Export a period of a gateway; look into a bundle."
     ),
     "reconcile": _Entry(
-        "affiant.attestation.reconcile.commands",
+        "affiant.attestation.cli.bundle.reconcile_commands",
         "reconcile",
         None,
         "Follow a proxy's log, a bill or spans into receipts.",
     ),
     "receipts": _Entry(
-        "affiant.attestation.receipt_store.commands",
+        "affiant.attestation.cli.bundle.receipts_commands",
         "receipts",
         None,
         "Find receipts that rest on something since broken.",
     ),
     "quote": _Entry(
-        "affiant.attestation.quotes.commands",
+        "affiant.attestation.cli.quote.commands",
         "quote",
         None,
         "Inspect, verify and explain TDX quotes, offline.",
     ),
     "collateral": _Entry(
-        "affiant.attestation.collateral.commands",
+        "affiant.attestation.cli.collateral.commands",
         "collateral",
         None,
         "Fetch, keep and check the collateral of a platform.",
     ),
     "log": _Entry(
-        "affiant.attestation.log_reading.commands",
+        "affiant.attestation.cli.log.commands",
         "log",
         None,
         "Read, check and watch a transparency log.",
     ),
     "witness": _Entry(
-        "affiant.attestation.witness.commands",
+        "affiant.attestation.cli.log.witness_commands",
         "witness",
         "witness",
         "Cosign the checkpoints of transparency logs.",
@@ -83,7 +83,10 @@ COMMANDS: Final = {
         "Erase records by an authority's order.",
     ),
     "hold": _Entry(
-        "affiant.attestation.erasure.commands", "hold", None, "Hold records against erasure, or end it."
+        "affiant.attestation.cli.platform.hold_commands",
+        "hold",
+        None,
+        "Hold records against erasure, or end it.",
     ),
     "approvals": _Entry(
         "affiant.gateway.approvals.commands",
@@ -99,7 +102,7 @@ COMMANDS: Final = {
     ),
     "gateway": _Entry("affiant.gateway.commands", "gateway", "gateway", "Serve the inference gateway."),
     "platform": _Entry(
-        "affiant.attestation.simulated.commands", "platform", None, "Serve the SIMULATED TDX platform."
+        "affiant.attestation.cli.platform.commands", "platform", None, "Serve the SIMULATED TDX platform."
     ),
 }
 """Command name -> where it lives. The summary stands here so that help imports nothing."""

@@ -15,14 +15,14 @@ from typing import Final, TypeVar
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from affiant.attestation.evidence_source import TDRegisters
-from affiant.attestation.release import Release, build_release
-from affiant.attestation.simulated.boot import Image, boot_log
-from affiant.attestation.simulated.identity import TD_ATTRIBUTES, XFAM
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.quoting import QuoteFrame, QuoteLayout, QuoteParts
-from affiant.attestation.simulated.registers import extend
-from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.release.boot import Image, boot_log
+from affiant.attestation.release.manifest import Release, build_release
+from affiant.attestation.release.platform_identity import TD_ATTRIBUTES, XFAM
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteFrame, QuoteLayout, QuoteParts
+from affiant.attestation.simulated.platform.registers import extend
+from affiant.attestation.statements.evidence_source import TDRegisters
+from affiant.attestation.tdx.tcb.collateral import Collateral
 from fault_scenarios.collateral_json import collateral_json
 from fault_scenarios.evidence import Asked, Evidence
 

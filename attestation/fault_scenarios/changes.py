@@ -8,16 +8,16 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
-from affiant.attestation.simulated.crls import CRLForm
-from affiant.attestation.simulated.keys import Role
-from affiant.attestation.simulated.pki import (
+from affiant.attestation.simulated.platform.crls import CRLForm
+from affiant.attestation.simulated.platform.keys import Role
+from affiant.attestation.simulated.platform.pki import (
     CertificateForm,
     CertificateRole,
     Certificates,
     issue_certificates,
 )
-from affiant.attestation.simulated.platform import CollateralPart, SimulatedPlatform
-from affiant.attestation.simulated.tcb_documents import PlatformLevel, SVNLevel, Wording
+from affiant.attestation.simulated.platform.platform import CollateralPart, SimulatedPlatform
+from affiant.attestation.simulated.platform.tcb_documents import PlatformLevel, SVNLevel, Wording
 from fault_scenarios.bench import Bench
 from fault_scenarios.scenario import Change
 

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Final
 
-from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.tdx.tcb.collateral import Collateral
 
 __all__ = ["collateral_json"]
 

@@ -5,15 +5,15 @@ For tests and for whoever wants to see a refusal without files. What is compared
 
 from __future__ import annotations
 
-from affiant.attestation.collateral.single_file import parse_collateral_file
-from affiant.attestation.quotes.pins import parse_reference_file
-from affiant.attestation.quotes.verdict import Question, QuoteVerdict, RememberedCollateral, judge_quote
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.collateral_verification import verify_collateral
-from affiant.attestation.tdx.expectations import Expectations
-from affiant.attestation.tdx.policy_file import parse_appraisal_policy
-from affiant.attestation.tdx.rollback import mark_of
-from affiant.attestation.tdx.roots import TrustRoots
+from affiant.attestation.quote.collateral.single_file import parse_collateral_file
+from affiant.attestation.quote.judge.pins import parse_reference_file
+from affiant.attestation.quote.judge.verdict import Question, QuoteVerdict, RememberedCollateral, judge_quote
+from affiant.attestation.tdx.appraise.expectations import Expectations
+from affiant.attestation.tdx.pki.roots import TrustRoots
+from affiant.attestation.tdx.policy.policy_file import parse_appraisal_policy
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.tcb.rollback import mark_of
 from fault_scenarios.evidence import Evidence
 
 __all__ = ["judge_evidence"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.quoting import QuoteLayout
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from fault_scenarios.bench import Bench
 from fault_scenarios.evidence import Evidence
 
@@ -85,7 +85,7 @@ class Scenario:
     Args:
         name: kebab-case, stable.
         description: one sentence, what is wrong, or what is right though verifiers refuse it.
-        points: of the checklist (:data:`affiant.attestation.tdx.checks.CHECKLIST`); 1 to 45, at least one.
+        points: of the checklist (``CHECKLIST``); 1 to 45, at least one.
         expected: what must come of it.
         change: what it does to a bench on which everything holds.
         layouts: to which quotes it applies.

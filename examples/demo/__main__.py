@@ -21,10 +21,10 @@ from examples.demo.place import ROOT, Place, affiant, fresh, make_runtime
 from examples.demo.processes import all_processes
 from examples.demo.stand_in import StandIn
 
-from affiant.attestation.bundle import Bundle, parse_bundle
-from affiant.attestation.evidence import parse_evidence
-from affiant.attestation.manifest import mrconfigid, parse_manifest
-from affiant.attestation.receipt import VerifiedReceipt
+from affiant.attestation.bundle.bundle import Bundle, parse_bundle
+from affiant.attestation.records.receipt import VerifiedReceipt
+from affiant.attestation.statements.evidence import parse_evidence
+from affiant.attestation.statements.manifest import mrconfigid, parse_manifest
 from affiant.attestation.tdx import parse_quote
 from affiant.sandbox.isolation.backend import BackendName, probe
 

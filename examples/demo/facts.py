@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from affiant.attestation.bundle import Bundle
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.statements.statement import parse_statement
 
 
 @dataclass

@@ -16,9 +16,9 @@ from examples.demo.facts import Telling
 from examples.demo.place import Place, command_line
 from examples.demo.processes import descendants
 
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.statements.statement import parse_statement
 from affiant.gateway.entries import BootEntry, RecordEntry, decode_entry
 from affiant.gateway.journal_format import scan
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 
 from tests.attestation.story import REQUEST, RESPONSE, Story, link
 
-from affiant.attestation.bundle import Bundle, objects_by_digest
-from affiant.attestation.canonical import canonical
-from affiant.attestation.ear import ear_digest, issue_ear
-from affiant.attestation.encoding import b64u_sha256, sha256_name
-from affiant.attestation.evidence import Evidence, wrap_evidence
-from affiant.attestation.manifest import mrconfigid, session_events
-from affiant.attestation.narrowing import Narrowing
-from affiant.attestation.receipt import Issued
-from affiant.attestation.statement import report_data
+from affiant.attestation.bundle.bundle import Bundle, objects_by_digest
+from affiant.attestation.encoding.binary_text import b64u_sha256, sha256_name
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.statements.ear import ear_digest, issue_ear
+from affiant.attestation.statements.evidence import Evidence, wrap_evidence
+from affiant.attestation.statements.manifest import mrconfigid, session_events
+from affiant.attestation.statements.restriction import Narrowing
+from affiant.attestation.statements.statement import report_data
 from affiant.attestation.tdx import Event
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from tests.attestation.log_builder import LogBuilder
 from tests.attestation.story import Story, leaf_of
 
+from affiant.attestation.bundle.period.draft import Draft
+from affiant.attestation.bundle.period.layout import LINES_PER_FILE, OBJECT_FOLDERS, checkpoint_name
+from affiant.attestation.bundle.period.log_part import keep_log_part
+from affiant.attestation.bundle.period.manifest import Range
+from affiant.attestation.bundle.period.writer import write_archive
 from affiant.attestation.log_reading.folder import FolderLog
-from affiant.attestation.period.draft import Draft
-from affiant.attestation.period.layout import LINES_PER_FILE, OBJECT_FOLDERS, checkpoint_name
-from affiant.attestation.period.log_part import keep_log_part
-from affiant.attestation.period.manifest import Range
-from affiant.attestation.period.writer import write_archive
-from affiant.attestation.receipt import Issued
+from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.note import NoteSigner
 from affiant.attestation.tlog.tiles import TILE_WIDTH
 
@@ -82,7 +82,7 @@ def rezipped(source: Path, place: Path, changes: Mapping[str, bytes | None]) -> 
     """``source`` with members changed, added or (None) removed, in the one form; the manifest is left as it is."""
     import zlib
 
-    from affiant.attestation.period.zip_form import LOCAL, Member, end_records
+    from affiant.attestation.bundle.period.zip_form import LOCAL, Member, end_records
 
     with zipfile.ZipFile(source) as archive:
         content: dict[str, bytes | None] = {name: archive.read(name) for name in archive.namelist()}

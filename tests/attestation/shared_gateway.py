@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from tests.attestation.story import Story
 
-from affiant.attestation.bundle import Bundle, objects_by_digest
-from affiant.attestation.receipt import Issued
+from affiant.attestation.bundle.bundle import Bundle, objects_by_digest
+from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import signed
 from affiant.attestation.tlog.proof import LogProof

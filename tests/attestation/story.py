@@ -17,15 +17,19 @@ from datetime import UTC, datetime, timedelta
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from affiant.attestation.bundle import Bundle, objects_by_digest
-from affiant.attestation.canonical import canonical
-from affiant.attestation.chain import ChainSigner
-from affiant.attestation.ear import ear_digest, issue_ear
-from affiant.attestation.encoding import b64u, b64u_sha256, from_b64u, sha256_name
-from affiant.attestation.evidence import Evidence, wrap_endorsements, wrap_evidence
-from affiant.attestation.gateway_config import GatewayConfig, local_gateway_config
-from affiant.attestation.keys import Signer
-from affiant.attestation.manifest import (
+from affiant.attestation.bundle.bundle import Bundle, objects_by_digest
+from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, from_b64u, sha256_name
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.chain import ChainSigner
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.records.session_summary import session_counts, session_root
+from affiant.attestation.release.boot import Image, boot_events, boot_registers
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.statements.ear import ear_digest, issue_ear
+from affiant.attestation.statements.evidence import Evidence, wrap_endorsements, wrap_evidence
+from affiant.attestation.statements.gateway_config import GatewayConfig, local_gateway_config
+from affiant.attestation.statements.manifest import (
     Activation,
     GatewayIdentity,
     Manifest,
@@ -35,11 +39,7 @@ from affiant.attestation.manifest import (
     mrconfigid,
     session_events,
 )
-from affiant.attestation.receipt import Issued
-from affiant.attestation.session_summary import session_counts, session_root
-from affiant.attestation.simulated.boot import Image, boot_events, boot_registers
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.statement import (
+from affiant.attestation.statements.statement import (
     LogIdentity,
     gateway_statement,
     parse_statement,
@@ -47,15 +47,15 @@ from affiant.attestation.statement import (
     session_statement,
 )
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, event_digest
-from affiant.attestation.tdx.eventlog import extend
-from affiant.attestation.tdx.reference import parse_reference_values
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.tdx.event_log.eventlog import extend
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.entry import LogEntry
 from affiant.attestation.tlog.note import signed
 from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.tlog.proof import LogProof
 from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash
-from affiant.attestation.trust_file import TrustFile, parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file, simulated_trust_file
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 MRTD = hashlib.sha384(b"the files of a release").digest()
@@ -78,7 +78,7 @@ def reference_bytes(platform: SimulatedPlatform = PLATFORM, **changes: object) -
         rtmrs = boot_registers(Image(role))
         return {"mrtd": MRTD.hex(), **{f"rtmr{i}": rtmrs[i].hex() for i in range(3)}}
 
-    from affiant.attestation.simulated.identity import TD_ATTRIBUTES, XFAM
+    from affiant.attestation.release.platform_identity import TD_ATTRIBUTES, XFAM
 
     document: dict[str, object] = {
         "typ": "affiant-reference-values/1",

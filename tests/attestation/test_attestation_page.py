@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 import affiant.attestation as attestation
 from affiant.__main__ import cli
-from affiant.attestation.tdx.tcb_status import TCBStatus
-from affiant.attestation.verifier.verdict import EXIT_CODES, EXIT_SIMULATED
+from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
+from affiant.attestation.verdict.verdict import EXIT_CODES, EXIT_SIMULATED
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "attestation.md"

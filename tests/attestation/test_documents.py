@@ -16,12 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.story import NOW, Story, link, reference_bytes, trust_bytes
 
-from affiant.attestation import jws, merkle, records
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.canonical import canonical
-from affiant.attestation.ear import issue_ear, verify_ear
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.evidence import (
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.encoding import jws, merkle
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.records.sealed_disclosures import open_sealed, recipient, seal
+from affiant.attestation.records.session_summary import session_root
+from affiant.attestation.schema import records
+from affiant.attestation.schema.shapes import ShapeMismatch
+from affiant.attestation.statements.ear import issue_ear, verify_ear
+from affiant.attestation.statements.evidence import (
     Admission,
     parse_admission,
     parse_endorsements,
@@ -29,12 +33,13 @@ from affiant.attestation.evidence import (
     wrap_admission,
     wrap_endorsements,
 )
-from affiant.attestation.gateway_config import local_gateway_config, local_log_origin, parse_gateway_config
-from affiant.attestation.openings import open_sealed, recipient, seal
-from affiant.attestation.session_summary import session_root
-from affiant.attestation.shapes import ShapeMismatch
-from affiant.attestation.tdx.reference import parse_reference_values
-from affiant.attestation.trust_file import parse_instant, parse_trust_file
+from affiant.attestation.statements.gateway_config import (
+    local_gateway_config,
+    local_log_origin,
+    parse_gateway_config,
+)
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.verdict.trust_file import parse_instant, parse_trust_file
 from affiant.errors import AffiantError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affiant.attestation.steady_clock import TOLERANCE_S, ClockStepped, SteadyClock
+from affiant.steady_clock import TOLERANCE_S, ClockStepped, SteadyClock
 
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

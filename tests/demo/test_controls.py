@@ -34,7 +34,7 @@ REVOCATION = Sabotage(
     "revocation list",
     (
         Patch(
-            "attestation/affiant/attestation/tdx/crl.py",
+            "attestation/affiant/attestation/tdx/pki/crl.py",
             "if certificate.serial in self.revoked_serials:",
             "if False:",
         ),

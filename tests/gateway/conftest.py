@@ -16,9 +16,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.session_client import Gateway, SessionClient
 
-from affiant.attestation.release import write_release
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.simulated.socket_path import platform_socket
+from affiant.attestation.release.manifest import write_release
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.simulated.served.socket_path import platform_socket
 
 _READY_S = 30
 

@@ -20,7 +20,10 @@ from typing import Any, TypeVar
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.gateway.session_client import Answer, Gateway
 
-from affiant.attestation.gateway_config import (
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.manifest import reference_values, write_release
+from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
+from affiant.attestation.statements.gateway_config import (
     DEV_ECHO,
     LOCAL_ISSUER,
     MCPServerConfig,
@@ -28,10 +31,6 @@ from affiant.attestation.gateway_config import (
     local_log_origin,
     make_gateway_config,
 )
-from affiant.attestation.release import reference_values, write_release
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
-from affiant.attestation.steady_clock import SteadyClock
 from affiant.attestation.tdx import parse_reference_values
 from affiant.gateway.boot import Ambient, booted
 from affiant.gateway.config import Settings
@@ -39,6 +38,7 @@ from affiant.gateway.http1 import Timeouts
 from affiant.gateway.journal import hold_store
 from affiant.gateway.server import gateway_app
 from affiant.gateway.service import Service
+from affiant.steady_clock import SteadyClock
 
 T = TypeVar("T")
 SPKI = "A" * 43

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from affiant.attestation.canonical import parse_object
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.encoding.canonical import parse_object
 from affiant.gateway.entries import BootEntry, Entry, OpenEntry, RecordEntry, decode_entry
 from affiant.gateway.journal_format import scan
 

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.release.boot import Image
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway import http1_connection, server
 from affiant.gateway.config import Settings, encode_settings
 

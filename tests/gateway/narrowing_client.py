@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from tests.gateway.session_client import ADMISSION_TYPE, Answer, Draft, Gateway, SessionClient, draft
 
-from affiant.attestation.encoding import b64u_sha256, from_b64u, sha256_name
-from affiant.attestation.evidence import Admission, Evidence, wrap_admission, wrap_evidence
-from affiant.attestation.narrowing import Narrowing
-from affiant.attestation.receipt import Issued
-from affiant.attestation.simulated.boot import boot_log
-from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
-from affiant.attestation.statement import report_data
+from affiant.attestation.encoding.binary_text import b64u_sha256, from_b64u, sha256_name
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.release.boot import boot_log
+from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
+from affiant.attestation.statements.evidence import Admission, Evidence, wrap_admission, wrap_evidence
+from affiant.attestation.statements.restriction import Narrowing
+from affiant.attestation.statements.statement import report_data
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.difference_report import narrowing_digest, narrowing_document

@@ -21,13 +21,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from affiant.attestation.canonical import parse_object
-from affiant.attestation.chain import ChainSigner
-from affiant.attestation.encoding import b64u, b64u_sha256, from_b64u
-from affiant.attestation.evidence import Admission, Evidence, wrap_admission, wrap_evidence
-from affiant.attestation.gateway_config import parse_gateway_config
-from affiant.attestation.keys import Signer
-from affiant.attestation.manifest import (
+from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, from_b64u
+from affiant.attestation.encoding.canonical import parse_object
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.chain import ChainSigner
+from affiant.attestation.records.proof import PROOF_HEADER, Request, issue_proof
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.records.sealed_disclosures import open_sealed, recipient, seal
+from affiant.attestation.release.boot import Image, boot_log
+from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
+from affiant.attestation.statements.evidence import Admission, Evidence, wrap_admission, wrap_evidence
+from affiant.attestation.statements.gateway_config import parse_gateway_config
+from affiant.attestation.statements.manifest import (
     Activation,
     GatewayIdentity,
     Manifest,
@@ -37,12 +42,7 @@ from affiant.attestation.manifest import (
     mrconfigid,
     session_events,
 )
-from affiant.attestation.openings import open_sealed, recipient, seal
-from affiant.attestation.proof import PROOF_HEADER, Request, issue_proof
-from affiant.attestation.receipt import Issued
-from affiant.attestation.simulated.boot import Image, boot_log
-from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
-from affiant.attestation.statement import parse_statement, report_data, session_statement
+from affiant.attestation.statements.statement import parse_statement, report_data, session_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.load import load_profiles
 from affiant.sandbox.session_documents import new_session_id

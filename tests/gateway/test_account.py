@@ -13,8 +13,8 @@ from tests.gateway.journal_reader import entries_of, opens_of
 from tests.gateway.session_client import SessionClient
 from tests.gateway.test_inference import record_of, records_of, tool
 
-from affiant.attestation.shapes import ShapeMismatch
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.schema.shapes import ShapeMismatch
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.account import Account
 from affiant.gateway.errors import GatewayFault, ModelNotFound
 from affiant.gateway.session_limits import Reservation

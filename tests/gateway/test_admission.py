@@ -22,11 +22,14 @@ from tests.gateway.session_client import (
     start_of,
 )
 
-from affiant.attestation.canonical import canonical, parse_canonical
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.evidence import Admission, wrap_admission
-from affiant.attestation.keys import Signer
-from affiant.attestation.manifest import (
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical, parse_canonical
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.receipt import parse_receipt, verify_receipt
+from affiant.attestation.release.boot import Image
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.evidence import Admission, wrap_admission
+from affiant.attestation.statements.manifest import (
     GatewayIdentity,
     Manifest,
     make_activation,
@@ -34,10 +37,7 @@ from affiant.attestation.manifest import (
     mrconfigid,
     session_events,
 )
-from affiant.attestation.receipt import parse_receipt, verify_receipt
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.statements.statement import parse_statement
 from affiant.policy.load import load_profiles
 
 OTHER = "sha256:" + "0" * 64

@@ -26,10 +26,10 @@ from tests.gateway.test_inference import records_of
 from tests.gateway.upstream_server import completion, scripted_upstream, whole
 
 from affiant.__main__ import cli
-from affiant.attestation.proof import PROOF_HEADER
-from affiant.attestation.receipt import VerifiedReceipt
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import simulated_trust_file
+from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.records.receipt import VerifiedReceipt
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import simulated_trust_file
 from affiant.gateway.bodies import Bodies, Memory
 from affiant.gateway.errors import MemorySpent, RequestLate, RequestTooLarge, SettingsRefused
 from affiant.gateway.http_request import ClientGone

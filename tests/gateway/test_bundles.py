@@ -13,10 +13,10 @@ from tests.gateway.in_process import in_process
 from tests.gateway.session_client import SessionClient, opened
 
 from affiant.__main__ import cli
-from affiant.attestation.receipt import receipt_hash
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
-from affiant.attestation.verifier.verdict import State
+from affiant.attestation.records.receipt import receipt_hash
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 

@@ -15,10 +15,10 @@ from tests.gateway.in_process import InProcess, asgi, in_process
 from tests.gateway.session_client import SessionClient
 from tests.gateway.upstream_server import completion, scripted_upstream, whole
 
-from affiant.attestation.canonical import parse_object
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.session_summary import session_counts, session_root
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.encoding.canonical import parse_object
+from affiant.attestation.records.session_summary import session_counts, session_root
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.sessions import SessionState
 
 
@@ -61,7 +61,7 @@ def test_the_close_counts_everything(inside: InProcess, platform: PlatformClient
 
 
 def _rh(session: SessionClient, payload: dict) -> str:
-    from affiant.attestation.receipt import receipt_hash
+    from affiant.attestation.records.receipt import receipt_hash
 
     for entry in session.bundle()["bundle"]["receipts"]:
         jws = entry["sdjwt"].rstrip("~")

@@ -12,10 +12,10 @@ from tests.gateway.conftest import Running
 from tests.gateway.session_client import SessionClient, opened
 
 from affiant.__main__ import cli
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.openings_key import openings_key_file
-from affiant.attestation.receipt import receipt_hash
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.records.receipt import receipt_hash
+from affiant.attestation.records.sealed_disclosures_key import openings_key_file
+from affiant.attestation.simulated.served.client import PlatformClient
 
 
 def affiant(*arguments: str) -> Result:

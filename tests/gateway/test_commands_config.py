@@ -8,11 +8,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.gateway_config import parse_gateway_config
-from affiant.attestation.simulated.commands import platform
+from affiant.attestation.cli.platform.commands import platform
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.tlog.note_keys import CosignerKey, LogKey
-from affiant.attestation.trust_file import parse_trust_file
+from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.gateway.commands import gateway
 
 URL = "http://127.0.0.1:8000/v1"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.gateway.in_process import settings_for
 
-from affiant.attestation.gateway_config import DEV_ECHO, UpstreamConfig, make_gateway_config
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig, make_gateway_config
 from affiant.gateway.config import encode_settings, parse_settings
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.http1 import Timeouts

@@ -10,12 +10,12 @@ from tests.gateway.conftest import Running
 from tests.gateway.in_process import settings_for
 from tests.gateway.session_client import Gateway, SessionClient, WrongKey
 
-from affiant.attestation.encoding import b64u, from_b64u, sha256_name
-from affiant.attestation.evidence import parse_evidence
-from affiant.attestation.gateway_config import parse_gateway_config
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import parse_statement, report_data
+from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
+from affiant.attestation.release.boot import Image
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.evidence import parse_evidence
+from affiant.attestation.statements.gateway_config import parse_gateway_config
+from affiant.attestation.statements.statement import parse_statement, report_data
 from affiant.attestation.tdx import (
     appraise,
     parse_event_log,
@@ -137,7 +137,7 @@ def test_a_client_that_pins_another_key_notices(gateway: Gateway) -> None:
 
 
 def test_a_receipts_bundle_introduces_its_signer(session: SessionClient) -> None:
-    from affiant.attestation.bundle import parse_bundle
+    from affiant.attestation.bundle.bundle import parse_bundle
 
     jti = session.say("hi").headers["affiant-receipt-id"]
     bundle = parse_bundle(session.ask("GET", f"/v1/receipts/{jti}/bundle").body)

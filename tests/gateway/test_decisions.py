@@ -17,7 +17,7 @@ from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import PROFILE, SessionClient
 from tests.gateway.upstream_server import Received, Step, scripted_upstream, whole
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.server import gateway_app

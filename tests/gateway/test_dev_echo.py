@@ -7,7 +7,7 @@ import json
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from affiant.attestation.gateway_config import DEV_ECHO
+from affiant.attestation.statements.gateway_config import DEV_ECHO
 from affiant.gateway.dev_echo import MODEL, complete, stream
 from affiant.gateway.http1 import Timeouts
 from affiant.gateway.openai_upstream import Credentials, make_upstream, read_whole

@@ -18,16 +18,16 @@ from tests.gateway.in_process import InProcess, asgi, in_process
 from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient, opened
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.erasure.errors import OrderUnauthorized
 from affiant.attestation.erasure.orders import sign_order
-from affiant.attestation.erasure.requests import Request
-from affiant.attestation.keys import Signer
-from affiant.attestation.receipt import receipt_hash
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
-from affiant.attestation.verifier.verdict import State, Tier, Verdict
+from affiant.attestation.erasure.request_file import Request
+from affiant.attestation.records.receipt import receipt_hash
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway import erasing
 from affiant.gateway.control_plane import operator_plane

@@ -12,7 +12,7 @@ from tests.gateway.conftest import serving_gateway
 from tests.gateway.session_client import SessionClient
 
 from affiant.__main__ import cli
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 
 
 def run(*arguments: object) -> Result:

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from affiant.attestation.approving.errors import ReaderRefused
-from affiant.attestation.published.errors import TrustedRootUnusable
+from affiant.attestation.signatures.approvers.errors import ReaderRefused
+from affiant.attestation.signatures.sigstore.errors import TrustedRootUnusable
 from affiant.errors import AffiantError
 from affiant.gateway import errors
 from affiant.gateway.errors_http import STATUS, error_body, error_headers, status_of
@@ -36,7 +36,7 @@ def test_every_refusal_has_a_status_and_the_apis_body(refusal: type[AffiantError
 
 
 def test_the_table_names_codes_that_exist() -> None:
-    from affiant.attestation import proof
+    from affiant.attestation.records import proof
 
     known = {refusal.code for refusal in REFUSALS}
     known |= {o.code for _, o in inspect.getmembers(proof, inspect.isclass) if issubclass(o, AffiantError)}

@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 
 
 def bundle_of(inside: InProcess, session: str) -> dict:

@@ -26,11 +26,11 @@ from tests.gateway.upstream_server import (
     whole,
 )
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.merkle import root
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.merkle import root
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.statement import parse_statement
 
 
 def sha(data: bytes) -> str:

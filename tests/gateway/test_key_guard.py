@@ -20,7 +20,7 @@ from tests.gateway.upstream_server import (
     whole,
 )
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.errors import UpstreamAnswerRefused
 from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.launch import UpstreamChoice, upstream_configs

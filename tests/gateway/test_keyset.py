@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from tests.gateway.in_process import in_process, settings_for
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.evidence import parse_evidence
-from affiant.attestation.gateway_config import make_gateway_config
-from affiant.attestation.simulated.boot import Image, boot_log
-from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
-from affiant.attestation.statement import LogIdentity, parse_statement, report_data
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.release.boot import Image, boot_log
+from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
+from affiant.attestation.statements.evidence import parse_evidence
+from affiant.attestation.statements.gateway_config import make_gateway_config
+from affiant.attestation.statements.statement import LogIdentity, parse_statement, report_data
 from affiant.attestation.tdx import parse_quote
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.gateway.errors import ConfigurationUnbound

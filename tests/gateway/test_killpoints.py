@@ -14,10 +14,10 @@ from tests.gateway.journal_reader import entries_of, opens_of, records_of, state
 from tests.gateway.killpoints import Zygote, started_zygote
 from tests.gateway.session_client import Gateway, SessionClient
 
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.receipt import parse_receipt, receipt_hash, verify_receipt
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.records.receipt import parse_receipt, receipt_hash, verify_receipt
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.statement import parse_statement
 from affiant.gateway.entries import Entry, PeerEntry, RecordEntry
 from affiant.gateway.recovery import recover
 

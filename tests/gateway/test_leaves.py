@@ -16,14 +16,14 @@ from tests.gateway.in_process import in_process
 from tests.gateway.journal_reader import entries_of
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.canonical import MAX_INTEGER
-from affiant.attestation.encoding import b64u
-from affiant.attestation.keys import Signer
-from affiant.attestation.receipt import issue_receipt, parse_receipt, verify_receipt
-from affiant.attestation.records import KINDS, shape_of
-from affiant.attestation.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, Text
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import (
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.canonical import MAX_INTEGER
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.receipt import issue_receipt, parse_receipt, verify_receipt
+from affiant.attestation.schema.records import KINDS, shape_of
+from affiant.attestation.schema.shapes import Array, Const, Enum, Int, MapOf, Obj, Pattern, Text
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.statement import (
     KeysetStatement,
     LogIdentity,
     gateway_statement,

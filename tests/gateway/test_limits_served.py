@@ -24,8 +24,8 @@ from tests.gateway.upstream_server import (
     whole,
 )
 
-from affiant.attestation.receipt import VerifiedReceipt
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.records.receipt import VerifiedReceipt
+from affiant.attestation.simulated.served.client import PlatformClient
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 Start = Callable[[str], SessionClient]

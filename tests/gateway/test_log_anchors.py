@@ -19,11 +19,11 @@ from tests.timestamp_authority.authority import TimestampAuthority
 from tests.timestamp_authority.serving import served
 
 from affiant.__main__ import cli
-from affiant.attestation.anchors.sigstore_anchor import checkpoint_statement
-from affiant.attestation.bundle import Bundle, parse_bundle
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
-from affiant.attestation.verifier.verdict import State, Tier, Verdict
+from affiant.attestation.bundle.bundle import Bundle, parse_bundle
+from affiant.attestation.signatures.sigstore.sigstore_anchor import checkpoint_statement
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.transparency_log import log_folder
 

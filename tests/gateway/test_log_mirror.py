@@ -18,12 +18,12 @@ from tests.gateway.session_client import SessionClient
 from tests.s3_server import found_server, s3_server
 
 from affiant.__main__ import cli
+from affiant.attestation.log.fsck.fsck import check_log
 from affiant.attestation.log_reading.errors import LogUnreachable
-from affiant.attestation.log_reading.fsck import check_log
 from affiant.attestation.log_reading.object_store import Found, Objects, open_objects
 from affiant.attestation.log_reading.objects import ObjectLog
 from affiant.attestation.log_reading.reader import read_checkpoint
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import Note
 from affiant.gateway.log_mirror import MirrorBounds, forget_state, mirrored, read_state

@@ -13,11 +13,11 @@ from tests.gateway.conftest import Gateway
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.receipt import parse_receipt, receipt_hash
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import KeysetStatement, parse_statement
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.records.receipt import parse_receipt, receipt_hash
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.statement import KeysetStatement, parse_statement
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.note import parse_note, verify_note

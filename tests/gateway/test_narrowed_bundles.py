@@ -13,12 +13,12 @@ import pytest
 from tests.gateway.narrowing_client import NARROW, NARROWEST, WIDE, NarrowingClient
 from tests.gateway.session_client import Gateway
 
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.gateway_config import parse_gateway_config
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import parse_statement
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
-from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.gateway_config import parse_gateway_config
+from affiant.attestation.statements.statement import parse_statement
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.policy.load import load_profiles
 

@@ -21,13 +21,13 @@ from tests.gateway.narrowing_client import NARROW, NARROWEST, WIDE, NarrowingCli
 from tests.gateway.session_client import Answer, Draft, Gateway
 from tests.gateway.test_profile_signers import REVIEWER, STRANGER, entry
 
-from affiant.attestation.ear import ear_digest, verify_ear
-from affiant.attestation.encoding import b64u, b64u_sha256, from_b64u, sha256_name
-from affiant.attestation.keys import Signer
-from affiant.attestation.narrowing import Narrowing
-from affiant.attestation.profile_signing.envelope import sign_envelope
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, from_b64u, sha256_name
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.signatures.profiles.envelope import sign_envelope
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.ear import ear_digest, verify_ear
+from affiant.attestation.statements.restriction import Narrowing
+from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tdx import Event, LoggedEvent
 from affiant.gateway.errors import AdmissionMismatch
 from affiant.gateway.narrowing import NarrowingAppraiser, require_same_session

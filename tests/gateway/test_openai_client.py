@@ -10,7 +10,7 @@ import openai
 import pytest
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.proof import PROOF_HEADER
+from affiant.attestation.records.proof import PROOF_HEADER
 
 
 class Forwarder(http.server.BaseHTTPRequestHandler):

@@ -18,10 +18,10 @@ from tests.gateway.conftest import Running, serving_gateway
 from tests.gateway.session_client import SessionClient, admission_of, draft
 
 from affiant.__main__ import cli
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.simulated.socket_path import platform_socket
+from affiant.attestation.log.witness.embedded import own_witness
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
-from affiant.attestation.witness.own import own_witness
 
 
 def witnesses_of(home: Path) -> list[int]:

@@ -24,14 +24,14 @@ from tests.gateway.session_client import (
 )
 from tests.sigstore_authority.authority import Authority, encoded
 
-from affiant.attestation.encoding import from_b64u, sha256_name
-from affiant.attestation.evidence import Admission, wrap_admission
-from affiant.attestation.gateway_config import parse_gateway_config
-from affiant.attestation.profile_signing.envelope import sign_envelope
-from affiant.attestation.profile_signing.signing_keys import ProfileKey, SigningKey
-from affiant.attestation.profile_signing.statement import SignedProfiles
-from affiant.attestation.receipt import parse_receipt
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.records.receipt import parse_receipt
+from affiant.attestation.signatures.profiles.envelope import sign_envelope
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, SigningKey
+from affiant.attestation.signatures.profiles.statement import SignedProfiles
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.evidence import Admission, wrap_admission
+from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.gateway.named_parties import read_named
 from affiant.policy.load import load_profiles
 from affiant.policy.signatures import signed_profiles

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.gateway.session_client import Answer, Gateway, SessionClient
 
-from affiant.attestation.canonical import parse_object
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.keys import Signer
-from affiant.attestation.proof import PROOF_HEADER
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import parse_object
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.simulated.served.client import PlatformClient
 
 TARGET = "/v1/chat/completions"
 BODY = json.dumps({"model": "affiant-dev-echo", "messages": [{"role": "user", "content": "hi"}]}).encode()

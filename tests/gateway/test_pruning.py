@@ -29,11 +29,11 @@ from tests.gateway.test_erasing import (
 from affiant.__main__ import cli
 from affiant.attestation.erasure.errors import OrderUnauthorized
 from affiant.attestation.erasure.keys import read_key_file
-from affiant.attestation.erasure.requests import parse_request
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.erasure.request_file import parse_request
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import State, Tier
 from affiant.attestation.verifier.period.verify_period import verify_period
-from affiant.attestation.verifier.verdict import State, Tier
 from affiant.gateway import erase_commands, pruning
 from affiant.gateway.errors import (
     ChainStillGrows,

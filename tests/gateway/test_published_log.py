@@ -23,16 +23,16 @@ from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient, admission_of, draft
 
 from affiant.__main__ import cli
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.gateway_config import local_log_origin
-from affiant.attestation.release import reference_values, write_release
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.release.manifest import reference_values, write_release
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.gateway_config import local_log_origin
 from affiant.attestation.tdx import parse_reference_values
 from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.quorum import parse_witness_policy, verify_quorum
-from affiant.attestation.trust_file import simulated_trust_file
+from affiant.attestation.verdict.trust_file import simulated_trust_file
 from affiant.gateway.errors import LogUnwitnessed
 from affiant.gateway.log_key import load_log_signer
 from affiant.gateway.transparency_log import log_folder

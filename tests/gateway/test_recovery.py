@@ -11,8 +11,8 @@ from tests.gateway.in_process import in_process
 from tests.gateway.journal_reader import entries_of, opens_of, records_of
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.chain import Head
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.records.chain import Head
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.entries import ErasingEntry, OpenEntry, StartedEntry, encode_entry
 from affiant.gateway.errors import JournalVersion
 from affiant.gateway.journal import segment_path

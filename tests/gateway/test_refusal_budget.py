@@ -10,7 +10,7 @@ from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import ADMISSION_TYPE, SessionClient
 from tests.gateway.test_proofs import BODY, JSON, TARGET, proof
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.errors import Busy
 from affiant.gateway.refusal_budget import RefusalBudget
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.merkle import root
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.merkle import root
 from affiant.gateway.dev_echo import stream
 from affiant.gateway.errors import ToolNotAllowed, UpstreamAnswerRefused, UpstreamCut
 from affiant.gateway.relay import Relay, Usage, usage_of

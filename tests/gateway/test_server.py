@@ -19,8 +19,8 @@ from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient
 
 from affiant.__main__ import cli
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.simulated.socket_path import platform_socket
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.gateway.errors import StoreLocked
 from affiant.gateway.journal import hold_store
 

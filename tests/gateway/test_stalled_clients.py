@@ -21,8 +21,8 @@ from tests.gateway.session_client import SessionClient
 from tests.gateway.test_inference import DONE, records_of
 from tests.gateway.upstream_server import Received, Step, completion, scripted_upstream, streamed, whole
 
-from affiant.attestation.receipt import VerifiedReceipt
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.records.receipt import VerifiedReceipt
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.bounded_http import BoundedHTTP
 from affiant.gateway.http_request import Receive, Scope, Send
 from affiant.gateway.launch import UpstreamChoice, upstream_configs

@@ -15,7 +15,7 @@ from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.narrowing_client import NARROW, NARROWEST, NarrowingClient, payload_of
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.errors import AffiantError
 from affiant.gateway.journal import Journal
 from affiant.gateway.narrowings import Narrowings

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.in_process import in_process
 from tests.gateway.session_client import Gateway, SessionClient, opened
 
-from affiant.attestation.chain import Head
-from affiant.attestation.encoding import b64u, sha256_name
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.attestation.records.chain import Head
+from affiant.attestation.simulated.served.client import PlatformClient
 
 
 @pytest.fixture
@@ -188,8 +188,8 @@ def test_the_gateways_next_record_names_the_last_acknowledged(session: SessionCl
 
 
 def _payload(text: str) -> dict:
-    from affiant.attestation.canonical import parse_object
-    from affiant.attestation.encoding import from_b64u
+    from affiant.attestation.encoding.binary_text import from_b64u
+    from affiant.attestation.encoding.canonical import parse_object
 
     return dict(parse_object(from_b64u(text.split(".")[1])))
 

@@ -14,8 +14,8 @@ from tests.gateway.in_process import in_process, settings_for
 from tests.gateway.session_client import SessionClient
 
 from affiant.__main__ import cli
-from affiant.attestation.gateway_config import MCPServerConfig
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.tool_offers import make_tool_offers
 

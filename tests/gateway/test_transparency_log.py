@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.merkle import leaf_hash
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.merkle import leaf_hash
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.errors import TileMalformed

@@ -6,7 +6,7 @@ import json
 
 from hypothesis import strategies as st
 
-from affiant.attestation.approving.identities import ApproverIdentity
+from affiant.attestation.signatures.approvers.identities import ApproverIdentity
 from affiant.policy.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, EgressLimits, Limits
 from affiant.policy.profile import (
     Approval,

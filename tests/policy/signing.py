@@ -14,7 +14,7 @@ from tests.sigstore_authority.authority import encoded
 from tests.sigstore_authority.serving import Deployment
 
 from affiant.__main__ import cli
-from affiant.attestation.profile_signing.signing_keys import parse_public_pem
+from affiant.attestation.signatures.profiles.signing_keys import parse_public_pem
 
 TEXT = "floor: floor.yaml\nagent_configs:\n  dev: {tools: [run_tests]}\n"
 IDENTITY = "reviewer@team.example"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from affiant.attestation.approving.identities import ApproverIdentity
+from affiant.attestation.signatures.approvers.identities import ApproverIdentity
 from affiant.policy.alike_approvers import alike_approvers
 from affiant.policy.lint import lint_profiles
 from affiant.policy.load import load_profiles

@@ -8,9 +8,9 @@ import json
 import pytest
 from tests.policy.test_approval_reading import ANN, approval, compared, load, refused
 
-from affiant.attestation.approving.identities import ApproverIdentity, NamedIdentities
-from affiant.attestation.approving.named_approvers import read_approvers
-from affiant.attestation.canonical import canonical, parse_object
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.signatures.approvers.identities import ApproverIdentity, NamedIdentities
+from affiant.attestation.signatures.approvers.named_approvers import read_approvers
 from affiant.errors import AffiantError
 from affiant.policy.authority import authority_of
 from affiant.policy.authority_document import authority_document

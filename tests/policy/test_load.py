@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.load import floor_file, load_profiles

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.test_differences import profile
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
 from affiant.policy.commands import policy
 from affiant.policy.compiled import CompiledPolicy, compile_policy, parse_normal_form
 from affiant.policy.difference_report import narrowing_digest, narrowing_document

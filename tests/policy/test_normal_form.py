@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
 from affiant.policy.compiled import parse_normal_form
 from affiant.policy.load import load_profiles
 from affiant.policy.normal_form import policy_digest

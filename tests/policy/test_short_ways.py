@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.canonical import canonical, parse_object
+from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.policy import hosts, paths, targets
 from affiant.policy.decide import Decision, Effect
 from affiant.policy.decision_record import DecidedBy, decision_line

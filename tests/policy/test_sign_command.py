@@ -11,7 +11,7 @@ from tests.policy.signing import IDENTITY, Desk
 from tests.sigstore_authority.authority import Authority
 from tests.sigstore_authority.serving import Deployment, serve
 
-from affiant.attestation.published.bundle import parse_bundle
+from affiant.attestation.signatures.sigstore.bundle import parse_bundle
 
 
 @pytest.fixture

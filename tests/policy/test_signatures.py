@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from affiant.attestation.profile_signing.errors import ProfileSignatureMalformed, ProfileSignatureOther
-from affiant.attestation.profile_signing.statement import SignedProfiles, parse_profile_statement
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureMalformed, ProfileSignatureOther
+from affiant.attestation.signatures.profiles.statement import SignedProfiles, parse_profile_statement
 from affiant.policy.load import load_profiles
 from affiant.policy.profile_set import ProfileSet
 from affiant.policy.signatures import require_about, require_profile, signed_profiles

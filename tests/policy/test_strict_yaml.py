@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.strict_yaml import INVISIBLE
+from affiant.attestation.encoding.strict_yaml import INVISIBLE
 from affiant.errors import AffiantError
 from affiant.policy.strict_yaml import (
     MAX_BYTES,

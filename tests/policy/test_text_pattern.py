@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
 from affiant.policy import text_pattern
 from affiant.policy.every_refusal import every_refusal
 from affiant.policy.load import load_profiles

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from affiant.__main__ import cli
-from affiant.attestation.release import check_release
+from affiant.attestation.release.manifest import check_release
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.backend import BackendName, probe
 

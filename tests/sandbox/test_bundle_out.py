@@ -12,12 +12,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from affiant.attestation.bundle import Bundle, BundleMalformed, parse_bundle
-from affiant.attestation.encoding import b64u
-from affiant.attestation.keys import Signer
-from affiant.attestation.openings import OpeningInvalid, recipient, seal
-from affiant.attestation.receipt import Issued, issue_receipt, parse_receipt, verify_receipt
-from affiant.attestation.statement import (
+from affiant.attestation.bundle.bundle import Bundle, BundleMalformed, parse_bundle
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.receipt import Issued, issue_receipt, parse_receipt, verify_receipt
+from affiant.attestation.records.sealed_disclosures import OpeningInvalid, recipient, seal
+from affiant.attestation.statements.statement import (
     LogIdentity,
     gateway_statement,
     parse_statement,

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.receipt import parse_receipt, verify_receipt
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.records.receipt import parse_receipt, verify_receipt
+from affiant.attestation.statements.statement import parse_statement
 
 NONCE = b64u(bytes(range(32)))
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -18,8 +18,8 @@ import pytest
 from tests.gateway.test_profile_signers import REVIEWER
 from tests.sandbox.conftest import affiant
 
-from affiant.attestation.encoding import b64u, sha256_name
-from affiant.attestation.profile_signing.envelope import sign_envelope
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.attestation.signatures.profiles.envelope import sign_envelope
 from affiant.errors import AffiantError
 from affiant.policy.load import load_profiles
 from affiant.policy.signatures import signed_profiles

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
 from affiant.sandbox import narrowing_socket
 from affiant.sandbox.errors import SessionNotOpen

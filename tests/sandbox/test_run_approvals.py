@@ -18,7 +18,7 @@ from tests.sandbox.conftest import affiant
 from tests.sigstore_authority.authority import Authority
 from tests.sigstore_authority.serving import Deployment, serve
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
 
 HOST = "pay.example.test"
 

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from affiant.__main__ import cli
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.receipt import parse_receipt
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.records.receipt import parse_receipt
 
 
 def test_a_session_from_profile_to_verified_bundle(machine, tmp_path):

@@ -15,8 +15,8 @@ import time
 
 import pytest
 
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.receipt import parse_receipt
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.records.receipt import parse_receipt
 
 POLITE = "trap 'echo interrupted; exit 3' INT; echo started; sleep 60"
 STUBBORN = "trap '' INT TERM HUP; echo started; while :; do sleep 0.1; done"

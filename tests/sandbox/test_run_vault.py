@@ -11,9 +11,9 @@ from types import ModuleType
 
 import pytest
 
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.evidence import parse_evidence
-from affiant.attestation.manifest import parse_manifest
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.statements.evidence import parse_evidence
+from affiant.attestation.statements.manifest import parse_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 VALUE = "hv-" + os.urandom(20).hex()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
-from affiant.attestation.release import build_release, reference_values
+from affiant.attestation.release.manifest import build_release, reference_values
+from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
 from affiant.attestation.tdx import parse_reference_values
 from affiant.attestation.tlog.note_keys import CosignerKey
 from affiant.sandbox import services

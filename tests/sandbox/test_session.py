@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.receipt import parse_receipt
+from affiant.attestation.records.receipt import parse_receipt
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import SessionNotOpen
 from affiant.sandbox.exposure import Need

@@ -13,7 +13,7 @@ from tests.sandbox.test_cut_off import cut_off
 from tests.sandbox.test_launches import own_name
 
 from affiant.__main__ import cli
-from affiant.attestation.bundle import parse_bundle
+from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.sandbox.home import Home, open_home
 from affiant.sandbox.launches import Launch
 from affiant.sandbox.session_note import Asked, SessionNote, SessionState, read_note, write_note

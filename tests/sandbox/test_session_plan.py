@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from affiant.attestation.profile_signing.envelope import sign_envelope
-from affiant.attestation.profile_signing.errors import ProfileSignatureOther
-from affiant.attestation.profile_signing.signing_keys import ProfileKey, SigningKey
+from affiant.attestation.signatures.profiles.envelope import sign_envelope
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, SigningKey
 from affiant.errors import AffiantError
 from affiant.policy.policy_file import read_profiles
 from affiant.policy.signatures import signed_profiles

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
 from affiant.secrets import local_store
 from affiant.secrets.local_store import (
     KeyFileKey,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.gateway.journal_reader import entries_of, opens_of, statement_of
 
-from affiant.attestation.openings import open_sealed
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
+from affiant.attestation.records.sealed_disclosures import open_sealed
+from affiant.attestation.statements.statement import parse_statement
 from affiant.gateway.entries import Entry, OpeningEntry, PeerEntry, RecordEntry
 from affiant.sandbox.home import open_home
 

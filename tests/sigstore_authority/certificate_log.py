@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from affiant.attestation.simulated.der import octet_string
+from affiant.attestation.simulated.platform.der import octet_string
 
 OID = "1.3.6.1.4.1.11129.2.4.2"
 """The extension that holds the list of signed certificate timestamps."""

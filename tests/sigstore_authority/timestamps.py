@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.sigstore_authority.certificates import BEGINNING, END, key_usage, root_certificate
 
-from affiant.attestation.simulated.der import integer, octet_string, oid, sequence
+from affiant.attestation.simulated.platform.der import integer, octet_string, oid, sequence
 
 SIGNED_DATA = "1.2.840.113549.1.7.2"
 TST_INFO = "1.2.840.113549.1.9.16.1.4"

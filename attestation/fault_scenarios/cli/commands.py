@@ -13,8 +13,8 @@ from typing import Final
 
 import click
 
-from affiant.attestation.encoding import EncodingError, from_hex
-from affiant.attestation.instant_option import instant
+from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.attestation.encoding.binary_text import EncodingError, from_hex
 from affiant.command_line import print_json, printable
 from affiant.errors import ConfigurationError
 

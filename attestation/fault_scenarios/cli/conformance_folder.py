@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from affiant.attestation.simulated.quoting import QuoteLayout
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from fault_scenarios.evidence import Evidence
 from fault_scenarios.files import LABEL, pem_of, to_json_bytes
 from fault_scenarios.scenario import LAYOUT_NAMES, Accepted, Refused, Scenario

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import PurePath
 
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.quoting import QuoteLayout
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from fault_scenarios.cli.catalogue import FAMILIES, scenario_named
 from fault_scenarios.cli.conformance_folder import (
     ConformanceFolder,

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.pki import CertificateForm
-from affiant.attestation.simulated.platform import COLLATERAL_LIFETIME, CollateralPart
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.simulated.platform.pki import CertificateForm
+from affiant.attestation.simulated.platform.platform import COLLATERAL_LIFETIME, CollateralPart
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import (
     bench,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.tcb_documents import SVNLevel, Wording
-from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.tcb_documents import SVNLevel, Wording
+from affiant.attestation.tdx.tcb.collateral import Collateral
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import (
     bench,

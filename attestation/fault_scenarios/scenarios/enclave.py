@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.keys import ORDER, Role, derive_key, public_point, sign_raw
-from affiant.attestation.simulated.quoting import QuoteParts, quote_parts
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.simulated.platform.keys import ORDER, Role, derive_key, public_point, sign_raw
+from affiant.attestation.simulated.platform.quote_format import QuoteParts, quote_parts
 from fault_scenarios.bench import REPORT_DATA, Bench
 from fault_scenarios.changes import (
     another_root,

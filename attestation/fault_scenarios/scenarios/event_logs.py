@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.boot import BootEvent, boot_events
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.release.boot import BootEvent, boot_events
 from fault_scenarios.bench import IMAGE
 from fault_scenarios.changes import bench, each
 from fault_scenarios.evidence import Asked

@@ -6,12 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from affiant.attestation.simulated.identity import PCKIssuer
-from affiant.attestation.simulated.keys import ORDER
-from affiant.attestation.simulated.pki import CertificateForm, CertificateRole, pem_chain
-from affiant.attestation.simulated.platform import COLLATERAL_LIFETIME, SimulatedPlatform
-from affiant.attestation.simulated.quoting import QuoteFrame, QuoteParts
-from affiant.attestation.simulated.tcb_documents import ModuleRecord, SVNLevel, Wording, default_tcb_info
+from affiant.attestation.release.platform_identity import PCKIssuer
+from affiant.attestation.simulated.platform.keys import ORDER
+from affiant.attestation.simulated.platform.pki import CertificateForm, CertificateRole, pem_chain
+from affiant.attestation.simulated.platform.platform import COLLATERAL_LIFETIME, SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteFrame, QuoteParts
+from affiant.attestation.simulated.platform.tcb_documents import (
+    ModuleRecord,
+    SVNLevel,
+    Wording,
+    default_tcb_info,
+)
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import (
     bench,

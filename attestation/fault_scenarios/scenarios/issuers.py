@@ -6,10 +6,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.keys import Role
-from affiant.attestation.simulated.pki import CertificateForm, CertificateRole
-from affiant.attestation.simulated.platform import CollateralPart
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.simulated.platform.keys import Role
+from affiant.attestation.simulated.platform.pki import CertificateForm, CertificateRole
+from affiant.attestation.simulated.platform.platform import CollateralPart
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import another_root, bench, certificates, platform
 from fault_scenarios.scenario import Change, Refused, Scenario

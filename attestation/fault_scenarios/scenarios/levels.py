@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.tcb_documents import PlatformLevel, SVNLevel
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.tcb_documents import PlatformLevel, SVNLevel
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import (
     bench,

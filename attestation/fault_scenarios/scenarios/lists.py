@@ -9,11 +9,11 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.identity import PCKIssuer
-from affiant.attestation.simulated.keys import Role
-from affiant.attestation.simulated.pki import CertificateForm, CertificateRole
-from affiant.attestation.simulated.platform import CollateralPart
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.release.platform_identity import PCKIssuer
+from affiant.attestation.simulated.platform.keys import Role
+from affiant.attestation.simulated.platform.pki import CertificateForm, CertificateRole
+from affiant.attestation.simulated.platform.platform import CollateralPart
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import (
     bench,

@@ -9,9 +9,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.keys import Role
-from affiant.attestation.simulated.pki import CertificateForm, CertificateRole, pem_chain
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.simulated.platform.keys import Role
+from affiant.attestation.simulated.platform.pki import CertificateForm, CertificateRole, pem_chain
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import (
     another_root,

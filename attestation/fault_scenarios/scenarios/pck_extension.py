@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated import der
-from affiant.attestation.simulated.identity import MachineIdentity
-from affiant.attestation.simulated.pki import CertificateForm
-from affiant.attestation.simulated.sgx_extension import encode_sgx_extension, sgx_member
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.release.platform_identity import MachineIdentity
+from affiant.attestation.simulated.platform import der
+from affiant.attestation.simulated.platform.pki import CertificateForm
+from affiant.attestation.simulated.platform.sgx_extension import encode_sgx_extension, sgx_member
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import quoted_certificates
 from fault_scenarios.scenario import Accepted, Change, Refused, Scenario

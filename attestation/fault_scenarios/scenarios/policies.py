@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.simulated.identity import MRSEAM, PPID, TD_ATTRIBUTES, XFAM, PCKIssuer
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.release.platform_identity import MRSEAM, PPID, TD_ATTRIBUTES, XFAM, PCKIssuer
 from fault_scenarios.bench import IMAGE, RELEASE, Bench
 from fault_scenarios.changes import (
     another_root,

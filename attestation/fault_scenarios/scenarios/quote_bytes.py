@@ -6,8 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.quoting import QuoteFrame, QuoteLayout, QuoteParts, quote_parts
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.simulated.platform.quote_format import (
+    QuoteFrame,
+    QuoteLayout,
+    QuoteParts,
+    quote_parts,
+)
 from fault_scenarios.bench import Bench
 from fault_scenarios.changes import bench, parts
 from fault_scenarios.scenario import V4, V5, Change, Refused, Scenario

@@ -9,13 +9,13 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.release import reference_values
-from affiant.attestation.simulated.identity import TD_ATTRIBUTES, XFAM
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.tdx.roots import INTEL_SGX_ROOT_CA_SPKI
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.release.manifest import reference_values
+from affiant.attestation.release.platform_identity import TD_ATTRIBUTES, XFAM
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.tdx.pki.roots import INTEL_SGX_ROOT_CA_SPKI
 from fault_scenarios.bench import IMAGE, MRCONFIGID, RELEASE, REPORT_DATA, Bench
 from fault_scenarios.changes import (
     another_root,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from affiant.attestation.quotes.verdict import Stage
-from affiant.attestation.simulated.identity import TD_ATTRIBUTES, XFAM
-from affiant.attestation.simulated.tcb_documents import ModuleRecord, SVNLevel
+from affiant.attestation.quote.judge.verdict import Stage
+from affiant.attestation.release.platform_identity import TD_ATTRIBUTES, XFAM
+from affiant.attestation.simulated.platform.tcb_documents import ModuleRecord, SVNLevel
 from fault_scenarios.changes import bench, each, module, tcb_info, tcb_wording
 from fault_scenarios.scenario import TD15, Accepted, Refused, Scenario
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.trace_context import TraceContext
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.schema.trace_context import TraceContext
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.gateway.approvals.mailbox import Approved
 from affiant.gateway.chat import ChatRequest

@@ -22,13 +22,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from affiant.attestation.approving.identities import require_verifiable
-from affiant.attestation.ear import ear_digest, issue_ear
-from affiant.attestation.encoding import b64u_sha256
-from affiant.attestation.evidence import Evidence, parse_admission, parse_evidence, wrap_endorsements
-from affiant.attestation.gateway_config import GatewayConfig
-from affiant.attestation.keys import Signer
-from affiant.attestation.manifest import (
+from affiant.attestation.encoding.binary_text import b64u_sha256
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.sealed_disclosures import seal
+from affiant.attestation.signatures.approvers.identities import require_verifiable
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureMissing
+from affiant.attestation.signatures.profiles.verification import (
+    ProfileSignature,
+    parse_profile_signature,
+    verify_by_one_of,
+)
+from affiant.attestation.statements.ear import ear_digest, issue_ear
+from affiant.attestation.statements.evidence import (
+    Evidence,
+    parse_admission,
+    parse_evidence,
+    wrap_endorsements,
+)
+from affiant.attestation.statements.gateway_config import GatewayConfig
+from affiant.attestation.statements.manifest import (
     Activation,
     Manifest,
     mrconfigid,
@@ -37,15 +49,13 @@ from affiant.attestation.manifest import (
     reaches_floor,
     session_events,
 )
-from affiant.attestation.narrowing import Narrowing
-from affiant.attestation.openings import seal
-from affiant.attestation.profile_signing.errors import ProfileSignatureMissing
-from affiant.attestation.profile_signing.verification import (
-    ProfileSignature,
-    parse_profile_signature,
-    verify_by_one_of,
+from affiant.attestation.statements.restriction import Narrowing
+from affiant.attestation.statements.statement import (
+    KeysetStatement,
+    parse_statement,
+    report_data,
+    session_issuer,
 )
-from affiant.attestation.statement import KeysetStatement, parse_statement, report_data, session_issuer
 from affiant.attestation.tdx import (
     Appraisal,
     Collateral,

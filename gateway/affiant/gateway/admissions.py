@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.evidence import wrap_endorsements
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.tdx import Collateral
 from affiant.gateway.admission import AdmissionRequest, Appraiser, parse_admission_request
 from affiant.gateway.errors import Busy

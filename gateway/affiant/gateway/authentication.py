@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from affiant.attestation import jws
-from affiant.attestation.proof import (
+from affiant.attestation.encoding import jws
+from affiant.attestation.records.proof import (
     PROOF_TYPE,
     ProofMismatch,
     ProofOfHead,

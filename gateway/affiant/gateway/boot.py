@@ -12,14 +12,14 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from affiant.attestation.chain import ChainSigner
-from affiant.attestation.encoding import b64u, b64u_sha256
-from affiant.attestation.evidence import wrap_endorsements
-from affiant.attestation.evidence_source import QuoteSource
+from affiant.attestation.encoding.binary_text import b64u, b64u_sha256
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
-from affiant.attestation.profile_signing.verification import require_usable
-from affiant.attestation.simulated.socket_path import reachable_address
-from affiant.attestation.statement import WITNESS_MAX_S, LogIdentity
+from affiant.attestation.records.chain import ChainSigner
+from affiant.attestation.signatures.profiles.verification import require_usable
+from affiant.attestation.simulated.served.socket_path import reachable_address
+from affiant.attestation.statements.evidence import wrap_endorsements
+from affiant.attestation.statements.evidence_source import QuoteSource
+from affiant.attestation.statements.statement import WITNESS_MAX_S, LogIdentity
 from affiant.attestation.tdx import VerificationCache
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from affiant.attestation.bundle_show import show
-from affiant.attestation.instant_option import instant_if_given
+from affiant.attestation.cli.bundle.bundle_show import show
+from affiant.attestation.cli.options.timestamp_option import instant_if_given
 from affiant.command_line import Group, print_json
 
 __all__ = ["bundle"]
@@ -91,10 +91,10 @@ def export(
     \b
     Exit codes: 0 written, 1 refused, 2 usage, 130 stopped (go on with the same command).
     """
-    from affiant.attestation.opened import Outcome, told  # noqa: PLC0415 - help needs no extra
-    from affiant.attestation.openings_key import read_openings_key  # noqa: PLC0415 - as above
-    from affiant.attestation.period.progress import period_progress  # noqa: PLC0415 - as above
-    from affiant.attestation.release import build_name  # noqa: PLC0415 - as above
+    from affiant.attestation.bundle.period.progress import period_progress  # noqa: PLC0415 - as above
+    from affiant.attestation.records.sealed_disclosures_key import read_openings_key  # noqa: PLC0415 - as above
+    from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - as above
+    from affiant.attestation.verifier.files.opened_disclosures import Outcome, told  # noqa: PLC0415 - help needs no extra
 
     try:
         from affiant.gateway.period_export.export import Asked, export_period  # noqa: PLC0415 - as above

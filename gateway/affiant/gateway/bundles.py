@@ -20,11 +20,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from affiant.attestation.bundle import Bundle
-from affiant.attestation.bundle_anchors import Anchors
-from affiant.attestation.canonical import parse_strict
-from affiant.attestation.encoding import b64u, from_b64u, sha256_name
-from affiant.attestation.receipt import receipt_hash
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.bundle.bundle_anchors import Anchors
+from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
+from affiant.attestation.encoding.canonical import parse_strict
+from affiant.attestation.records.receipt import receipt_hash
 from affiant.gateway.entries import Entry, ObjectEntry, OpeningEntry, PeerEntry, RecordEntry, decode_entry
 from affiant.gateway.errors import (
     EntryErased,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from affiant.attestation.encoding import b64u_sha256
+from affiant.attestation.encoding.binary_text import b64u_sha256
 from affiant.gateway.durable import DURABLE_WITHIN_S, durable
 from affiant.gateway.errors import JournalUnavailable, SessionNotClosed
 from affiant.gateway.published_log import PublishedLog

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from affiant.attestation.simulated.socket_path import platform_socket
+from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import UnreachableError
 from affiant.gateway.config import BODIES_MAX
@@ -375,8 +375,8 @@ def bundle(*, home: Path, session: str, openings: tuple[Path, ...]) -> None:
       affiant gateway bundle 0o2m0yYbVQkLhX4dJmQ3Ng > session.json
       affiant gateway bundle 0o2m0yYbVQkLhX4dJmQ3Ng --openings openings.key > session.affiant.json
     """
-    from affiant.attestation.opened import Opener, told  # noqa: PLC0415 - only if asked
-    from affiant.attestation.openings_key import read_openings_key  # noqa: PLC0415 - as above
+    from affiant.attestation.records.sealed_disclosures_key import read_openings_key  # noqa: PLC0415 - as above
+    from affiant.attestation.verifier.files.opened_disclosures import Opener, told  # noqa: PLC0415 - only if asked
     from affiant.sandbox.bundle_out import open_counted, parse_sealed_bundle  # noqa: PLC0415 - as above
 
     keys = tuple(read_openings_key(path) for path in openings)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.tdx import Collateral, ReferenceValues, parse_collateral, parse_reference_values
 from affiant.gateway.bodies import least_memory
 from affiant.gateway.errors import SettingsRefused

@@ -17,9 +17,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-from affiant.attestation.canonical import canonical, parse_object
-from affiant.attestation.encoding import b64u
-from affiant.attestation.erasure.requests import MAX_REQUEST, parse_request
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.erasure.request_file import MAX_REQUEST, parse_request
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError
 from affiant.gateway.approvals.routes import ActionHex, add_approvers

@@ -23,9 +23,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.erasure.orders import CONTENT_KINDS
-from affiant.attestation.erasure.requests import Request
+from affiant.attestation.erasure.request_file import Request
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.entries import (
     ErasedEntry,

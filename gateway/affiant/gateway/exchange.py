@@ -23,9 +23,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, Protocol
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.proof import ProofOfHead
-from affiant.attestation.shapes import ShapeMismatch
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.records.proof import ProofOfHead
+from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.errors import AffiantError
 from affiant.gateway.account import Account
 from affiant.gateway.authentication import Authenticator, is_of_session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
-from affiant.attestation.proof import PROOF_HEADER, RequestHead
+from affiant.attestation.records.proof import PROOF_HEADER, RequestHead
 from affiant.gateway.errors import (
     ContentEncodingRefused,
     ContentTypeRefused,

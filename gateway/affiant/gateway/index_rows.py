@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from affiant.attestation.canonical import MAX_INTEGER, parse_object
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.jws import MAX_PAYLOAD
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import MAX_INTEGER, parse_object
+from affiant.attestation.encoding.jws import MAX_PAYLOAD
 from affiant.errors import AffiantError
 from affiant.gateway.entries import (
     Entry,

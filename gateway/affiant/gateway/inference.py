@@ -21,8 +21,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.encoding import from_b64u, sha256_name
-from affiant.attestation.trace_context import TRACEPARENT, trace_of
+from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError
 from affiant.gateway.account import Account, Verdict
 from affiant.gateway.answers import end_of, media_type, require_plain

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from affiant.attestation.encoding import b64u, b64u_sha256
-from affiant.attestation.evidence import Evidence, wrap_evidence
-from affiant.attestation.evidence_source import QuoteSource
-from affiant.attestation.gateway_config import GatewayConfig
-from affiant.attestation.keys import Signer
-from affiant.attestation.statement import (
+from affiant.attestation.encoding.binary_text import b64u, b64u_sha256
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.statements.evidence import Evidence, wrap_evidence
+from affiant.attestation.statements.evidence_source import QuoteSource
+from affiant.attestation.statements.gateway_config import GatewayConfig
+from affiant.attestation.statements.statement import (
     KeysetStatement,
     LogIdentity,
     gateway_statement,

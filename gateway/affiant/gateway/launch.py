@@ -26,24 +26,24 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from affiant.attestation.canonical import JSONError
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.gateway_config import (
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import JSONError
+from affiant.attestation.log.witness.embedded import OwnWitness, own_witness
+from affiant.attestation.log_reading.object_store import open_objects
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.manifest import load_release, reference_values
+from affiant.attestation.schema.shapes import ShapeMismatch
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.statements.gateway_config import (
     DEV_ECHO,
     GatewayConfig,
     MCPServerConfig,
     UpstreamConfig,
     local_gateway_config,
 )
-from affiant.attestation.log_reading.object_store import open_objects
-from affiant.attestation.release import load_release, reference_values
-from affiant.attestation.shapes import ShapeMismatch
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.simulated.serving import simulated_reference
 from affiant.attestation.tdx import ReferenceValues, parse_reference_values
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
-from affiant.attestation.witness.own import OwnWitness, own_witness
 from affiant.errors import AffiantError
 from affiant.folders import make_private
 from affiant.gateway.collateral_file import COLLATERAL_NAME, write_collateral

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.tlog.entry import LogEntry
 from affiant.gateway.entries import PeerEntry, RecordEntry
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from affiant.attestation.anchors.adding import AnyAnchorFile, first_covering, with_anchor
 from affiant.attestation.anchors.anchor_files import AnchorFile, AnchorFolder
-from affiant.attestation.anchors.response import parse_response
-from affiant.attestation.bundle import Bundle
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.signatures.timestamps.response import parse_response
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import parse_note, verify_note
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from affiant.attestation.log_publishing.anchor_source import AnchorSource
-from affiant.attestation.log_publishing.publishing import Publisher
+from affiant.attestation.log.publish.anchor_source import AnchorSource
+from affiant.attestation.log.publish.publishing import Publisher
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.object_store import Objects
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, Note, parse_note

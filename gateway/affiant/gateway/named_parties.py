@@ -11,9 +11,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from affiant.attestation.canonical import parse_strict
-from affiant.attestation.keys import public_key_of
-from affiant.attestation.profile_signing.signers import (
+from affiant.attestation.encoding.canonical import parse_strict
+from affiant.attestation.encoding.keys import public_key_of
+from affiant.attestation.signatures.profiles.accepted_signers import (
     MAX_SIGNERS_FILE,
     AcceptedSigner,
     parse_signers_file,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from affiant.attestation.narrowing import Narrowing, logged_narrowings
+from affiant.attestation.statements.restriction import Narrowing, logged_narrowings
 from affiant.attestation.tdx import Collateral, parse_event_log
 from affiant.gateway.admission import AdmissionRequest, Appraiser
 from affiant.gateway.errors import AdmissionMismatch

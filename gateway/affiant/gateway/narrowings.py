@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.evidence import wrap_endorsements
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.tdx import Collateral
 from affiant.gateway.admission import AdmissionRequest, parse_admission_request
 from affiant.gateway.admissions import Admissions

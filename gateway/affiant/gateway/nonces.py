@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.gateway.errors import Busy, NonceUnknown
 
 __all__ = ["NONCE_LIFETIME_S", "Nonces"]

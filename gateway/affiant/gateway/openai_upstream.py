@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.gateway_config import DEV_ECHO, UpstreamConfig
-from affiant.attestation.trace_context import TRACEPARENT, TraceContext
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
+from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig
 from affiant.gateway.answers import require_plain
 from affiant.gateway.chat import parse_json
 from affiant.gateway.dev_echo import EchoConnector

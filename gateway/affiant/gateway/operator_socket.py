@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.simulated.socket_path import reachable_address
+from affiant.attestation.simulated.served.socket_path import reachable_address
 
 __all__ = ["operator_connection"]
 

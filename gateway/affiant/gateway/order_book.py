@@ -14,13 +14,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from affiant.attestation.canonical import parse_object
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.encoding.canonical import parse_object
+from affiant.attestation.encoding.jws import MAX_PAYLOAD
 from affiant.attestation.erasure.errors import OrderUnauthorized
 from affiant.attestation.erasure.orders import verify_order
-from affiant.attestation.jws import MAX_PAYLOAD
-from affiant.attestation.records import KINDS
-from affiant.attestation.shapes import ShapeMismatch
+from affiant.attestation.schema.records import KINDS
+from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.errors import MalformedError
 
 __all__ = ["OrderBook", "Ordered", "is_order", "payload_of"]

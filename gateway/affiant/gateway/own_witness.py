@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.simulated.socket_path import reachable_address
-from affiant.attestation.witness.own import OwnWitness
+from affiant.attestation.log.witness.embedded import OwnWitness
+from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.errors import AffiantError
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.log_key import read_log_vkey

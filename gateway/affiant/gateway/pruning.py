@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.files import sync_folder
 from affiant.gateway.errors import (
     ChainStillGrows,

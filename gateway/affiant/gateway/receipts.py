@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from affiant.attestation.canonical import parse_strict
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.receipt import Issued
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.encoding.canonical import parse_strict
+from affiant.attestation.records.receipt import Issued
 
 __all__ = ["for_agent"]
 

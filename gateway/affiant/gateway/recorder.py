@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from affiant.attestation.chain import ChainSigner, Head
-from affiant.attestation.encoding import b64u
-from affiant.attestation.openings import seal
-from affiant.attestation.receipt import Issued, VerifiedReceipt
-from affiant.attestation.records import shape_of
-from affiant.attestation.shapes import Obj, ShapeMismatch
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.records.chain import ChainSigner, Head
+from affiant.attestation.records.receipt import Issued, VerifiedReceipt
+from affiant.attestation.records.sealed_disclosures import seal
+from affiant.attestation.schema.records import shape_of
+from affiant.attestation.schema.shapes import Obj, ShapeMismatch
 from affiant.gateway.entries import (
     ObjectEntry,
     OpenEntry,

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.chain import Head
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.attestation.statement import KeysetStatement, parse_statement
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.records.chain import Head
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.statements.statement import KeysetStatement, parse_statement
 from affiant.errors import AffiantError
 from affiant.files import sync_folder
 from affiant.gateway.entries import (

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.merkle import Accumulator
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.merkle import Accumulator
 from affiant.errors import AffiantError
 from affiant.gateway.chat import parse_json
 from affiant.gateway.errors import RequestMalformed, UpstreamCut

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import MalformedError
 from affiant.gateway.entries import PeerEntry, RecordEntry
 from affiant.gateway.order_book import is_order, payload_of

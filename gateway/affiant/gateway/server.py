@@ -31,9 +31,8 @@ from typing import Final
 import uvicorn
 import uvloop
 
-from affiant.attestation.simulated.client import SimulatedTD
-from affiant.attestation.simulated.socket_path import reachable_address
-from affiant.attestation.steady_clock import SteadyClock
+from affiant.attestation.simulated.served.client import SimulatedTD
+from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.command_line import EXIT_REFUSED, show_refusal
 from affiant.errors import AffiantError
 from affiant.gateway.asgi import Application, GatewayApp
@@ -52,6 +51,7 @@ from affiant.gateway.service import Service
 from affiant.gateway.sessions import SessionState
 from affiant.gateway.tls import TLSIdentity, make_tls_identity
 from affiant.policy.decision_file import DecisionFile
+from affiant.steady_clock import SteadyClock
 
 __all__ = ["CONTROL_SOCKET", "STATE_FILE", "main", "serve"]
 

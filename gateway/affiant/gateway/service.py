@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from affiant.attestation.encoding import from_b64u, sha256_name
-from affiant.attestation.gateway_config import GatewayConfig
-from affiant.attestation.steady_clock import ClockStepped
+from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.errors import AffiantError
 from affiant.gateway.admissions import Admissions
 from affiant.gateway.approvals.mailbox import Mailbox
@@ -31,6 +30,7 @@ from affiant.gateway.routing import Upstreams
 from affiant.gateway.sessions import Session, SessionState, SessionTable
 from affiant.gateway.submissions import Submissions
 from affiant.gateway.tool_offers import ToolOffers
+from affiant.steady_clock import ClockStepped
 
 __all__ = ["Service"]
 

@@ -22,13 +22,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.chain import Head
-from affiant.attestation.manifest import Activation, Manifest
-from affiant.attestation.narrowing import Narrowing
-from affiant.attestation.proof import ReplayWindow
-from affiant.attestation.receipt import Issued
-from affiant.attestation.session_summary import outcome_of, session_root
-from affiant.attestation.statement import KeysetStatement
+from affiant.attestation.records.chain import Head
+from affiant.attestation.records.proof import ReplayWindow
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.records.session_summary import outcome_of, session_root
+from affiant.attestation.statements.manifest import Activation, Manifest
+from affiant.attestation.statements.restriction import Narrowing
+from affiant.attestation.statements.statement import KeysetStatement
 from affiant.errors import AffiantError
 from affiant.gateway.errors import AdmissionReplayed, Busy, SessionClosed, SessionHeld, SessionUnknown
 from affiant.gateway.session_limits import SessionLimits

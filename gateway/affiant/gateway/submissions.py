@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.chain import Head
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.records.chain import Head
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.gateway.errors import RecordOutOfPlace, RequestMalformed, RequestTooLarge, SessionClosed
 from affiant.gateway.recorder import Recorder, policy_members
 from affiant.gateway.sessions import Session, SessionState

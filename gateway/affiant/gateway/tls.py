@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 
 __all__ = ["TLSIdentity", "certificate_spki", "make_tls_identity", "spki_digest"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from affiant.attestation.trace_context import TraceContext
+from affiant.attestation.schema.trace_context import TraceContext
 from affiant.gateway.key_guard import KeyGuard
 
 __all__ = ["Attempt", "Upstream", "UpstreamAnswer"]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from affiant.attestation.log.witness.client import Cosignatures, ProofSource, WitnessKey, ask_witness
 from affiant.attestation.tlog.errors import QuorumMissed
 from affiant.attestation.tlog.note import Note, NoteSignature
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.quorum import Witnessed, WitnessPolicy, verify_quorum
-from affiant.attestation.witness.client import Cosignatures, ProofSource, WitnessKey, ask_witness
 from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Witnesses:
     Args:
         policy: each of its witnesses has a URL, and there is a quorum.
         log: the log's key.
-        client: of :func:`~affiant.attestation.log_reading.bounded_http.make_client`.
+        client: of ``make_client``.
         clock: wall-clock time, UTC.
     """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from affiant.attestation.approving.identities import ApproverIdentity
+from affiant.attestation.signatures.approvers.identities import ApproverIdentity
 
 __all__ = ["alike_approvers"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from affiant.attestation.approving.identities import ApproverIdentity
+from affiant.attestation.signatures.approvers.identities import ApproverIdentity
 from affiant.policy import schema
 from affiant.policy.names import check_approver, check_issuer, check_methods, check_subject
 from affiant.policy.profile import (

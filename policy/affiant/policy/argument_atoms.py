@@ -15,7 +15,7 @@ from itertools import combinations, count, product
 from math import prod
 from typing import Final
 
-from affiant.attestation.canonical import MAX_INTEGER
+from affiant.attestation.encoding.canonical import MAX_INTEGER
 from affiant.policy.arguments import (
     AnyValue,
     Argument,

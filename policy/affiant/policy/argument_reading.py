@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
 from affiant.policy import schema
 from affiant.policy.arguments import (
     AnyValue,

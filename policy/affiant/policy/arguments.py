@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, assert_never
 
-from affiant.attestation.canonical import MAX_INTEGER
+from affiant.attestation.encoding.canonical import MAX_INTEGER
 from affiant.policy.hosts import covering_patterns, host_pattern, is_canonical_host
 from affiant.policy.paths import canonical_path, covers, grantable_path
 from affiant.policy.pattern_syntax import read_pattern

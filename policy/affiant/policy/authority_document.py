@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.policy.argument_reading import argument_members
 from affiant.policy.authority import Authority, FileAuthority, SecretAuthority
 from affiant.policy.authority_words import BOUNDS, unrestricted_words

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from affiant.attestation.canonical import parse_object
+from affiant.attestation.encoding.canonical import parse_object
 from affiant.errors import MalformedError
 from affiant.policy.decide import REASONS, Effect
 from affiant.policy.refusals import excerpt

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring as _text
 from typing import Final
 
-from affiant.attestation.canonical import JSONError
+from affiant.attestation.encoding.canonical import JSONError
 from affiant.errors import AffiantError
 from affiant.policy.decide import Decision
 from affiant.policy.decision_log import plane_of

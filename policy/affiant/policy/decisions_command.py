@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import click
 
-from affiant.attestation.instant_option import instant
+from affiant.attestation.cli.options.timestamp_option import instant
 from affiant.command_line import EXIT_REFUSED, printable, show_refusal
 from affiant.errors import AffiantError
 from affiant.policy.completion import complete_agents

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical
 from affiant.command_line import printable
 from affiant.policy.differences import Difference, Direction, Side
 from affiant.policy.limit_words import instead_words

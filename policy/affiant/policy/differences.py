@@ -14,7 +14,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import Final
 
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.policy.addresses import CIDR
 from affiant.policy.atoms import Atoms
 from affiant.policy.compiled import CompiledPolicy, compile_policy

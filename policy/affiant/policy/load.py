@@ -21,7 +21,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy import schema
 from affiant.policy.approval_reading import merged_approval, read_approval

@@ -16,8 +16,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from affiant.attestation.approving.identities import ApproverIdentity
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.signatures.approvers.identities import ApproverIdentity
 from affiant.policy.argument_reading import argument_members, arranged_argument
 from affiant.policy.limits import NO_LIMITS, Bounds, EgressLimits, Limits, tightest
 from affiant.policy.profile import (

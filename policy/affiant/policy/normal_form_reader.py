@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from affiant.attestation.approving.identities import ApproverIdentity
-from affiant.attestation.canonical import canonical, parse_object
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.signatures.approvers.identities import ApproverIdentity
 from affiant.errors import AffiantError
 from affiant.policy.argument_reading import read_argument_members
 from affiant.policy.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, Bounds, EgressLimits, Limits

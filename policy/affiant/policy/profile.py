@@ -14,8 +14,12 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
 
-from affiant.attestation.approving.identities import NO_IDENTITIES, ApproverIdentity, NamedIdentities
-from affiant.attestation.canonical import JSONError, canonical, parse_object
+from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.signatures.approvers.identities import (
+    NO_IDENTITIES,
+    ApproverIdentity,
+    NamedIdentities,
+)
 from affiant.policy.addresses import parse_cidr
 from affiant.policy.arguments import Argument, patterns_in
 from affiant.policy.hosts import covering_patterns, host_pattern, is_wildcard

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.instant_option import instant_if_given
+from affiant.attestation.cli.options.timestamp_option import instant_if_given
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.command_line import print_json, printable
 from affiant.policy.completion import complete_agents
 from affiant.policy.policy_file import PolicyFile, read_policy_file
@@ -81,7 +81,7 @@ def report(
       affiant policy report profiles.yaml --agent deployment_agent -o - > page.html
       affiant policy report profiles.yaml -o report.html --json
     """
-    from affiant.attestation.release import build_name  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - help must stay cheap
     from affiant.policy.report.page import render_review  # noqa: PLC0415 - as above
     from affiant.policy.report.review import review_of  # noqa: PLC0415 - as above
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from affiant.attestation.anchors.sigstore_options import service_from, signing_options
+from affiant.attestation.cli.log.sigstore_options import service_from, signing_options
 from affiant.command_line import print_json, printable
 from affiant.policy.policy_file import read_policy_file
 
 if TYPE_CHECKING:
-    from affiant.attestation.profile_signing.signers import ProfileSigner
+    from affiant.attestation.signatures.profiles.accepted_signers import ProfileSigner
 
 __all__ = ["sign"]
 
@@ -55,11 +55,11 @@ def sign(
       affiant policy sign profiles.yaml --key reviewer.pem
       affiant policy sign profiles.yaml --sigstore --trust-config trust_config.json --identity-token token
     """
-    from affiant.attestation.profile_signing.verification import (  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.cli.quote.policy_output import require_free, write_new  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.profiles.verification import (  # noqa: PLC0415 - help must stay cheap
         parse_profile_signature,
         verify_by,
     )
-    from affiant.attestation.published.output_file import require_free, write_new  # noqa: PLC0415 - as above
     from affiant.policy.signature_file import signature_place  # noqa: PLC0415 - as above
     from affiant.policy.signature_report import (  # noqa: PLC0415 - as above
         refusals,
@@ -92,8 +92,8 @@ def sign(
 
 
 def _by_key(statement: bytes, path: Path) -> tuple[bytes, ProfileSigner]:
-    from affiant.attestation.profile_signing.envelope import sign_envelope  # noqa: PLC0415 - help must stay cheap
-    from affiant.attestation.profile_signing.signing_keys import read_signing_key  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.profiles.envelope import sign_envelope  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.signatures.profiles.signing_keys import read_signing_key  # noqa: PLC0415 - as above
 
     key = read_signing_key(path)
     return sign_envelope(statement, key), key.public
@@ -103,8 +103,8 @@ def _by_service(
     statement: bytes, trust_config: Path | None, identity_token: Path | None
 ) -> tuple[bytes, ProfileSigner]:
     """The bundle, and whom its certificate names: the caller says by the token who they are, and is told who signed."""
-    from affiant.attestation.anchors.sigstore_anchor import signer_of_anchor  # noqa: PLC0415 - as above
-    from affiant.attestation.anchors.sigstore_root import SigstoreRoot  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.sigstore.sigstore_anchor import signer_of_anchor  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot  # noqa: PLC0415 - as above
 
     service, trusted_root = service_from(trust_config, identity_token)
     bundle = service(statement)

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.profile_signing.errors import ProfileSignatureMissing
-from affiant.attestation.profile_signing.verification import ProfileSignature, parse_profile_signature
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureMissing
+from affiant.attestation.signatures.profiles.verification import ProfileSignature, parse_profile_signature
 from affiant.policy.policy_file import read_bounded
 
 __all__ = ["SIGNATURE_SUFFIX", "read_signature", "signature_beside", "signature_place"]

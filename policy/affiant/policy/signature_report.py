@@ -13,11 +13,11 @@ from typing import Final
 
 import click
 
-from affiant.attestation.anchors.errors import AnchorExtraMissing, AnchorSettingsInvalid
-from affiant.attestation.profile_signing.errors import SignersInvalid, SigningKeyInvalid
-from affiant.attestation.profile_signing.signing_keys import ProfileKey
-from affiant.attestation.profile_signing.verification import VerifiedSignature
-from affiant.attestation.published.errors import ExtraMissing, SettingsInvalid, TrustedRootUnusable
+from affiant.attestation.signatures.profiles.errors import SignersInvalid, SigningKeyInvalid
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
+from affiant.attestation.signatures.profiles.verification import VerifiedSignature
+from affiant.attestation.signatures.sigstore.errors import ExtraMissing, SettingsInvalid, TrustedRootUnusable
+from affiant.attestation.signatures.timestamps.errors import AnchorExtraMissing, AnchorSettingsInvalid
 from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
 from affiant.errors import AffiantError
 

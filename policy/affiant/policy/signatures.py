@@ -11,8 +11,8 @@ It is not about the file's name, nor about the bytes of the floor: a floor count
 
 from __future__ import annotations
 
-from affiant.attestation.profile_signing.errors import ProfileSignatureMalformed, ProfileSignatureOther
-from affiant.attestation.profile_signing.statement import SignedProfiles
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureMalformed, ProfileSignatureOther
+from affiant.attestation.signatures.profiles.statement import SignedProfiles
 from affiant.policy.compiled import CompiledPolicy
 from affiant.policy.normal_form import SEMANTICS
 from affiant.policy.profile_set import ProfileSet

@@ -1,4 +1,4 @@
-"""Reads a profile's YAML: :mod:`affiant.attestation.strict_yaml`, with the bounds and refusals of profiles.
+"""Reads a profile's YAML: ``strict_yaml``, with the bounds and refusals of profiles.
 
 >>> compose(b"a: 1\\na: 2", source="p.yaml")
 Traceback (most recent call last):
@@ -12,8 +12,16 @@ from typing import Final
 
 import yaml
 
-from affiant.attestation import strict_yaml
-from affiant.attestation.strict_yaml import Dialect, ListNode, MapNode, Mark, Member, Node, ScalarNode
+from affiant.attestation.encoding import strict_yaml
+from affiant.attestation.encoding.strict_yaml import (
+    Dialect,
+    ListNode,
+    MapNode,
+    Mark,
+    Member,
+    Node,
+    ScalarNode,
+)
 from affiant.policy.refusals import (
     CharacterRefused,
     DocumentTooLarge,

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from affiant.attestation.canonical import MAX_INTEGER
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import MAX_INTEGER
 from affiant.policy.refusals import ToolDefinitionRefused
 
 __all__ = ["ANY", "ANYWHERE", "Origin", "tool_digest"]

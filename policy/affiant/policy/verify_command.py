@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from affiant.attestation.anchors.sigstore_options import believing_options, named_signer
-from affiant.attestation.instant_option import instant
+from affiant.attestation.cli.log.sigstore_options import believing_options, named_signer
+from affiant.attestation.cli.options.timestamp_option import instant
 from affiant.command_line import print_json
 from affiant.policy.policy_file import read_policy_file
 
 if TYPE_CHECKING:
-    from affiant.attestation.profile_signing.verification import ProfileSignature, VerifiedSignature
+    from affiant.attestation.signatures.profiles.verification import ProfileSignature, VerifiedSignature
 
     _Verify = Callable[[ProfileSignature], VerifiedSignature]
 
@@ -99,11 +99,11 @@ def verify(
 
 def _by_list(path: Path, at: datetime) -> _Verify:
     """Verification by the signers of a file, as they count at ``at``."""
-    from affiant.attestation.profile_signing.signers import (  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.signatures.profiles.accepted_signers import (  # noqa: PLC0415 - help must stay cheap
         MAX_SIGNERS_FILE,
         parse_signers_file,
     )
-    from affiant.attestation.profile_signing.verification import (  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.profiles.verification import (  # noqa: PLC0415 - as above
         require_usable,
         verify_by_one_of,
     )
@@ -116,8 +116,8 @@ def _by_list(path: Path, at: datetime) -> _Verify:
 
 def _by_one(key: Path | None, trusted_root: Path | None, identity: str | None, issuer: str | None) -> _Verify:
     """Verification by the one key, or by the one identity, that the command line names."""
-    from affiant.attestation.profile_signing.signing_keys import MAX_KEY_FILE, parse_public_pem  # noqa: PLC0415 - as above
-    from affiant.attestation.profile_signing.verification import verify_by  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.profiles.signing_keys import MAX_KEY_FILE, parse_public_pem  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.profiles.verification import verify_by  # noqa: PLC0415 - as above
     from affiant.policy.signature_report import read_limited  # noqa: PLC0415 - as above
 
     if key is not None:

@@ -17,11 +17,11 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from affiant.attestation.bundle import MAX_BUNDLE, Bundle, parse_bundle
-from affiant.attestation.canonical import parse_object, parse_strict
-from affiant.attestation.opened import Opener
-from affiant.attestation.openings import open_sealed
-from affiant.attestation.receipt import parse_receipt, receipt_hash
+from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle, parse_bundle
+from affiant.attestation.encoding.canonical import parse_object, parse_strict
+from affiant.attestation.records.receipt import parse_receipt, receipt_hash
+from affiant.attestation.records.sealed_disclosures import open_sealed
+from affiant.attestation.verifier.files.opened_disclosures import Opener
 from affiant.errors import MalformedError
 from affiant.sandbox.supervisor.spool import SpoolEntry, read_signed
 from affiant.sandbox.user_files import write_user_file

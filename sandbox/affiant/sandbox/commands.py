@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from affiant.attestation.simulated.commands import default_home
+from affiant.attestation.cli.platform.commands import default_home
 from affiant.command_line import show_refusal
 from affiant.errors import AffiantError
 from affiant.policy.completion import complete_agents

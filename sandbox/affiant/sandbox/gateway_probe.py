@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.errors import ConfigurationError
 from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable
 

@@ -28,8 +28,12 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from affiant.attestation.openings_key import OpeningsKeyMalformed, openings_key_file, read_openings_key
-from affiant.attestation.witness.own import own_witness_folder
+from affiant.attestation.log.witness.embedded import own_witness_folder
+from affiant.attestation.records.sealed_disclosures_key import (
+    OpeningsKeyMalformed,
+    openings_key_file,
+    read_openings_key,
+)
 from affiant.files import write_whole
 from affiant.sandbox.errors import HomeFileMalformed, HomeRefused, StoreLocked
 

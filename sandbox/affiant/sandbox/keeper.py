@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from affiant.attestation.witness.own import own_witness
+from affiant.attestation.log.witness.embedded import own_witness
 from affiant.errors import AffiantError
 from affiant.sandbox.exposure import Need
 from affiant.sandbox.home import Home, give_folder, lock, open_home

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.canonical import canonical, parse_object
+from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.errors import MalformedError
 from affiant.sandbox.home import Home, write_file
 from affiant.sandbox.isolation.reconcile import reap_leftovers as reap_isolation

@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.gateway_config import GatewayConfig
-from affiant.attestation.manifest import mrconfigid
+from affiant.attestation.statements.gateway_config import GatewayConfig
+from affiant.attestation.statements.manifest import mrconfigid
 from affiant.policy.decision_rotation import Rotation, open_rotated
 from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import InputRefused, ServiceSilent

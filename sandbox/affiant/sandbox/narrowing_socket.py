@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.simulated.socket_path import reachable_address
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused, SessionNotOpen, SessionRefused
 from affiant.sandbox.supervisor.control import ControlChannel, refusal_members

@@ -11,8 +11,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.bundle import MAX_BUNDLE
-from affiant.attestation.simulated.socket_path import reachable_address
+from affiant.attestation.bundle.bundle import MAX_BUNDLE
+from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.sandbox.errors import GatewayUnreachable
 
 __all__ = ["fetch_session_bundle", "operator_socket"]

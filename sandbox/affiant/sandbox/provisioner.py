@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.simulated.socket_path import platform_socket
-from affiant.attestation.tdx.collateral import Collateral
+from affiant.attestation.release.boot import Image
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.simulated.served.socket_path import platform_socket
+from affiant.attestation.tdx.tcb.collateral import Collateral
 
 __all__ = ["Image", "Provisioner", "SimulatedProvisioner"]
 

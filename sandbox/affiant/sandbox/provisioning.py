@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.encoding import b64u
-from affiant.attestation.manifest import Activation, Manifest
-from affiant.attestation.openings import recipient
-from affiant.attestation.release import load_release
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.records.sealed_disclosures import recipient
+from affiant.attestation.release.manifest import load_release
+from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.sandbox.errors import InputRefused
 from affiant.sandbox.home import Home
 from affiant.sandbox.isolation.backend import BackendName

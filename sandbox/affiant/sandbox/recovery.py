@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from affiant.attestation.bundle import Bundle
+from affiant.attestation.bundle.bundle import Bundle
 from affiant.sandbox.bundle_out import (
     SealedBundle,
     close_of,

@@ -18,11 +18,11 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
-from affiant.attestation.simulated.serving import simulated_reference
-from affiant.attestation.tdx.reference import parse_reference_values
-from affiant.attestation.trust_file import TrustFile, accepted_at, parse_trust_file
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.verdict.trust_file import TrustFile, accepted_at, parse_trust_file
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import GatewayNotPinned, GatewayNotTheOne, SessionRefused

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from affiant.attestation.bundle import Bundle
+from affiant.attestation.bundle.bundle import Bundle
 from affiant.errors import AffiantError
 from affiant.policy.policy_file import policy_owners
 from affiant.sandbox.captured import Capture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from affiant.attestation.encoding import b64u, sha256_name
-from affiant.attestation.gateway_config import GatewayConfig
-from affiant.attestation.manifest import (
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.attestation.statements.gateway_config import GatewayConfig
+from affiant.attestation.statements.manifest import (
     Activation,
     GatewayIdentity,
     Manifest,

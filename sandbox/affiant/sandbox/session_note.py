@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.canonical import canonical, parse_object
+from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.errors import MalformedError
 from affiant.sandbox.home import Home, write_file
 

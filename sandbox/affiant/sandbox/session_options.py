@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from affiant.attestation.simulated.commands import default_home
+from affiant.attestation.cli.platform.commands import default_home
 from affiant.errors import AffiantError
 from affiant.sandbox.home import open_home
 from affiant.sandbox.sessions import list_sessions

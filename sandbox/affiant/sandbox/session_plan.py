@@ -18,7 +18,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from affiant.attestation.profile_signing.errors import ProfileSignatureOther
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
 from affiant.errors import ConfigurationError
 from affiant.policy.hosts import canonical_host
 from affiant.policy.policy_file import read_policy_file

@@ -35,8 +35,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from affiant.attestation.canonical import canonical, parse_object
-from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.errors import MalformedError
 from affiant.secrets.ref import secret_name
 from affiant.secrets.refusals import LocalStoreKeyInvalid, LocalStoreMalformed, LocalStoreNotAuthentic

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAuthority
 from tests.timestamp_authority.authority import TimestampAuthority
 
-from affiant.attestation.anchors.imprint import message
-from affiant.attestation.anchors.roots import TSARoot
+from affiant.attestation.signatures.timestamps.imprint import message
+from affiant.attestation.signatures.timestamps.roots import TSARoot
 
 TEXT = "log.example/affiant\n3\n" + "A" * 43 + "=\n"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -17,13 +17,13 @@ from tests.sigstore_authority.timestamps import TimestampAuthority as DatedAutho
 from affiant.__main__ import cli
 from affiant.attestation.anchors.adding import add_anchors
 from affiant.attestation.anchors.anchor_files import AnchorFolder
-from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid, ImprintWrong
-from affiant.attestation.anchors.sigstore_anchor import checkpoint_statement
-from affiant.attestation.bundle import Bundle, parse_bundle
+from affiant.attestation.bundle.bundle import Bundle, parse_bundle
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.log_trust import LogTrust
+from affiant.attestation.signatures.sigstore.sigstore_anchor import checkpoint_statement
+from affiant.attestation.signatures.timestamps.errors import AnchorAbsent, AnchorSettingsInvalid, ImprintWrong
 from affiant.attestation.tlog.errors import NoteSignatureInvalid
-from affiant.attestation.verifier.verdict import State, Tier, Verdict
+from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 

@@ -7,11 +7,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.erasure.errors import OrderUnauthorized
 from affiant.attestation.erasure.orders import MAX_ORDER, sign_order, verify_order
-from affiant.attestation.keys import Signer
-from affiant.attestation.records import KINDS
+from affiant.attestation.schema.records import KINDS
 
 AUTHORITY = Signer(ec.derive_private_key(11, ec.SECP256R1()))
 OTHER = Signer(ec.derive_private_key(12, ec.SECP256R1()))

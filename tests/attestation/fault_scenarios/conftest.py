@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from affiant.__main__ import cli
-from affiant.attestation import release
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.quoting import QuoteLayout
+from affiant.attestation.release import manifest as release
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from fault_scenarios.bench import Bench
 from fault_scenarios.evidence import Evidence
 from fault_scenarios.scenario import Scenario

@@ -4,9 +4,9 @@ import json
 
 from tests.attestation.fault_scenarios.conftest import AT, bench, evidence_of
 
-from affiant.attestation.quotes.pins import parse_reference_file
-from affiant.attestation.tdx.eventlog import parse_event_log
-from affiant.attestation.tdx.quote import parse_quote
+from affiant.attestation.quote.judge.pins import parse_reference_file
+from affiant.attestation.tdx.event_log.eventlog import parse_event_log
+from affiant.attestation.tdx.quote.quote import parse_quote
 from fault_scenarios.bench import IMAGE, RELEASE
 from fault_scenarios.changes import another_root, each, enclave, module, unchanged
 from fault_scenarios.cli.catalogue import CATALOGUE

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.attestation.fault_scenarios.conftest import bench
 
-from affiant.attestation.collateral.single_file import parse_collateral_file
+from affiant.attestation.quote.collateral.single_file import parse_collateral_file
 from fault_scenarios.collateral_json import collateral_json
 
 

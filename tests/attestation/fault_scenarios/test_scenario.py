@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from affiant.attestation.quotes.verdict import Stage
+from affiant.attestation.quote.judge.verdict import Stage
 from fault_scenarios.changes import unchanged
 from fault_scenarios.scenario import Accepted, Refused, Scenario
 

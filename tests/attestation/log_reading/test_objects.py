@@ -6,7 +6,7 @@ import pytest
 from obstore.store import MemoryStore
 from tests.attestation.log_builder import LogBuilder
 
-from affiant.attestation.log_reading.fsck import check_log
+from affiant.attestation.log.fsck.fsck import check_log
 from affiant.attestation.log_reading.object_store import ObjectStore
 from affiant.attestation.log_reading.objects import ObjectLog
 from affiant.attestation.log_reading.reader import LogTree

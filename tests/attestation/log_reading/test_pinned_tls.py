@@ -18,10 +18,10 @@ from tests.attestation.log_builder import LogBuilder
 from tests.attestation.log_reading.conftest import VKEY
 from tests.attestation.log_server import served
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.cli.log.commands import log
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.log_reading import pinned_tls
 from affiant.attestation.log_reading.bounded_http import HTTPSettings
-from affiant.attestation.log_reading.commands import log
 from affiant.attestation.log_reading.errors import LogSettingsInvalid, LogUnreachable, ServerNotAuthentic
 from affiant.attestation.log_reading.http_prefix import open_http_log
 from affiant.attestation.log_reading.reader import read_checkpoint

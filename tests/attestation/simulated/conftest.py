@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.client import PlatformClient, SimulatedTD
-from affiant.attestation.simulated.host import PlatformHost
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.server import PlatformServer, listen
+from affiant.attestation.release.boot import Image
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
+from affiant.attestation.simulated.served.host import PlatformHost
+from affiant.attestation.simulated.served.server import PlatformServer, listen
 
 MRCONFIGID = b"c" * 48
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)

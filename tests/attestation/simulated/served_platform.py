@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 
 STRANGER = 64_902
 """A user id that owns nothing."""

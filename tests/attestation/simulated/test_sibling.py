@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.host import PlatformHost
-from affiant.attestation.simulated.messages import CreateTD, Quote
-from affiant.attestation.simulated.platform import SimulatedPlatform
+from affiant.attestation.release.boot import Image
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.served.host import PlatformHost
+from affiant.attestation.simulated.served.messages import CreateTD, Quote
 from affiant.attestation.tdx import TrustRoots, VerifiedQuote, parse_quote, verify_collateral, verify_quote
-from affiant.attestation.tdx.errors import CertificateRevoked
+from affiant.attestation.tdx.quote.errors import CertificateRevoked
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIRST = SimulatedPlatform.create(now=NOW, random_bytes=lambda size: bytes(range(size)))
@@ -31,7 +31,7 @@ def host_quote(image: Image) -> bytes:
     host = PlatformHost(
         REVOKING, measure=lambda: bytes(48), clock=lambda: NOW, random_bytes=os.urandom, sessions_on=SECOND
     )
-    from affiant.attestation.encoding import from_b64u
+    from affiant.attestation.encoding.binary_text import from_b64u
 
     return from_b64u(host.create_td(CreateTD(image, b"x" * 48)).answer(Quote(bytes(64)))["quote"])
 

@@ -309,8 +309,8 @@ MISTAKES: dict[int, Mistake] = {
         "checks of TLS can be turned off",
         (
             f"{TDX}/test_checklist.py::test_nothing_turns_the_checks_of_tls_off",
-            "tests/attestation/collateral/test_fetch.py::test_an_authority_that_was_not_named_is_not_believed",
-            "tests/attestation/collateral/test_fetch.py::test_collateral_of_another_root_is_refused",
+            "tests/attestation/quote/collateral/test_fetch.py::test_an_authority_that_was_not_named_is_not_believed",
+            "tests/attestation/quote/collateral/test_fetch.py::test_collateral_of_another_root_is_refused",
         ),
     ),
     14: Mistake("old enclave hides a configuration need", ("qe-out-of-date-on-configuration-needed",)),
@@ -385,7 +385,7 @@ MISTAKES: dict[int, Mistake] = {
         "log and register in different orders",
         (
             f"{SOURCES}/test_rtmr.py::test_a_hundred_events_of_many_threads_replay_to_the_register",
-            "tests/attestation/simulated/test_client.py::test_threads_may_share_a_td_and_no_extension_is_lost",
+            "tests/attestation/simulated/served/test_client.py::test_threads_may_share_a_td_and_no_extension_is_lost",
         ),
     ),
     35: Mistake(
@@ -402,7 +402,7 @@ MISTAKES: dict[int, Mistake] = {
     37: Mistake(
         "settings of the host decide",
         (
-            "tests/attestation/collateral/test_fetch.py::test_the_environment_changes_nothing",
+            "tests/attestation/quote/collateral/test_fetch.py::test_the_environment_changes_nothing",
             "tests/attestation/verifier/test_verify_bundle.py::test_nothing_in_a_bundle_is_a_trust_anchor",
             f"{TDX}/test_errors.py::test_the_core_reads_no_clock_no_network_and_no_environment",
         ),
@@ -424,13 +424,13 @@ MISTAKES: dict[int, Mistake] = {
         "fields at wrong offsets",
         (
             f"{TDX}/test_quote.py::test_every_field_of_every_genuine_quote_is_at_its_offset",
-            "tests/attestation/simulated/test_quoting.py::test_the_verifier_reads_back_every_register",
+            "tests/attestation/simulated/platform/test_quote_format.py::test_the_verifier_reads_back_every_register",
         ),
     ),
     41: Mistake(
         "nested JSON exhausts the stack",
         ("tcb-info-nested-deeply", "qe-identity-nested-deeply")
-        + ("tests/attestation/test_canonical.py::test_deep_nesting_is_refused_before_it_is_parsed",),
+        + ("tests/attestation/encoding/test_canonical.py::test_deep_nesting_is_refused_before_it_is_parsed",),
     ),
     42: Mistake(
         "module version compared like a component; the chain of whoever sent it",

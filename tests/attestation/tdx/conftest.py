@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-from affiant.attestation.release import Release, build_release, reference_values
-from affiant.attestation.simulated.boot import Image, boot_log
-from affiant.attestation.simulated.keys import Role, derive_key
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.quoting import QuoteLayout
-from affiant.attestation.simulated.registers import extend
-from affiant.attestation.tdx.appraisal import Appraisal, appraise
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.collateral_verification import VerifiedCollateral, verify_collateral
-from affiant.attestation.tdx.eventlog import (
+from affiant.attestation.release.boot import Image, boot_log
+from affiant.attestation.release.manifest import Release, build_release, reference_values
+from affiant.attestation.simulated.platform.keys import Role, derive_key
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
+from affiant.attestation.simulated.platform.registers import extend
+from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
+from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
+from affiant.attestation.tdx.event_log.eventlog import (
     SESSION_EVENT_ORDER,
     Event,
     EventLog,
@@ -29,10 +28,11 @@ from affiant.attestation.tdx.eventlog import (
     event_digest,
     parse_event_log,
 )
-from affiant.attestation.tdx.quote import TDQuote, parse_quote
-from affiant.attestation.tdx.reference import ReferenceValues, parse_reference_values
-from affiant.attestation.tdx.roots import TrustRoots
-from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
+from affiant.attestation.tdx.pki.roots import TrustRoots
+from affiant.attestation.tdx.quote.quote import TDQuote, parse_quote
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral, verify_collateral
+from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 
 VECTORS = Path(__file__).resolve().parents[4] / "shared" / "vectors" / "tdx"
 ABSENT = "the TDX vectors (../shared/vectors/tdx) are not there"

@@ -21,13 +21,13 @@ from tests.attestation.tdx.checklist import MISTAKES, POINTS, VALUES
 from tests.attestation.tdx.conftest import NOW, random_bytes
 
 from affiant.attestation import __path__ as attestation_folders
-from affiant.attestation.collateral.single_file import parse_collateral_file
-from affiant.attestation.simulated.pki import CertificateForm, CertificateRole, issue_certificates
-from affiant.attestation.simulated.platform import CollateralPart, SimulatedPlatform
-from affiant.attestation.simulated.quoting import QuoteLayout
-from affiant.attestation.tdx.checks import CHECKLIST
-from affiant.attestation.tdx.collateral import ITEMS
-from affiant.attestation.tdx.quote import parse_quote
+from affiant.attestation.quote.collateral.single_file import parse_collateral_file
+from affiant.attestation.simulated.platform.pki import CertificateForm, CertificateRole, issue_certificates
+from affiant.attestation.simulated.platform.platform import CollateralPart, SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
+from affiant.attestation.tdx.quote.checks import CHECKLIST
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral import ITEMS
 from fault_scenarios.bench import Bench
 from fault_scenarios.cli.catalogue import CATALOGUE
 from fault_scenarios.evidence import Evidence
@@ -82,7 +82,7 @@ def test_every_reference_is_there(reference: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reference", ["no-such", "tests/attestation/tdx/test_quote.py::test_no_such", "x::test_y"]
+    "reference", ["no-such", "tests/attestation/tdx/quote/test_quote.py::test_no_such", "x::test_y"]
 )
 def test_a_reference_to_nothing_is_noticed(reference: str) -> None:
     assert not is_there(reference)

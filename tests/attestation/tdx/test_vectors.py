@@ -10,10 +10,10 @@ from typing import Any
 import dcap_qvl
 import pytest
 
-from affiant.attestation.tdx.attributes import appraise_td_configuration
-from affiant.attestation.tdx.collateral_verification import verify_collateral
-from affiant.attestation.tdx.quote import parse_quote
-from affiant.attestation.tdx.verify import VerifiedQuote, verify_quote
+from affiant.attestation.tdx.quote.attributes import appraise_td_configuration
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.verify.verify import VerifiedQuote, verify_quote
 from affiant.errors import AffiantError
 
 _EXPECTED = Path(__file__).resolve().parents[4] / "shared" / "vectors" / "tdx" / "expected.json"

@@ -7,7 +7,7 @@ import hashlib
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
-from affiant.attestation.merkle import leaf_hash, root
+from affiant.attestation.encoding.merkle import leaf_hash, root
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import Note, NoteSigner, signed
 from affiant.attestation.tlog.note_keys import Cosigner, LogSigner, MLDSACosigner

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affiant.attestation.records import KINDS
+from affiant.attestation.schema.records import KINDS
 from affiant.attestation.tlog.entry import ENTRY_SIZE, LogEntry, parse_entry
 from affiant.attestation.tlog.errors import EntryMalformed
 

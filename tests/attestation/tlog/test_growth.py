@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.merkle import leaf_hash, root
+from affiant.attestation.encoding.merkle import leaf_hash, root
 from affiant.attestation.tlog.errors import ConsistencyInvalid, TileMalformed
 from affiant.attestation.tlog.growth import Growth
 from affiant.attestation.tlog.tiles import (

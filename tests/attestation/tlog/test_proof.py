@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.tlog.conftest import LEAVES, NODES, ORIGIN, checkpoint, cosigner, log_signer
 
-from affiant.attestation.merkle import leaf_hash
+from affiant.attestation.encoding.merkle import leaf_hash
 from affiant.attestation.tlog.errors import (
     CheckpointMalformed,
     InclusionInvalid,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.tlog.conftest import LEAVES, NODES
 
-from affiant.attestation.merkle import root
+from affiant.attestation.encoding.merkle import root
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.tiles import (
     EntryBundle,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.merkle import leaf_hash, root
+from affiant.attestation.encoding.merkle import leaf_hash, root
 from affiant.attestation.tlog.errors import ConsistencyInvalid, InclusionInvalid, ProofMalformed
 from affiant.attestation.tlog.tree import (
     EMPTY_ROOT,

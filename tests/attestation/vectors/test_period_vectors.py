@@ -7,9 +7,9 @@ import json
 import pytest
 from tests.attestation.vectors.test_vectors import FOLDER, found, trust_of
 
-from affiant.attestation.trust_file import parse_instant
+from affiant.attestation.verdict.trust_file import parse_instant
+from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.period.verify_period import verify_period
-from affiant.attestation.verifier.verdict import Verdict
 
 CASES = {case["id"]: case for case in json.loads((FOLDER / "period" / "cases.json").read_text())["cases"]}
 

@@ -19,11 +19,11 @@ from jwcrypto.jwk import JWK
 from jwt.algorithms import ECAlgorithm
 from sd_jwt.verifier import SDJWTVerifier
 
-from affiant.attestation.receipt import parse_receipt, verify_receipt
-from affiant.attestation.statement import parse_statement
-from affiant.attestation.trust_file import TrustFile, parse_instant, parse_trust_file
-from affiant.attestation.verifier.codes import CODES
-from affiant.attestation.verifier.verdict import EXIT_CODES, LEVELS, State, Tier, Verdict
+from affiant.attestation.records.receipt import parse_receipt, verify_receipt
+from affiant.attestation.statements.statement import parse_statement
+from affiant.attestation.verdict.codes import CODES
+from affiant.attestation.verdict.trust_file import TrustFile, parse_instant, parse_trust_file
+from affiant.attestation.verdict.verdict import EXIT_CODES, LEVELS, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import CHECKS, verify_bundle
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.attestation.approving.signing_identity import SigningIdentity, root_of
+from tests.attestation.signatures.approvers.signing_identity import SigningIdentity, root_of
 from tests.attestation.story import NOW, trust
-from tests.attestation.verifier.test_approval_checks import ACTION, TARGET
-from tests.attestation.verifier.test_erasure_checks import Ordered, row
+from tests.attestation.verifier.checks.test_approval_checks import ACTION, TARGET
+from tests.attestation.verifier.checks.test_erasure_checks import Ordered, row
 from tests.sigstore_authority.authority import Authority
 
-from affiant.attestation.approving.statement import sign_statement
-from affiant.attestation.canonical import canonical, parse_object
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.keys import Signer
-from affiant.attestation.published import verification
-from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.signatures.approvers.statement import sign_statement
+from affiant.attestation.signatures.sigstore import verification
+from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 ANN = Signer(ec.derive_private_key(31, ec.SECP256R1()))
@@ -123,7 +123,9 @@ def test_without_the_library_nothing_is_said_of_an_identity(monkeypatch: pytest.
     def missing(*_: object, **__: object) -> None:
         raise verification.ExtraMissing
 
-    monkeypatch.setattr("affiant.attestation.approving.signed_by_identity.verify_signed_statement", missing)
+    monkeypatch.setattr(
+        "affiant.attestation.signatures.approvers.signed_by_identity.verify_signed_statement", missing
+    )
     check = found()
     assert check.state is State.NOT_MADE
     assert "sigstore library" in check.detail

@@ -9,27 +9,27 @@ from datetime import datetime, timedelta
 
 import pytest
 from tests.attestation.story import NOW, PLATFORM, REQUEST, Story, leaf_of, new_id, reference_bytes, trust
-from tests.attestation.verifier.test_anchor_checks import asking, tokens_over
+from tests.attestation.verifier.checks.test_anchor_checks import asking, tokens_over
+from tests.attestation.verifier.checks.test_witness_checks import Watched, policy
 from tests.attestation.verifier.test_reports import HOSTILE, read
 from tests.attestation.verifier.test_verify_bundle import row
-from tests.attestation.verifier.test_witness_checks import Watched, policy
 
-from affiant.attestation.bundle_anchors import Anchors, StampedCheckpoint
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.simulated.pki import CertificateRole
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.simulated.quoting import QuoteLayout
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.quote import TDQuote
+from affiant.attestation.bundle.bundle_anchors import Anchors, StampedCheckpoint
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.simulated.platform.pki import CertificateRole
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
+from affiant.attestation.tdx.quote.quote import TDQuote
+from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import signed
 from affiant.attestation.tlog.tree import MemoryNodes, range_hash
-from affiant.attestation.verifier.changed import Changed, QuoteChanged
+from affiant.attestation.verdict.errors import NotMade
+from affiant.attestation.verdict.since_archived import Changed, QuoteChanged
+from affiant.attestation.verdict.verdict import State, Verdict
 from affiant.attestation.verifier.judged_now import examine_now
-from affiant.attestation.verifier.refusals import NotMade
-from affiant.attestation.verifier.report_html import render_html
-from affiant.attestation.verifier.report_text import render
-from affiant.attestation.verifier.verdict import State, Verdict
+from affiant.attestation.verifier.report.html import render_html
+from affiant.attestation.verifier.report.text import render
 from fault_scenarios.bench import Bench
 from fault_scenarios.scenarios.levels import reaching
 

@@ -10,15 +10,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.attestation.narrowed_story import NarrowedStory, digest_of, normal_form
 from tests.attestation.story import NOW, POLICY_DIGEST, Story, link, trust
 
-from affiant.attestation.approving.statement import sign_statement
-from affiant.attestation.bundle import objects_by_digest
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.keys import Signer
-from affiant.attestation.receipt import Issued
+from affiant.attestation.bundle.bundle import objects_by_digest
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.attestation.tdx import Event
+from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.judged_now import examine_now
-from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import examine_bundle, verify_bundle
 
 OTHER = sha256_name(b"something else")

@@ -14,11 +14,11 @@ from tests.attestation.shared_gateway import two_sessions
 from tests.attestation.verifier.test_reports import HOSTILE, UNSEEN, read
 from tests.attestation.verifier.test_several import judge
 
+from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.combined import CombinedVerdict
-from affiant.attestation.verifier.report_html_several import render_html_several
-from affiant.attestation.verifier.report_machine import render_junit_several, render_sarif_several
-from affiant.attestation.verifier.report_text_several import render_several
-from affiant.attestation.verifier.verdict import State
+from affiant.attestation.verifier.report.html_several import render_html_several
+from affiant.attestation.verifier.report.machine import render_junit_several, render_sarif_several
+from affiant.attestation.verifier.report.text_several import render_several
 
 
 @pytest.fixture(scope="module")

@@ -11,20 +11,20 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.attestation.shared_gateway import SharedGateway, twice, two_sessions
 from tests.attestation.story import NOW, Story, trust
-from tests.attestation.verifier.test_anchor_checks import note_over, whole
-from tests.attestation.verifier.test_anchor_checks import told as told_story
+from tests.attestation.verifier.checks.test_anchor_checks import note_over, whole
+from tests.attestation.verifier.checks.test_anchor_checks import told as told_story
 from tests.attestation.verifier.test_verify_bundle import at
 
-from affiant.attestation.bundle import objects_by_digest
-from affiant.attestation.bundle_anchors import Anchors, PublishedCheckpoint, StampedCheckpoint
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.bundle.bundle import objects_by_digest
+from affiant.attestation.bundle.bundle_anchors import Anchors, PublishedCheckpoint, StampedCheckpoint
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.verdict.verdict import Check, State, Tier
 from affiant.attestation.verifier.across import Across
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.several import judge_several
 from affiant.attestation.verifier.trace import Trace, TracedKeyset, TracedRecord, TracedRoot
-from affiant.attestation.verifier.verdict import Check, State, Tier
 from affiant.attestation.verifier.verify_bundle import examine_bundle
 
 

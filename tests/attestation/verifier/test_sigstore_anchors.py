@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 from tests.attestation.story import NOW, trust, trust_bytes
-from tests.attestation.verifier.test_anchor_checks import note_over, told, whole
+from tests.attestation.verifier.checks.test_anchor_checks import note_over, told, whole
 from tests.attestation.verifier.test_verify_bundle import judge, row
 from tests.sigstore_authority.authority import Authority, encoded
 
-from affiant.attestation.anchors.sigstore_anchor import PREDICATE_TYPE, checkpoint_statement
-from affiant.attestation.bundle import Bundle, BundleMalformed, objects_by_digest, parse_bundle
-from affiant.attestation.bundle_anchors import Anchors, PublishedCheckpoint
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.trust_file import TrustFileMalformed
-from affiant.attestation.verifier.verdict import State, Tier, Verdict
+from affiant.attestation.bundle.bundle import Bundle, BundleMalformed, objects_by_digest, parse_bundle
+from affiant.attestation.bundle.bundle_anchors import Anchors, PublishedCheckpoint
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.signatures.sigstore.sigstore_anchor import PREDICATE_TYPE, checkpoint_statement
+from affiant.attestation.verdict.trust_file import TrustFileMalformed
+from affiant.attestation.verdict.verdict import State, Tier, Verdict
 
 AUTHORITY = Authority()
 IDENTITY, ISSUER = "auditor@example.org", "https://accounts.example.org"
@@ -153,7 +153,7 @@ def test_without_the_library_the_check_is_not_made_and_says_what_to_install(tmp_
     program = (
         "import sys; sys.modules['sigstore'] = None\n"
         "from datetime import datetime, UTC\n"
-        "from affiant.attestation.trust_file import parse_trust_file\n"
+        "from affiant.attestation.verdict.trust_file import parse_trust_file\n"
         "from affiant.attestation.verifier.verify_bundle import verify_bundle\n"
         "bundle, trust = (open(name, 'rb').read() for name in sys.argv[1:])\n"
         "verdict = verify_bundle(bundle, parse_trust_file(trust), at=datetime(2026, 11, 23, tzinfo=UTC), build='b')\n"

@@ -25,22 +25,22 @@ from tests.attestation.story import (
     trust,
 )
 
-from affiant.attestation.bundle import objects_by_digest
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import b64u_sha256, sha256_name
-from affiant.attestation.gateway_config import DEV_ECHO, GatewayConfig, make_gateway_config
-from affiant.attestation.keys import Signer, public_jwk
-from affiant.attestation.manifest import GatewayIdentity
-from affiant.attestation.session_summary import session_root
-from affiant.attestation.simulated.pki import CertificateRole
-from affiant.attestation.statement import LogIdentity, gateway_statement
+from affiant.attestation.bundle.bundle import objects_by_digest
+from affiant.attestation.encoding.binary_text import b64u_sha256, sha256_name
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.keys import Signer, public_jwk
+from affiant.attestation.records.session_summary import session_root
+from affiant.attestation.simulated.platform.pki import CertificateRole
+from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, make_gateway_config
+from affiant.attestation.statements.manifest import GatewayIdentity
+from affiant.attestation.statements.statement import LogIdentity, gateway_statement
 from affiant.attestation.tdx import EvidenceClass
 from affiant.attestation.tlog.note_keys import LogSigner
+from affiant.attestation.verdict.codes import CODES
+from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
-from affiant.attestation.verifier.codes import CODES
-from affiant.attestation.verifier.evidence_checks import check_class
-from affiant.attestation.verifier.report_text import render
-from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.checks.evidence_checks import check_class
+from affiant.attestation.verifier.report.text import render
 from affiant.attestation.verifier.verify_bundle import CHECKS, examine_case, verify_bundle
 from affiant.errors import AffiantError
 
@@ -649,11 +649,11 @@ def test_a_bundle_wrong_in_one_fact_is_refused_by_that_check(
 def test_every_check_that_can_hold_has_a_refused_bundle() -> None:
     refused = {code for code, *_ in REFUSED}
     only_warns = {"kinds.judged", "chain.gaps", "session.supervisor", "pol.private"}
-    of_holds = {"hold.respected"}  # tests/attestation/verifier/test_erasure_checks.py
-    of_the_log = {"log.inclusion", "log.consistency"}  # tests/attestation/verifier/test_log_checks.py
-    of_witnesses = {"wit.quorum", "time.bracket"}  # tests/attestation/verifier/test_witness_checks.py
+    of_holds = {"hold.respected"}  # tests/attestation/verifier/checks/test_erasure_checks.py
+    of_the_log = {"log.inclusion", "log.consistency"}  # tests/attestation/verifier/checks/test_log_checks.py
+    of_witnesses = {"wit.quorum", "time.bracket"}  # tests/attestation/verifier/checks/test_witness_checks.py
     of_anchors = {"time.tsa", "time.sigstore"}  # test_anchor_checks.py, test_sigstore_anchors.py
-    of_approvals = {"apr.bound"}  # tests/attestation/verifier/test_approval_checks.py
+    of_approvals = {"apr.bound"}  # tests/attestation/verifier/checks/test_approval_checks.py
     elsewhere = of_holds | of_the_log | of_witnesses | of_anchors | of_approvals
     assert {check.code for check in CHECKS} - refused == only_warns | elsewhere
 

@@ -15,14 +15,14 @@ from tests.attestation.story import Story, leaf_of
 from tests.attestation.verifier_js.conftest import Question
 from tests.attestation.verifier_js.test_agreement import as_json
 
-from affiant.attestation.bundle import Bundle, parse_bundle
-from affiant.attestation.period.reader import PeriodBundle
-from affiant.attestation.receipt import Issued
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.bundle.bundle import Bundle, parse_bundle
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof
-from affiant.attestation.trust_file import parse_trust_file
+from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.errors import AffiantError
 

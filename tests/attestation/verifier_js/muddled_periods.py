@@ -15,14 +15,14 @@ from tests.attestation.period_builder import build, sorted_records
 from tests.attestation.story import NOW, Issued, Story, link, trust_bytes
 from tests.attestation.verifier_js.conftest import Question
 
-from affiant.attestation.keys import public_jwk
+from affiant.attestation.encoding.keys import public_jwk
 
 LATER = NOW + timedelta(hours=1)
 BEFORE = NOW - timedelta(days=1)
 
 
 def erasures() -> Any:
-    return importlib.import_module("tests.attestation.verifier.test_erasure_checks")
+    return importlib.import_module("tests.attestation.verifier.checks.test_erasure_checks")
 
 
 def trust_of(story: Story, **changes: object) -> bytes:

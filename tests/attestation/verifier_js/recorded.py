@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.attestation.verifier_js.conftest import Question
 
-from affiant.attestation.trust_file import TrustFile, parse_trust_file
-from affiant.attestation.verifier.verdict import Verdict
+from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
+from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 

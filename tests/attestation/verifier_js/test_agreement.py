@@ -15,10 +15,10 @@ from tests.attestation.story import NOW, REQUEST, RESPONSE, Story, trust_bytes
 from tests.attestation.verifier_js.conftest import ROOT, Question, Verdicts
 from tests.attestation.verifier_js.recorded import Recorded, asked_of, recorded
 
-from affiant.attestation.bundle import parse_bundle
-from affiant.attestation.statement import parse_statement
-from affiant.attestation.trust_file import parse_trust_file
-from affiant.attestation.verifier.verdict import Verdict
+from affiant.attestation.bundle.bundle import parse_bundle
+from affiant.attestation.statements.statement import parse_statement
+from affiant.attestation.verdict.trust_file import parse_trust_file
+from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.errors import AffiantError
 

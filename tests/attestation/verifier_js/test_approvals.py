@@ -12,11 +12,11 @@ from tests.attestation.verifier_js.conftest import Question, Verdicts
 from tests.attestation.verifier_js.recorded import asked_of, recorded
 from tests.attestation.verifier_js.test_foundations import Probe, probe, question
 
-from affiant.attestation import jws
-from affiant.attestation.approving.named_approvers import read_approvers
-from affiant.attestation.approving.statement import read_statement
-from affiant.attestation.canonical import canonical
-from affiant.attestation.keys import Signer, public_jwk
+from affiant.attestation.encoding import jws
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.keys import Signer, public_jwk
+from affiant.attestation.signatures.approvers.named_approvers import read_approvers
+from affiant.attestation.signatures.approvers.statement import read_statement
 from affiant.errors import AffiantError
 
 __all__ = ["probe"]

@@ -19,8 +19,8 @@ from tests.attestation.verifier_js.conftest import HOME, ROOT, node
 from tests.attestation.verifier_js.recorded import asked_of
 from tests.attestation.verifier_js.test_agreement import LEFT_OUT
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.verify_command import verify
+from affiant.attestation.cli.bundle.verify_command import verify
+from affiant.attestation.encoding.canonical import canonical
 
 AT = ("--at", "2026-11-21T12:00:00Z")
 VECTORS = ROOT / "docs/formats/vectors"

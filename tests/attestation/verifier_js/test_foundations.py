@@ -17,15 +17,15 @@ from tests.attestation.small_order import SMALL_ORDER
 from tests.attestation.story import trust_bytes
 from tests.attestation.verifier_js.conftest import node
 
-from affiant.attestation.canonical import canonical, parse_canonical, parse_strict
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.gateway_config import DEV_ECHO, make_gateway_config, parse_gateway_config
-from affiant.attestation.keys import Signer, public_jwk, verify_es256
-from affiant.attestation.profile_signing.signing_keys import ProfileKey
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical, parse_canonical, parse_strict
+from affiant.attestation.encoding.keys import Signer, public_jwk, verify_es256
+from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
+from affiant.attestation.statements.gateway_config import DEV_ECHO, make_gateway_config, parse_gateway_config
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import from_base64, parse_note, signed, verify_note
 from affiant.attestation.tlog.note_keys import LogSigner
-from affiant.attestation.trust_file import parse_instant, parse_trust_file
+from affiant.attestation.verdict.trust_file import parse_instant, parse_trust_file
 from affiant.command_line import printable
 from affiant.errors import AffiantError
 

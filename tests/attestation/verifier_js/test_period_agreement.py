@@ -21,10 +21,10 @@ from tests.attestation.verifier_js.recorded import asked_of
 from tests.attestation.verifier_js.test_agreement import APPRAISED, Ask, disagreements
 from tests.attestation.verifier_js.test_vectors import NOT_APPRAISED, NOT_STAMPED, apart, question_of, vectors
 
-from affiant.attestation.keys import public_jwk
-from affiant.attestation.receipt import Issued
+from affiant.attestation.encoding.keys import public_jwk
+from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.note_keys import Cosigner
-from affiant.attestation.trust_file import parse_instant
+from affiant.attestation.verdict.trust_file import parse_instant
 
 period_vectors = importlib.import_module("tests.attestation.vectors.test_period_vectors")
 period_tests = importlib.import_module("tests.attestation.verifier.period.test_verify_period")

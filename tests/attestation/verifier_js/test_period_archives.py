@@ -17,13 +17,13 @@ from tests.attestation.story import Story
 from tests.attestation.verifier_js.conftest import node
 from tests.attestation.verifier_js.test_foundations import Probe, answered, probe, question
 
-from affiant.attestation.period.reader import PeriodBundle
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.tlog.tiles import EntryBundle, Tile, parse_path
 from affiant.errors import AffiantError
 
 __all__ = ["probe"]
 
-readers = importlib.import_module("tests.attestation.period.test_reader")
+readers = importlib.import_module("tests.attestation.bundle.period.test_archive_reader")
 
 SAME_FILE = {"zip.content", "period.digest", "period.line"}
 """Which of these is said of a spoiled file depends on what is looked at first."""

@@ -12,10 +12,10 @@ import pytest
 from tests.attestation.story import NOW, PLATFORM, Story
 from tests.attestation.verifier_js.test_foundations import Probe, probe, question
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.evidence import parse_evidence
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.statements.evidence import parse_evidence
 from affiant.attestation.tdx import TrustRoots, parse_quote, verify_collateral
-from affiant.attestation.tdx.verify import authenticate_quote
+from affiant.attestation.tdx.verify.verify import authenticate_quote
 from affiant.errors import AffiantError
 
 __all__ = ["probe"]

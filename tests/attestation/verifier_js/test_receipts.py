@@ -14,12 +14,12 @@ from tests.attestation.story import Story
 from tests.attestation.verifier_js.recorded import arguments_of
 from tests.attestation.verifier_js.test_foundations import Probe, probe, question
 
-from affiant.attestation import jws
-from affiant.attestation.canonical import canonical, parse_canonical
-from affiant.attestation.encoding import b64u
-from affiant.attestation.keys import Signer, public_jwk
-from affiant.attestation.receipt import parse_receipt, verify_receipt
-from affiant.attestation.statement import KeysetStatement, parse_statement
+from affiant.attestation.encoding import jws
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.canonical import canonical, parse_canonical
+from affiant.attestation.encoding.keys import Signer, public_jwk
+from affiant.attestation.records.receipt import parse_receipt, verify_receipt
+from affiant.attestation.statements.statement import KeysetStatement, parse_statement
 from affiant.errors import AffiantError
 
 __all__ = ["probe"]
@@ -76,7 +76,7 @@ def test_every_receipt_of_a_story_is_accepted_alike(probe: Probe) -> None:
 def test_every_receipt_of_the_receipts_own_tests_is_judged_alike(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("tests.attestation.test_receipt")
+    module = importlib.import_module("tests.attestation.records.test_receipt")
     texts: list[str] = []
 
     def record(text: str) -> object:

@@ -16,7 +16,7 @@ from tests.attestation.verifier_js.test_agreement import (
     python_says,
 )
 
-from affiant.attestation.trust_file import parse_instant
+from affiant.attestation.verdict.trust_file import parse_instant
 
 vectors = importlib.import_module("tests.attestation.vectors.test_vectors")
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from tests.gateway.in_process import SPKI
 from tests.gateway.session_client import Answer, Gateway, SessionClient
 
-from affiant.attestation.approving.reader_proof import READER_HEADER, sign_reader_proof
-from affiant.attestation.approving.statement import sign_statement
-from affiant.attestation.encoding import b64u
-from affiant.attestation.keys import Signer
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.signatures.approvers.reader_proof import READER_HEADER, sign_reader_proof
+from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.policy.approvals.action import Action, egress_draft
 
 __all__ = ["Approver", "action_of", "profile"]

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.attestation.approving.signing_identity import root_of
+from tests.attestation.signatures.approvers.signing_identity import root_of
 from tests.policy.approvals.making import draft, nonce
 from tests.secrets.certificates import Authority as TLSAuthority
 from tests.secrets.upstream_server import Received, UpstreamServer, answer
 from tests.sigstore_authority.authority import Authority
 from tests.sigstore_authority.serving import Deployment, serve
 
-from affiant.attestation import jws
-from affiant.attestation.approving.identities import ApproverIdentity, NamedIdentities
-from affiant.attestation.approving.signed_by_identity import (
+from affiant.attestation.encoding import jws
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.attestation.signatures.approvers.identities import ApproverIdentity, NamedIdentities
+from affiant.attestation.signatures.approvers.signed_by_identity import (
     verify_signed_action,
     verify_signed_reader,
 )
-from affiant.attestation.encoding import b64u, sha256_name
 from affiant.gateway.approvals.commands import approvals
 from affiant.policy.approvals.action import Action
 from affiant.policy.load import load_profiles

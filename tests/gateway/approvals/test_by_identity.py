@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attestation.approving.signing_identity import SigningIdentity, root_of
+from tests.attestation.signatures.approvers.signing_identity import SigningIdentity, root_of
 from tests.gateway.approvals.approver import Approver, action_of, path_of
 from tests.gateway.approvals.test_mailbox import post, receipt_of, said
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import Answer, SessionClient
 from tests.sigstore_authority.authority import Authority
 
-from affiant.attestation.approving.identities import BUNDLE_TYPE, MAX_SIGNED
-from affiant.attestation.approving.reader_proof import READER_HEADER
-from affiant.attestation.approving.signed_by_identity import SignedReader, verify_signed_reader
-from affiant.attestation.encoding import from_b64u, sha256_name
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.signatures.approvers.identities import BUNDLE_TYPE, MAX_SIGNED
+from affiant.attestation.signatures.approvers.reader_proof import READER_HEADER
+from affiant.attestation.signatures.approvers.signed_by_identity import SignedReader, verify_signed_reader
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.approvals import readers
 from affiant.policy.approvals.action import Action
 from affiant.policy.load import load_profiles

@@ -13,8 +13,8 @@ from tests.policy.approvals.making import NOW, draft, nonce
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import Received, UpstreamServer, answer
 
-from affiant.attestation.approving.keys import APPROVER_KEY
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.signatures.approvers.keys import APPROVER_KEY
 from affiant.files import write_whole
 from affiant.gateway.approvals.commands import approvals
 

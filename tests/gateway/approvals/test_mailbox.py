@@ -18,12 +18,12 @@ from tests.gateway.approvals.approver import Approver, action_of, path_of, profi
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import SessionClient
 
-from affiant.attestation.approving.reader_proof import READER_HEADER
-from affiant.attestation.canonical import parse_object
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import parse_object
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.signatures.approvers.reader_proof import READER_HEADER
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.statement import parse_statement
 from affiant.errors import AffiantError
 from affiant.gateway.approvals import mailbox, readers
 from affiant.gateway.sessions import SessionState

@@ -15,7 +15,7 @@ from tests.gateway.conftest import serving_gateway
 from tests.gateway.session_client import SessionClient
 from tests.gateway.tool_gate.conftest import SERVED, Agent, served_over_http
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.sandbox.privileges import is_root
 
 pytestmark = pytest.mark.slow

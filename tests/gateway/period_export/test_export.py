@@ -26,12 +26,12 @@ from tests.sigstore_authority.timestamps import TimestampAuthority
 
 from affiant.__main__ import cli
 from affiant.attestation.anchors.anchor_files import AnchorFolder
-from affiant.attestation.anchors.imprint import message
-from affiant.attestation.period.reader import PeriodBundle
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
+from affiant.attestation.signatures.timestamps.imprint import message
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.period.verify_period import verify_period
-from affiant.attestation.verifier.verdict import State, Tier, Verdict
 from affiant.gateway.journal import hold_store
 from affiant.gateway.period_export import export as export_module
 from affiant.gateway.period_export.errors import ExportBusy, NothingToExport, StoreUnreadable

@@ -21,18 +21,18 @@ from tests.gateway.test_erasing import AUTHORITY, erase, serving
 from tests.gateway.test_erasing import Told as ToldSession
 
 from affiant.__main__ import cli
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.opened import Opener, Outcome
-from affiant.attestation.openings import recipient, seal
-from affiant.attestation.openings_key import openings_key_file
-from affiant.attestation.period.layout import MANIFEST
-from affiant.attestation.period.reader import PeriodBundle
-from affiant.attestation.period.writer import write_archive
-from affiant.attestation.receipt import receipt_hash
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
+from affiant.attestation.bundle.period.layout import MANIFEST
+from affiant.attestation.bundle.period.writer import write_archive
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.records.receipt import receipt_hash
+from affiant.attestation.records.sealed_disclosures import recipient, seal
+from affiant.attestation.records.sealed_disclosures_key import openings_key_file
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import State, Tier, Verdict
+from affiant.attestation.verifier.files.opened_disclosures import Opener, Outcome
 from affiant.attestation.verifier.period.verify_period import verify_period
-from affiant.attestation.verifier.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.period_export import export as export_module
 from affiant.gateway.period_export.export import Asked, Exported, export_period

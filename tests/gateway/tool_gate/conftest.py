@@ -15,8 +15,8 @@ import pytest
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import Answer, SessionClient
 
-from affiant.attestation.gateway_config import MCPServerConfig
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 
 SERVED = Path(__file__).with_name("served.py")
 PROFILE = b"""

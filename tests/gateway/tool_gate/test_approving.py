@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from tests.attestation.approving.signing_identity import SigningIdentity, root_of
+from tests.attestation.signatures.approvers.signing_identity import SigningIdentity, root_of
 from tests.gateway.approvals.approver import Approver, path_of
 from tests.gateway.approvals.test_by_identity import ByIdentity
 from tests.gateway.in_process import InProcess, asgi
@@ -28,11 +28,11 @@ from tests.gateway.test_bundles import with_openings
 from tests.gateway.tool_gate.conftest import Agent
 from tests.sigstore_authority.authority import Authority
 
-from affiant.attestation.encoding import from_b64u, sha256_name
-from affiant.attestation.proof import PROOF_HEADER
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
-from affiant.attestation.verifier.verdict import State
+from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
 from affiant.gateway.tool_gate.gate import ToolGate

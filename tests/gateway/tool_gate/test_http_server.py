@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.errors import SettingsRefused, ToolServerUnavailable
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.tool_gate.results import MAX_RESULT

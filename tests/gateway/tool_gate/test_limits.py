@@ -7,7 +7,7 @@ from tests.gateway.in_process import InProcess
 from tests.gateway.session_client import SessionClient
 from tests.gateway.tool_gate.conftest import Agent
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from tests.gateway.in_process import InProcess, asgi
 from tests.gateway.narrowing_client import NarrowingClient
 from tests.gateway.tool_gate.conftest import PROFILE, Agent
 
-from affiant.attestation.encoding import b64u_sha256, from_b64u
-from affiant.attestation.proof import PROOF_HEADER
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.encoding.binary_text import b64u_sha256, from_b64u
+from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.policy.approvals.action import Action, parse_action
 
 NARROWER = PROFILE.replace(b"      - {name: slow, server: web}\n", b"").replace(

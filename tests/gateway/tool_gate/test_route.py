@@ -18,10 +18,10 @@ from tests.gateway.session_client import SessionClient
 from tests.gateway.test_bundles import with_openings
 from tests.gateway.tool_gate.conftest import ON_COMMAND, PROFILE, SECRET, Agent
 
-from affiant.attestation.proof import PROOF_HEADER
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.trust_file import parse_trust_file, simulated_trust_file
-from affiant.attestation.verifier.verdict import State
+from affiant.attestation.records.proof import PROOF_HEADER
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
+from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.policy.compiled import CompiledPolicy
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.gateway_config import (
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.statements.gateway_config import (
     DEV_ECHO,
     GatewayConfig,
     MCPServerConfig,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.tool_gate.sockets import socket_of
 from affiant.gateway.tool_gate.stdio_host import command_of, served_commands

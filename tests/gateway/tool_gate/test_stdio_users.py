@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="mcp is not installed: make setup")
 
-from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.tool_gate import stdio_users
 from affiant.gateway.tool_gate.sockets import socket_of
 from affiant.gateway.tool_gate.stdio_host import served_commands

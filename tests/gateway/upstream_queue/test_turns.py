@@ -22,7 +22,7 @@ from tests.gateway.narrowing_client import NarrowingClient, payload_of
 from tests.gateway.session_client import Answer, SessionClient
 from tests.gateway.upstream_server import Received, Step, completion, scripted_upstream, whole
 
-from affiant.attestation.simulated.client import PlatformClient
+from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.commands import gateway
 from affiant.gateway.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.upstream_queue.bounds import BandBounds, QueueBounds

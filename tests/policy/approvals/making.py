@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from affiant.attestation.approving.statement import sign_statement
-from affiant.attestation.keys import Signer
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.policy.approvals.action import BoundSecret, Draft, egress_draft
 from affiant.policy.approvals.desk import ApprovalDesk
 from affiant.policy.profile import Approval

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policy.approvals.making import NOW, POLICY, SESSION, draft, nonce
 
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy.approvals.action import MAX_ACTION, Action, BoundPath, parse_action, tool_draft
 from affiant.policy.approvals.card import card_lines, headline
@@ -178,7 +178,7 @@ def test_what_nobody_can_be_shown_cannot_be_asked_for(changes) -> None:
 
 
 def changed(action: Action, **members: object) -> bytes:
-    from affiant.attestation.canonical import canonical  # noqa: PLC0415
+    from affiant.attestation.encoding.canonical import canonical  # noqa: PLC0415
 
     return canonical({**action.members, **members})
 

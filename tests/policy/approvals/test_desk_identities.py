@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.attestation.approving.signing_identity import SigningIdentity, root_of
+from tests.attestation.signatures.approvers.signing_identity import SigningIdentity, root_of
 from tests.policy.approvals.making import ANN, NOW, POLICY, SESSION, SESSION_KEY, draft, nonce, says
 from tests.sigstore_authority.authority import Authority
 

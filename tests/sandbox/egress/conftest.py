@@ -18,12 +18,12 @@ import pytest
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import Script, UpstreamServer
 
-from affiant.attestation.chain import ChainSigner
-from affiant.attestation.encoding import b64u
-from affiant.attestation.keys import Signer
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.attestation.records import KINDS
-from affiant.attestation.statement import parse_statement, session_statement
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.chain import ChainSigner
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.schema.records import KINDS
+from affiant.attestation.statements.statement import parse_statement, session_statement
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.load import load_profiles
 from affiant.sandbox.egress import agent_http

@@ -12,9 +12,9 @@ import pytest
 from tests.sandbox.egress.conftest import HOST, VALUE, World, closed
 from tests.secrets.upstream_server import answer
 
-from affiant.attestation.approving.statement import sign_statement
-from affiant.attestation.encoding import b64u
-from affiant.attestation.keys import Signer
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.policy.approvals.action import Action, parse_action
 from affiant.policy.approvals.desk import ApprovalDesk, Phase
 from affiant.sandbox.egress import approvals as module

@@ -6,12 +6,12 @@ import json
 import time
 
 import pytest
-from tests.attestation.approving.signing_identity import SigningIdentity, root_of
+from tests.attestation.signatures.approvers.signing_identity import SigningIdentity, root_of
 from tests.sandbox.egress.conftest import HOST
 from tests.sandbox.egress.test_approvals import ANN, Mailbox, asking, code, ok, post, says
 from tests.sigstore_authority.authority import Authority
 
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.policy.approvals.action import Action
 
 __all__ = ["asking"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sandbox.egress.conftest import Chain
 
-from affiant.attestation.trace_context import trace_of
+from affiant.attestation.schema.trace_context import trace_of
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import Action, EgressRecords, Outcome, PolicyFacts

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
 from affiant.sandbox.isolation.errors import FrameRefused, PlanRefused
 from affiant.sandbox.isolation.plan import (
     Access,

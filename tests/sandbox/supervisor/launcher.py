@@ -14,23 +14,23 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.session_client import Gateway
 
-from affiant.attestation.bundle import Bundle
-from affiant.attestation.encoding import b64u, sha256_name
-from affiant.attestation.gateway_config import parse_gateway_config
-from affiant.attestation.manifest import (
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.records.sealed_disclosures import recipient
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.manifest import load_release
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.statements.gateway_config import parse_gateway_config
+from affiant.attestation.statements.manifest import (
     GatewayIdentity,
     agent_commitment,
     make_activation,
     make_manifest,
     mrconfigid,
 )
-from affiant.attestation.openings import recipient
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.attestation.release import load_release
-from affiant.attestation.simulated.boot import Image
-from affiant.attestation.simulated.client import PlatformClient
-from affiant.attestation.simulated.serving import simulated_reference
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.statements.statement import parse_statement
 from affiant.policy.load import load_profiles
 from affiant.sandbox.bundle_out import open_bundle, parse_sealed_bundle
 from affiant.sandbox.exposure import Need

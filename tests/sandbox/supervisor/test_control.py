@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.canonical import canonical
+from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused
 from affiant.sandbox.supervisor.control import ControlChannel, Messages

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import ConfigurationError
 from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway_client import GatewayClient, Timing

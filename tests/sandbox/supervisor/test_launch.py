@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.attestation.approving.signing_identity import root_of
+from tests.attestation.signatures.approvers.signing_identity import root_of
 from tests.sigstore_authority.authority import Authority
 
-from affiant.attestation.approving.errors import ApproverExtraMissing
-from affiant.attestation.encoding import b64u, sha256_name
-from affiant.attestation.evidence_source import TDRegisters
-from affiant.attestation.manifest import (
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.attestation.signatures.approvers.errors import ApproverExtraMissing
+from affiant.attestation.signatures.sigstore.errors import TrustedRootUnusable
+from affiant.attestation.statements.evidence_source import TDRegisters
+from affiant.attestation.statements.manifest import (
     GatewayIdentity,
     agent_commitment,
     make_activation,
@@ -24,7 +25,6 @@ from affiant.attestation.manifest import (
     mrconfigid,
     session_events,
 )
-from affiant.attestation.published.errors import TrustedRootUnusable
 from affiant.attestation.tdx import SESSION_EVENT_ORDER, Event
 from affiant.errors import AffiantError
 from affiant.policy.load import load_profiles
@@ -140,8 +140,8 @@ def test_a_session_whose_approvers_could_not_be_verified_does_not_begin(
     empty = by_identity(b'{"mediaType":"application/vnd.dev.sigstore.trustedroot+json"}')
     with pytest.raises(TrustedRootUnusable):
         launched_by(empty, empty)
-    monkeypatch.setitem(sys.modules, "affiant.attestation.published.sigstore_verifier", None)
-    monkeypatch.delattr("affiant.attestation.published.sigstore_verifier")
+    monkeypatch.setitem(sys.modules, "affiant.attestation.signatures.sigstore.sigstore_verifier", None)
+    monkeypatch.delattr("affiant.attestation.signatures.sigstore.sigstore_verifier")
     with pytest.raises(ApproverExtraMissing):
         launched_by(profile, profile)
     checked()  # whoever names no identities needs no library

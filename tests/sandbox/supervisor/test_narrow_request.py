@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused
 from affiant.sandbox.supervisor.errors import NarrowingBusy

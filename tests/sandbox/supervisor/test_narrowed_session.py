@@ -18,8 +18,8 @@ from tests.sandbox.supervisor.launcher import Launcher, Link, Refused
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import UpstreamServer, answer
 
-from affiant.attestation.encoding import b64u, sha256_name
-from affiant.attestation.simulated.client import SimulatedTD
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
+from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.attestation.tdx import Event
 from affiant.policy.load import load_profiles
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file

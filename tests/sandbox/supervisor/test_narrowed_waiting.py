@@ -17,9 +17,9 @@ from tests.gateway.test_narrowed_bundles import row, trust_for
 from tests.gateway.tool_gate.conftest import served_over_http
 from tests.sandbox.supervisor.test_narrowed_session import Place, place, run
 
-from affiant.attestation.encoding import from_b64u
-from affiant.attestation.trust_file import parse_trust_file
-from affiant.attestation.verifier.verdict import State, Tier
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.verdict.trust_file import parse_trust_file
+from affiant.attestation.verdict.verdict import State, Tier
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.policy.approvals.action import Action, parse_action
 

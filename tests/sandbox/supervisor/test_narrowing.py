@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 from tests.gateway.test_profile_signers import REVIEWER, STRANGER, entry
 
-from affiant.attestation.ear import issue_ear
-from affiant.attestation.encoding import b64u, b64u_sha256, sha256_name
-from affiant.attestation.evidence import parse_admission, parse_evidence
-from affiant.attestation.keys import Signer
-from affiant.attestation.narrowing import MAX_NARROWINGS, logged_narrowings
-from affiant.attestation.profile_signing.envelope import sign_envelope
-from affiant.attestation.profile_signing.signers import AcceptedSigner, parse_signers
-from affiant.attestation.statement import parse_statement
+from affiant.attestation.encoding.binary_text import b64u, b64u_sha256, sha256_name
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.signatures.profiles.accepted_signers import AcceptedSigner, parse_signers
+from affiant.attestation.signatures.profiles.envelope import sign_envelope
+from affiant.attestation.statements.ear import issue_ear
+from affiant.attestation.statements.evidence import parse_admission, parse_evidence
+from affiant.attestation.statements.restriction import MAX_NARROWINGS, logged_narrowings
+from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.errors import AffiantError
 from affiant.policy.difference_report import narrowing_digest, narrowing_document

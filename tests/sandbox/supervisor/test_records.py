@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.attestation.chain import ChainSigner, Head
-from affiant.attestation.encoding import b64u
-from affiant.attestation.keys import Signer
-from affiant.attestation.openings import open_sealed, recipient
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
-from affiant.attestation.statement import KeysetStatement, parse_statement, session_statement
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.chain import ChainSigner, Head
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
+from affiant.attestation.records.sealed_disclosures import open_sealed, recipient
+from affiant.attestation.statements.statement import KeysetStatement, parse_statement, session_statement
 from affiant.errors import UnreachableError
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.epoch import keep_epochs

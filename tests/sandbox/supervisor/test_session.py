@@ -19,9 +19,9 @@ from tests.sandbox.supervisor.launcher import Launcher, Refused, read_all
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.receipt import parse_receipt
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.records.receipt import parse_receipt
 from affiant.policy.load import load_profiles
 from affiant.sandbox.isolation.backend import BackendName
 from affiant.sandbox.supervisor.spool import read_unacknowledged

@@ -28,8 +28,8 @@ from tests.secrets.certificates import Authority
 from tests.secrets.token_server import PATH, TOKEN_HOST, TokenServer
 from tests.secrets.upstream_server import UpstreamServer, answer
 
-from affiant.attestation.trust_file import parse_trust_file
-from affiant.attestation.verifier.verdict import State, Tier
+from affiant.attestation.verdict.trust_file import parse_trust_file
+from affiant.attestation.verdict.verdict import State, Tier
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
 from affiant.secrets.value import SecretValue

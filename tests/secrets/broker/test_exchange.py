@@ -11,7 +11,7 @@ import pytest
 from tests.secrets.conftest import HOST, fetched, pieces, request_to
 from tests.secrets.upstream_server import answer, chunked
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.secrets.body_surface import MAX_HELD_BODY, BodySurface
 from affiant.secrets.broker.client import BrokerClient
 from affiant.secrets.broker.messages import Limits

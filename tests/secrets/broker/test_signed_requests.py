@@ -19,7 +19,7 @@ from tests.secrets.aws_verifier import (
 from tests.secrets.conftest import HOST, fetched, request_to
 from tests.secrets.upstream_server import answer
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.secrets.body_surface import MAX_HELD_BODY
 from affiant.secrets.refusals import (
     ExchangeNotAllowed,

@@ -1,1 +1,1 @@
-"""Anchors: what says when a checkpoint existed, by somebody who neither keeps the log nor watches it."""
+"""Anchors checkpoints in time, by timestamp authorities and by sigstore."""

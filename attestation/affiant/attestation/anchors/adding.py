@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from affiant.attestation.anchors.anchor_files import AnchorFile, AnchorFolder, SignedAnchorFile
-from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid
-from affiant.attestation.anchors.sigstore_anchor import require_about
-from affiant.attestation.bundle import Bundle
-from affiant.attestation.bundle_anchors import MAX_ANCHORS, PublishedCheckpoint, StampedCheckpoint
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.bundle.bundle_anchors import MAX_ANCHORS, PublishedCheckpoint, StampedCheckpoint
+from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.log_reading.source import LogSource
-from affiant.attestation.published.bundle import parse_bundle
+from affiant.attestation.signatures.sigstore.bundle import parse_bundle
+from affiant.attestation.signatures.sigstore.sigstore_anchor import require_about
+from affiant.attestation.signatures.timestamps.errors import AnchorAbsent, AnchorSettingsInvalid
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof

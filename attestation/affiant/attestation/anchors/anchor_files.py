@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.anchors.errors import AnchorAbsent, AnchorSettingsInvalid
-from affiant.attestation.anchors.renewal import MAX_TOKENS
-from affiant.attestation.anchors.response import MAX_RESPONSE, split_responses
-from affiant.attestation.bundle_anchors import MAX_SIGSTORE
+from affiant.attestation.bundle.bundle_anchors import MAX_SIGSTORE
+from affiant.attestation.signatures.timestamps.errors import AnchorAbsent, AnchorSettingsInvalid
+from affiant.attestation.signatures.timestamps.renewal import MAX_TOKENS
+from affiant.attestation.signatures.timestamps.response import MAX_RESPONSE, split_responses
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, parse_note

@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 
 from affiant.attestation.anchors.anchor_files import AnchorFile, AnchorFolder
 from affiant.attestation.anchors.continuing import note_to_keep
-from affiant.attestation.anchors.errors import AnswerStale
-from affiant.attestation.anchors.imprint import Digest, message
-from affiant.attestation.anchors.renewal import AcceptedRoot, VerifiedStamp, verify_stamp
-from affiant.attestation.anchors.request import timestamp_request
-from affiant.attestation.anchors.roots import TSARoot
+from affiant.attestation.anchors.timestamp_request import timestamp_request
 from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.log_reading.proving import prove_consistency
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.log_reading.source import LogSource
+from affiant.attestation.signatures.timestamps.errors import AnswerStale
+from affiant.attestation.signatures.timestamps.imprint import Digest, message
+from affiant.attestation.signatures.timestamps.renewal import AcceptedRoot, VerifiedStamp, verify_stamp
+from affiant.attestation.signatures.timestamps.roots import TSARoot
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import Note, parse_note
 
@@ -51,7 +51,7 @@ class Stamping:
 
         Raises:
             AnswerStale: the answer is to another request.
-            AffiantError: as the authority, or :func:`~affiant.attestation.anchors.renewal.verify_stamp`, refuses.
+            AffiantError: as the authority, or ``verify_stamp``, refuses.
         """
         nonce = self.nonce()
         response = self.ask(timestamp_request(message(text, before), digest=self.digest, nonce=nonce))

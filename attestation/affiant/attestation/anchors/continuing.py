@@ -6,10 +6,10 @@ Both kinds share a checkpoint's note; one that is kept is never replaced, since 
 from __future__ import annotations
 
 from affiant.attestation.anchors.anchor_files import AnchorFolder
-from affiant.attestation.anchors.errors import AnchorUnproven
 from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.log_reading.proving import prove_consistency
 from affiant.attestation.log_reading.source import LogSource
+from affiant.attestation.signatures.timestamps.errors import AnchorUnproven
 from affiant.attestation.tlog.note import Note, parse_note
 
 __all__ = ["note_to_keep"]

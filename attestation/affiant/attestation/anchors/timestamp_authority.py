@@ -1,6 +1,6 @@
 """A timestamp authority over HTTP: RFC 3161, section 3.4. One bounded request; no redirect, nothing of the environment.
 
-What an authority answers is believed for nothing here: :mod:`~affiant.attestation.anchors.token` judges it.
+What an authority answers is believed for nothing here: ``token`` judges it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,6 @@ import asyncio
 from typing import Final
 from urllib.parse import urlsplit
 
-from affiant.attestation.anchors.errors import (
-    AnchorExtraMissing,
-    AnchorSettingsInvalid,
-    AuthorityUnavailable,
-    AuthorityUnreachable,
-)
-from affiant.attestation.anchors.response import MAX_RESPONSE
 from affiant.attestation.log_reading.bounded_http import (
     HTTPAnswer,
     HTTPSettings,
@@ -29,6 +22,13 @@ from affiant.attestation.log_reading.errors import (
     RedirectRefused,
     ResourceTooLarge,
 )
+from affiant.attestation.signatures.timestamps.errors import (
+    AnchorExtraMissing,
+    AnchorSettingsInvalid,
+    AuthorityUnavailable,
+    AuthorityUnreachable,
+)
+from affiant.attestation.signatures.timestamps.response import MAX_RESPONSE
 
 __all__ = ["ask_authority", "check_authority"]
 

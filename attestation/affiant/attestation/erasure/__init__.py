@@ -1,1 +1,1 @@
-"""Orders to erase records, and legal holds: who may give them, how they are signed, and how they travel."""
+"""Orders to erase records and legal holds: who may give them, and how they are signed."""

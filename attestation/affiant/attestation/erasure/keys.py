@@ -1,4 +1,4 @@
-"""The key file of an erasure authority (:mod:`affiant.attestation.key_file`).
+"""The key file of an erasure authority (``key_file``).
 
 The public half is a JWK: what gateways are configured with and trust files name.
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from affiant.attestation.encoding.key_file import KeyFileKind
+from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.erasure.errors import AuthorityKeyMalformed
-from affiant.attestation.key_file import KeyFileKind
-from affiant.attestation.keys import Signer
 
 __all__ = ["make_key_file", "parse_key_file", "read_key_file"]
 

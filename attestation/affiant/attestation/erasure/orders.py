@@ -1,6 +1,6 @@
 """What an erasure authority signs, so that a record can be held against it: the member ``aut``.
 
-``aut`` is a compact JWS (ES256, header byte-fixed, RFC 6979, low ``s``; :mod:`affiant.attestation.jws`) over::
+``aut`` is a compact JWS (ES256, header byte-fixed, RFC 6979, low ``s``; ``jws``) over::
 
     erasure   typ affiant-erasure+jwt   {"typ":"affiant-erasure/1","origin","made","del"}
     hold      typ affiant-hold+jwt      {"typ":"affiant-hold/1","origin","made","tgt","basis","rel"?}
@@ -21,11 +21,11 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from affiant.attestation import jws
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import b64u_sha256
+from affiant.attestation.encoding import jws
+from affiant.attestation.encoding.binary_text import b64u_sha256
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.keys import Signer, thumbprint
 from affiant.attestation.erasure.errors import OrderUnauthorized
-from affiant.attestation.keys import Signer, thumbprint
 from affiant.errors import AffiantError
 
 __all__ = ["CONTENT_KINDS", "MAX_ORDER", "Order", "sign_order", "verify_order"]

@@ -1,1 +1,1 @@
-"""Reading a transparency log: from a folder, over HTTP or from S3, bound to a signed checkpoint before it is used."""
+"""Reads a transparency log from a folder, over HTTP or from S3, bound to a signed checkpoint."""

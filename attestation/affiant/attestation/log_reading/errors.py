@@ -17,7 +17,7 @@
     ConfigurationError  log.settings      an address, key or policy that cannot be meant
                         log.extra         the HTTP client, or that of object stores, is not installed
 
-What the documents themselves fail with are the refusals of :mod:`affiant.attestation.tlog.errors`.
+What the documents themselves fail with are the refusals of ``errors``.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _MAX_DEPTH: Final = 12
 
 
 class FolderLog:
-    """See :class:`~affiant.attestation.log_reading.source.LogSource`.
+    """See ``LogSource``.
 
     Args:
         path: the folder that holds ``checkpoint`` and ``tile/``; itself reached as the system reaches it.
@@ -48,7 +48,7 @@ class FolderLog:
         return str(self._path)
 
     def read(self, path: str, *, limit: int) -> bytes | None:
-        """As :meth:`~affiant.attestation.log_reading.source.LogSource.read`.
+        """As ``LogSource.read``.
 
         Raises:
             TileMalformed: ``path`` names no resource of a log.

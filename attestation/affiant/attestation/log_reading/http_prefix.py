@@ -48,7 +48,7 @@ def open_http_log(prefix: str, settings: HTTPSettings, *, spki: Sequence[str] = 
 
 
 class HTTPLog:
-    """See :class:`~affiant.attestation.log_reading.source.LogSource`. Made by :func:`open_http_log`."""
+    """See ``LogSource``. Made by :func:`open_http_log`."""
 
     __slots__ = ("_answer_s", "_client", "_prefix", "_runner")
 
@@ -66,7 +66,7 @@ class HTTPLog:
         return self._prefix
 
     def read(self, path: str, *, limit: int) -> bytes | None:
-        """As :meth:`~affiant.attestation.log_reading.source.LogSource.read`.
+        """As ``LogSource.read``.
 
         Raises:
             TileMalformed: ``path`` names no resource of a log.

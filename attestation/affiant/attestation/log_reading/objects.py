@@ -11,7 +11,7 @@ __all__ = ["ObjectLog"]
 
 
 class ObjectLog:
-    """See :class:`~affiant.attestation.log_reading.source.LogSource`; unlike an address of HTTP it can be listed."""
+    """See ``LogSource``; unlike an address of HTTP it can be listed."""
 
     __slots__ = ("_objects",)
 
@@ -24,7 +24,7 @@ class ObjectLog:
         return self._objects.name
 
     def read(self, path: str, *, limit: int) -> bytes | None:
-        """As :meth:`~affiant.attestation.log_reading.source.LogSource.read`.
+        """As ``LogSource.read``.
 
         Raises:
             TileMalformed: ``path`` names no resource of a log.

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.log_reading.errors import LogSettingsInvalid, LogUnreachable, ServerNotAuthentic
 
 __all__ = ["pinned_context"]

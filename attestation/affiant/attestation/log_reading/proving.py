@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from affiant.attestation.encoding import from_b64u, from_hex
+from affiant.attestation.encoding.binary_text import from_b64u, from_hex
 from affiant.attestation.log_reading.errors import LeafUnknown, LogSettingsInvalid
 from affiant.attestation.log_reading.reader import LogTree
 from affiant.attestation.log_reading.source import LogSource

@@ -1,7 +1,7 @@
 """A log's resources, and the tree of one checkpoint, read from wherever the log stands.
 
 A tree is read under a checkpoint, and everything that it gives is bound to that checkpoint's root first. Whether the
-checkpoint itself counts, :mod:`~affiant.attestation.log_reading.log_trust` says.
+checkpoint itself counts, ``log_trust`` says.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from affiant.attestation.encoding.merkle import leaf_hash
 from affiant.attestation.log_reading.errors import LeafUnknown, LeafWrong, LogAbsent, ResourceMissing
 from affiant.attestation.log_reading.source import LogSource
 from affiant.attestation.log_reading.verified_tiles import VerifiedTiles
-from affiant.attestation.merkle import leaf_hash
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.entry import ENTRY_SIZE, LogEntry, parse_entry
 from affiant.attestation.tlog.errors import EntryMalformed, ProofMalformed, TileMalformed

@@ -14,8 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from affiant.attestation.encoding.merkle import node_hash
 from affiant.attestation.log_reading.errors import TreeWrong
-from affiant.attestation.merkle import node_hash
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, TileNodes
 from affiant.attestation.tlog.tree import HASH_SIZE, range_hash

@@ -10,12 +10,9 @@ The call sequence, with the time and the trusted roots as arguments::
 Each step takes the type that only the step before it makes, and refuses by raising.
 """
 
-from affiant.attestation.tdx.appraisal import Appraisal, Tier, appraise
-from affiant.attestation.tdx.cache import VerificationCache
-from affiant.attestation.tdx.checks import Check, CheckOutcome
-from affiant.attestation.tdx.collateral import Collateral, parse_collateral
-from affiant.attestation.tdx.collateral_verification import VerifiedCollateral, verify_collateral
-from affiant.attestation.tdx.eventlog import (
+from affiant.attestation.tdx.appraise.appraisal import Appraisal, Tier, appraise
+from affiant.attestation.tdx.appraise.reference import ImageRole, ReferenceValues, parse_reference_values
+from affiant.attestation.tdx.event_log.eventlog import (
     SESSION_EVENT_ORDER,
     Event,
     EventLog,
@@ -24,10 +21,13 @@ from affiant.attestation.tdx.eventlog import (
     parse_event_log,
     replay,
 )
-from affiant.attestation.tdx.quote import TDQuote, TDReport, parse_quote
-from affiant.attestation.tdx.reference import ImageRole, ReferenceValues, parse_reference_values
-from affiant.attestation.tdx.roots import EvidenceClass, TrustRoots
-from affiant.attestation.tdx.verify import TCBStatuses, VerifiedQuote, verify_quote
+from affiant.attestation.tdx.pki.roots import EvidenceClass, TrustRoots
+from affiant.attestation.tdx.quote.checks import Check, CheckOutcome
+from affiant.attestation.tdx.quote.quote import TDQuote, TDReport, parse_quote
+from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
+from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral, verify_collateral
+from affiant.attestation.tdx.verify.cache import VerificationCache
+from affiant.attestation.tdx.verify.verify import TCBStatuses, VerifiedQuote, verify_quote
 
 __all__ = [
     "SESSION_EVENT_ORDER",

@@ -1,1 +1,1 @@
-"""The transparency log: an RFC 9162 tree in C2SP form. Pure; whoever stores, serves or asks stands elsewhere."""
+"""The transparency log's formats (C2SP tlog-tiles, checkpoints, signed notes) and RFC 9162 proofs. Pure."""

@@ -4,7 +4,7 @@
 
     offset  size  field
          0     1  version, 0x01
-         1     1  kind, the leaf code of the record's kind (:mod:`~affiant.attestation.records`)
+         1     1  kind, the leaf code of the record's kind (``records``)
          2    16  chn, the chain that the record belongs to
         18     8  seq, big-endian: its place in that chain
         26     8  iat, big-endian: seconds since 1970, the signer's own clock
@@ -20,9 +20,9 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.canonical import MAX_INTEGER
-from affiant.attestation.merkle import leaf_hash
-from affiant.attestation.records import KINDS
+from affiant.attestation.encoding.canonical import MAX_INTEGER
+from affiant.attestation.encoding.merkle import leaf_hash
+from affiant.attestation.schema.records import KINDS
 from affiant.attestation.tlog.errors import EntryMalformed
 
 __all__ = ["ENTRY_SIZE", "LogEntry", "parse_entry"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
-from affiant.attestation.merkle import leaf_hash, node_hash
+from affiant.attestation.encoding.merkle import leaf_hash, node_hash
 from affiant.attestation.tlog.errors import ConsistencyInvalid, TileMalformed
 from affiant.attestation.tlog.tiles import (
     TILE_HEIGHT,

@@ -96,7 +96,7 @@ def verify_log_proof(
 ) -> VerifiedInclusion:
     """The leaf with hash ``leaf`` is in the log ``origin``, under a checkpoint that one of ``log``'s keys signed.
 
-    Witnesses are asked apart: :func:`~affiant.attestation.tlog.quorum.verify_quorum`.
+    Witnesses are asked apart: ``verify_quorum``.
 
     Raises:
         NoteSignatureInvalid: no key of the log has signed, or the checkpoint is of another log.

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.merkle import node_hash
+from affiant.attestation.encoding.merkle import node_hash
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.attestation.tlog.tree import HASH_SIZE
 
@@ -170,7 +170,7 @@ def decode_bundle(data: bytes, width: int) -> tuple[bytes, ...]:
 
 
 class TileNodes:
-    """Complete subtrees, read from tiles: :class:`~affiant.attestation.tlog.tree.Nodes`.
+    """Complete subtrees, read from tiles: ``Nodes``.
 
     Args:
         size: of the tree that the tiles are of; they hold every subtree of it, and of no larger one.
@@ -186,7 +186,7 @@ class TileNodes:
         self._tiles: dict[tuple[int, int], bytes] = {}
 
     def node(self, level: int, index: int) -> bytes:
-        """As :meth:`~affiant.attestation.tlog.tree.Nodes.node`.
+        """As ``Nodes.node``.
 
         Raises:
             TileMalformed: the tree has no such subtree, or a tile has another size.

@@ -4,7 +4,7 @@ A proof is a tuple of 32-byte hashes, from the leaf's side up (RFC 9162, section
 the roots of *complete* subtrees alone (:class:`Nodes`), which never change once they are there; tiles are one way to
 keep them.
 
->>> from affiant.attestation.merkle import leaf_hash, root
+>>> from affiant.attestation.encoding.merkle import leaf_hash, root
 >>> leaves = [bytes([n]) for n in range(7)]
 >>> nodes = MemoryNodes(leaf_hash(leaf) for leaf in leaves)
 >>> path = inclusion_path(nodes, 4, 7)
@@ -22,7 +22,7 @@ import hmac
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from affiant.attestation.merkle import node_hash
+from affiant.attestation.encoding.merkle import node_hash
 from affiant.attestation.tlog.errors import ConsistencyInvalid, InclusionInvalid, ProofMalformed
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""Checks a bundle of receipts, offline, against a trust file of the reader's own."""
+"""Verifies bundles of receipts offline, against a trust file of the reader's own."""

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from affiant.attestation.verdict.verdict import Check, Population, State, Tier
 from affiant.attestation.verifier.joint_population import JointPopulation
 from affiant.attestation.verifier.trace import Trace, TracedRecord
-from affiant.attestation.verifier.verdict import Check, Population, State, Tier
 
 __all__ = ["MAX_FACTS", "Across"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from affiant.attestation.verifier.verdict import (
+from affiant.attestation.verdict.verdict import (
     LEVELS,
     Check,
     Population,

@@ -7,17 +7,17 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.quote import TDQuote
-from affiant.attestation.tdx.reference import ReferenceValues
-from affiant.attestation.trust_file import Entry, TrustFile
-from affiant.attestation.verifier.case import Case, Newer, Party
-from affiant.attestation.verifier.changed import CheckChanged, Ended, Worth
-from affiant.attestation.verifier.evidence_checks import appraised_once
-from affiant.attestation.verifier.quoted import Quoted
-from affiant.attestation.verifier.refusals import NotMade
-from affiant.attestation.verifier.verdict import Check
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.tdx.appraise.reference import ReferenceValues
+from affiant.attestation.tdx.quote.quote import TDQuote
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.verdict.errors import NotMade
+from affiant.attestation.verdict.since_archived import CheckChanged, Ended, Worth
+from affiant.attestation.verdict.trust_file import Entry, TrustFile
+from affiant.attestation.verdict.verdict import Check
+from affiant.attestation.verifier.case.case import Case, Newer, Party
+from affiant.attestation.verifier.case.signer_evidence import Quoted
+from affiant.attestation.verifier.checks.evidence_checks import appraised_once
 from affiant.errors import AffiantError
 
 __all__ = [

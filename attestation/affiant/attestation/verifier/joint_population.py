@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from affiant.attestation.verdict.verdict import Population
 from affiant.attestation.verifier.trace import TracedRecord
-from affiant.attestation.verifier.verdict import Population
 
 __all__ = ["JointPopulation"]
 

@@ -13,12 +13,13 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.quote import TDQuote
-from affiant.attestation.trust_file import TrustFile
-from affiant.attestation.verifier.bracket import BY_WITNESSES
-from affiant.attestation.verifier.case import Case
-from affiant.attestation.verifier.changed import Changed, CheckChanged, QuoteChanged
+from affiant.attestation.tdx.quote.quote import TDQuote
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.verdict.since_archived import Changed, CheckChanged, QuoteChanged
+from affiant.attestation.verdict.time_bounds import BY_WITNESSES
+from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.verdict import Verdict
+from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.comparing import (
     NOT_JUDGED,
     check_changed,
@@ -30,7 +31,6 @@ from affiant.attestation.verifier.comparing import (
     told,
     worth_of,
 )
-from affiant.attestation.verifier.verdict import Verdict
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle
 
 __all__ = ["examine_now"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from affiant.attestation.verifier.bracket import Bracket, around
-from affiant.attestation.verifier.case import Case, by_chain
-from affiant.attestation.verifier.session_checks import is_lost
-from affiant.attestation.verifier.verdict import Population
+from affiant.attestation.verdict.time_bounds import Bracket, around
+from affiant.attestation.verdict.verdict import Population
+from affiant.attestation.verifier.case.case import Case, by_chain
+from affiant.attestation.verifier.checks.session_checks import is_lost
 
 __all__ = ["class_of", "population_of", "time_of"]
 

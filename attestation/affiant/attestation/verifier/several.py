@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verdict.trust_file import TrustFile
 from affiant.attestation.verifier.across import MAX_FACTS, Across
 from affiant.attestation.verifier.combined import CombinedVerdict, Judged
 from affiant.attestation.verifier.verify_bundle import Examined
@@ -30,7 +30,7 @@ def judge_several(
         at: the instant that all of them are judged at.
         moments: records that all timelines together may keep, for a report; none without one.
         judged_one: told how many bundles were judged, after each.
-        limit: facts that are kept to compare (:mod:`.across`).
+        limit: facts that are kept to compare (``across``).
     """
     across = Across(limit=limit)
     judged: list[Judged] = []

@@ -1,6 +1,6 @@
 """What one bundle leaves behind when it was judged: digests and numbers that another bundle can contradict.
 
-Several bundles are held against each other by these alone (:mod:`.across`), so that none of them stays in memory. Only
+Several bundles are held against each other by these alone (``across``), so that none of them stays in memory. Only
 records whose signature holds are traced, and only checkpoints that a log has signed: what two bundles disagree about
 was then said twice by one signer, or by two that claim the same name.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from affiant.attestation.tlog.note import parse_note
-from affiant.attestation.verifier.anchor_checks import of_this_log
-from affiant.attestation.verifier.case import Case
+from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.checks.anchor_checks import of_this_log
 from affiant.errors import AffiantError
 
 __all__ = ["NOTHING", "Trace", "TracedKeyset", "TracedRecord", "TracedRoot", "trace_of"]

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from affiant.attestation.bundle import Bundle, parse_bundle
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.trust_file import TrustFile
-from affiant.attestation.verifier import (
+from affiant.attestation.bundle.bundle import Bundle, parse_bundle
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.verdict.errors import NoPin, NotAsked, NotMade
+from affiant.attestation.verdict.timeline import timeline_of
+from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.verdict import Check, Finding, State, Tier, Verdict
+from affiant.attestation.verifier.case.actors_met import people_of
+from affiant.attestation.verifier.case.case import Case, Newer
+from affiant.attestation.verifier.case.unwitnessed import unwitnessed_of
+from affiant.attestation.verifier.checks import (
     anchor_checks,
     approval_checks,
     body_checks,
@@ -27,14 +33,8 @@ from affiant.attestation.verifier import (
     session_checks,
     witness_checks,
 )
-from affiant.attestation.verifier.case import Case, Newer
-from affiant.attestation.verifier.people_met import people_of
 from affiant.attestation.verifier.population import class_of, population_of, time_of
-from affiant.attestation.verifier.refusals import NoPin, NotAsked, NotMade
-from affiant.attestation.verifier.timeline import timeline_of
 from affiant.attestation.verifier.trace import NOTHING, Trace, trace_of
-from affiant.attestation.verifier.unwitnessed import unwitnessed_of
-from affiant.attestation.verifier.verdict import Check, Finding, State, Tier, Verdict
 from affiant.errors import AffiantError, StateError
 
 __all__ = [
@@ -174,7 +174,7 @@ def examine_bundle(
         build: build digest of this verifier, printed with the verdict.
         request, response: bodies to hold against the receipts; None: not asked.
         session: judge this session alone.
-        newer: what the archived collateral is held against (:mod:`.judged_now`); None: nothing.
+        newer: what the archived collateral is held against (``judged_now``); None: nothing.
         seen: until when cosignatures count; None: until ``at``.
 
     Returns:
@@ -195,7 +195,7 @@ def examine_case(
     """The verdict of :func:`verify_bundle`, and the records and appraisals that it rests on; None: no bundle.
 
     For whoever goes on from authentic records. What a check refused or did not make is not in the case, or not to be
-    relied on: :attr:`.case.Case.established` says which held.
+    relied on: ``Case.established`` says which held.
 
     Args:
         bundle: as parsed, or why it could not be.

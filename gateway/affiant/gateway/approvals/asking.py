@@ -16,18 +16,18 @@ from typing import Any, Final, Protocol
 
 import click
 
-from affiant.attestation.approving.identities import MAX_SIGNED, NamedIdentities
-from affiant.attestation.approving.keys import APPROVER_KEY
-from affiant.attestation.approving.signed_by_identity import (
+from affiant.attestation.cli.platform.commands import default_home
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.signatures.approvers.identities import MAX_SIGNED, NamedIdentities
+from affiant.attestation.signatures.approvers.keys import APPROVER_KEY
+from affiant.attestation.signatures.approvers.signed_by_identity import (
     action_statement,
     claimed_identity,
     reader_statement,
     verify_signed_action,
 )
-from affiant.attestation.approving.statement import sign_statement
-from affiant.attestation.canonical import canonical, parse_object
-from affiant.attestation.keys import Signer
-from affiant.attestation.simulated.commands import default_home
+from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.gateway.approvals.client import ApproverClient
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.gateway_probe import read_gateway_file
@@ -63,7 +63,7 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """Args: service: as :func:`~affiant.attestation.anchors.sigstore_options.service_from` finds it, each time anew."""
+    """Args: service: as ``service_from`` finds it, each time anew."""
 
     service: Callable[[], tuple[Callable[[bytes], bytes], bytes]]
 
@@ -113,7 +113,7 @@ class Asking:
 
     def _services(self) -> Callable[[], tuple[Callable[[bytes], bytes], bytes]]:
         """A token is short-lived, so that its file is read again for each signature; standard input, once."""
-        from affiant.attestation.anchors.sigstore_options import service_from  # noqa: PLC0415 - help must stay cheap
+        from affiant.attestation.cli.log.sigstore_options import service_from  # noqa: PLC0415 - help must stay cheap
 
         if self.identity_token == Path("-"):
             once = service_from(self.trust_config, self.identity_token)

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from affiant.attestation.approving.identities import BUNDLE_TYPE
-from affiant.attestation.approving.reader_proof import READER_HEADER, sign_reader_proof
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.keys import Signer
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.signatures.approvers.identities import BUNDLE_TYPE
+from affiant.attestation.signatures.approvers.reader_proof import READER_HEADER, sign_reader_proof
 from affiant.errors import NotAuthenticError, StateError
 from affiant.policy.approvals.action import Action, parse_action
 from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 import click
 
-from affiant.attestation.approving.identities import (
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.keys import public_jwk
+from affiant.attestation.signatures.approvers.identities import (
     ApproverIdentity,
     NamedIdentities,
     require_verifiable,
 )
-from affiant.attestation.approving.keys import APPROVER_KEY
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.keys import public_jwk
+from affiant.attestation.signatures.approvers.keys import APPROVER_KEY
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.errors import AffiantError
 from affiant.files import write_whole

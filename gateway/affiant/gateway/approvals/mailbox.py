@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from affiant.attestation.approving.errors import NotAnApprover, StatementForAnother
-from affiant.attestation.approving.identities import NamedIdentities
-from affiant.attestation.approving.statement import Statement, read_statement
-from affiant.attestation.encoding import b64u
-from affiant.attestation.receipt import VerifiedReceipt
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.records.receipt import VerifiedReceipt
+from affiant.attestation.signatures.approvers.errors import NotAnApprover, StatementForAnother
+from affiant.attestation.signatures.approvers.identities import NamedIdentities
+from affiant.attestation.signatures.approvers.statement import Statement, read_statement
 from affiant.gateway.errors import NotFound
 from affiant.gateway.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions import Session, SessionState, SessionTable

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from affiant.attestation.approving.errors import NotAnApprover, ReaderRefused, StatementUnproven
-from affiant.attestation.approving.identities import NamedIdentities
-from affiant.attestation.approving.reader_proof import (
+from affiant.attestation.signatures.approvers.errors import NotAnApprover, ReaderRefused, StatementUnproven
+from affiant.attestation.signatures.approvers.identities import NamedIdentities
+from affiant.attestation.signatures.approvers.reader_proof import (
     READER_HEADER,
     READER_TOLERANCE_S,
     ReaderProof,
     verify_reader_proof,
 )
-from affiant.attestation.approving.signed_by_identity import (
+from affiant.attestation.signatures.approvers.signed_by_identity import (
     SignedReader,
     claimed_identity,
     verify_signed_reader,

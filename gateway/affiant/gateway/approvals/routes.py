@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Path, Request, Response
 
-from affiant.attestation.approving.identities import BUNDLE_TYPE, MAX_SIGNED
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.signatures.approvers.identities import BUNDLE_TYPE, MAX_SIGNED
 from affiant.gateway.approvals.mailbox import Mailbox, Post
 from affiant.gateway.approvals.readers import Readers
 from affiant.gateway.http_request import require_media_type

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from affiant.attestation.anchors.anchor_files import AnchorFolder
-from affiant.attestation.anchors.errors import AnchorAbsent, AnchorUnproven
-from affiant.attestation.anchors.response import parse_response
 from affiant.attestation.log_reading.reader import LogTree
+from affiant.attestation.signatures.timestamps.errors import AnchorAbsent, AnchorUnproven
+from affiant.attestation.signatures.timestamps.response import parse_response
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.note import parse_note
 from affiant.errors import AffiantError

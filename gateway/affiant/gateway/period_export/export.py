@@ -29,17 +29,17 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from affiant.attestation.encoding import b64u, from_b64u
-from affiant.attestation.opened import Opener, Outcome
-from affiant.attestation.openings import recipient
-from affiant.attestation.period.draft import Draft
-from affiant.attestation.period.layout import LINES_PER_FILE, checkpoint_name
-from affiant.attestation.period.log_part import keep_log_part
-from affiant.attestation.period.manifest import Manifest, Range
-from affiant.attestation.period.writer import write_archive
+from affiant.attestation.bundle.period.draft import Draft
+from affiant.attestation.bundle.period.layout import LINES_PER_FILE, checkpoint_name
+from affiant.attestation.bundle.period.log_part import keep_log_part
+from affiant.attestation.bundle.period.manifest import Manifest, Range
+from affiant.attestation.bundle.period.writer import write_archive
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.records.sealed_disclosures import recipient
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import Note, parse_note
 from affiant.attestation.tlog.tiles import TILE_WIDTH
+from affiant.attestation.verifier.files.opened_disclosures import Opener, Outcome
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.entries import ObjectEntry, OpeningEntry, PeerEntry, RecordEntry
 from affiant.gateway.errors import EntryErased, JournalMalformed, StoreLocked

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.reader import read_bundle, read_checkpoint
-from affiant.attestation.statement import LogIdentity, parse_statement
+from affiant.attestation.statements.statement import LogIdentity, parse_statement
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.entry import LogEntry, parse_entry
 from affiant.attestation.tlog.note import Note, verify_note

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.errors import AffiantError
 from affiant.gateway.errors import Busy, ToolServerUnavailable
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool

@@ -15,7 +15,7 @@ from typing import Any, Final
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.openai_upstream import Credentials, pinned_context
 from affiant.gateway.tool_gate.link import Opener
 from affiant.gateway.tool_gate.results import MAX_RESULT

@@ -24,7 +24,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp.types import Implementation
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
-from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.errors import ToolCallTimeout, ToolServerUnavailable
 from affiant.gateway.tool_gate.catalogue import MAX_TOOLS, ServedTool, served_tools
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.http_server import http_opener

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.canonical import MAX_INTEGER
+from affiant.attestation.encoding.canonical import MAX_INTEGER
 from affiant.gateway.chat import parse_json
 from affiant.gateway.errors import RequestMalformed
 from affiant.gateway.one_reading import folded, inexact

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import NotAuthenticError
 from affiant.gateway.errors import SettingsRefused
 from affiant.policy.approvals.action import BoundPath

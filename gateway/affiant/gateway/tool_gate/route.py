@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.encoding import from_b64u, sha256_name
-from affiant.attestation.trace_context import TRACEPARENT, trace_of
+from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.account import Account, GateCall, Verdict
 from affiant.gateway.approvals.mailbox import Approved, Mailbox

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.canonical import parse_strict
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.gateway_config import MCPServerConfig
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import parse_strict
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.errors import MalformedError
 from affiant.gateway.errors import SettingsRefused
 

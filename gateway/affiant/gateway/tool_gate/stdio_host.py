@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.gateway_config import MCPServerConfig
-from affiant.attestation.simulated.socket_path import reachable_address
+from affiant.attestation.simulated.served.socket_path import reachable_address
+from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.command_line import printable
 from affiant.errors import AffiantError
 from affiant.gateway.errors import SettingsRefused

@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from affiant.attestation.simulated.socket_path import reachable_address
+from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.gateway.chat import parse_json
 from affiant.gateway.errors import RequestMalformed
 from affiant.gateway.tool_gate.link import Opener

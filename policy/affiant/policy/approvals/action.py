@@ -25,9 +25,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from affiant.attestation.canonical import canonical, parse_object
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.shapes import Array, Const, Enum, Int, Obj, Pattern, Shape, ShapeMismatch, Text
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.schema.shapes import (
+    Array,
+    Const,
+    Enum,
+    Int,
+    Obj,
+    Pattern,
+    Shape,
+    ShapeMismatch,
+    Text,
+)
 from affiant.errors import AffiantError
 from affiant.policy.approvals.refusals import ActionMalformed, ActionUnshowable
 

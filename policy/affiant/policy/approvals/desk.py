@@ -19,9 +19,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.approving.errors import NotAnApprover
-from affiant.attestation.approving.identities import NamedIdentities
-from affiant.attestation.approving.statement import Statement, judge_statement, read_statement
+from affiant.attestation.signatures.approvers.errors import NotAnApprover
+from affiant.attestation.signatures.approvers.identities import NamedIdentities
+from affiant.attestation.signatures.approvers.statement import Statement, judge_statement, read_statement
 from affiant.policy.approvals.action import Action, Draft
 from affiant.policy.approvals.refusals import (
     ActionMalformed,

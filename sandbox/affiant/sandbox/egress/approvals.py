@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from affiant.attestation.encoding import b64u, sha256_name
+from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.approvals.action import Action, BoundSecret, Draft, egress_draft
 from affiant.policy.approvals.desk import HOLD_S, ApprovalDesk, Grant, Phase

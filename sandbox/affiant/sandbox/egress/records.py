@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.trace_context import TraceContext
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.schema.trace_context import TraceContext
 from affiant.errors import AffiantError
 from affiant.policy.limit_refusals import LimitReached
 from affiant.sandbox.egress.errors import EgressDenied, reason_of

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.trace_context import TraceContext
+from affiant.attestation.schema.trace_context import TraceContext
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.addresses import CIDR
 from affiant.policy.token_exchange import TokenExchange

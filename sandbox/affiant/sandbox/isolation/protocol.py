@@ -16,7 +16,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from affiant.attestation.canonical import JSONError, canonical, parse_object
+from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.sandbox.isolation.errors import FrameRefused
 
 __all__ = ["MAX_FRAME", "control_pair", "receive_frame", "send_frame"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.canonical import JSONError, canonical, parse_object
+from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.sandbox.isolation.linux import process_start_time
 
 __all__ = [

@@ -22,13 +22,13 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from affiant.attestation.release import load_release
-from affiant.attestation.simulated.client import SimulatedTD
-from affiant.attestation.steady_clock import SteadyClock
+from affiant.attestation.release.manifest import load_release
+from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.control import ControlChannel
 from affiant.sandbox.supervisor.record_budget import RecordLimits
 from affiant.sandbox.supervisor.supervise import supervise
+from affiant.steady_clock import SteadyClock
 
 __all__ = ["main"]
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from affiant.attestation.chain import ChainSigner
-from affiant.attestation.steady_clock import SteadyClock
+from affiant.attestation.records.chain import ChainSigner
 from affiant.errors import AffiantError
 from affiant.policy.approvals.desk import ApprovalDesk
 from affiant.policy.decision_file import DecisionFile
@@ -54,6 +53,7 @@ from affiant.sandbox.supervisor.trust_bundle import pem_of, sandbox_bundle, syst
 from affiant.secrets.broker.client import BrokerClient
 from affiant.secrets.broker.messages import Configuration, VaultSettings
 from affiant.secrets.placeholder import PlaceholderTable
+from affiant.steady_clock import SteadyClock
 
 __all__ = ["OpenSession", "activate"]
 

@@ -11,13 +11,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.canonical import JSONError, parse_object
-from affiant.attestation.chain import Head
-from affiant.attestation.evidence import Admission, Evidence, evidence_digest, wrap_admission, wrap_evidence
-from affiant.attestation.evidence_source import QuoteSource
-from affiant.attestation.keys import Signer
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, verify_receipt
-from affiant.attestation.statement import KeysetStatement, parse_statement, report_data, session_statement
+from affiant.attestation.encoding.canonical import JSONError, parse_object
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.records.chain import Head
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
+from affiant.attestation.statements.evidence import (
+    Admission,
+    Evidence,
+    evidence_digest,
+    wrap_admission,
+    wrap_evidence,
+)
+from affiant.attestation.statements.evidence_source import QuoteSource
+from affiant.attestation.statements.statement import (
+    KeysetStatement,
+    parse_statement,
+    report_data,
+    session_statement,
+)
 from affiant.attestation.tdx import EventLog
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.appraise_gateway import AppraisedGateway

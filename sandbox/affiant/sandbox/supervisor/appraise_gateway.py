@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from affiant.attestation.canonical import canonical, parse_object
-from affiant.attestation.encoding import b64u, from_b64u, sha256_name
-from affiant.attestation.evidence import evidence_digest, parse_evidence, wrap_endorsements
-from affiant.attestation.gateway_config import GatewayConfig, parse_gateway_config
-from affiant.attestation.manifest import Manifest
-from affiant.attestation.statement import KeysetStatement, parse_statement, report_data
+from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.statements.evidence import evidence_digest, parse_evidence, wrap_endorsements
+from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
+from affiant.attestation.statements.manifest import Manifest
+from affiant.attestation.statements.statement import KeysetStatement, parse_statement, report_data
 from affiant.attestation.tdx import (
     Appraisal,
     ReferenceValues,

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from affiant.attestation.approving.identities import MAX_SIGNED
-from affiant.attestation.canonical import JSONError, parse_object
+from affiant.attestation.encoding.canonical import JSONError, parse_object
+from affiant.attestation.signatures.approvers.identities import MAX_SIGNED
 from affiant.sandbox.egress.approvals import Left
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.session_gateway import SessionGateway

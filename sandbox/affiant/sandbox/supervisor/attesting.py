@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.tdx import EventLog
 from affiant.sandbox.supervisor.admission import SessionIdentity, admit, fetch_nonce, make_identity
 from affiant.sandbox.supervisor.appraise_gateway import (

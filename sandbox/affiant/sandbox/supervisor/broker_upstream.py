@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
-from affiant.attestation.encoding import b64u, from_b64u
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.request_head import HeaderField
 from affiant.sandbox.egress.upstream import Fetched, Sent, UpstreamAnswer

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from affiant.attestation.evidence_source import QuoteSource
+from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.sandbox.supervisor.lifecycle import Lifecycle
 from affiant.sandbox.supervisor.provision import Provision
 from affiant.sandbox.supervisor.record_budget import RecordLimits

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.canonical import canonical, parse_object
+from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused
 from affiant.whole_sending import WholeSender

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.attestation.trace_context import trace_of
+from affiant.attestation.schema.trace_context import trace_of
 from affiant.errors import ConfigurationError
 from affiant.sandbox.isolation.etc_files import CA_BUNDLE_AT
 from affiant.sandbox.isolation.plan import RUNTIME_AT

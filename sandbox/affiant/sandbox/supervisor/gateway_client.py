@@ -23,7 +23,7 @@ import h11
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import ConfigurationError
 from affiant.sandbox.egress.request_head import HeaderField
 from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable

@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from affiant.attestation.approving.identities import require_verifiable
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.evidence_source import QuoteSource, TDRegisters
-from affiant.attestation.manifest import (
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.signatures.approvers.identities import require_verifiable
+from affiant.attestation.statements.evidence_source import QuoteSource, TDRegisters
+from affiant.attestation.statements.manifest import (
     Activation,
     Manifest,
     agent_commitment,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.encoding import from_b64u
+from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.errors import AffiantError
 from affiant.sandbox.errors import ControlRefused
 from affiant.sandbox.supervisor.control import refusal_members

@@ -23,14 +23,14 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from affiant.attestation.ear import verify_ear
-from affiant.attestation.evidence import Admission, evidence_digest, wrap_admission, wrap_evidence
-from affiant.attestation.evidence_source import QuoteSource
-from affiant.attestation.gateway_config import GatewayConfig
-from affiant.attestation.narrowing import MAX_NARROWINGS, Narrowing
-from affiant.attestation.profile_signing.errors import ProfileSignatureMissing
-from affiant.attestation.profile_signing.verification import parse_profile_signature, verify_by_one_of
-from affiant.attestation.statement import KeysetStatement
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureMissing
+from affiant.attestation.signatures.profiles.verification import parse_profile_signature, verify_by_one_of
+from affiant.attestation.statements.ear import verify_ear
+from affiant.attestation.statements.evidence import Admission, evidence_digest, wrap_admission, wrap_evidence
+from affiant.attestation.statements.evidence_source import QuoteSource
+from affiant.attestation.statements.gateway_config import GatewayConfig
+from affiant.attestation.statements.restriction import MAX_NARROWINGS, Narrowing
+from affiant.attestation.statements.statement import KeysetStatement
 from affiant.attestation.tdx import EventLog, LoggedEvent
 from affiant.errors import AffiantError
 from affiant.policy.compiled import CompiledPolicy, parse_normal_form

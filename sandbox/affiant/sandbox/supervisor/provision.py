@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.encoding import from_b64u, from_hex
+from affiant.attestation.encoding.binary_text import from_b64u, from_hex
 from affiant.sandbox.errors import ControlRefused
 from affiant.sandbox.isolation.backend import BackendName
 from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr, RootFS

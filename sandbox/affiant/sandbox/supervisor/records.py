@@ -24,10 +24,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from affiant.attestation.chain import ChainSigner, Head
-from affiant.attestation.openings import seal
-from affiant.attestation.receipt import Issued
-from affiant.attestation.records import KINDS
+from affiant.attestation.records.chain import ChainSigner, Head
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.records.sealed_disclosures import seal
+from affiant.attestation.schema.records import KINDS
 from affiant.errors import AffiantError, UnreachableError
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.errors import RecordsStopped

@@ -17,8 +17,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.client import RunnerClient
 from affiant.sandbox.isolation.errors import CommandNotRun, LimitExceeded, SandboxFailed, StepRefused

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from affiant.attestation.canonical import JSONError, canonical, parse_object
-from affiant.attestation.chain import Head
-from affiant.attestation.proof import PROOF_HEADER, Request, issue_proof
+from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.records.chain import Head
+from affiant.attestation.records.proof import PROOF_HEADER, Request, issue_proof
 from affiant.sandbox.egress.request_head import HeaderField
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.admission import (

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.receipt import receipt_hash
+from affiant.attestation.records.receipt import receipt_hash
 
 __all__ = ["Spool", "SpoolEntry", "read_unacknowledged"]
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from affiant.attestation.canonical import JSONError, parse_object
-from affiant.attestation.encoding import is_sha256_name
+from affiant.attestation.encoding.binary_text import is_sha256_name
+from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.sandbox.workspace.errors import ImageRefused, TreeTooLarge, TreeUnreadable
 from affiant.sandbox.workspace.tree import tree_digest
 from affiant.sandbox.workspace.walk import Limits, escaped, open_directory, read_tree

@@ -14,8 +14,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.encoding import sha256_name
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical
 
 __all__ = ["Changes", "Entry", "Kind", "Skipped", "compare", "link_stays_inside", "tree_digest"]
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from affiant.attestation.canonical import JSONError, parse_object
+from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.secrets.refusals import BrokerGone, BrokerProtocolError
 from affiant.whole_sending import WholeSender
 

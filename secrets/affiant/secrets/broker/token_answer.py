@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.canonical import JSONError, parse_object
+from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.errors import AffiantError
 from affiant.policy.token_exchange import GrantType
 from affiant.secrets.body_surface import media_type

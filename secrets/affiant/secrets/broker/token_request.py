@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import assert_never
 from urllib.parse import quote, quote_from_bytes, quote_plus
 
-from affiant.attestation.encoding import b64u
+from affiant.attestation.encoding.binary_text import b64u
 from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.broker.signing import require_signing_key, signed_assertion
 from affiant.secrets.detection import HeaderField

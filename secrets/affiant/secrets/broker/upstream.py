@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from affiant.attestation.encoding import b64u, b64u_sha256
+from affiant.attestation.encoding.binary_text import b64u, b64u_sha256
 from affiant.secrets.broker.messages import ExchangeRequest
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession

@@ -8,12 +8,13 @@ from collections import defaultdict
 import pytest
 from tests.attestation.fault_scenarios.conftest import evidence_of
 
-from affiant.attestation.quotes.verdict import QuoteVerdict, Stage
-from affiant.attestation.simulated.quoting import QuoteLayout
-from affiant.attestation.tdx import errors, policy_errors
-from affiant.attestation.tdx.checks import CHECKLIST
-from affiant.attestation.tdx.tcb_status import TCBStatus
-from affiant.attestation.verifier.verdict import EXIT_SIMULATED
+from affiant.attestation.quote.judge.verdict import QuoteVerdict, Stage
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
+from affiant.attestation.tdx.policy import errors as policy_errors
+from affiant.attestation.tdx.quote import errors
+from affiant.attestation.tdx.quote.checks import CHECKLIST
+from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
+from affiant.attestation.verdict.verdict import EXIT_SIMULATED
 from affiant.errors import AffiantError
 from fault_scenarios.cli.catalogue import CATALOGUE, FAMILIES, scenario_named
 from fault_scenarios.errors import ScenarioUnknown

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.attestation.fault_scenarios.conftest import AT, SEED, evidence_of, run
 
-from affiant.attestation.simulated.quoting import QuoteLayout
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from fault_scenarios.cli.catalogue import CATALOGUE
 from fault_scenarios.cli.conformance_folder import ConformanceFolder
 from fault_scenarios.cli.writing import choose, one_scenario

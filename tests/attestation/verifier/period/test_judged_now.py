@@ -27,21 +27,21 @@ from tests.attestation.verifier.test_judged_now import (
 from tests.attestation.verifier.test_reports import HOSTILE, read
 from tests.attestation.verifier.test_verify_bundle import row
 
-from affiant.attestation.ear import ear_digest
-from affiant.attestation.encoding import sha256_name
-from affiant.attestation.newer_collateral import collateral_at
-from affiant.attestation.period.layout import object_name
-from affiant.attestation.receipt import Issued
-from affiant.attestation.simulated.platform import SimulatedPlatform
-from affiant.attestation.statement import KeysetStatement, report_data
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.quote import TDQuote
-from affiant.attestation.verifier.changed import QuotesCounted
+from affiant.attestation.bundle.period.layout import object_name
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.records.receipt import Issued
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.statements.ear import ear_digest
+from affiant.attestation.statements.statement import KeysetStatement, report_data
+from affiant.attestation.tdx.quote.quote import TDQuote
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.verdict.since_archived import QuotesCounted
+from affiant.attestation.verdict.verdict import State, Verdict
+from affiant.attestation.verifier.files.newer_collateral import collateral_at
 from affiant.attestation.verifier.period.judged_now import examine_period_now
 from affiant.attestation.verifier.period.verify_period import verify_period
-from affiant.attestation.verifier.report_html import render_html
-from affiant.attestation.verifier.report_text import render
-from affiant.attestation.verifier.verdict import State, Verdict
+from affiant.attestation.verifier.report.html import render_html
+from affiant.attestation.verifier.report.text import render
 from fault_scenarios.collateral_json import collateral_json
 
 Finds = Callable[[TDQuote], Collateral]
@@ -263,7 +263,7 @@ def test_what_is_named_is_bounded_and_the_rest_is_counted(
     assert len(changed(verdict).quotes) == 1
     assert (counted(verdict).changed, counted(verdict).unnamed) == (4, 3)
     assert "3 quotes more that changed are not shown" in render_html(verdict)
-    monkeypatch.setattr("affiant.attestation.verifier.report_text_changed._MAX_QUOTES", 1)
+    monkeypatch.setattr("affiant.attestation.verifier.report.text_changed._MAX_QUOTES", 1)
     assert "and 3 quotes more that changed" in render(verdict)
 
 

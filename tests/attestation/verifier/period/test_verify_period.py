@@ -15,21 +15,21 @@ import pytest
 from tests.attestation.log_builder import LogBuilder, cosigner
 from tests.attestation.period_builder import build, rezipped, sorted_records
 from tests.attestation.story import NOW, REQUEST, RESPONSE, Story, leaf_of, link, trust
-from tests.attestation.verifier.test_erasure_checks import AUTHORITY, story_with
-from tests.attestation.verifier.test_witness_checks import KEYS, NAMES, START, Watched
-from tests.attestation.verifier.test_witness_checks import judged as watched_alone
-from tests.attestation.verifier.test_witness_checks import policy as watched_by
+from tests.attestation.verifier.checks.test_erasure_checks import AUTHORITY, story_with
+from tests.attestation.verifier.checks.test_witness_checks import KEYS, NAMES, START, Watched
+from tests.attestation.verifier.checks.test_witness_checks import judged as watched_alone
+from tests.attestation.verifier.checks.test_witness_checks import policy as watched_by
 
-from affiant.attestation.canonical import canonical
-from affiant.attestation.keys import public_jwk
-from affiant.attestation.receipt import Issued
+from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.encoding.keys import public_jwk
+from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.note_keys import Cosigner
-from affiant.attestation.verifier.period.coverage import Coverage
+from affiant.attestation.verdict.errors import NotMade
+from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.period.log.coverage import Coverage
 from affiant.attestation.verifier.period.verify_period import verify_period
-from affiant.attestation.verifier.refusals import NotMade
-from affiant.attestation.verifier.report_html import render_html
-from affiant.attestation.verifier.report_text import render
-from affiant.attestation.verifier.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.report.html import render_html
+from affiant.attestation.verifier.report.text import render
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 LATER = NOW + timedelta(hours=1)
@@ -170,8 +170,8 @@ def test_a_range_that_the_archive_cuts_is_not_judged() -> None:
 
 def changed(jws: str, story: Story, change: Callable[[dict], None]) -> str:
     """The record with other claims, under its own signature."""
-    from affiant.attestation.canonical import canonical
-    from affiant.attestation.encoding import b64u, from_b64u
+    from affiant.attestation.encoding.binary_text import b64u, from_b64u
+    from affiant.attestation.encoding.canonical import canonical
 
     head, payload, signature = jws.split(".")
     claims = json.loads(from_b64u(payload))
@@ -369,7 +369,7 @@ def test_a_mistake_of_the_verifier_refuses_the_archive(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("affiant.attestation.verifier.period.first_pass.parse_entry", fail)
+    monkeypatch.setattr("affiant.attestation.verifier.period.log.first_pass.parse_entry", fail)
     verdict = judged(archive)
     assert refusals(verdict) == {"fmt.bundle": "verifier.fault"}
     assert row(verdict, "sig.receipts").state is State.NOT_MADE

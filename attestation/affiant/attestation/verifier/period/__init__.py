@@ -1,1 +1,1 @@
-"""``affiant verify`` of a period bundle: the rules of single bundles, over as many records as there are."""
+"""Verifies period bundles: the rules of single bundles over any number of records."""

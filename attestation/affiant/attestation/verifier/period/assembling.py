@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
-from affiant.attestation.verifier.bracket import Bracket
-from affiant.attestation.verifier.people import People
-from affiant.attestation.verifier.period.first_pass import FirstPass
-from affiant.attestation.verifier.period.run import Asked, Run
-from affiant.attestation.verifier.period.stamps import Stamps
+from affiant.attestation.verdict.actors import People
+from affiant.attestation.verdict.time_bounds import Bracket
+from affiant.attestation.verdict.verdict import Finding, Population, State, Tier, Verdict, witnesses_called
+from affiant.attestation.verifier.period.log.first_pass import FirstPass
+from affiant.attestation.verifier.period.log.run import Asked, Run
+from affiant.attestation.verifier.period.log.stamps import Stamps
 from affiant.attestation.verifier.trace import NOTHING, Trace, TracedRoot
-from affiant.attestation.verifier.verdict import Finding, Population, State, Tier, Verdict, witnesses_called
 from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row, not_made_check, refused_check
 from affiant.errors import AffiantError
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from affiant.attestation.verdict.verdict import Check, State, Tier
 from affiant.attestation.verifier.comparing import instant_of
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.changed_quotes import ChangedQuotes
-from affiant.attestation.verifier.period.crew import Crew
-from affiant.attestation.verifier.period.run import Many, Run
+from affiant.attestation.verifier.period.log.run import Many, Run
 from affiant.attestation.verifier.period.work import Judged, Then, Work, case_rows
-from affiant.attestation.verifier.verdict import Check, State, Tier
+from affiant.attestation.verifier.period.worker_pool import Crew
 from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS
 
 __all__ = ["MAX_SESSION", "Compared", "judge_cases", "make_case_rows"]

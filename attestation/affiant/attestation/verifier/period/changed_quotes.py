@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.verifier.changed import QuoteChanged, QuotesCounted
+from affiant.attestation.verdict.since_archived import QuoteChanged, QuotesCounted
 
 __all__ = ["MAX_QUOTES", "ChangedQuotes"]
 

@@ -8,7 +8,7 @@
    own records, and a gateway's quote is judged as of its boot record: no collateral lives as long as a period may be.
 4. Rows then and now, quotes then and now, entries of the trust file.
 
-Memory: twice that of a verification, and what is named of quotes is bounded (:mod:`.changed_quotes`).
+Memory: twice that of a verification, and what is named of quotes is bounded (``changed_quotes``).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.period.zip_directory import ZIP_BOUNDS, ZipBounds
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.quote import TDQuote
-from affiant.attestation.trust_file import TrustFile
-from affiant.attestation.verifier.bracket import BY_WITNESSES
-from affiant.attestation.verifier.changed import Changed, CheckChanged
+from affiant.attestation.bundle.period.zip_directory import ZIP_BOUNDS, ZipBounds
+from affiant.attestation.tdx.quote.quote import TDQuote
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.verdict.since_archived import Changed, CheckChanged
+from affiant.attestation.verdict.time_bounds import BY_WITNESSES
+from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.verdict import Check, State, Verdict
 from affiant.attestation.verifier.comparing import check_changed, ended_since, instant_of, known_of, told
 from affiant.attestation.verifier.period.assembling import assembled, time_of, witnesses_of
 from affiant.attestation.verifier.period.case_rows import Compared, judge_cases, make_case_rows
-from affiant.attestation.verifier.period.chain_rows import make_chain_rows
 from affiant.attestation.verifier.period.changed_quotes import ChangedQuotes
-from affiant.attestation.verifier.period.crew import Crew
-from affiant.attestation.verifier.period.log_rows import make_log_rows
-from affiant.attestation.verifier.period.reading import begin_pass, pass_through, read_keysets, read_log
-from affiant.attestation.verifier.period.run import Asked, Progress, Run
-from affiant.attestation.verifier.period.spill import NothingKept
+from affiant.attestation.verifier.period.first_steps import begin_pass, pass_through, read_keysets, read_log
+from affiant.attestation.verifier.period.log.chain_rows import make_chain_rows
+from affiant.attestation.verifier.period.log.log_rows import make_log_rows
+from affiant.attestation.verifier.period.log.run import Asked, Progress, Run
+from affiant.attestation.verifier.period.log.spill import NothingKept
 from affiant.attestation.verifier.period.verify_period import examine_with, keep_timeline, with_crew
-from affiant.attestation.verifier.verdict import Check, State, Verdict
+from affiant.attestation.verifier.period.worker_pool import Crew
 from affiant.attestation.verifier.verify_bundle import Examined
 
 __all__ = ["examine_period_now"]

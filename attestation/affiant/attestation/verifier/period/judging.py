@@ -1,6 +1,6 @@
 """In a process of the crew: receipts are verified, and sessions judged, each by the checks of a single bundle.
 
-A session is one :class:`~affiant.attestation.verifier.case.Case`: both signers' records of it, the gateway's boot
+A session is one ``Case``: both signers' records of it, the gateway's boot
 record, and the gap records of all. What no session has (epochs, refusals before admission, sessions whose supervisor is
 not here) is judged in cases of gateways alone.
 """
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from affiant.attestation.period.reader import PeriodBundle
-from affiant.attestation.receipt import VerifiedReceipt, parse_receipt, recall_receipt
-from affiant.attestation.tdx.collateral_verification import VerifiedCollateral
-from affiant.attestation.trust_file import TrustFile, parse_trust_file
-from affiant.attestation.verifier.case import Case, Newer, Party, Session
-from affiant.attestation.verifier.changed import QuoteChanged
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
+from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, recall_receipt
+from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
+from affiant.attestation.verdict.since_archived import QuoteChanged
+from affiant.attestation.verdict.timeline import Moment, timeline_of
+from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
+from affiant.attestation.verifier.case.case import Case, Newer, Party, Session
+from affiant.attestation.verifier.case.signer_evidence import Quoted
+from affiant.attestation.verifier.checks.session_checks import is_lost
 from affiant.attestation.verifier.comparing import NOT_JUDGED, held_against, quotes_of, told, worth_of
-from affiant.attestation.verifier.period.seen import Refused, Seen, Statements, look
+from affiant.attestation.verifier.period.log.seen import Refused, Seen, Statements, look
 from affiant.attestation.verifier.period.work import Judged, Kept, Setting, Then, Work, case_rows
-from affiant.attestation.verifier.quoted import Quoted
-from affiant.attestation.verifier.session_checks import is_lost
-from affiant.attestation.verifier.timeline import Moment, timeline_of
 from affiant.attestation.verifier.verify_bundle import BODIES, run_body, run_row
 
 __all__ = ["begin", "judge", "look_at", "moments"]

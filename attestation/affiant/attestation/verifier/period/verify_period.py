@@ -1,8 +1,8 @@
 """The order of a verification of a period bundle, and what becomes of each check.
 
 1. The archive, the keysets, and the log part under the checkpoint that the gateways' log key has signed.
-2. Every receipt once, in log order (:mod:`.first_pass`), verified by the crew.
-3. Every session as a case of its own, by the checks of a single bundle, and gateways without one (:mod:`.judging`).
+2. Every receipt once, in log order (``first_pass``), verified by the crew.
+3. Every session as a case of its own, by the checks of a single bundle, and gateways without one (``judging``).
 4. The log: accepted by the trust file (an attested key counts as far as 3 held), consistent, witnessed.
 5. Files that nobody has asked for, against the manifest.
 
@@ -19,31 +19,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
+from affiant.attestation.bundle.period.zip_directory import ZIP_BOUNDS, ZipBounds
 from affiant.attestation.log_reading.errors import LeafWrong, TreeWrong
-from affiant.attestation.period.reader import PeriodBundle
-from affiant.attestation.period.zip_directory import ZIP_BOUNDS, ZipBounds
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.quote import TDQuote
+from affiant.attestation.tdx.quote.quote import TDQuote
+from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
-from affiant.attestation.trust_file import TrustFile
+from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.assembling import assembled, check_format, traced, unreadable
 from affiant.attestation.verifier.period.case_rows import judge_cases, make_case_rows
-from affiant.attestation.verifier.period.chain_rows import make_chain_rows
-from affiant.attestation.verifier.period.crew import Crew, crew
-from affiant.attestation.verifier.period.log_rows import make_log_rows
-from affiant.attestation.verifier.period.reading import (
+from affiant.attestation.verifier.period.first_steps import (
     begin_pass,
     bytes_of_receipts,
     pass_through,
     read_keysets,
     read_log,
 )
-from affiant.attestation.verifier.period.run import Asked, Progress, Run
-from affiant.attestation.verifier.period.spill import Spill
+from affiant.attestation.verifier.period.log.chain_rows import make_chain_rows
+from affiant.attestation.verifier.period.log.log_rows import make_log_rows
+from affiant.attestation.verifier.period.log.run import Asked, Progress, Run
+from affiant.attestation.verifier.period.log.spill import Spill
 from affiant.attestation.verifier.period.work import Setting
+from affiant.attestation.verifier.period.worker_pool import Crew, crew
 from affiant.attestation.verifier.trace import NOTHING
-from affiant.attestation.verifier.verdict import Verdict
 from affiant.attestation.verifier.verify_bundle import Examined, verifier_fault
 from affiant.errors import AffiantError
 

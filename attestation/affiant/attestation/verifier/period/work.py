@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from affiant.attestation.tdx.collateral import Collateral
-from affiant.attestation.tdx.quote import TDQuote
-from affiant.attestation.verifier.changed import QuoteChanged
-from affiant.attestation.verifier.verdict import Check
+from affiant.attestation.tdx.quote.quote import TDQuote
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.verdict.since_archived import QuoteChanged
+from affiant.attestation.verdict.verdict import Check
 from affiant.attestation.verifier.verify_bundle import CHECKS, Row
 
 __all__ = ["Judged", "Kept", "Setting", "Then", "Work", "case_rows"]

@@ -1,0 +1,1 @@
+"""Finds receipts that rest on something which has since been broken."""

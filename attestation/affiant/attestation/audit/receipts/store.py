@@ -1,0 +1,198 @@
+"""The store: SQLite in one file. A bundle is one transaction; what was killed is not half there.
+
+It is a cache of what verification found, and as trustworthy as whoever can write to it: what is decided by it is looked
+up again in the bundle that it names.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from affiant.attestation.audit.receipts.errors import SettingsInvalid, StoreBusy, StoreUnusable
+from affiant.attestation.audit.receipts.rows import PartyRow, Rows
+
+__all__ = ["ReceiptStore", "open_store"]
+
+_APPLICATION: Final = 0x41665253
+"""``AfRS``: what is no store of ours is not written to."""
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE bundles (
+    id INTEGER PRIMARY KEY, digest TEXT NOT NULL, trust TEXT NOT NULL, name TEXT NOT NULL, at TEXT NOT NULL,
+    build TEXT NOT NULL, tier TEXT NOT NULL, level TEXT, simulated INTEGER NOT NULL, exit_code INTEGER NOT NULL,
+    refused TEXT NOT NULL, receipts INTEGER NOT NULL, UNIQUE (digest, trust)
+) STRICT;
+CREATE TABLE parties (
+    id INTEGER PRIMARY KEY, bundle INTEGER NOT NULL REFERENCES bundles, role TEXT NOT NULL, kid TEXT NOT NULL,
+    keyset TEXT, evidence TEXT NOT NULL, refusal TEXT, tcb_status TEXT, mrseam TEXT, mrtd TEXT, fmspc TEXT, ppid TEXT
+) STRICT;
+CREATE TABLE advisories (
+    advisory TEXT NOT NULL, party INTEGER NOT NULL REFERENCES parties, PRIMARY KEY (advisory, party)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX advisories_of ON advisories (party);
+CREATE TABLE receipts (
+    id INTEGER PRIMARY KEY, bundle INTEGER NOT NULL REFERENCES bundles, receipt TEXT NOT NULL, rh TEXT NOT NULL,
+    kind TEXT NOT NULL, role TEXT NOT NULL, at INTEGER NOT NULL, session TEXT, profile TEXT, profile_id TEXT,
+    model TEXT, gateway INTEGER REFERENCES parties, session_party INTEGER REFERENCES parties
+) STRICT;
+CREATE INDEX receipts_gateway ON receipts (gateway);
+CREATE INDEX receipts_session_party ON receipts (session_party);
+CREATE INDEX receipts_session ON receipts (session);
+CREATE INDEX receipts_profile ON receipts (profile);
+CREATE INDEX receipts_model ON receipts (model);
+CREATE INDEX receipts_at ON receipts (at);
+"""
+_BUSY_S: Final = 5.0
+
+
+class ReceiptStore:
+    """An open store. Made by :func:`open_store`."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def has(self, digest: str, trust: str) -> bool:
+        """Whether this bundle was indexed under this trust file."""
+        return bool(self.read("SELECT 1 FROM bundles WHERE digest = ? AND trust = ?", (digest, trust)))
+
+    def add(self, rows: Rows) -> bool:
+        """Keep one bundle, durable before the return; False: it was there, and stays as it was.
+
+        Raises:
+            StoreBusy: another process writes.
+        """
+        with refusing(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            with refusing(self._path):
+                added = self._add(rows)
+                self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        return added
+
+    def read(self, query: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """All rows of a query."""
+        with refusing(self._path):
+            return self._connection.execute(query, values).fetchall()
+
+    def stream(self, query: str, values: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
+        """The same, one after the other."""
+        with refusing(self._path):
+            yield from self._connection.execute(query, values)
+
+    def _add(self, rows: Rows) -> bool:
+        each = rows.bundle
+        cursor = self._connection.execute(
+            "INSERT OR IGNORE INTO bundles VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(each.digest, each.trust, each.name, each.at, each.build, each.tier, each.level),
+                *(int(each.simulated), each.exit_code, each.refused, len(rows.receipts)),
+            ),
+        )
+        if not cursor.rowcount:
+            return False
+        bundle = cursor.lastrowid
+        numbers = {party.kid: self._add_party(bundle, party) for party in rows.parties}
+        self._connection.executemany(
+            "INSERT INTO receipts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    *(bundle, row.receipt, row.rh, row.kind, row.role, row.at, row.session, row.profile),
+                    *(row.profile_id, row.model),
+                    *(numbers.get(row.gateway or ""), numbers.get(row.session_key or "")),
+                )
+                for row in rows.receipts
+            ),
+        )
+        return True
+
+    def _add_party(self, bundle: int | None, party: PartyRow) -> int | None:
+        facts = party.facts
+        number = self._connection.execute(
+            "INSERT INTO parties VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(bundle, party.role, party.kid, party.keyset, facts.state, facts.refusal),
+                *(facts.tcb_status, facts.mrseam, facts.mrtd, facts.fmspc, facts.ppid),
+            ),
+        ).lastrowid
+        self._connection.executemany(
+            "INSERT INTO advisories VALUES (?, ?)", ((name, number) for name in sorted(facts.advisories))
+        )
+        return number
+
+
+@contextmanager
+def open_store(path: Path, *, make: bool) -> Iterator[ReceiptStore]:
+    """The store in ``path``.
+
+    Args:
+        make: make it where nothing stands, for its owner alone; else that is refused.
+
+    Raises:
+        SettingsInvalid: there is none, or it cannot be made.
+        StoreUnusable: what stands there is no store of this version.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if make else 0)
+    try:
+        os.close(os.open(path, flags, 0o600))
+    except OSError as error:
+        raise SettingsInvalid(
+            "the store cannot be opened",
+            where=str(path),
+            found=error.strerror,
+            hint=None if make else "`affiant receipts index` makes one.",
+        ) from error
+    with refusing(path):
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_S
+        )
+    try:
+        with refusing(path):
+            _require_ours(connection, path, make=make)
+        yield ReceiptStore(connection, path)
+    finally:
+        connection.close()
+
+
+def _require_ours(connection: sqlite3.Connection, path: Path, *, make: bool) -> None:
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE" if make else "BEGIN")
+    try:
+        found = tuple(
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if make and found == (0, 0) and not tables:
+            for statement in _SCHEMA.split(";\n"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        elif found != (_APPLICATION, _VERSION):
+            raise StoreUnusable(
+                "no store of this version", where=str(path), expected=f"version {_VERSION}", found=found[1]
+            )
+    finally:
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """SQLite's errors as refusals."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreBusy("another process writes into the store", where=str(path)) from error
+        raise StoreUnusable(
+            "the store cannot be read or written", where=str(path), found=str(error)[:200]
+        ) from error

@@ -1,0 +1,1 @@
+"""The result of `affiant reconcile` as text, CSV and one document."""

@@ -1,0 +1,1 @@
+"""Reads records that others keep: proxy logs, bills, OpenTelemetry spans."""

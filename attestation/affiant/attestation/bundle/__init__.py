@@ -1,0 +1,1 @@
+"""Single bundles: one session's records, and everything that their verification needs."""

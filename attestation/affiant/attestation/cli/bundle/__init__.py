@@ -1,0 +1,1 @@
+"""`affiant verify`, `affiant bundle show`, `affiant reconcile` and `affiant receipts`."""

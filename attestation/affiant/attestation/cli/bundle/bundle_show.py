@@ -1,0 +1,76 @@
+"""``affiant bundle show``: what a bundle holds, of either form. Nothing is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from affiant.attestation.bundle.bundle import MAX_BUNDLE, parse_bundle
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle, is_archive
+from affiant.attestation.bundle.period.layout import OBJECT_FOLDERS
+from affiant.command_line import print_json, printable
+
+__all__ = ["show"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(*, file: Path, as_json: bool) -> None:
+    """Say what FILE holds, a single bundle or a period bundle. What it says of itself is not verified.
+
+    \b
+    Example:
+      affiant bundle show november.affiant.zip
+    """
+    with file.open("rb") as opened:
+        archive = is_archive(opened.read(4))
+    if not archive and file.stat().st_size > MAX_BUNDLE:
+        raise click.UsageError(f"{file} is larger than a single bundle may be ({MAX_BUNDLE >> 20} MiB)")
+    found = _of_period(file) if archive else _of_single(file)
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+        click.echo(f"{name:<12}{printable(str(text))}")
+
+
+def _of_single(file: Path) -> Mapping[str, object]:
+    bundle = parse_bundle(file.read_bytes())
+    return {
+        "form": "single",
+        "bytes": file.stat().st_size,
+        "receipts": len(bundle.receipts),
+        "proofs": len(bundle.proofs),
+        "disclosed": sum(not text.endswith("~") or text.count("~") > 1 for text in bundle.receipts),
+        "objects": {folder: len(getattr(bundle, folder)) for folder in (*OBJECT_FOLDERS, "checkpoints")},
+    }
+
+
+def _of_period(file: Path) -> Mapping[str, object]:
+    with PeriodBundle(file) as bundle:
+        receipts = disclosed = 0
+        for text in bundle.receipts():
+            receipts += 1
+            disclosed += text.count("~") > 1
+        asked = {name: value for name, value in bundle.manifest.range.to_json().items() if value is not None}
+        objects = {folder: len(bundle.objects(folder)) for folder in OBJECT_FOLDERS}
+        return {
+            "form": "period",
+            "bytes": file.stat().st_size,
+            "exporter": bundle.manifest.exporter,
+            "range": asked,
+            "receipts": receipts,
+            "disclosed": disclosed,
+            "files": len(bundle.archive.members),
+            "objects": {
+                **objects,
+                "checkpoints": len(bundle.checkpoint_sizes),
+                "anchors": len(bundle.anchors),
+            },
+            "unknown": len(bundle.unknown),
+            "absent": len(bundle.absent),
+        }

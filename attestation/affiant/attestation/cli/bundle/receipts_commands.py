@@ -1,0 +1,271 @@
+"""``affiant receipts``: the rim. Reads files and the clock; prints; chooses exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.command_line import Group, RefusalShown, print_json, printable
+from affiant.errors import AffiantError, ConfigurationError
+
+if TYPE_CHECKING:
+    from affiant.attestation.audit.receipts.conditions import Conditions
+    from affiant.attestation.audit.receipts.indexing import Indexed
+    from affiant.attestation.audit.receipts.store import ReceiptStore
+
+__all__ = ["receipts"]
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+_PATH: Final = click.Path(exists=True, path_type=Path)
+_STORE: Final = click.Path(dir_okay=False, path_type=Path)
+_EXIT_REFUSED: Final = 1
+_EXIT_FOUND: Final = 10
+_TYP_INDEX: Final = "affiant-receipt-index/1"
+_TYP_FIND: Final = "affiant-receipt-search/1"
+
+_store_option = click.option(
+    "--store", "store_path", type=_STORE, required=True, help="The index, one SQLite file."
+)
+
+
+class _Receipts(Group):
+    """A group in which a mistake of the command line exits with 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RefusalShown as shown:
+            if isinstance(shown.error, ConfigurationError):
+                raise click.UsageError(f"{printable(str(shown.error))} [{shown.error.code}]") from shown
+            raise
+
+
+@click.group(cls=_Receipts)
+def receipts() -> None:
+    """Find which receipts rest on something that has since been broken.
+
+    \b
+    Examples:
+      affiant receipts index --store receipts.sqlite --trust trust.json archive/
+      affiant receipts find --store receipts.sqlite --fmspc 90c06f000000 --tcb-status OutOfDate
+    """
+
+
+@receipts.command()
+@_store_option
+@click.option(
+    "--trust",
+    "trust_path",
+    type=_FILE,
+    required=True,
+    help="What you accept: your own file, never the bundle's.",
+)
+@click.option(
+    "--at", callback=instant, metavar="TIME", help="Judge the bundles at this instant (default: now)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+@click.argument("bundles", nargs=-1, required=True, type=_PATH, metavar="BUNDLE...")
+@click.pass_context
+def index(
+    ctx: click.Context,
+    *,
+    store_path: Path,
+    trust_path: Path,
+    at: datetime,
+    as_json: bool,
+    bundles: tuple[Path, ...],
+) -> None:
+    """Judge bundles and index what their receipts rest on; a folder stands for every bundle below it.
+
+    Each bundle is one transaction, durable before the next; one that is there already, under the same trust file, stays
+    as it was. The verdict that a bundle had is kept, and never becomes better. A bundle with a receipt that is not
+    authentic is refused, and the others go on.
+
+    Exit codes: 0 all are indexed, 1 some were refused (or the store was), 2 usage.
+
+    \b
+    Examples:
+      affiant receipts index --store receipts.sqlite --trust trust.json session.affiant.json
+      affiant receipts index --store receipts.sqlite --trust trust.json archive/ --json
+    """
+    from affiant.attestation.audit.receipts.indexing import End, index_file  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.store import open_store  # noqa: PLC0415 - as above
+    from affiant.attestation.cli.log.options import progress_of  # noqa: PLC0415 - as above
+    from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - as above
+    from affiant.attestation.verdict.trust_file import parse_trust_file  # noqa: PLC0415 - as above
+    from affiant.attestation.verifier.files.bundle_files import find_bundles  # noqa: PLC0415 - help must stay cheap
+
+    try:
+        trust = parse_trust_file(trust_path.read_bytes())
+    except AffiantError as error:
+        raise click.UsageError(
+            f"the trust file is refused: {printable(str(error))} [{error.code}]"
+        ) from error
+    paths = find_bundles(bundles)
+    ends: list[Indexed] = []
+    progress = progress_of("bundles indexed", len(paths))
+    with open_store(store_path, make=True) as store:
+        for path in paths:
+            ends.append(index_file(path, store, trust, at=at, build=build_name()))
+            progress(len(ends))
+            if not as_json:
+                _tell_end(ends[-1])
+    counts = {str(end): sum(each.end is end for each in ends) for end in End}
+    if as_json:
+        print_json({"typ": _TYP_INDEX, "counts": counts, "bundles": [_end_document(each) for each in ends]})
+    else:
+        click.echo(", ".join(f"{count} {end}" for end, count in counts.items()))
+    ctx.exit(_EXIT_REFUSED if counts["refused"] or not ends else 0)
+
+
+def _tell_end(each: Indexed) -> None:
+    from affiant.attestation.verdict.lines import one_line  # noqa: PLC0415 - help must stay cheap
+
+    text = f"{each.end:<8} {each.path}"
+    if each.bundle is not None:
+        simulated = ", SIMULATED" if each.bundle.simulated else ""
+        text += f": {each.receipts} receipts, tier {each.bundle.tier}, {each.bundle.level or 'no level'}{simulated}"
+    if each.error is not None:
+        text += f": {each.error} [{each.error.code}]"
+    click.echo(one_line(text, limit=600))
+
+
+def _end_document(each: Indexed) -> dict[str, object]:
+    return {
+        "path": str(each.path),
+        "end": str(each.end),
+        "bundle": None if each.bundle is None else each.bundle.digest,
+        "tier": None if each.bundle is None else each.bundle.tier,
+        "level": None if each.bundle is None else each.bundle.level,
+        "receipts": each.receipts,
+        "refused": None if each.error is None else each.error.to_json(),
+    }
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    return None if value is None else int(instant(ctx, param, value).timestamp())
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _several(name: str, column: str, metavar: str, text: str) -> Callable[[_Function], _Function]:
+    return click.option(name, column, multiple=True, metavar=metavar, help=text)
+
+
+@receipts.command()
+@_store_option
+@_several("--tcb-status", "tcb_status", "STATUS", "TCB level of the platform, as UpToDate or OutOfDate.")
+@_several("--advisory", "advisory", "ID", "An advisory that the collateral of the time lists, INTEL-SA-...")
+@_several("--mrseam", "mrseam", "HEX", "Measurement of the TDX module.")
+@_several("--mrtd", "mrtd", "HEX", "Measurement of the image.")
+@_several("--fmspc", "fmspc", "HEX", "Kind of platform.")
+@_several("--ppid", "ppid", "HEX", "One platform.")
+@_several("--key", "kid", "THUMBPRINT", "A signer's key.")
+@_several("--keyset", "keyset", "DIGEST", "A signer's keyset.")
+@_several(
+    "--profile", "profile", "DIGEST|ID", "A profile: by its digest, or by its id where that is disclosed."
+)
+@_several("--model", "model", "ID", "A model that was asked for.")
+@_several("--session", "session", "ID", "A session.")
+@_several("--kind", "kind", "KIND", "A kind of record.")
+@click.option(
+    "--since", callback=_seconds, metavar="TIME", help="Signed then or later, by the signer's clock."
+)
+@click.option("--until", callback=_seconds, metavar="TIME", help="Signed before.")
+@click.option(
+    "--of",
+    type=click.Choice(["gateway", "session"]),
+    help="Evidence and keys of this signer alone (default: either).",
+)
+@click.option("--count", "only_count", is_flag=True, help="Print how many different receipts there are.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+@click.option(
+    "--ndjson", "as_lines", is_flag=True, help="Print one JSON object a line, for any number of them."
+)
+@click.pass_context
+def find(
+    ctx: click.Context,
+    /,
+    *,
+    store_path: Path,
+    since: int | None,
+    until: int | None,
+    of: str | None,
+    only_count: bool,
+    as_json: bool,
+    as_lines: bool,
+    **values: Sequence[str],
+) -> None:
+    """Which receipts rest on this: each with what it rests on, through whom, and its bundle's verdict when indexed.
+
+    Several values of one option: any of them. Several options: all of them; those about evidence and keys hold of one
+    signer. Hidden values are found only where a bundle discloses them.
+
+    Exit codes: 0 none was found, 10 some were, 2 usage, 1 the store cannot be read.
+
+    \b
+    Examples:
+      affiant receipts find --store receipts.sqlite --advisory INTEL-SA-00837 --since 2026-01-01T00:00:00Z
+      affiant receipts find --store receipts.sqlite --mrseam 97907a... --of gateway --ndjson
+      affiant receipts find --store receipts.sqlite --profile code_implementer --model gpt-5 --count
+    """
+    from affiant.attestation.audit.receipts.affected_records import count_of  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.conditions import Conditions  # noqa: PLC0415 - help must stay cheap
+    from affiant.attestation.audit.receipts.store import open_store  # noqa: PLC0415 - as above
+
+    if as_json and as_lines:
+        raise click.UsageError("--json and --ndjson exclude each other")
+    conditions = Conditions(values, of, since, until)
+    with open_store(store_path, make=False) as store:
+        count = count_of(store, conditions)
+        if as_lines and not only_count:
+            _print_lines(store, conditions)
+        elif as_json:
+            _print_document(store, conditions, count, only_count=only_count)
+        elif only_count:
+            click.echo(str(count))
+        else:
+            _print_text(store, conditions, count)
+    ctx.exit(_EXIT_FOUND if count else 0)
+
+
+def _print_lines(store: ReceiptStore, conditions: Conditions) -> None:
+    from affiant.attestation.audit.receipts.affected_records import find as find_in  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.find_text import found_document  # noqa: PLC0415 - help must stay cheap
+
+    for found in find_in(store, conditions):
+        click.echo(json.dumps(found_document(found), sort_keys=True))
+
+
+def _print_document(store: ReceiptStore, conditions: Conditions, count: int, *, only_count: bool) -> None:
+    from affiant.attestation.audit.receipts.affected_records import coverage_of  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.affected_records import find as find_in  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.find_text import coverage_document, found_document  # noqa: PLC0415 - as above
+
+    document: dict[str, object] = {
+        "typ": _TYP_FIND,
+        "searched": coverage_document(coverage_of(store)),
+        "count": count,
+    }
+    if not only_count:
+        document["found"] = [found_document(each) for each in find_in(store, conditions)]
+    print_json(document)
+
+
+def _print_text(store: ReceiptStore, conditions: Conditions, count: int) -> None:
+    from affiant.attestation.audit.receipts.affected_records import coverage_of  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.affected_records import find as find_in  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.receipts.find_text import coverage_lines, found_lines  # noqa: PLC0415 - as above
+
+    for line in coverage_lines(coverage_of(store)):
+        click.echo(line)
+    for found in find_in(store, conditions):
+        click.echo("\n".join(["", *found_lines(found)]))
+    click.echo(f"\n{count:,} receipts found")

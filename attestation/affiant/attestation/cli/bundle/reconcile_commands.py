@@ -1,0 +1,218 @@
+"""``affiant reconcile``: the rim. Reads files and the clock; prints; chooses exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from affiant.attestation.audit.reconcile.buckets import SPANS
+from affiant.attestation.audit.reconcile_report.options import bound, record_options, require_apart, scope_of
+from affiant.attestation.audit.records_of_others.bill import TIME_FORMS
+from affiant.attestation.audit.records_of_others.proxy_formats import PROXY_FORMATS
+from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.command_line import RefusalShown, print_json, printable
+from affiant.errors import AffiantError, ConfigurationError
+
+if TYPE_CHECKING:
+    from affiant.attestation.audit.reconcile.verified_records import Records
+
+__all__ = ["reconcile"]
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+
+
+class _Refusing(click.Command):
+    """A refusal is one line: 2 where the command line cannot be meant, 1 where a bundle does not hold."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConfigurationError as error:
+            raise click.UsageError(f"{printable(str(error))} [{error.code}]") from error
+        except AffiantError as error:
+            raise RefusalShown(error) from error
+
+
+@click.command(cls=_Refusing)
+@click.option(
+    "--bundle", "bundles", multiple=True, required=True, type=_FILE, help="Receipts; several may be given."
+)
+@click.option(
+    "--trust",
+    "trust_path",
+    type=_FILE,
+    required=True,
+    help="What you accept: your own file, never the bundle's.",
+)
+@click.option(
+    "--proxy-log", type=_FILE, help="An access log of a proxy between the gateway or sessions and the world."
+)
+@click.option("--bill", type=_FILE, help="An upstream's bill or usage export, CSV with a header.")
+@click.option(
+    "--spans", type=_FILE, help="OpenTelemetry spans, OTLP JSON lines (the collector's file exporter)."
+)
+@click.option(
+    "--proxy-format", type=click.Choice(list(PROXY_FORMATS)), help="The log's format; never guessed."
+)
+@click.option("--log-host", metavar="HOST", help="The host that the log is of, where its lines name none.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=HEADER",
+    help="A bill's columns: time, model, input, output, id; with --bucket also requests.",
+)
+@click.option(
+    "--model-name",
+    "models",
+    multiple=True,
+    metavar="BILLED=ASKED",
+    help="A model that is billed by another name.",
+)
+@click.option(
+    "--bucket",
+    type=click.Choice(list(SPANS)),
+    help="The bill has a row for each hour or day (UTC) and model.",
+)
+@click.option(
+    "--bill-time",
+    type=click.Choice(TIME_FORMS),
+    default="rfc3339",
+    show_default=True,
+    help="How its time is spelled.",
+)
+@click.option(
+    "--from", "begin", callback=bound, metavar="TIME", help="Begin of the range (default: of the record)."
+)
+@click.option(
+    "--to",
+    "end",
+    callback=bound,
+    metavar="TIME",
+    help="End of the range, not in it (default: of the record).",
+)
+@click.option("--host", "hosts", multiple=True, help="Follow items of this host alone; several may be given.")
+@click.option(
+    "--tolerance",
+    type=click.IntRange(0, 3600),
+    default=5,
+    show_default=True,
+    metavar="SECONDS",
+    help="Clocks may differ so.",
+)
+@click.option(
+    "--at", callback=instant, metavar="TIME", help="Judge the bundles at this instant (default: now)."
+)
+@click.option(
+    "--unverified", is_flag=True, help="Go on with a bundle that does not hold; the output says so."
+)
+@click.option(
+    "--show", type=click.IntRange(0, 10_000), default=20, show_default=True, help="Findings shown of a kind."
+)
+@click.option(
+    "--csv",
+    "csv_path",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Also write every item to a file.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+@click.pass_context
+def reconcile(
+    ctx: click.Context,
+    *,
+    bundles: tuple[Path, ...],
+    trust_path: Path,
+    proxy_log: Path | None,
+    bill: Path | None,
+    spans: Path | None,
+    proxy_format: str | None,
+    log_host: str | None,
+    columns: tuple[str, ...],
+    models: tuple[str, ...],
+    bucket: str | None,
+    bill_time: str,
+    begin: int | None,
+    end: int | None,
+    hosts: tuple[str, ...],
+    tolerance: int,
+    at: datetime,
+    unverified: bool,
+    show: int,
+    csv_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Follow every item of a record that somebody else keeps to the receipt that explains it.
+
+    Whether receipts are complete cannot be seen in them: it is tested from a proxy's log, an upstream's bill or an
+    agent's spans. Bundles are verified first. Every item ends as matched, ambiguous, missing, out of range or
+    unreadable; nothing is guessed and nothing is lost.
+
+    Exit codes: 0 every item has a receipt of its own, 10 some are ambiguous or unreadable (or there was none), 20 some
+    have no receipt, 1 a bundle does not hold, 2 usage.
+
+    \b
+    Examples:
+      affiant reconcile --bundle s.affiant.json --trust trust.json --proxy-log access.log --proxy-format squid
+      affiant reconcile --bundle s.affiant.json --trust trust.json --spans spans.jsonl --csv items.csv
+      affiant reconcile --bundle s.affiant.json --trust trust.json --bill usage.csv --bucket day --bill-time date
+        --column time=Day --column model=Model --column requests=Requests --from 2026-11-01T00:00:00Z
+    """
+    from affiant.attestation.audit.reconcile_report.following import follow  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.reconcile_report.report_document import report_document  # noqa: PLC0415 - as above
+    from affiant.attestation.audit.reconcile_report.report_text import report_lines  # noqa: PLC0415 - as above
+    from affiant.attestation.cli.log.options import progress_of  # noqa: PLC0415 - help must stay cheap
+
+    record = record_options(
+        proxy_log=proxy_log,
+        bill=bill,
+        spans=spans,
+        proxy_format=proxy_format,
+        log_host=log_host,
+        columns=columns,
+        models=models,
+        bucket=bucket,
+        time_form=bill_time,
+    )
+    scope = scope_of(begin, end, hosts)
+    require_apart(csv_path, (record.path, trust_path, *bundles))
+    known = _read_bundles(bundles, trust_path, at, accept_unverified=unverified)
+    outcome = follow(
+        record,
+        known,
+        scope,
+        tolerance=tolerance * 1000,
+        most_shown=show,
+        csv_path=csv_path,
+        progress=progress_of("bytes of the record read", record.path.stat().st_size),
+    )
+    if as_json:
+        print_json(report_document(outcome))
+    else:
+        click.echo("\n".join(report_lines(outcome)))
+    ctx.exit(outcome.tally.exit_code)
+
+
+def _read_bundles(
+    paths: Sequence[Path], trust_path: Path, at: datetime, *, accept_unverified: bool
+) -> tuple[Records, ...]:
+    from affiant.attestation.audit.reconcile.verified_records import read_records  # noqa: PLC0415 - as above
+    from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - as above
+    from affiant.attestation.verdict.trust_file import parse_trust_file  # noqa: PLC0415 - as above
+    from affiant.attestation.verifier.files.bundle_case import open_case  # noqa: PLC0415 - help must stay cheap
+
+    try:
+        trust = parse_trust_file(trust_path.read_bytes())
+    except AffiantError as error:
+        raise click.UsageError(
+            f"the trust file is refused: {printable(str(error))} [{error.code}]"
+        ) from error
+    found = []
+    for path in paths:
+        with open_case(path, trust, at=at, build=build_name()) as judged:
+            if judged is not None:
+                found.append(read_records(*judged, where=path.name, accept_unverified=accept_unverified))
+    return tuple(found)

@@ -1,0 +1,236 @@
+"""``affiant verify``: the rim of the verifier. Reads files and the clock; decides nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+
+from affiant.attestation.bundle.period.progress import period_progress
+from affiant.attestation.cli.options.timestamp_option import instant, instant_if_given
+from affiant.attestation.release.manifest import build_name
+from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
+from affiant.attestation.verifier.files.bundle_files import (
+    BUNDLE_ENDINGS,
+    Comparison,
+    Question,
+    examine_file,
+    find_bundles,
+)
+from affiant.attestation.verifier.report.output_files import Reports
+from affiant.attestation.verifier.report.text import render
+from affiant.command_line import print_json
+from affiant.errors import AffiantError
+
+__all__ = ["verify"]
+
+_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+_REPORT = click.Path(dir_okay=False, writable=True, path_type=Path)
+_MAX_BUNDLES: Final = 10_000
+"""A verdict of each is kept until the end."""
+_PROCESSES: Final = 2
+"""That verify the receipts of a period bundle; each takes some 100 MiB."""
+_MANY: Final = 5
+"""Bundles from which on a terminal is told how far it is."""
+
+
+@click.command()
+@click.argument(
+    "bundles", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="BUNDLE..."
+)
+@click.option(
+    "--trust",
+    "trust_path",
+    type=_FILE,
+    required=True,
+    help="What you accept: your own file, never the bundle's.",
+)
+@click.option(
+    "--at",
+    callback=instant,
+    metavar="TIME",
+    help="Judge at this instant, with the collateral that is archived in the bundle (default: now). "
+    "With --now: the bundle's own time.",
+)
+@click.option(
+    "--now",
+    "judged_now",
+    is_flag=True,
+    help="Judge now what was archived, and say what changed since the bundle's own time: "
+    "the end of its bracket, or --at.",
+)
+@click.option(
+    "--collateral",
+    type=click.Path(exists=True, readable=True, path_type=Path),
+    metavar="DIR",
+    help="With --now: your own, newer collateral, as `affiant collateral fetch` writes it. Nobody is asked.",
+)
+@click.option("--request", "request_path", type=_FILE, help="A request body to hold against the receipts.")
+@click.option("--response", "response_path", type=_FILE, help="A response body to hold against the receipts.")
+@click.option("--session", help="Judge this session alone.")
+@click.option(
+    "--from",
+    "since",
+    callback=instant_if_given,
+    metavar="TIME",
+    help="Of a period bundle: is every record from here on in it?",
+)
+@click.option("--to", "until", callback=instant_if_given, metavar="TIME", help="The end of that range.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result document instead of the table.")
+@click.option(
+    "--html", type=_REPORT, help="Also write a page to read and print: self-contained, without script."
+)
+@click.option("--sarif", type=_REPORT, help="Also write SARIF 2.1.0, for code review pages.")
+@click.option(
+    "--junit", type=_REPORT, help="Also write JUnit XML, for CI; a case fails unless the verdict affirms."
+)
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    *,
+    bundles: tuple[Path, ...],
+    trust_path: Path,
+    at: datetime,
+    judged_now: bool,
+    collateral: Path | None,
+    request_path: Path | None,
+    response_path: Path | None,
+    session: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    as_json: bool,
+    html: Path | None,
+    sarif: Path | None,
+    junit: Path | None,
+) -> None:
+    """Check receipt bundles, offline, against your own trust file.
+
+    A BUNDLE is a file, or a folder: every *.affiant.json and *.affiant.zip below it. Several are judged one by one and
+    then held against each other; the exit code is that of the worst.
+
+    A period bundle (*.affiant.zip) is judged along its log. Whether anything is missing from it is judged over your own
+    range, --from and --to (RFC 3339, or seconds since 1970); without one, coverage is not made.
+
+    Reports are written whatever the verdict is, and replace what was there, but nothing that is read.
+
+    Exit codes: 0 affirming, 10 warning, 20 contraindicated, 30 none, 40 simulated, 2 usage, 1 the verdict could not be
+    written.
+
+    \b
+    Examples:
+      affiant verify session.affiant.json --trust trust.json
+      affiant verify session.affiant.json --trust trust.json --at 2026-11-21T12:00:00Z --json
+      affiant verify session.affiant.json --trust trust.json --response answer.json
+      affiant verify session.affiant.json --trust trust.json --html report.html --junit checks.xml
+      affiant verify november.affiant.zip --trust trust.json --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
+      affiant verify session.affiant.json --trust trust.json --now --collateral collateral/
+      affiant verify november.affiant.zip --trust trust.json --now --collateral collateral/
+      affiant verify monday.affiant.json tuesday.affiant.json archive/ --trust trust.json --html report.html
+    """
+    if collateral is not None and not judged_now:
+        raise click.UsageError("--collateral is what --now holds against the archived one: give both")
+    asked = ctx.get_parameter_source("at") is click.core.ParameterSource.COMMANDLINE
+    question = Question(
+        trust=_trust(trust_path),
+        at=datetime.now(UTC) if judged_now else at,
+        build=build_name(),
+        compared=_compared(at if asked else None, collateral) if judged_now else None,
+        request=None if request_path is None else request_path.read_bytes(),
+        response=None if response_path is None else response_path.read_bytes(),
+        session=session,
+        since=since,
+        until=until,
+        processes=min(_PROCESSES, len(os.sched_getaffinity(0))),
+        timeline=html is not None,
+        progress=period_progress(),
+    )
+    reports = Reports(html=html, sarif=sarif, junit=junit)
+    found = _found(bundles)
+    reports.keep_apart([*found, trust_path, *filter(None, (request_path, response_path))])
+    if len(bundles) == 1 and not bundles[0].is_dir():
+        ctx.exit(_verify_one(bundles[0], question, reports, as_json=as_json))
+    if (request_path, response_path, session) != (None, None, None):
+        raise click.UsageError("--request, --response and --session ask about one bundle: name one file")
+    ctx.exit(_verify_several(found, question, reports, as_json=as_json))
+
+
+def _compared(since: datetime | None, collateral: Path | None) -> Comparison:
+    if collateral is None:
+        return Comparison(since, None)
+    from affiant.attestation.verifier.files.newer_collateral import collateral_at  # noqa: PLC0415 - only if asked
+
+    return Comparison(since, collateral_at(collateral))
+
+
+def _trust(path: Path) -> TrustFile:
+    try:
+        return parse_trust_file(path.read_bytes())
+    except AffiantError as error:
+        error.where = f"{path.name}" if error.where is None else f"{path.name}: {error.where}"
+        raise click.UsageError(f"the trust file is refused: {error} [{error.code}]") from error
+
+
+def _found(given: Sequence[Path]) -> Sequence[Path]:
+    files = find_bundles(given)
+    if not files:
+        raise click.UsageError(f"no bundle there: no file below ends in {' or '.join(BUNDLE_ENDINGS)}")
+    if len(files) > _MAX_BUNDLES:
+        raise click.UsageError(f"{len(files)} bundles are more than are judged at once ({_MAX_BUNDLES})")
+    return files
+
+
+def _verify_one(file: Path, question: Question, reports: Reports, *, as_json: bool) -> int:
+    """The exit code."""
+    verdict = examine_file(file, question).verdict
+    reports.write(verdict, bundle=file.name)
+    if as_json:
+        print_json(verdict.to_json())
+    else:
+        click.echo(render(verdict), nl=False)
+    return verdict.exit_code
+
+
+def _verify_several(files: Sequence[Path], question: Question, reports: Reports, *, as_json: bool) -> int:
+    """The exit code."""
+    from affiant.attestation.verifier.report.text_several import render_several  # noqa: PLC0415 - only if asked
+    from affiant.attestation.verifier.report.timeline_csv import MAX_MOMENTS  # noqa: PLC0415 - as above
+    from affiant.attestation.verifier.several import judge_several  # noqa: PLC0415 - as above
+
+    question = replace(question, held_against=True)
+    verdict = judge_several(
+        [(str(file), partial(examine_file, file, question)) for file in files],
+        question.trust,
+        at=question.at,
+        build=question.build,
+        moments=0 if reports.html is None else MAX_MOMENTS,
+        judged_one=_progress(len(files)),
+    )
+    reports.write_several(verdict)
+    if as_json:
+        print_json(verdict.to_json())
+    else:
+        click.echo(render_several(verdict), nl=False)
+    return verdict.exit_code
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Says on a terminal's standard error how many of ``total`` were judged; the line is gone in the end."""
+    if total < _MANY or not _is_terminal():
+        return lambda _: None
+
+    def say(count: int) -> None:
+        text = f"{count} of {total} judged" if count < total else ""
+        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+
+    return say
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()

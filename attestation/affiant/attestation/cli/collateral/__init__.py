@@ -1,0 +1,1 @@
+"""`affiant collateral`: fetches, shows and verifies collateral."""

@@ -1,0 +1,1 @@
+"""`affiant log`, `affiant witness` and `affiant log anchors`: commands around transparency logs."""

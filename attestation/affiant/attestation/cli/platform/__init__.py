@@ -1,0 +1,1 @@
+"""`affiant platform` and `affiant hold`."""

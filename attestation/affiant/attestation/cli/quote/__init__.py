@@ -1,0 +1,1 @@
+"""`affiant quote`: TDX quotes for people. Files in, tables and documents out."""

@@ -1,0 +1,108 @@
+"""Base64url, hexadecimal and digests, each with exactly one accepted spelling.
+
+Python's own decoders ignore trailing bits, foreign characters and spaces; every decoder here re-encodes and
+compares, so that two different texts never mean the same bytes (RFC 4648, section 3.5; RFC 7515, section 2).
+
+>>> b64u(b"\\x00" * 16)
+'AAAAAAAAAAAAAAAAAAAAAA'
+>>> from_b64u("AB")
+Traceback (most recent call last):
+    ...
+affiant.attestation.encoding.binary_text.EncodingError: not base64url: unused bits are set or a character is foreign
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import re
+from typing import Final
+
+from affiant.errors import MalformedError
+
+__all__ = [
+    "EncodingError",
+    "b64u",
+    "b64u_sha256",
+    "from_b64u",
+    "from_hex",
+    "is_sha256_name",
+    "sha256_name",
+    "sha384_name",
+]
+
+
+class EncodingError(MalformedError):
+    """Text is not the one accepted spelling of its bytes."""
+
+    code = "fmt.encoding"
+
+
+_TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+_HEX: Final = re.compile(r"(?:[0-9a-f]{2})*\Z")
+_SHA256_NAME: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
+
+
+def b64u(data: bytes) -> str:
+    """Base64url without padding (RFC 7515, section 2)."""
+    return _standard(data).translate(_TO_URL).decode("ascii")
+
+
+def from_b64u(text: str, *, size: int | None = None) -> bytes:
+    """The bytes of unpadded base64url ``text``; ``size`` demands an exact number of bytes.
+
+    Raises:
+        EncodingError: padding, foreign characters, unused bits that are set, or another size.
+    """
+    try:
+        given = text.encode("ascii")
+        standard = given.translate(_TO_STANDARD)  # the alphabet of RFC 4648, section 4
+        data = binascii.a2b_base64(standard + b"=" * (-len(given) % 4))
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise EncodingError("not base64url: of no length that it has, or a character is foreign") from error
+    # Whatever the decoder let pass: this is the one spelling of ``data``, or it is refused.
+    if _standard(data) != standard or b"+" in given or b"/" in given:
+        raise EncodingError("not base64url: unused bits are set or a character is foreign")
+    if size is not None and len(data) != size:
+        raise EncodingError("base64url of another size", expected=f"{size} bytes", found=f"{len(data)} bytes")
+    return data
+
+
+def _standard(data: bytes) -> bytes:
+    return binascii.b2a_base64(data, newline=False).rstrip(b"=")
+
+
+def from_hex(text: str, *, size: int | None = None) -> bytes:
+    """The bytes of lower-case hexadecimal ``text``, without spaces.
+
+    Raises:
+        EncodingError: upper case, spaces, an odd count, or another size.
+    """
+    if _HEX.match(text) is None:
+        raise EncodingError("not lower-case hexadecimal")
+    if size is not None and len(text) != 2 * size:
+        raise EncodingError(
+            "hexadecimal of another size", expected=f"{size} bytes", found=f"{len(text) // 2} bytes"
+        )
+    return bytes.fromhex(text)
+
+
+def b64u_sha256(data: bytes) -> str:
+    """SHA-256 of ``data`` as 43 characters: the form of every internal link."""
+    return b64u(hashlib.sha256(data).digest())
+
+
+def sha256_name(data: bytes) -> str:
+    """``sha256:<64 hex>``: the form of what a person compares with ``sha256sum``."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def sha384_name(data: bytes) -> str:
+    """``sha384:<96 hex>``: the form of policy digests."""
+    return "sha384:" + hashlib.sha384(data).hexdigest()
+
+
+def is_sha256_name(text: str) -> bool:
+    """Whether ``text`` is spelled ``sha256:<64 lower-case hex>``."""
+    return _SHA256_NAME.match(text) is not None

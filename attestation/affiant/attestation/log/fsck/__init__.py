@@ -1,0 +1,1 @@
+"""Checks a whole log: every tile, entry and proof is derived again."""

@@ -1,0 +1,49 @@
+"""What holding a whole log against its checkpoint has found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.tlog.checkpoint import Checkpoint
+
+__all__ = ["MAX_PROBLEMS", "FsckReport", "Problem"]
+
+MAX_PROBLEMS: Final = 100
+"""Problems that are kept; further ones are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not as the checkpoint implies."""
+
+    code: str
+    path: str
+    detail: str
+    weight: Weight = Weight.CONTRAINDICATED
+
+
+@dataclass(frozen=True, slots=True)
+class FsckReport:
+    """What was found.
+
+    Args:
+        problems: the first :data:`MAX_PROBLEMS`; ``count`` is of all.
+        ahead: files of a larger tree than the checkpoint's, which a log writes before its next checkpoint.
+        listed: whether the place could be listed, and so was searched for files too many.
+    """
+
+    checkpoint: Checkpoint
+    problems: tuple[Problem, ...]
+    count: int
+    tiles: int
+    bundles: int
+    ahead: int
+    listed: bool
+
+    @property
+    def weight(self) -> Weight | None:
+        """The heaviest problem's; None where there is none."""
+        weights = {problem.weight for problem in self.problems}
+        return max(weights, default=None, key=list(Weight).index)

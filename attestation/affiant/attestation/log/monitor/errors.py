@@ -1,0 +1,35 @@
+"""What a monitor refuses to work with, each with a stable code.
+
+::
+
+    StateError          monitor.busy      another monitor works with this state
+                        monitor.state     the state is damaged, or another log's
+    ConfigurationError  monitor.settings  a policy, folder or file that cannot be meant
+
+What it *finds* is no refusal: see ``findings``.
+"""
+
+from __future__ import annotations
+
+from affiant.errors import ConfigurationError, StateError
+
+__all__ = ["MonitorBusy", "MonitorSettingsInvalid", "MonitorStateUnusable"]
+
+
+class MonitorBusy(StateError):
+    """Another monitor works with this state."""
+
+    code = "monitor.busy"
+    retryable = True
+
+
+class MonitorStateUnusable(StateError):
+    """The state is damaged, or of another log."""
+
+    code = "monitor.state"
+
+
+class MonitorSettingsInvalid(ConfigurationError):
+    """What the operator gave does not fit together."""
+
+    code = "monitor.settings"

@@ -1,0 +1,40 @@
+"""A new witness: database first, then the key that names it, so that a key is never there without its database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from affiant.attestation.log.witness.errors import WitnessExists, WitnessSettingsInvalid
+from affiant.attestation.log.witness.keys import WitnessKeys
+from affiant.attestation.log.witness.state import create_state
+from affiant.files import write_whole
+
+__all__ = ["make_witness"]
+
+
+def make_witness(keys: WitnessKeys, key_path: Path, database: Path) -> None:
+    """Write both, each 0600; nothing is overwritten.
+
+    Raises:
+        WitnessExists: one of them stands there.
+        WitnessSettingsInvalid: they cannot be written.
+    """
+    if key_path.exists() or key_path.is_symlink():
+        raise WitnessExists(
+            "a key stands there already",
+            where=str(key_path),
+            hint="Nothing is overwritten: name another file.",
+        )
+    try:
+        create_state(database, keys.identity)
+        try:
+            write_whole(key_path, keys.to_bytes(), mode=0o600, replace=False)
+        except OSError:
+            database.unlink(missing_ok=True)  # made by us just now, for nobody
+            raise
+    except FileExistsError as error:
+        raise WitnessExists("a key stands there already", where=str(key_path)) from error
+    except OSError as error:
+        raise WitnessSettingsInvalid(
+            "the witness cannot be written", where=str(key_path.parent), found=error.strerror
+        ) from error

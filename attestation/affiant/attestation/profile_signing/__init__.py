@@ -1,1 +1,0 @@
-"""Signatures over files of permission profiles: what is signed, by whom, and who is believed."""

@@ -1,0 +1,1 @@
+"""Fetches collateral from Intel's provisioning service, verifies it and keeps it."""

@@ -1,0 +1,132 @@
+"""What fetching and keeping collateral refuses, one class for each reason, each with a stable code.
+
+::
+
+    UnreachableError    collateral.unreachable   no connection, or no answer in time
+                        collateral.unavailable   the service says that it cannot answer now
+                        collateral.unknown       the service has nothing for this platform or number
+                        collateral.not_cached    the cache has nothing for this platform
+    MalformedError      collateral.response      an answer is not what the service sends
+                        collateral.damaged       a stored item is not what was stored
+    NotAuthenticError   collateral.tls           the server's certificate does not hold
+    NotAllowedError     collateral.redirect      the service sends us elsewhere
+    StateError          collateral.busy          another process holds the cache
+    ConfigurationError  collateral.settings      an address, a platform or a file that cannot be meant
+                        collateral.absent        a folder lacks an item, or has two files for it
+                        collateral.extra         the HTTP client is not installed
+
+What the documents themselves fail with (a signature, a window, an older number) are the refusals of
+``errors``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from affiant.errors import (
+    ConfigurationError,
+    MalformedError,
+    NotAllowedError,
+    NotAuthenticError,
+    StateError,
+    UnreachableError,
+)
+
+__all__ = [
+    "CacheBusy",
+    "CacheDamaged",
+    "CollateralAbsent",
+    "CollateralNotCached",
+    "ExtraMissing",
+    "PlatformUnknown",
+    "RedirectRefused",
+    "ResponseRefused",
+    "ServerNotAuthentic",
+    "ServiceUnavailable",
+    "ServiceUnreachable",
+    "SettingsInvalid",
+]
+
+
+class ServiceUnreachable(UnreachableError):
+    """No connection, or no complete answer within its time."""
+
+    code = "collateral.unreachable"
+
+
+class ServiceUnavailable(UnreachableError):
+    """The service answered that it cannot help now.
+
+    Args:
+        retry_after_s: when it asks to be asked again, in seconds; None if it does not say.
+    """
+
+    code = "collateral.unavailable"
+
+    def __init__(self, message: str, *, retry_after_s: int | None, found: object, where: str) -> None:
+        hint = "Try again later." if retry_after_s is None else f"The service asks to wait {retry_after_s} s."
+        super().__init__(message, found=found, hint=hint, where=where)
+        self.retry_after_s = retry_after_s
+
+
+class PlatformUnknown(UnreachableError):
+    """The service has no document for this FMSPC, or none of this evaluation number (any more)."""
+
+    code = "collateral.unknown"
+    retryable: ClassVar[bool | None] = False
+
+
+class ResponseRefused(MalformedError):
+    """An answer of another size, type or form than the service's own; nothing of it is used."""
+
+    code = "collateral.response"
+
+
+class CacheDamaged(MalformedError):
+    """What lies in the cache is not what was stored. It is left where it is, for its owner to look at."""
+
+    code = "collateral.damaged"
+
+
+class ServerNotAuthentic(NotAuthenticError):
+    """The server's TLS certificate does not hold for its name under the accepted authorities."""
+
+    code = "collateral.tls"
+
+
+class RedirectRefused(NotAllowedError):
+    """The service answered with another address. No redirect is ever followed."""
+
+    code = "collateral.redirect"
+
+
+class CacheBusy(StateError):
+    """Another process holds the cache, for longer than storing takes."""
+
+    code = "collateral.busy"
+    retryable: ClassVar[bool | None] = True
+
+
+class SettingsInvalid(ConfigurationError):
+    """An address, a platform, a number or a folder that cannot be meant."""
+
+    code = "collateral.settings"
+
+
+class CollateralAbsent(ConfigurationError):
+    """The folder or cache that was named lacks an item, has two files for it, or cannot be read."""
+
+    code = "collateral.absent"
+
+
+class CollateralNotCached(UnreachableError):
+    """The cache holds no collateral of this platform under the accepted roots; nothing is fetched instead."""
+
+    code = "collateral.not_cached"
+    retryable: ClassVar[bool | None] = False
+
+
+class ExtraMissing(ConfigurationError):
+    """Fetching needs a package that the base install leaves out."""
+
+    code = "collateral.extra"

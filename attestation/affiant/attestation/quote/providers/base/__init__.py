@@ -1,0 +1,1 @@
+"""What all evidence providers share: errors, and the check of a quote that was returned."""

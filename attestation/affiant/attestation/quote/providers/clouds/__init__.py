@@ -1,0 +1,1 @@
+"""Evidence providers of clouds: Azure's paravisor and dstack."""

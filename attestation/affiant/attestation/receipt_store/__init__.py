@@ -1,1 +1,0 @@
-"""Which receipts rest on what has since been broken: ``affiant receipts``."""

@@ -1,0 +1,1 @@
+"""Signs and parses receipts, chains them, and seals their disclosures."""

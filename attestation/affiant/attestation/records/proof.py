@@ -1,0 +1,282 @@
+"""Proofs of possession: a supervisor's signature over one request (``Affiant-Proof``, after RFC 9449).
+
+A proof is a compact JWS of type ``affiant-proof+jwt`` by the session key over exactly what the request says:
+
+| member | meaning |
+|---|---|
+| ``htm`` | method |
+| ``htu`` | origin-form target exactly as in the request line, query included |
+| ``bdg`` | 43 characters: SHA-256 of the body; of nothing if there is none |
+| ``cty`` | the raw ``Content-Type`` value; absent if there is none |
+| ``non`` | the ``Affiant-Nonce`` value; absent if there is none |
+| ``ses`` | session id |
+| ``cseq`` | the supervisor's counter, from 0, over inference and tool-gate requests only; absent elsewhere |
+| ``iat`` | seconds since 1970 |
+| ``ksd`` | digest of the gateway's keyset |
+
+:class:`ReplayWindow` keeps which counters were seen: a window of 64, and a clock tolerance of 60 s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from affiant.attestation.encoding import jws
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.keys import Signer
+from affiant.attestation.schema.shapes import Int, Obj, Pattern, Text
+from affiant.errors import NotAuthenticError, NotFreshError
+
+__all__ = [
+    "CLOCK_TOLERANCE_S",
+    "PROOF_HEADER",
+    "PROOF_TYPE",
+    "WINDOW",
+    "ProofMismatch",
+    "ProofOfHead",
+    "ProofReplayed",
+    "ProofStale",
+    "ReplayWindow",
+    "Request",
+    "RequestHead",
+    "VerifiedProof",
+    "issue_proof",
+    "verify_proof",
+    "verify_proof_of_head",
+]
+
+PROOF_HEADER: Final = "Affiant-Proof"
+PROOF_TYPE: Final = "affiant-proof+jwt"
+WINDOW: Final = 64
+CLOCK_TOLERANCE_S: Final = 60
+
+_LINK: Final = Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")
+_SHAPE: Final = Obj(
+    {
+        "htm": Pattern("[A-Z]{1,16}", "an HTTP method"),
+        "htu": Pattern(r"/[\x21-\x7e]{0,2047}", "an origin-form target"),
+        "bdg": _LINK,
+        "ses": Pattern(r"[A-Za-z0-9_-]{22}", "22 characters of base64url"),
+        "iat": Int(),
+        "ksd": _LINK,
+    },
+    {"cty": Text(), "non": Text(88), "cseq": Int()},
+)
+
+
+class ProofMismatch(NotAuthenticError):
+    """A proof is for another request, session or gateway."""
+
+    code = "proof.mismatch"
+
+
+class ProofStale(NotFreshError):
+    """A proof's time is more than 60 s from the gateway's clock."""
+
+    code = "proof.stale"
+
+
+class ProofReplayed(NotFreshError):
+    """A counter was used before, or is behind the window."""
+
+    code = "proof.replayed"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """What a proof covers of a head. ``target`` is the origin-form target exactly as in the request line."""
+
+    method: str
+    target: str
+    content_type: str | None
+    nonce: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a proof covers: of the head as :class:`RequestHead`, and the body."""
+
+    method: str
+    target: str
+    body_sha256: bytes
+    content_type: str | None
+    nonce: str | None
+
+    @classmethod
+    def of(
+        cls,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        *,
+        content_type: str | None = None,
+        nonce: str | None = None,
+    ) -> Request:
+        """A request whose body is at hand."""
+        return cls(method, target, hashlib.sha256(body).digest(), content_type, nonce)
+
+    @property
+    def head(self) -> RequestHead:
+        """All of it but the body."""
+        return RequestHead(self.method, self.target, self.content_type, self.nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedProof:
+    """A proof that holds for the request at hand; the counter is not yet taken."""
+
+    session: str
+    cseq: int | None
+    iat: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProofOfHead:
+    """A proof that holds for the head of the request at hand; whether for its body, is not known yet.
+
+    The session signed a request with this head and this counter: that is known before a byte of the body is read.
+    """
+
+    session: str
+    cseq: int | None
+    iat: int
+    bdg: str
+    """Digest of the body that was signed for, 43 characters."""
+
+    def covering(self, body_sha256: bytes) -> VerifiedProof:
+        """The proof as verified for a request with this body (32 bytes).
+
+        Raises:
+            ProofMismatch: another body was signed for.
+        """
+        if self.bdg != b64u(body_sha256):
+            raise _mismatch("bdg")
+        return VerifiedProof(self.session, self.cseq, self.iat)
+
+
+def issue_proof(
+    signer: Signer, request: Request, *, session: str, cseq: int | None, keyset_digest: str, now: datetime
+) -> str:
+    """The value of the ``Affiant-Proof`` header."""
+    payload: dict[str, object] = {
+        "htm": request.method,
+        "htu": request.target,
+        "bdg": b64u(request.body_sha256),
+        "ses": session,
+        "iat": int(now.timestamp()),
+        "ksd": keyset_digest,
+    }
+    present = {"cty": request.content_type, "non": request.nonce, "cseq": cseq}
+    payload |= {name: value for name, value in present.items() if value is not None}
+    _SHAPE.check(payload, "proof")
+    return jws.sign(signer, payload, typ=PROOF_TYPE)
+
+
+def verify_proof(
+    text: str,
+    request: Request,
+    *,
+    key: ec.EllipticCurvePublicKey,
+    session: str,
+    keyset_digest: str,
+    counted: bool,
+    now: datetime,
+) -> VerifiedProof:
+    """Return the proof as verified for ``request``, or refuse it.
+
+    Args:
+        key: the session key bound in the quote that was appraised at admission.
+        counted: whether this request takes a counter (inference and tool gate) or must have none.
+
+    Raises:
+        JWSMalformed, SignatureInvalid, ShapeMismatch: the proof itself.
+        ProofMismatch: it is for another request, session or gateway, or has a counter where none belongs.
+        ProofStale: its time is off by more than 60 s.
+    """
+    head = verify_proof_of_head(
+        text,
+        request.head,
+        key=key,
+        session=session,
+        keyset_digest=keyset_digest,
+        counted=counted,
+        now=now,
+    )
+    return head.covering(request.body_sha256)
+
+
+def verify_proof_of_head(
+    text: str,
+    head: RequestHead,
+    *,
+    key: ec.EllipticCurvePublicKey,
+    session: str,
+    keyset_digest: str,
+    counted: bool,
+    now: datetime,
+) -> ProofOfHead:
+    """As :func:`verify_proof`, before the body is there: everything is judged but its digest.
+
+    Raises:
+        As :func:`verify_proof`.
+    """
+    payload = jws.verify(jws.split(text, typ=PROOF_TYPE), key)
+    _SHAPE.check(payload, "proof")
+    expected: dict[str, object | None] = {
+        "htm": head.method,
+        "htu": head.target,
+        "cty": head.content_type,
+        "non": head.nonce,
+        "ses": session,
+        "ksd": keyset_digest,
+    }
+    for name, value in expected.items():
+        if payload.get(name) != value:
+            raise _mismatch(name)
+    cseq = payload.get("cseq")
+    if counted != (cseq is not None):
+        raise ProofMismatch("a counter is missing, or stands where none belongs", where="cseq")
+    iat = payload["iat"]
+    assert isinstance(iat, int)
+    if abs(iat - now.timestamp()) > CLOCK_TOLERANCE_S:
+        raise ProofStale(
+            "the proof's time is off", expected=f"within {CLOCK_TOLERANCE_S} s of {int(now.timestamp())}"
+        )
+    assert cseq is None or isinstance(cseq, int)
+    return ProofOfHead(session=session, cseq=cseq, iat=iat, bdg=str(payload["bdg"]))
+
+
+def _mismatch(name: str) -> ProofMismatch:
+    return ProofMismatch(f"the proof's {name} is not this request's", where=name)
+
+
+class ReplayWindow:
+    """The counters seen in one session, in the admitting gateway's memory."""
+
+    __slots__ = ("_highest", "_seen")
+
+    def __init__(self) -> None:
+        self._highest = -1
+        self._seen = 0
+
+    def take(self, cseq: int) -> None:
+        """Take ``cseq``, once.
+
+        Raises:
+            ProofReplayed: taken before, or more than 63 behind the highest. (A jump ahead is accepted: counters
+                of requests that never arrived stand in the supervisor's own refusals, and the verifier judges
+                the two chains together.)
+        """
+        if cseq > self._highest:
+            self._seen = ((self._seen << min(cseq - self._highest, WINDOW)) | 1) & ((1 << WINDOW) - 1)
+            self._highest = cseq
+            return
+        behind = self._highest - cseq
+        if behind >= WINDOW or self._seen >> behind & 1:
+            raise ProofReplayed("counter used before, or behind the window", found=cseq)
+        self._seen |= 1 << behind

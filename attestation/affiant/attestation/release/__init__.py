@@ -1,0 +1,1 @@
+"""Measures this installation: which files each image consists of, and what a TD that runs it measures."""

@@ -1,0 +1,1 @@
+"""The normative table of record kinds, and the shapes that every member of a record must have."""

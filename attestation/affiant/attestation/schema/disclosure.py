@@ -1,0 +1,117 @@
+"""Salted disclosures (RFC 9901): what a record commits to without showing it.
+
+A disclosure is base64url of the canonical JSON array ``[salt, name, value]``; its digest, base64url SHA-256 of
+the disclosure's ASCII text, stands in the ``_sd`` array of the object it belongs to. The salt is 16 fresh random
+bytes (22 characters). Arrays have a fixed length and are filled with decoys: digests of random bytes, which
+nobody can tell from real ones. Erasing a value is destroying its disclosure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import canonical, parse_canonical
+from affiant.attestation.schema.records import objects_with_digests
+from affiant.attestation.schema.shapes import Obj, ShapeMismatch
+from affiant.errors import NotAuthenticError
+
+__all__ = ["Disclosed", "DisclosureInvalid", "conceal", "disclosure_digest", "open_disclosures"]
+
+RandomBytes = Callable[[int], bytes]
+
+
+class DisclosureInvalid(NotAuthenticError):
+    """A disclosure is referenced nowhere, twice, in the wrong object, or under a reserved name."""
+
+    code = "sd.invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosed:
+    """What the disclosures of one record say: ``path.member`` -> value (``req.dig``, ``sec[0].ref``)."""
+
+    values: Mapping[str, object]
+
+    def get(self, path: str) -> object:
+        """The value, or None if it was not disclosed."""
+        return self.values.get(path)
+
+    def text(self, path: str) -> str | None:
+        """The value if it is text."""
+        value = self.values.get(path)
+        return value if isinstance(value, str) else None
+
+
+def disclosure_digest(disclosure: str) -> str:
+    """43 characters: SHA-256 of the disclosure's ASCII text (RFC 9901, section 4.2.3)."""
+    return b64u(hashlib.sha256(disclosure.encode("ascii")).digest())
+
+
+def conceal(
+    shape: Obj, values: Mapping[str, object], *, random_bytes: RandomBytes
+) -> tuple[list[str], list[str]]:
+    """The ``_sd`` array and the disclosures for one object.
+
+    Args:
+        shape: the object's row in the table; every name in ``values`` must be one of its hidden members.
+        values: hidden members that have a value now; members without one are covered by decoys.
+        random_bytes: the operating system's generator; salts and decoys are never derived.
+    """
+    digests: list[str] = []
+    disclosures: list[str] = []
+    for name, value in values.items():
+        hidden = shape.hidden.get(name)
+        if hidden is None:
+            raise ShapeMismatch("not a hidden member of this object", found=name)
+        hidden.check(value, name)
+        disclosure = b64u(canonical([b64u(random_bytes(16)), name, value]))
+        disclosures.append(disclosure)
+        digests.append(disclosure_digest(disclosure))
+    if len(digests) > shape.sd:
+        raise ShapeMismatch("more hidden members than digests", expected=shape.sd, found=len(digests))
+    digests += [b64u(hashlib.sha256(random_bytes(32)).digest()) for _ in range(shape.sd - len(digests))]
+    return sorted(digests), disclosures
+
+
+def _read(disclosure: str) -> tuple[str, object]:
+    parts = parse_canonical(from_b64u(disclosure), limit=16 * 1024)
+    if not isinstance(parts, list) or len(parts) != 3 or not isinstance(parts[1], str):
+        raise DisclosureInvalid("not a disclosure", expected="[salt, name, value]")
+    if not isinstance(parts[0], str) or len(from_b64u(parts[0])) != 16:
+        raise DisclosureInvalid("the salt is not 16 bytes")
+    return parts[1], parts[2]
+
+
+def open_disclosures(payload: Mapping[str, object], shape: Obj, disclosures: Sequence[str]) -> Disclosed:
+    """Match ``disclosures`` to a verified payload.
+
+    Raises:
+        DisclosureInvalid: one is not referenced, is referenced or given twice, or names a member that its
+            object does not hide (reserved names included).
+        ShapeMismatch: a disclosed value has another shape.
+    """
+    places: dict[str, tuple[str, Obj]] = {}
+    for path, node, node_shape in objects_with_digests(payload, shape):
+        digests = node["_sd"]
+        assert isinstance(digests, list)
+        for digest in digests:
+            if digest in places:
+                raise DisclosureInvalid("a digest stands in two places", where=path)
+            places[digest] = (path, node_shape)
+    values: dict[str, object] = {}
+    for disclosure in disclosures:
+        place = places.pop(disclosure_digest(disclosure), None)
+        if place is None:
+            raise DisclosureInvalid("a disclosure that the record does not reference, or one given twice")
+        path, node_shape = place
+        name, value = _read(disclosure)
+        full = f"{path}.{name}" if path else name
+        hidden = node_shape.hidden.get(name)
+        if hidden is None or full in values:
+            raise DisclosureInvalid("a disclosure for a member that is not hidden here", where=full)
+        hidden.check(value, full)
+        values[full] = value
+    return Disclosed(values)

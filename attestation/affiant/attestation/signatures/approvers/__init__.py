@@ -1,0 +1,1 @@
+"""Verifies what approvers sign: statements about one action, and proofs of who reads."""

@@ -1,0 +1,1 @@
+"""Verifies signatures over files of permission profiles."""

@@ -1,0 +1,1 @@
+"""Verifies sigstore bundles around files, statements and checkpoints, offline."""

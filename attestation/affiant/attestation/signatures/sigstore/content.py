@@ -1,0 +1,63 @@
+"""Which kind of file this is, and whether its own reader takes it: before it is signed, and again before it is used.
+
+A trust file is never published. It says whom its owner trusts, roots and gateway keys included; one that arrived
+from somebody else would let the sender say it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.signatures.sigstore.errors import OtherKind
+from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT, FileKind, PublishedFile
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.tdx.policy.policy_file import parse_appraisal_policy
+
+__all__ = ["require_readable", "to_be_published"]
+
+_TRUST_FILE: Final = "affiant-trust/1"
+
+
+def to_be_published(name: str, content: bytes) -> PublishedFile:
+    """``content`` as a file that may be signed, under the file name ``name``.
+
+    Raises:
+        OtherKind: a trust file.
+        SettingsInvalid: no plain file name, or too large.
+        MalformedError: as the reader of its kind refuses; what nobody could use is not published.
+    """
+    file = PublishedFile(name, _kind_of(content), content)
+    require_readable(file)
+    return file
+
+
+def require_readable(file: PublishedFile) -> None:
+    """Refuse a file that the reader of its kind refuses, or that is of another kind than it is said to be.
+
+    Raises:
+        MalformedError: as that reader refuses.
+    """
+    match file.kind:
+        case FileKind.APPRAISAL_POLICY:
+            parse_appraisal_policy(file.content, source=file.name)
+        case FileKind.REFERENCE_VALUES:
+            parse_reference_values(canonical(parse_object(file.content, strict_form=False)))
+        case _:
+            assert_never(file.kind)
+
+
+def _kind_of(content: bytes) -> FileKind:
+    """By the file's own ``typ``; what is no JSON object is taken for a policy, whose reader then says what is wrong."""
+    try:
+        typ = parse_object(content, limit=MAX_CONTENT, strict_form=False).get("typ")
+    except JSONError:
+        return FileKind.APPRAISAL_POLICY
+    if typ == _TRUST_FILE:
+        raise OtherKind(
+            "a trust file is not for publishing: it says whom its owner trusts",
+            expected=" or ".join(FileKind),
+            found=_TRUST_FILE,
+            hint="Publish the reference values that it holds.",
+        )
+    return FileKind.REFERENCE_VALUES if typ == FileKind.REFERENCE_VALUES else FileKind.APPRAISAL_POLICY

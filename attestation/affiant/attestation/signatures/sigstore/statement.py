@@ -1,0 +1,177 @@
+"""What a publisher signs: one in-toto statement that carries one file, whole.
+
+in-toto Statement v1 (in-toto attestation framework, spec/v1/statement.md), with a predicate of our own::
+
+    {"_type": "https://in-toto.io/Statement/v1",
+     "subject": [{"name": "appraisal.yaml", "digest": {"sha256": "<64 hex>"}}],
+     "predicateType": "tag:affiant.dev,2026:publication/1",
+     "predicate": {"kind": "affiant-appraisal/1", "content": "<base64url of the file>"}}
+
+Any layout is read, since a signer may write it anew; no other member, no second subject and no second spelling of
+a value is. Subject and content say the same file twice: the subject is what tools that know nothing of us compare
+and index, the content is what makes one file enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from affiant.attestation.encoding.binary_text import EncodingError, b64u, from_b64u, sha256_name
+from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.signatures.sigstore.errors import ContentChanged, SettingsInvalid, StatementMalformed
+
+__all__ = [
+    "MAX_CONTENT",
+    "MAX_STATEMENT",
+    "PAYLOAD_TYPE",
+    "PREDICATE_TYPE",
+    "FileKind",
+    "PublishedFile",
+    "parse_published_statement",
+    "published_statement",
+]
+
+MAX_CONTENT: Final = 1 << 20
+"""Bytes of a published file: what the reader of reference values takes at most."""
+MAX_STATEMENT: Final = 3 << 19
+"""Bytes of a statement: the content in base64url, and 128 KiB for everything else."""
+PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
+PREDICATE_TYPE: Final = "tag:affiant.dev,2026:publication/1"
+"""A name in the project's one naming authority (RFC 4151), as those of receipts and evidence; nothing to fetch."""
+
+_STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+"""A plain file name: it is printed, and proposed as the name of a file."""
+_SHA256: Final = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class FileKind(StrEnum):
+    """What a published file is: its own ``typ``."""
+
+    APPRAISAL_POLICY = "affiant-appraisal/1"
+    REFERENCE_VALUES = "affiant-reference-values/1"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """One file as it was published. Who published it, this type does not say.
+
+    Raises:
+        SettingsInvalid: no plain file name, no content, or more than :data:`MAX_CONTENT` bytes of it.
+    """
+
+    name: str
+    kind: FileKind
+    content: bytes
+
+    def __post_init__(self) -> None:
+        if _NAME.match(self.name) is None:
+            raise SettingsInvalid(
+                "not a name for a published file",
+                expected="1 to 128 letters, digits, '.', '_' and '-', no '.', '_' or '-' first",
+                found=repr(self.name[:40]),
+            )
+        if not 0 < len(self.content) <= MAX_CONTENT:
+            raise SettingsInvalid(
+                "a published file of this size",
+                expected=f"1 to {MAX_CONTENT} bytes",
+                found=f"{len(self.content)} bytes",
+            )
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` name of the content."""
+        return sha256_name(self.content)
+
+
+def published_statement(file: PublishedFile) -> bytes:
+    """The statement about ``file``, unsigned, in its canonical form (RFC 8785)."""
+    return canonical(
+        {
+            "_type": _STATEMENT_TYPE,
+            "subject": [{"name": file.name, "digest": {"sha256": hashlib.sha256(file.content).hexdigest()}}],
+            "predicateType": PREDICATE_TYPE,
+            "predicate": {"kind": str(file.kind), "content": b64u(file.content)},
+        }
+    )
+
+
+def parse_published_statement(statement: bytes) -> PublishedFile:
+    """The file that a statement carries; ``statement`` is at most :data:`MAX_STATEMENT` bytes.
+
+    Raises:
+        StatementMalformed: another form, another predicate, more subjects than one, or a name that is none.
+        ContentChanged: the content is not the one that the subject names.
+    """
+    try:
+        document = parse_object(statement, limit=MAX_STATEMENT, strict_form=False)
+    except JSONError as error:
+        raise StatementMalformed(f"the statement is not strict JSON: {error}") from error
+    _require_value(document, "_type", _STATEMENT_TYPE)
+    _require_value(document, "predicateType", PREDICATE_TYPE)
+    _require_members(document, {"_type", "subject", "predicateType", "predicate"}, "statement")
+    name, digest = _subject(document["subject"])
+    predicate = _require_members(document["predicate"], {"kind", "content"}, "predicate")
+    content = _content(predicate["content"])
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ContentChanged(
+            "subject and content are two different files",
+            expected=f"sha256:{digest}",
+            found=sha256_name(content),
+        )
+    try:
+        return PublishedFile(name, _kind(predicate["kind"]), content)
+    except SettingsInvalid as error:
+        raise StatementMalformed(str(error), where="subject") from error
+
+
+def _require_value(document: Mapping[str, object], name: str, expected: str) -> None:
+    found = document.get(name)
+    if found != expected:
+        shown = repr(found[:80]) if isinstance(found, str) else type(found).__name__
+        raise StatementMalformed("a statement of another form", where=name, expected=expected, found=shown)
+
+
+def _require_members(value: object, names: set[str], where: str) -> Mapping[str, object]:
+    if not isinstance(value, dict) or value.keys() != names:
+        raise StatementMalformed(
+            "members are missing or unknown", where=where, expected=", ".join(sorted(names))
+        )
+    return value
+
+
+def _subject(value: object) -> tuple[str, str]:
+    """Name and SHA-256 of the one subject. A second one would be vouched for by nobody's content."""
+    if not isinstance(value, list) or len(value) != 1:
+        raise StatementMalformed("not exactly one subject", where="subject", expected="a list of one")
+    subject = _require_members(value[0], {"name", "digest"}, "subject")
+    digests = _require_members(subject["digest"], {"sha256"}, "subject.digest")
+    name, digest = subject["name"], digests["sha256"]
+    if not isinstance(name, str):
+        raise StatementMalformed("not a text", where="subject.name")
+    if not isinstance(digest, str) or _SHA256.match(digest) is None:
+        raise StatementMalformed("not a digest", where="subject.digest.sha256", expected="64 lower-case hex")
+    return name, digest
+
+
+def _content(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise StatementMalformed("not a text", where="predicate.content")
+    try:
+        return from_b64u(value)
+    except EncodingError as error:
+        raise StatementMalformed(str(error), where="predicate.content") from error
+
+
+def _kind(value: object) -> FileKind:
+    for kind in FileKind:
+        if value == kind.value:
+            return kind
+    raise StatementMalformed(
+        "a file of an unknown kind", where="predicate.kind", expected=" or ".join(FileKind)
+    )

@@ -1,0 +1,1 @@
+"""Verifies RFC 3161 timestamp tokens."""

@@ -1,0 +1,1 @@
+"""The simulated platform's keys, registers, collateral and quotes. Pure."""

@@ -1,0 +1,1 @@
+"""Serves the simulated platform over Unix sockets, and asks it."""

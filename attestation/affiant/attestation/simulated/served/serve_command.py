@@ -1,0 +1,157 @@
+"""``affiant platform serve`` from the lock to the last TD: the one place where the parts meet the process.
+
+The order matters. Folder, lock and socket come first, while the process may still be root; then it becomes the
+user it shall be and closes itself to inspection; only then does it read the keys.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.manifest import load_release, measure_files, mrtd_of, reference_values
+from affiant.attestation.simulated.platform.pki import CertificateRole
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.served.confinement import become_user, forbid_inspection
+from affiant.attestation.simulated.served.host import PlatformHost
+from affiant.attestation.simulated.served.messages import (
+    CreateTD,
+    GetCollateral,
+    Quote,
+    encode_request,
+    parse_platform_request,
+)
+from affiant.attestation.simulated.served.server import PlatformServer, listen
+from affiant.attestation.simulated.served.socket_path import SOCKET_NAME
+from affiant.attestation.simulated.served.store import PlatformStore, open_store
+from affiant.attestation.statements.evidence_source import REGISTER_SIZE
+
+__all__ = ["ServeSettings", "serve_platform", "simulated_reference"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """What ``affiant platform serve`` was told.
+
+    Args:
+        home: the folder that holds ``platform/``.
+        user: the user id to go on as, if started as root.
+        dangerous_revoke_pck: publish this platform's own PCK certificate as revoked, so that every verifier
+            refuses its quotes.
+        dangerous_revoke_session_pck: run session TDs on a second machine whose PCK certificate is revoked, and
+            gateways on the first, which is not.
+    """
+
+    home: Path
+    user: int | None = None
+    dangerous_revoke_pck: bool = False
+    dangerous_revoke_session_pck: bool = False
+
+
+def serve_platform(
+    settings: ServeSettings,
+    *,
+    clock: Callable[[], datetime],
+    random_bytes: Callable[[int], bytes],
+    announce: Callable[[Path], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        announce: called once with the socket's path, when everything is ready to serve.
+
+    Raises:
+        StoreLockedError: another platform serves from this folder.
+        PlatformStoreError, ConfinementError: as named.
+        InstalledFileError: what is installed cannot be measured, perhaps not read by this user.
+    """
+    with open_store(settings.home) as store, store.serving(), _listening(store) as listener, _stop() as stop:
+        if settings.user is not None:
+            _rehearse(clock(), random_bytes)
+            store.give_to(settings.user)
+            become_user(settings.user)
+        forbid_inspection()
+        platform = store.load_or_create(now=clock(), random_bytes=random_bytes)
+        if settings.dangerous_revoke_pck:
+            platform = replace(platform, revoked=frozenset({CertificateRole.PCK}))
+        sessions_on = None
+        if settings.dangerous_revoke_session_pck:
+            sessions_on = platform.sibling()
+            platform = replace(platform, also_revoked=(sessions_on.certificates.pck,))
+        _measure()  # as this user: better refused now than at the first launch
+        host = PlatformHost(
+            platform, measure=_measure, clock=clock, random_bytes=random_bytes, sessions_on=sessions_on
+        )
+        announce(store.path / SOCKET_NAME)
+        PlatformServer(listener, host, stop=stop).serve()
+
+
+def simulated_reference(
+    home: Path, *, now: datetime, random_bytes: Callable[[int], bytes]
+) -> tuple[bytes, bytes]:
+    """The root key (DER SubjectPublicKeyInfo) and the reference values of the platform in ``home``.
+
+    Whether or not it is being served; where there is no platform yet, it is made. No quote is looked at: the
+    values are those of the release manifest.
+
+    Raises:
+        ReleaseMissingError, ReleaseMalformedError: there is no manifest, or none to rely on.
+        PlatformStoreError: the folder is not private.
+    """
+    release = load_release()
+    with open_store(home) as store:
+        root = store.root_spki(now=now, random_bytes=random_bytes)
+    return root, reference_values(release, root)
+
+
+@contextmanager
+def _listening(store: PlatformStore) -> Iterator[socket.socket]:
+    path = store.path / SOCKET_NAME
+    with listen(path) as listener:
+        try:
+            yield listener
+        finally:
+            store.remove(SOCKET_NAME)
+
+
+@contextmanager
+def _stop() -> Iterator[socket.socket]:
+    """A socket that becomes readable with the first SIGTERM or SIGINT."""
+    reading, writing = socket.socketpair()
+
+    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal module's signature
+        with suppress(OSError):
+            writing.send(b".", socket.MSG_DONTWAIT)
+
+    earlier = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with reading, writing:
+            yield reading
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def _rehearse(now: datetime, random_bytes: Callable[[int], bytes]) -> None:
+    """Everything once, on a platform that is thrown away.
+
+    Python imports some things (codecs, for one) when they are first needed, and the interpreter may live where
+    the user that this process is about to become may not read.
+    """
+    platform = SimulatedPlatform.create(now=now, random_bytes=random_bytes)
+    host = PlatformHost(platform, measure=_measure, clock=lambda: now, random_bytes=random_bytes)
+    host.answer(GetCollateral())
+    request = CreateTD(Image.SESSION, bytes(REGISTER_SIZE))
+    parse_platform_request(encode_request(request, "rehearsal"))
+    host.create_td(request).answer(Quote(bytes(64)))
+
+
+def _measure() -> bytes:
+    return mrtd_of(measure_files())

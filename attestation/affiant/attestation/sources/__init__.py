@@ -1,1 +1,0 @@
-"""Where quotes come from: the guest side of TDX. Not yet run on TDX hardware."""

@@ -1,0 +1,447 @@
+"""The gateway's configuration document: everything that decides trust in it.
+
+Canonical JSON; its ``sha256:`` name stands in the keyset statement as ``policy``, in a session's manifest as part
+of the gateway identity, and in the trust file. MRCONFIGID of the gateway's TD = SHA-384 of the same bytes, so
+that an operator cannot run the image under another configuration unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical, parse_canonical
+from affiant.attestation.encoding.keys import public_jwk, public_key_of, thumbprint
+from affiant.attestation.schema.shapes import (
+    Array,
+    Const,
+    Enum,
+    Int,
+    MapOf,
+    Obj,
+    Pattern,
+    ShapeMismatch,
+    Text,
+)
+from affiant.attestation.signatures.profiles.accepted_signers import (
+    AcceptedSigner,
+    parse_signers,
+    signers_document,
+)
+from affiant.attestation.signatures.profiles.errors import SignersInvalid
+from affiant.attestation.tdx.appraise.reference import ReferenceValues
+from affiant.attestation.tlog.errors import QuorumMalformed
+from affiant.attestation.tlog.quorum import OWN_WITNESS_URL, WitnessPolicy, parse_witness_policy
+from affiant.errors import MalformedError
+
+__all__ = [
+    "DEV_ECHO",
+    "LOCAL_ISSUER",
+    "GatewayConfig",
+    "MCPServerConfig",
+    "UpstreamConfig",
+    "local_gateway_config",
+    "local_log_origin",
+    "make_gateway_config",
+    "parse_gateway_config",
+]
+
+
+class _Signers:
+    """The shape of ``profile_signers``: read by the list's own reader, and in its one spelling."""
+
+    def check(self, value: object, where: str) -> None:
+        try:
+            signers = parse_signers(value)
+        except SignersInvalid as error:
+            raise ShapeMismatch(f"not a list of profile signers: {error}", where=where) from error
+        if signers_document(signers) != value:
+            raise ShapeMismatch("signers in another spelling", expected="keys as JWKs, no null", where=where)
+
+    def describe(self) -> str:
+        return "array of profile signers, each with its time"
+
+
+_URL: Final = re.compile(r"https?://[!-~]{1,500}\Z")
+_MCP_SERVER: Final = Obj(
+    {
+        "id": Pattern("[a-z0-9][a-z0-9-]{0,62}", "a server's id"),
+        "timeout_s": Int(1, 600),
+        "concurrent": Int(1, 64),
+    },
+    {
+        "url": Pattern(r"https?://[\x21-\x7e]{1,500}", "an http or https address"),
+        "roots": Array(Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"), least=1, most=8),
+        "header": Pattern("[A-Za-z][A-Za-z0-9-]{0,62}", "a header's name"),
+        "key": Text(128),
+        "command": Array(Text(1024), least=1, most=64),
+        "env": MapOf("[A-Za-z_][A-Za-z0-9_]{0,63}", Text(128), most=32),
+        "folders": Array(
+            Pattern(r"(?:/(?!\.\.?(?:/|$))[A-Za-z0-9._@+-]{1,255}){1,16}", "an absolute path"),
+            least=1,
+            most=8,
+        ),
+    },
+)
+_SHAPE: Final = Obj(
+    {
+        "typ": Const("affiant-gateway-config/1"),
+        "iss": Text(),
+        "cls": Enum(("hardware", "simulated")),
+        "origin": Pattern(r"[!-*,-~]{1,255}", "a log's origin: printable ASCII without spaces and `+`"),
+        "reference": Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"),
+        "upstreams": Array(
+            Obj(
+                {
+                    "id": Pattern("[a-z0-9][a-z0-9-]{0,62}", "an upstream's id"),
+                    "url": Pattern(r"https?://[\x21-\x7e]{1,500}", "an http or https address"),
+                    "bind": Enum(("attested", "tls", "none")),
+                    "roots": Array(Pattern("sha256:[0-9a-f]{64}", "a SHA-256 name"), most=8),
+                },
+                {"key": Text(128), "concurrent": Int(1, 4096)},
+            ),
+            least=1,
+            most=16,
+        ),
+        "epoch_s": Int(1, 3600),
+        "session_max_s": Int(1),
+        "body_max": Int(1),
+    },
+    {
+        "mcp_servers": Array(_MCP_SERVER, least=1, most=16),
+        "witnesses": Array(Text(4096), least=1, most=256),
+        "erasure_authorities": Array(
+            Obj({"crv": Const("P-256"), "kty": Const("EC"), "x": Text(43), "y": Text(43)}), least=1, most=16
+        ),
+        "profile_signers": _Signers(),
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamConfig:
+    """One upstream. ``bind``: how its identity is known before the prompt is sent."""
+
+    id: str
+    url: str
+    bind: str
+    key: str | None
+    """The API key as a secret reference (``local:NAME``), never the key."""
+    roots: tuple[str, ...]
+    """SHA-256 names of DER certificates trusted for it; empty: the system's."""
+    concurrent: int | None = None
+    """How many requests it is asked at once; None: the gateway's default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCPServerConfig:
+    """A server of tools, behind the gateway's tool gate: reached at ``url``, or started as ``command``.
+
+    ``key`` and the values of ``env`` are secret references (``local:NAME``), never secrets.
+    """
+
+    id: str
+    url: str | None = None
+    roots: tuple[str, ...] = ()
+    """SHA-256 names of DER certificates that alone are trusted for it; empty: the system's."""
+    header: str | None = None
+    """The header that carries the key."""
+    key: str | None = None
+    command: tuple[str, ...] = ()
+    """Argument vector; no shell is involved."""
+    env: tuple[tuple[str, str], ...] = ()
+    folders: tuple[str, ...] = ()
+    """Of a command: where the paths in its arguments lead, on the gateway's machine. The gate reads below these, and
+    nowhere else, what a call that a person must approve would let the server read."""
+    timeout_s: int = 60
+    """For one call."""
+    concurrent: int = 8
+    """Calls of one session under way at once."""
+
+    def to_json(self) -> Mapping[str, object]:
+        """Its entry in the document."""
+        members: dict[str, object] = {
+            "id": self.id,
+            "timeout_s": self.timeout_s,
+            "concurrent": self.concurrent,
+            "url": self.url,
+            "roots": list(self.roots),
+            "header": self.header,
+            "key": self.key,
+            "command": list(self.command),
+            "env": dict(self.env),
+            "folders": list(self.folders),
+        }
+        return {name: value for name, value in members.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """A configuration document in its closed form."""
+
+    raw: bytes
+    iss: str
+    cls: str
+    origin: str
+    """The transparency log that this gateway writes, and no other gateway at the same time."""
+    reference: str
+    """``sha256:`` name of the reference values that session quotes are appraised against."""
+    upstreams: tuple[UpstreamConfig, ...]
+    epoch_s: int
+    session_max_s: int
+    body_max: int
+    """Largest request body, bytes."""
+    witness_policy: WitnessPolicy | None
+    """Who must have cosigned the log; None: nobody is asked."""
+    erasure_authorities: tuple[ec.EllipticCurvePublicKey, ...] = ()
+    """Whose orders to erase and to hold are carried out; nobody: nothing is ever erased."""
+    profile_signers: tuple[AcceptedSigner, ...] = ()
+    """One of whom must have signed a session's profile, or it is not admitted; nobody: it need not be signed."""
+    mcp_servers: tuple[MCPServerConfig, ...] = ()
+    """Servers of tools; none: there is no tool gate."""
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` name of the bytes."""
+        return sha256_name(self.raw)
+
+    @property
+    def asks_own_witness(self) -> bool:
+        """Whether one of its witnesses is the one that is started for it."""
+        policy = self.witness_policy
+        return policy is not None and any(each.url == OWN_WITNESS_URL for each in policy.witnesses.values())
+
+    @property
+    def mrconfigid(self) -> bytes:
+        """SHA-384 of the bytes: 48 bytes."""
+        return hashlib.sha384(self.raw).digest()
+
+    @property
+    def unwitnessed(self) -> GatewayConfig:
+        """The same, with nobody asked: witnesses add to what a gateway proves, and change nothing that it does."""
+        members = json.loads(self.raw)
+        members.pop("witnesses", None)
+        return parse_gateway_config(canonical(members))
+
+
+def make_gateway_config(
+    *,
+    iss: str,
+    cls: str,
+    origin: str,
+    reference: str,
+    upstreams: Sequence[UpstreamConfig],
+    epoch_s: int = 60,
+    session_max_s: int = 24 * 3600,
+    body_max: int = 8 << 20,
+    witnesses: str | None = None,
+    erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
+    profile_signers: Sequence[AcceptedSigner] = (),
+    mcp_servers: Sequence[MCPServerConfig] = (),
+) -> GatewayConfig:
+    """A configuration from its parts, checked like one that was read.
+
+    Args:
+        witnesses: a C2SP tlog-policy file's text: each witness with its URL, and a quorum. Comments and
+            ``log`` lines are left out: a gateway's witnesses are asked about its own log.
+        profile_signers: one of whom must have signed a session's profile; nobody: it need not be signed.
+    """
+    return parse_gateway_config(
+        canonical(
+            {
+                **({} if witnesses is None else {"witnesses": _policy_lines(witnesses)}),
+                **(
+                    {"erasure_authorities": [public_jwk(key) for key in erasure_authorities]}
+                    if erasure_authorities
+                    else {}
+                ),
+                **({"profile_signers": signers_document(profile_signers)} if profile_signers else {}),
+                **({"mcp_servers": [server.to_json() for server in mcp_servers]} if mcp_servers else {}),
+                "typ": "affiant-gateway-config/1",
+                "iss": iss,
+                "cls": cls,
+                "origin": origin,
+                "reference": reference,
+                "upstreams": [_upstream(upstream) for upstream in upstreams],
+                "epoch_s": epoch_s,
+                "session_max_s": session_max_s,
+                "body_max": body_max,
+            }
+        )
+    )
+
+
+DEV_ECHO: Final = UpstreamConfig(
+    id="affiant-dev-echo", url="http://affiant-dev-echo.internal/v1", bind="none", key=None, roots=()
+)
+"""The embedded default upstream: a small local process for trying and testing, named as such in receipts."""
+
+LOCAL_ISSUER: Final = "urn:affiant:gateway:local"
+"""``iss`` of the gateway that a development machine starts for itself."""
+
+
+def local_gateway_config(
+    reference: ReferenceValues,
+    *,
+    upstreams: Sequence[UpstreamConfig] = (DEV_ECHO,),
+    witnesses: str | None = None,
+    erasure_authorities: Sequence[ec.EllipticCurvePublicKey] = (),
+    profile_signers: Sequence[AcceptedSigner] = (),
+    mcp_servers: Sequence[MCPServerConfig] = (),
+) -> GatewayConfig:
+    """The configuration of the gateway that ``affiant run`` starts: the same bytes for the same arguments, so
+    that a trust file can name its digest before it runs."""
+    return make_gateway_config(
+        iss=LOCAL_ISSUER,
+        cls="simulated",
+        origin=local_log_origin(reference.roots),
+        reference=reference.digest,
+        upstreams=upstreams,
+        witnesses=witnesses,
+        erasure_authorities=erasure_authorities,
+        profile_signers=profile_signers,
+        mcp_servers=mcp_servers,
+    )
+
+
+def local_log_origin(roots: Iterable[str]) -> str:
+    """The origin of the log on a development machine: one for each simulated platform, whose root its name holds.
+
+    ``.invalid`` (RFC 2606): nobody can be asked there.
+    """
+    names = "\n".join(sorted(roots)).encode("ascii")
+    return f"{hashlib.sha256(names).hexdigest()[:32]}.affiant.invalid"
+
+
+def _upstream(upstream: UpstreamConfig) -> Mapping[str, object]:
+    members: dict[str, object] = {
+        "id": upstream.id,
+        "url": upstream.url,
+        "bind": upstream.bind,
+        "roots": list(upstream.roots),
+    }
+    written = {"key": upstream.key, "concurrent": upstream.concurrent}
+    return members | {name: value for name, value in written.items() if value is not None}
+
+
+def parse_gateway_config(raw: bytes) -> GatewayConfig:
+    """The configuration in ``raw``, closed and canonical.
+
+    Raises:
+        JSONError, ShapeMismatch: anything else.
+    """
+    value = parse_canonical(raw, limit=64 * 1024)
+    _SHAPE.check(value, "config")
+    assert isinstance(value, dict)
+    return GatewayConfig(
+        raw=raw,
+        iss=value["iss"],
+        cls=value["cls"],
+        origin=value["origin"],
+        reference=value["reference"],
+        upstreams=tuple(
+            UpstreamConfig(
+                item["id"],
+                item["url"],
+                item["bind"],
+                item.get("key"),
+                tuple(item["roots"]),
+                item.get("concurrent"),
+            )
+            for item in value["upstreams"]
+        ),
+        epoch_s=value["epoch_s"],
+        session_max_s=value["session_max_s"],
+        body_max=value["body_max"],
+        witness_policy=_witness_policy(value.get("witnesses")),
+        erasure_authorities=_authorities(value.get("erasure_authorities", ())),
+        profile_signers=parse_signers(value["profile_signers"]) if "profile_signers" in value else (),
+        mcp_servers=_mcp_servers(value.get("mcp_servers", ())),
+    )
+
+
+def _mcp_servers(entries: Sequence[Mapping[str, Any]]) -> tuple[MCPServerConfig, ...]:
+    where = "config.mcp_servers"
+    servers = tuple(
+        MCPServerConfig(
+            id=entry["id"],
+            url=entry.get("url"),
+            roots=tuple(entry.get("roots", ())),
+            header=entry.get("header"),
+            key=entry.get("key"),
+            command=tuple(entry.get("command", ())),
+            env=tuple(sorted(entry.get("env", {}).items())),
+            folders=tuple(entry.get("folders", ())),
+            timeout_s=entry["timeout_s"],
+            concurrent=entry["concurrent"],
+        )
+        for entry in entries
+    )
+    for server in servers:
+        if (server.url is None) == (not server.command):
+            raise ShapeMismatch("a server has a url or a command, one of them", where=where, found=server.id)
+        if server.command and (server.roots or server.header or server.key):
+            raise ShapeMismatch("a command has no roots, header or key", where=where, found=server.id)
+        if server.url is not None and (server.env or server.folders):
+            raise ShapeMismatch("a url has no environment and no folders", where=where, found=server.id)
+        if (server.header is None) != (server.key is None):
+            raise ShapeMismatch(
+                "a key stands in a header, and a header for a key", where=where, found=server.id
+            )
+        if server.roots and not (server.url or "").startswith("https:"):
+            raise ShapeMismatch("roots are for https", where=where, found=server.id)
+        if server.key and not (server.url or "").startswith("https:"):
+            raise ShapeMismatch("a key is sent over https only", where=where, found=server.id)
+    if len({server.id for server in servers}) != len(servers):
+        raise ShapeMismatch("two servers of one id", where=where)
+    return servers
+
+
+def _authorities(jwks: Sequence[object]) -> tuple[ec.EllipticCurvePublicKey, ...]:
+    try:
+        keys = tuple(public_key_of(jwk) for jwk in jwks)
+    except MalformedError as error:
+        raise ShapeMismatch(f"not a key: {error}", where="config.erasure_authorities") from error
+    if len({thumbprint(key) for key in keys}) != len(keys):
+        raise ShapeMismatch("one authority twice", where="config.erasure_authorities")
+    return keys
+
+
+def _policy_lines(text: str) -> Sequence[str]:
+    """The lines that say whom to ask, each in one spelling. What the file says of logs is for its other readers."""
+    words = (re.split(r"[ \t]+", line.strip(" \t")) for line in text.split("\n"))
+    return [" ".join(each) for each in words if each[0] not in ("", "log") and not each[0].startswith("#")]
+
+
+def _witness_policy(lines: Sequence[str] | None) -> WitnessPolicy | None:
+    """Whoever runs the gateway under this configuration asks these witnesses; so each must say where it is asked."""
+    if lines is None:
+        return None
+    try:
+        policy = parse_witness_policy("\n".join(lines).encode("utf-8", "surrogateescape"))
+    except (QuorumMalformed, UnicodeEncodeError) as error:
+        raise ShapeMismatch(f"not a witness policy: {error}", where="config.witnesses") from error
+    if policy.logs:
+        raise ShapeMismatch(
+            "a gateway's witnesses are asked about its own log",
+            expected="no `log` line",
+            where="config.witnesses",
+        )
+    if policy.quorum is None:
+        raise ShapeMismatch("`quorum none` asks nobody", expected="a quorum", where="config.witnesses")
+    for witness in policy.witnesses.values():
+        if witness.url is None or not _URL.match(witness.url):
+            raise ShapeMismatch(
+                "a witness that cannot be asked",
+                expected="witness <name> <vkey> http(s)://host[:port]/path",
+                found=witness.name,
+                where="config.witnesses",
+            )
+    return policy

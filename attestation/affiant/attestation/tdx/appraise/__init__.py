@@ -1,0 +1,1 @@
+"""Compares a verified quote with reference values."""

@@ -1,0 +1,364 @@
+"""Verified quote x reference values -> :class:`Appraisal`: does what was verified meet what was pinned?
+
+Points 37 to 44 of the checklist, each a refusal of its own. There is no switch that turns one off. What is not
+checked is said: a value that nobody pinned is listed as not made, never passed over.
+
+Simulated evidence is appraised by the same steps and is worth the tier ``none``, whatever else holds. The nonce
+inside of ``report_data`` is the caller's: it made it, uses it once and lets it expire (point 43).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hmac import compare_digest
+from typing import Final
+
+from affiant.attestation.tdx.appraise.reference import ImageMeasurement, ImageRole, ReferenceValues
+from affiant.attestation.tdx.event_log.eventlog import (
+    EMPTY_REGISTER,
+    LATER_EVENTS,
+    SESSION_EVENT_ORDER,
+    Event,
+    EventLog,
+    event_digest,
+    replay,
+)
+from affiant.attestation.tdx.pki.roots import EvidenceClass
+from affiant.attestation.tdx.quote.attributes import appraise_td_configuration
+from affiant.attestation.tdx.quote.checks import APPRAISAL_POINTS, Check, held, not_made
+from affiant.attestation.tdx.quote.errors import (
+    EvaluationTooOld,
+    EventLogMismatch,
+    EvidenceClassMismatch,
+    ExpectationInvalid,
+    ImageNotAccepted,
+    MRCONFIGIDMismatch,
+    MRCONFIGIDUnbound,
+    ReportDataMismatch,
+    RootNotAccepted,
+    RTMR3EventsRefused,
+    TCBStatusNotAccepted,
+    TDAttributesRefused,
+    XFAMRefused,
+)
+from affiant.attestation.tdx.quote.quote import TDReport
+from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
+from affiant.attestation.tdx.verify.verify import VerifiedQuote
+
+__all__ = [
+    "SESSION_EVENT_ORDER",
+    "Appraisal",
+    "Tier",
+    "appraise",
+    "appraise_class",
+    "appraise_configuration",
+    "appraise_mrconfigid",
+    "appraise_report_data",
+    "appraise_tcb",
+]
+
+_UNBOUND: Final = bytes(48)
+
+
+class Tier(StrEnum):
+    """What an appraisal is worth (AR4SI). Contraindicated evidence is refused, so it has no appraisal."""
+
+    AFFIRMING = "affirming"
+    WARNING = "warning"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Appraisal:
+    """A TD that is what was pinned, and how much that is worth. Only :func:`appraise` makes one."""
+
+    verified: VerifiedQuote = field(repr=False)
+    tier: Tier
+    evidence_class: EvidenceClass
+    image: ImageRole
+    vector: Mapping[str, int]
+    """AR4SI trustworthiness vector: 2 affirming, 32 warning, 0 no claim."""
+    reference_digest: str
+    """``sha256:`` name of the reference values."""
+    boot_events: tuple[Event, ...] = field(repr=False)
+    """RTMR3 up to and including the barrier; empty for a gateway."""
+    later_events: tuple[Event, ...] = field(repr=False)
+    """RTMR3 after the barrier: ``affiant-policy`` and ``affiant-fork`` only, in order."""
+    checks_made: tuple[Check, ...] = field(repr=False)
+    checks_not_made: tuple[Check, ...] = field(repr=False)
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """All rows for a verdict table, by their number."""
+        return tuple(sorted((*self.checks_made, *self.checks_not_made), key=lambda check: check.point))
+
+
+def appraise(
+    verified: VerifiedQuote,
+    reference: ReferenceValues,
+    *,
+    image: ImageRole,
+    mrconfigid: bytes,
+    report_data: bytes,
+    log: EventLog,
+    expected_rtmr3: tuple[Event, ...] | None = None,
+    expected_later: tuple[Event, ...] | None = (),
+) -> Appraisal:
+    """Appraise ``verified`` against what was pinned.
+
+    Args:
+        verified: the quote, verified at its time.
+        reference: the pinned values.
+        image: which image the TD must run.
+        mrconfigid: 48 bytes, what the launcher must have bound.
+        report_data: 64 bytes, the binding that the caller computed from its own nonce and context.
+        log: the event log that came with the quote.
+        expected_rtmr3: a session's events up to and including the barrier, which must be exactly these; None:
+            their names and order are checked, their payloads are not, and the tier is at most ``warning``. A
+            gateway extends nothing: None or empty.
+        expected_later: a session's events after the barrier, which must be exactly these: the narrowings that the
+            caller knows of (``restriction``). None: whatever may follow it, payloads not
+            checked, and the tier is at most ``warning``. A gateway extends nothing: None or empty.
+
+    Raises:
+        AppraisalRefused: one class for each of the steps below.
+        EventLogMismatch: the log does not replay to the registers.
+        ExpectationInvalid: an expected value has another length than its field.
+    """
+    body = verified.quote.body
+    _require_lengths(mrconfigid, report_data)
+    appraise_class(verified, reference)
+    appraise_tcb(verified, reference)
+    appraise_configuration(body, reference)
+    _appraise_image(body, reference, image)
+    appraise_mrconfigid(body, mrconfigid)
+    appraise_report_data(body, report_data)
+    _appraise_replay(body, log)
+    boot, later = _appraise_rtmr3(body, log, image, expected_rtmr3, expected_later)
+    bare = image == "session" and (expected_rtmr3 is None or expected_later is None)
+    return Appraisal(
+        verified=verified,
+        tier=_tier(verified, payloads_checked=not bare),
+        evidence_class=verified.evidence_class,
+        image=image,
+        vector=_vector(verified, payloads_checked=not bare),
+        reference_digest=reference.digest,
+        boot_events=boot,
+        later_events=later,
+        checks_made=(*verified.checks_made, *_HELD),
+        checks_not_made=(
+            *(check for check in verified.checks_not_made if check.point not in APPRAISAL_POINTS),
+            *_not_made(log, payloads_checked=not bare),
+        ),
+    )
+
+
+def _require_lengths(mrconfigid: bytes, report_data: bytes) -> None:
+    """41: an expected value is never padded or cut to fit (known mistake: trailing zeros that match)."""
+    if len(mrconfigid) != 48:
+        raise ExpectationInvalid(
+            "expected MRCONFIGID has another length", expected="48 bytes", found=len(mrconfigid)
+        )
+    if not any(mrconfigid):
+        raise ExpectationInvalid("expected MRCONFIGID is all zero, which binds nothing")
+    if len(report_data) != 64:
+        raise ExpectationInvalid(
+            "expected REPORTDATA has another length", expected="64 bytes", found=len(report_data)
+        )
+
+
+def appraise_class(verified: VerifiedQuote, reference: ReferenceValues) -> None:
+    """Class and root, as pinned: disagreement is refused both ways, never downgraded."""
+    if verified.evidence_class is not reference.cls:
+        raise EvidenceClassMismatch(
+            "evidence of another class than the one that was pinned",
+            expected=str(reference.cls),
+            found=str(verified.evidence_class),
+        )
+    if not reference.accepts_root(verified.root_digest):
+        raise RootNotAccepted(
+            "the quote chains to another root than the reference values name",
+            found=f"sha256:{verified.root_digest.hex()}",
+        )
+
+
+def appraise_tcb(verified: VerifiedQuote, reference: ReferenceValues) -> None:
+    """TCB status and evaluation number, as pinned."""
+    # 37: the merged status; Revoked was refused before and cannot be accepted.
+    if verified.statuses.merged not in reference.statuses:
+        raise TCBStatusNotAccepted(
+            "the TCB status is not an accepted one",
+            expected=" or ".join(sorted(status.value for status in reference.statuses)),
+            found=verified.statuses.merged.value,
+            hint="Update the platform; its advisories: " + (", ".join(sorted(verified.advisories)) or "none"),
+        )
+    # 21: the policy's minimum.
+    if verified.evaluation_number < reference.min_evaluation:
+        raise EvaluationTooOld(
+            "the collateral is from an older TCB evaluation than required",
+            expected=f"at least {reference.min_evaluation}",
+            found=verified.evaluation_number,
+        )
+
+
+def appraise_configuration(body: TDReport, reference: ReferenceValues) -> None:
+    """TD_ATTRIBUTES and XFAM: the fixed rules, and the exact values."""
+    # 38 and 39: the fixed rules first, then the exact values.
+    appraise_td_configuration(body)
+    if body.td_attributes != reference.td_attributes:
+        raise TDAttributesRefused(
+            "TD_ATTRIBUTES differ from the reference",
+            expected=reference.td_attributes.hex(),
+            found=body.td_attributes.hex(),
+        )
+    if body.xfam != reference.xfam:
+        raise XFAMRefused(
+            "XFAM differs from the reference", expected=reference.xfam.hex(), found=body.xfam.hex()
+        )
+
+
+def _appraise_image(body: TDReport, reference: ReferenceValues, image: ImageRole) -> None:
+    # 40: four values that count together only; a mix of two accepted images is none.
+    measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
+    accepted = reference.images.get(image)
+    if accepted is None:
+        raise ExpectationInvalid("no such image", expected="gateway or session", found=str(image)[:32])
+    if measured not in accepted:
+        raise ImageNotAccepted(
+            f"the TD runs no accepted {image} image",
+            found=f"MRTD {body.mrtd.hex()}, "
+            + ", ".join(f"RTMR{number} {value.hex()}" for number, value in enumerate(body.rtmrs[:3])),
+            hint="Pin the reference values of the release that is deployed, or deploy the pinned one.",
+        )
+
+
+def appraise_mrconfigid(body: TDReport, expected: bytes) -> None:
+    """MRCONFIGID, as the launcher must have bound it."""
+    # 40: all zero is unbound, never a match.
+    if body.mrconfigid == _UNBOUND:
+        raise MRCONFIGIDUnbound("MRCONFIGID is all zero: the launcher bound nothing", expected=expected.hex())
+    if body.mrconfigid != expected:
+        raise MRCONFIGIDMismatch(
+            "MRCONFIGID is not the expected digest", expected=expected.hex(), found=body.mrconfigid.hex()
+        )
+
+
+def appraise_report_data(body: TDReport, expected: bytes) -> None:
+    """REPORTDATA, as the caller's own nonce and context give it."""
+    # 41: all 64 bytes, in constant time.
+    if not compare_digest(body.report_data, expected):
+        raise ReportDataMismatch(
+            "REPORTDATA is not the expected binding of keys, context and nonce",
+            expected=expected.hex(),
+            found=body.report_data.hex(),
+        )
+
+
+def _appraise_replay(body: TDReport, log: EventLog) -> None:
+    """44: what the log says of a register must give that register. RTMR0-2 may be without events (they are
+    pinned by value, and a hardware boot's log has another form); RTMR3 may not: without events it is zero."""
+    for rtmr in range(4):
+        events = log.events(rtmr)
+        if (events or rtmr == 3) and replay(events) != body.rtmrs[rtmr]:
+            raise EventLogMismatch(
+                f"the event log does not replay to RTMR{rtmr}",
+                expected=body.rtmrs[rtmr].hex(),
+                found=f"{replay(events).hex()} after {len(events)} events",
+            )
+
+
+def _appraise_rtmr3(
+    body: TDReport,
+    log: EventLog,
+    image: ImageRole,
+    expected: tuple[Event, ...] | None,
+    expected_later: tuple[Event, ...] | None,
+) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """44: exactly the permitted events, in their order and count; those before and those after the barrier."""
+    events = log.events(3)
+    if image == "gateway":
+        if expected or expected_later or events or body.rtmrs[3] != EMPTY_REGISTER:
+            raise RTMR3EventsRefused("a gateway extends nothing into RTMR3", found=f"{len(events)} events")
+        return (), ()
+    count = len(SESSION_EVENT_ORDER)
+    boot, later = events[:count], events[count:]
+    names = tuple(event.name for event in boot)
+    if names != SESSION_EVENT_ORDER:
+        raise RTMR3EventsRefused(
+            "RTMR3 does not begin with the session's events in their order",
+            expected=", ".join(SESSION_EVENT_ORDER),
+            found=", ".join(names) or "no events",
+        )
+    for event in later:
+        if event.name not in LATER_EVENTS:
+            raise RTMR3EventsRefused(
+                "an event after the barrier that may not be there",
+                expected=" or ".join(sorted(LATER_EVENTS)),
+                found=event.name,
+            )
+    if expected is not None:
+        if len(expected) != count:
+            raise ExpectationInvalid(
+                "expected events are not those up to the barrier",
+                expected=f"{count} events",
+                found=len(expected),
+            )
+        _compare_events(boot, expected)
+    if expected_later is not None:
+        if len(expected_later) != len(later):
+            raise RTMR3EventsRefused(
+                "RTMR3 holds more or fewer events after the barrier than are known",
+                expected=len(expected_later),
+                found=len(later),
+            )
+        _compare_events(later, expected_later)
+    return boot, later
+
+
+def _compare_events(events: tuple[Event, ...], expected: tuple[Event, ...]) -> None:
+    for found, wanted in zip(events, expected, strict=True):
+        if event_digest(found) != event_digest(wanted):
+            raise RTMR3EventsRefused("an event in RTMR3 is not the expected one", where=found.name)
+
+
+_HELD: Final = held((37, 38, 39, 40, 41, 44))
+
+
+def _not_made(log: EventLog, *, payloads_checked: bool) -> tuple[Check, ...]:
+    rows = [
+        not_made(37, "grace periods and single advisories: none pinned, the status alone decides"),
+        not_made(40, "MROWNER, MROWNERCONFIG and MRSEAM: no value pinned"),
+        not_made(42, "the platform's flags are reported, none is demanded"),
+        not_made(43, "owed by whoever made the nonce: a quote has no time of its own"),
+    ]
+    if not payloads_checked:
+        rows.append(not_made(44, "the payloads of RTMR3's events, or of some: no expected values given"))
+    if not any(entry.rtmr < 3 for entry in log.entries):
+        rows.append(
+            not_made(44, "replay of RTMR0-2: the log has no events of theirs; they are pinned by value")
+        )
+    return tuple(rows)
+
+
+def _tier(verified: VerifiedQuote, *, payloads_checked: bool) -> Tier:
+    """Simulated evidence is worth nothing to a third party; a status short of UpToDate warns."""
+    if verified.evidence_class is not EvidenceClass.HARDWARE:
+        return Tier.NONE
+    if verified.statuses.merged is TCBStatus.UP_TO_DATE and payloads_checked:
+        return Tier.AFFIRMING
+    return Tier.WARNING
+
+
+def _vector(verified: VerifiedQuote, *, payloads_checked: bool) -> Mapping[str, int]:
+    """AR4SI: 2 affirming, 32 warning, 0 no claim. On simulated evidence there is no claim about hardware."""
+    hardware = verified.evidence_class is EvidenceClass.HARDWARE
+    up_to_date = verified.statuses.merged is TCBStatus.UP_TO_DATE
+    return {
+        "instance-identity": 2 if hardware else 0,
+        "configuration": 2 if hardware else 0,
+        "executables": (2 if payloads_checked else 32) if hardware else 0,
+        "hardware": (2 if up_to_date else 32) if hardware else 0,
+        "runtime-opaque": 2 if hardware else 0,
+    }

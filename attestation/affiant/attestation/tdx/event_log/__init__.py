@@ -1,0 +1,1 @@
+"""Parses event logs and replays them into RTMR values."""

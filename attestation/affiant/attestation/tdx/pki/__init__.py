@@ -1,0 +1,1 @@
+"""Verifies Intel's certificate chains, revocation lists and signed JSON."""

@@ -1,0 +1,1 @@
+"""Reads appraisal policies that people write, and appraises verified quotes by them."""

@@ -1,0 +1,161 @@
+"""Policies on the TD: its attributes, service TD, features, image and TDX module (points 38 to 40)."""
+
+from __future__ import annotations
+
+from affiant.attestation.tdx.appraise.reference import ImageMeasurement
+from affiant.attestation.tdx.policy.errors import TDXModuleNotAccepted
+from affiant.attestation.tdx.policy.node_outcomes import (
+    Finding,
+    UsedException,
+    excepting,
+    first_end,
+    lapses,
+    longest,
+    used_exception,
+)
+from affiant.attestation.tdx.policy.settings import (
+    AcceptedImage,
+    AppraisalPolicy,
+    AttributeException,
+    AttributeExceptionName,
+    counting,
+)
+from affiant.attestation.tdx.quote.attributes import (
+    appraise_forbidden_bits,
+    appraise_xfam_masks,
+    has_sept_ve_disable,
+    has_service_td,
+    with_sept_ve_disable,
+)
+from affiant.attestation.tdx.quote.errors import (
+    ImageNotAccepted,
+    ServiceTDBound,
+    TDAttributesRefused,
+    XFAMRefused,
+)
+from affiant.attestation.tdx.verify.verify import VerifiedQuote
+
+__all__ = ["accepted_images", "image", "service_td", "td_attributes", "tdx_module", "xfam"]
+
+
+def accepted_images(verified: VerifiedQuote, settings: AppraisalPolicy) -> tuple[AcceptedImage, ...]:
+    """The entries whose four measurements the TD has, and that count now."""
+    body = verified.quote.body
+    # 40: four values that count together only; a mix of two accepted images is none.
+    measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
+    found = tuple(image for image in settings.images if image.measurement == measured)
+    return counting(found, verified.judged_at)
+
+
+def td_attributes(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
+    """38: bits that nothing can except, then SEPT_VE_DISABLE or its exception, then the exact value."""
+    body, at = verified.quote.body, verified.judged_at
+    appraise_forbidden_bits(body)
+    found = body.td_attributes
+    exceptions: tuple[UsedException, ...] = ()
+    if not has_sept_ve_disable(body):
+        refusal = TDAttributesRefused(
+            "TD_ATTRIBUTES lacks SEPT_VE_DISABLE (28)",
+            found=found.hex(),
+            hint="Behind Azure's paravisor: the exception `azure-paravisor`, for that image.",
+        )
+        name = AttributeExceptionName.AZURE_PARAVISOR
+        used = excepting(_exceptions(verified, settings, name), at, refusal, str(name))
+        found, exceptions = with_sept_ve_disable(found), (used_exception(str(name), used),)
+    named = [value for value in settings.td_attributes if value.value == found]
+    accepted = longest(counting(named, at))
+    if accepted is None:
+        raise TDAttributesRefused(
+            "TD_ATTRIBUTES are not an accepted value",
+            expected=" or ".join(value.value.hex() for value in settings.td_attributes),
+            found=body.td_attributes.hex(),
+            hint=lapses(named, at),
+        )
+    detail = "TD_ATTRIBUTES are exactly an accepted value"
+    if exceptions:
+        detail += ", but for SEPT_VE_DISABLE"
+    return Finding(
+        detail=detail,
+        exceptions=exceptions,
+        until=first_end((accepted.end, *(used.until for used in exceptions))),
+    )
+
+
+def service_td(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
+    """38: no service TD is bound, or exactly one that is excepted."""
+    body = verified.quote.body
+    if not has_service_td(body):
+        said = (
+            "no service TD is bound" if body.mrservicetd is not None else "a TD 1.0 body has no MRSERVICETD"
+        )
+        return Finding(detail=said)
+    refusal = ServiceTDBound("a service TD is bound to this TD", found=(body.mrservicetd or b"").hex())
+    name = AttributeExceptionName.SERVICE_TD
+    entries = [
+        exception
+        for exception in _exceptions(verified, settings, name)
+        if exception.mrservicetd == body.mrservicetd
+    ]
+    used = used_exception(str(name), excepting(entries, verified.judged_at, refusal, str(name)))
+    return Finding(detail="the bound service TD is an accepted one", exceptions=(used,), until=used.until)
+
+
+def _exceptions(
+    verified: VerifiedQuote, settings: AppraisalPolicy, name: AttributeExceptionName
+) -> list[AttributeException]:
+    """The exceptions of this name for an image that the TD runs."""
+    running = {image.name for image in accepted_images(verified, settings)}
+    return [
+        exception
+        for exception in settings.exceptions
+        if exception.name is name and running & set(exception.images)
+    ]
+
+
+def xfam(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
+    """39: the fixed masks, and the exact value where it is limited."""
+    body = verified.quote.body
+    appraise_xfam_masks(body)
+    if settings.xfam is None:
+        return Finding(detail="within its fixed masks; the exact value may be any", limited=False)
+    named = [value for value in settings.xfam if value.value == body.xfam]
+    accepted = longest(counting(named, verified.judged_at))
+    if accepted is None:
+        raise XFAMRefused(
+            "XFAM is not an accepted value",
+            expected=" or ".join(value.value.hex() for value in settings.xfam),
+            found=body.xfam.hex(),
+            hint=lapses(named, verified.judged_at),
+        )
+    return Finding(detail="XFAM is exactly an accepted value", until=accepted.end)
+
+
+def image(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
+    body = verified.quote.body
+    found = accepted_images(verified, settings)
+    image = longest(found)
+    if image is None:
+        measured = ImageMeasurement(body.mrtd, body.rtmrs[0], body.rtmrs[1], body.rtmrs[2])
+        named = [entry for entry in settings.images if entry.measurement == measured]
+        raise ImageNotAccepted(
+            f"the TD runs no accepted image ({', '.join(settings.image_names)})",
+            found=f"MRTD {body.mrtd.hex()}, "
+            + ", ".join(f"RTMR{number} {value.hex()}" for number, value in enumerate(body.rtmrs[:3])),
+            hint=lapses(named, verified.judged_at)
+            or "Pin the measurements of the release and of the VM shape that are deployed.",
+        )
+    names = " or ".join(f"{entry.name} ({', '.join(entry.shapes)})" for entry in found)
+    return Finding(detail=f"MRTD and RTMR0-2 are those of {names}", until=image.end)
+
+
+def tdx_module(verified: VerifiedQuote, settings: AppraisalPolicy) -> Finding:
+    if settings.mrseam is None:
+        return Finding(detail="any TDX module that Intel signed and TCB Info lists", limited=False)
+    mrseam = verified.quote.body.mrseam
+    named = [value for value in settings.mrseam if value.value == mrseam]
+    accepted = longest(counting(named, verified.judged_at))
+    if accepted is None:
+        raise TDXModuleNotAccepted(
+            "MRSEAM is not on the list", found=mrseam.hex(), hint=lapses(named, verified.judged_at)
+        )
+    return Finding(detail="MRSEAM is on the list", until=accepted.end)

@@ -1,0 +1,1 @@
+"""Verifies TCB information and QE identity, and derives a platform's TCB status."""

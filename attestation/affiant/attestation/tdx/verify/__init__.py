@@ -1,0 +1,1 @@
+"""Verifies a quote's signatures against verified collateral, and explains each step."""

@@ -1,0 +1,321 @@
+"""Verdicts: checks, tiers, levels, exit codes.
+
+A check is *held*, *refused*, *not made* (what it needs is not there) or *not asked* (the reader did not ask).
+Tiers are those of AR4SI, best to worst: affirming, warning, none, contraindicated. Levels are printed one by
+one; *the* level is the highest one that held together with all below it. Exit codes: any contraindicated check
+20; else simulated 40; else by the worst tier: affirming 0, warning 10, none 30 (trust rules, 13; process
+rules, "Words").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from affiant.attestation.verdict.actors import People
+from affiant.attestation.verdict.since_archived import Changed
+from affiant.attestation.verdict.time_bounds import BY_WITNESSES, Bracket, Unwitnessed
+from affiant.attestation.verdict.timeline import Moment
+
+__all__ = [
+    "EXIT_CODES",
+    "LEVELS",
+    "MAX_EXCEPTIONS",
+    "Check",
+    "Exceptional",
+    "Finding",
+    "Population",
+    "State",
+    "Tier",
+    "Verdict",
+    "exit_code_of",
+    "tiers_that_count",
+    "witnesses_called",
+    "worst_of",
+]
+
+
+class State(StrEnum):
+    """What became of a check."""
+
+    HELD = "held"
+    REFUSED = "refused"
+    NOT_MADE = "not made"
+    NOT_ASKED = "not asked"
+
+
+class Tier(StrEnum):
+    """AR4SI trust tiers, best to worst."""
+
+    AFFIRMING = "affirming"
+    WARNING = "warning"
+    NONE = "none"
+    CONTRAINDICATED = "contraindicated"
+
+
+_ORDER: Final = tuple(Tier)
+
+LEVELS: Final[Mapping[str, str]] = {
+    "L0": "receipts are authentic under the keys that the bundle names",
+    "L1": "chains and sessions are whole, without gap",
+    "L2": "included in the log",
+    "L3": "witnessed, and the time bracket is not empty",
+    "L4": "keys are bound to appraised TDX evidence",
+    "L5": "content is opened and matches",
+}
+
+EXIT_CODES: Final[Mapping[Tier, int]] = {
+    Tier.AFFIRMING: 0,
+    Tier.WARNING: 10,
+    Tier.CONTRAINDICATED: 20,
+    Tier.NONE: 30,
+}
+EXIT_SIMULATED: Final = 40
+MAX_EXCEPTIONS: Final = 100
+"""Exceptions that a document or a page names; it counts the others."""
+
+
+def worst_of(tiers: Iterable[Tier]) -> Tier:
+    """The worst; none of nothing."""
+    return max(tiers, key=_ORDER.index, default=Tier.NONE)
+
+
+def exit_code_of(tier: Tier, *, simulated: bool) -> int:
+    """The exit code of ``affiant verify`` for a whole verdict."""
+    if tier is not Tier.CONTRAINDICATED and simulated:
+        return EXIT_SIMULATED
+    return EXIT_CODES[tier]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check that was made found: its tier (contraindicated ones are raised instead) and what to print."""
+
+    detail: str
+    tier: Tier = Tier.AFFIRMING
+    where: tuple[str, ...] = ()
+    """Receipt ids of exceptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row of the verdict."""
+
+    code: str
+    level: str | None
+    state: State
+    tier: Tier | None
+    detail: str
+    reason: str | None = None
+    """Stable code of the refusal."""
+    where: tuple[str, ...] = ()
+    required: bool = True
+
+    def to_json(self) -> Mapping[str, object]:
+        """The row for the result document."""
+        return {
+            "code": self.code,
+            "level": self.level,
+            "state": str(self.state),
+            "tier": None if self.tier is None else str(self.tier),
+            "reason": self.reason,
+            "where": list(self.where),
+            "detail": self.detail,
+            "required": self.required,
+        }
+
+
+def witnesses_called(quorum: Check | None) -> str:
+    """What to call those who cosigned, by the row ``wit.quorum``."""
+    own = quorum is not None and quorum.tier is Tier.WARNING
+    return "the operator's own witness" if own else BY_WITNESSES
+
+
+def tiers_that_count(checks: Iterable[Check]) -> list[Tier]:
+    """Those of the required checks, and of every refused one."""
+    return [
+        check.tier
+        for check in checks
+        if check.tier is not None and (check.required or check.state is State.REFUSED)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Who is in the bundle."""
+
+    receipts: int = 0
+    chains: int = 0
+    restarts: int = 0
+    started: int = 0
+    closed: int = 0
+    lost: int = 0
+    open: int = 0
+    foreign: int = 0
+    """Sessions of which only the gateway's records are here: not judged."""
+    refusals: int = 0
+    kinds: Mapping[str, int] | None = None
+
+    def to_json(self) -> Mapping[str, object]:
+        """The counts for the result document."""
+        return {
+            "receipts": self.receipts,
+            "chains": self.chains,
+            "restarts": self.restarts,
+            "sessions": {
+                "started": self.started,
+                "closed": self.closed,
+                "lost": self.lost,
+                "open": self.open,
+                "not_judged": self.foreign,
+            },
+            "refusals": self.refusals,
+            "kinds": dict(self.kinds or {}),
+        }
+
+
+class Exceptional(NamedTuple):
+    """A receipt (or chain, or session) that a check names as what it refuses, or holds with less than it should."""
+
+    check: Check
+    where: str | None
+    """None: the check names none."""
+
+    def to_json(self) -> Mapping[str, object]:
+        """One entry of the result document."""
+        check = self.check
+        return {
+            "check": check.code,
+            "reason": check.reason,
+            "tier": None if check.tier is None else str(check.tier),
+            "where": self.where,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of checking one bundle."""
+
+    bundle: str
+    """``sha256:`` name of the file."""
+    at: str
+    """The instant that collateral and trust entries were judged at, RFC 3339."""
+    trust: str
+    """``sha256:`` name of the trust file."""
+    build: str
+    """Build digest of the verifier, or that there is none."""
+    evidence_class: str | None
+    """What the chain's root makes it: ``hardware`` or ``simulated``; None if no quote was appraised."""
+    checks: Sequence[Check]
+    population: Population
+    time: Bracket | None = None
+    """Around the records of the sessions judged, by witnesses and anchors; None: time is the signers' word alone."""
+    unwitnessed: Unwitnessed | None = None
+    """The longest stretch for which the operator's clock alone speaks; None: there are no witnesses."""
+    people: People = field(default_factory=People)
+    """Who started, signed, approved and erased, of records that are all authentic."""
+    changed: Changed | None = None
+    """What became of it since its own time, where it was judged now; None: that was not asked."""
+    timeline: Sequence[Moment] = ()
+    """Authentic records in their order, for a report; no part of the result document."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the evidence is not of genuine hardware."""
+        return self.evidence_class == "simulated"
+
+    @property
+    def tier(self) -> Tier:
+        """The worst tier of the required checks that were made; capped as the trust rules say.
+
+        A required check for which the bundle lacks something counts as none; what no bundle can have yet (the
+        log, witnesses, time) takes no part, but caps the level. Simulated evidence is none at best; below L4
+        the best is a warning.
+        """
+        floor = (
+            Tier.NONE if self.simulated else Tier.AFFIRMING if self.level in ("L4", "L5") else Tier.WARNING
+        )
+        return worst_of([worst_of(tiers_that_count(self.checks)), floor])
+
+    @property
+    def whose_time(self) -> str:
+        """The bracket, and whose word it is; for a person."""
+        if self.time is None:
+            return "the signers' word alone"
+        return self.time.told(self.witnesses)
+
+    @property
+    def witnesses(self) -> str:
+        """What to call those who cosigned: the operator's own witness is none of the reader's."""
+        return witnesses_called(next((check for check in self.checks if check.code == "wit.quorum"), None))
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of ``affiant verify``."""
+        return exit_code_of(self.tier, simulated=self.simulated)
+
+    def level_state(self, level: str) -> State:
+        """Refused if one check of the level was; else not made if one could not be; else held if one held
+        (checks that were not asked take no part); else not asked."""
+        states = {check.state for check in self.checks if check.level == level}
+        for state in (State.REFUSED, State.NOT_MADE, State.HELD, State.NOT_ASKED):
+            if state in states:
+                return state
+        return State.NOT_MADE
+
+    @property
+    def level(self) -> str | None:
+        """The highest level that held together with all below it."""
+        reached = None
+        for level in LEVELS:
+            if self.level_state(level) is not State.HELD:
+                break
+            reached = level
+        return reached
+
+    @property
+    def stretch(self) -> str:
+        """The longest unwitnessed stretch in words, or why there is none."""
+        if self.unwitnessed is not None:
+            own = "" if self.witnesses == BY_WITNESSES else f"; by {self.witnesses} alone"
+            return f"{self.unwitnessed}{own}"
+        return "not known: time.bracket does not hold"
+
+    def exceptions(self) -> Iterator[Exceptional]:
+        """Everything that was refused, or held with a warning or less, with each receipt that it names."""
+        for check in self.checks:
+            short = check.state is State.HELD and check.tier is not Tier.AFFIRMING
+            if check.state is State.REFUSED or short:
+                yield from (Exceptional(check, where) for where in check.where or (None,))
+
+    def to_json(self) -> Mapping[str, object]:
+        """The result document, ``affiant-verdict/1``."""
+        exceptions = list(self.exceptions())
+        return {
+            "typ": "affiant-verdict/1",
+            "bundle": self.bundle,
+            "at": self.at,
+            "trust": self.trust,
+            "tool": {"name": "affiant", "build": self.build},
+            "time": None if self.time is None else self.time.to_json(),
+            "tier": str(self.tier),
+            "simulated": self.simulated,
+            "evidence_class": self.evidence_class,
+            "level": self.level,
+            "levels": {level: str(self.level_state(level)) for level in LEVELS},
+            "exit_code": self.exit_code,
+            "requirements_off": sorted(check.code for check in self.checks if not check.required),
+            "not_made": sorted(check.code for check in self.checks if check.state is State.NOT_MADE),
+            "not_asked": sorted(check.code for check in self.checks if check.state is State.NOT_ASKED),
+            "counts": self.population.to_json(),
+            "unwitnessed": None if self.unwitnessed is None else self.unwitnessed.to_json(),
+            "exceptions": {
+                "shown": [each.to_json() for each in exceptions[:MAX_EXCEPTIONS]],
+                "more": max(0, len(exceptions) - MAX_EXCEPTIONS),
+            },
+            "people": self.people.to_json(),
+            "checks": [check.to_json() for check in self.checks],
+            **({} if self.changed is None else {"changed": self.changed.to_json()}),
+        }

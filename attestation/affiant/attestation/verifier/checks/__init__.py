@@ -1,0 +1,1 @@
+"""The checks of one bundle, in their order."""

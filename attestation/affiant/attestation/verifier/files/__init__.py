@@ -1,0 +1,1 @@
+"""Opens bundle files, and adds what their reader brings: newer collateral, disclosure keys."""

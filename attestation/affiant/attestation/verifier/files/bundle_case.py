@@ -1,0 +1,106 @@
+"""One bundle's file judged, with the records that its verdict rests on. The rim: talks to the file system.
+
+For commands that go on from authentic records. A period's archive has its own verdict; for its records and appraisals
+it is read once more, as one bundle of all its receipts, which are in memory then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle, parse_bundle
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle, is_archive
+from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.verdict import Verdict
+from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.files.bundle_files import BundleTooLarge, BundleUnreadable
+from affiant.attestation.verifier.verify_bundle import examine_case
+from affiant.errors import AffiantError
+
+__all__ = ["open_case"]
+
+_CHUNK: Final = 1 << 20
+
+
+@contextmanager
+def open_case(
+    path: Path,
+    trust: TrustFile,
+    *,
+    at: datetime,
+    build: str,
+    unless: Callable[[str, str], bool] = lambda _digest, _trust: False,
+) -> Iterator[tuple[Verdict, Case | None] | None]:
+    """The verdict on the bundle in ``path`` and its case, which can be read until the block ends.
+
+    Args:
+        unless: told the names of the file and of the trust file; if it says so, nothing is judged and None is given.
+
+    Raises:
+        BundleUnreadable, BundleTooLarge: as named. MalformedError: an archive that is none (``zip.*``, ``period.*``).
+    """
+    head, name = _named(path)
+    if unless(name, trust.digest):
+        yield None
+    elif is_archive(head):
+        from affiant.attestation.verifier.period.verify_period import verify_period  # noqa: PLC0415 - only if asked
+
+        verdict = verify_period(path, trust, at=at, build=build)
+        with PeriodBundle(path) as period:
+            _, case = examine_case(_whole(period), trust, at=at, build=build, name=name)
+            yield verdict, case
+    else:
+        yield examine_case(_single(path), trust, at=at, build=build, name=name)
+
+
+def _single(path: Path) -> Bundle | AffiantError:
+    with path.open("rb") as file:
+        data = file.read(MAX_BUNDLE + 1)
+    if len(data) > MAX_BUNDLE:
+        raise BundleTooLarge("larger than a single bundle may be", expected=f"at most {MAX_BUNDLE >> 20} MiB")
+    try:
+        return parse_bundle(data)
+    except AffiantError as error:
+        return error
+
+
+def _whole(period: PeriodBundle) -> Bundle | AffiantError:
+    """All receipts of a period, as many as a single bundle may hold. What is wrong with it its verdict says."""
+    texts: list[str] = []
+    size = 0
+    try:
+        for text in period.receipts():
+            size += len(text)
+            if size > MAX_BUNDLE:
+                raise BundleTooLarge(
+                    "more receipts than are judged at once",
+                    expected=f"at most {MAX_BUNDLE >> 20} MiB of them",
+                    hint="Export shorter periods.",
+                )
+            texts.append(text)
+    except BundleTooLarge:
+        raise
+    except AffiantError as error:
+        return error
+    return period.bundle(tuple(texts), {})
+
+
+def _named(path: Path) -> tuple[bytes, str]:
+    """The first bytes and the ``sha256:`` name of a file; never of a device or a pipe, which might not end."""
+    digest = hashlib.sha256()
+    try:
+        if not path.is_file():
+            raise BundleUnreadable("not a file", expected="a bundle in a file", where=str(path))
+        with path.open("rb") as file:
+            head = chunk = file.read(_CHUNK)
+            while chunk:
+                digest.update(chunk)
+                chunk = file.read(_CHUNK)
+    except OSError as error:
+        raise BundleUnreadable("the file cannot be read", where=str(path), found=error.strerror) from error
+    return head[:4], f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,131 @@
+"""Sealed openings, opened for whoever holds a tenant's key: each held against its receipt, and everything counted.
+
+Whoever knows the public key can seal to it, and the store that keeps openings is not trusted: what was opened counts
+only if every disclosure in it is one that its receipt commits to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from affiant.attestation.bundle.period.layout import MAX_LINE
+from affiant.attestation.bundle.period.lines import disclosures_line, parse_disclosures
+from affiant.attestation.encoding.binary_text import from_b64u
+from affiant.attestation.encoding.canonical import parse_object
+from affiant.attestation.encoding.jws import MAX_PAYLOAD
+from affiant.attestation.records.receipt import parse_receipt
+from affiant.attestation.records.sealed_disclosures import OpeningInvalid, open_sealed
+from affiant.attestation.schema.disclosure import open_disclosures
+from affiant.attestation.schema.records import shape_of
+from affiant.errors import AffiantError
+
+__all__ = ["Opener", "Outcome", "told"]
+
+
+class Outcome(StrEnum):
+    """What became of the opening of a receipt that hides something."""
+
+    OPENED = "opened"
+    OTHER_KEY = "other_key"
+    """It is sealed to another key than was given, or was changed."""
+    UNFIT = "unfit"
+    """It is open, and is not what the receipt commits to."""
+    ERASED = "erased"
+    """It is gone, and an order to erase names the receipt."""
+    ABSENT = "absent"
+    """It is not here: whoever started the session named no key, or it was removed without an order."""
+
+
+_WORDS: Final[Mapping[Outcome, str]] = {
+    Outcome.OPENED: "opened",
+    Outcome.OTHER_KEY: "sealed to another key",
+    Outcome.UNFIT: "open, and not what the receipt commits to",
+    Outcome.ERASED: "erased by order",
+    Outcome.ABSENT: "without an opening here",
+}
+
+
+@dataclass(slots=True)
+class Opener:
+    """Opens one receipt after another.
+
+    Args:
+        keys: of tenants; each is tried.
+        counts: of every outcome, over all receipts that hide something.
+    """
+
+    keys: Sequence[X25519PrivateKey] = field(repr=False)
+    counts: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+
+    def disclosures(self, jws: str, sealed: str | None, *, rh: str, erased: bool) -> tuple[str, ...]:
+        """The disclosures of one receipt; none where they are not to be had.
+
+        Args:
+            sealed: its opening, base64url; None: there is none. rh: its receipt hash, 43 characters.
+            erased: whether an order to erase names it.
+        """
+        try:
+            payload = parse_object(from_b64u(jws.split(".")[1]), limit=MAX_PAYLOAD)
+        except (
+            AffiantError,
+            IndexError,
+        ):  # whatever stands there instead of a receipt: the verifier refuses it
+            payload = {}
+        if "_sd_alg" not in payload and sealed is None:
+            return ()  # it hides nothing
+        outcome, found = self._opened(jws, payload, sealed, rh, erased=erased)
+        self.counts[outcome] += 1
+        return found
+
+    def _opened(
+        self, jws: str, payload: Mapping[str, Any], sealed: str | None, rh: str, *, erased: bool
+    ) -> tuple[Outcome, tuple[str, ...]]:
+        if sealed is None:
+            return (Outcome.ERASED if erased else Outcome.ABSENT), ()
+        try:
+            found = self._unsealed(sealed, rh)
+            if found is None:
+                return Outcome.OTHER_KEY, ()
+            _demand_fit(jws, payload, found, rh)
+        except (AffiantError, KeyError, ValueError):
+            return Outcome.UNFIT, ()
+        return Outcome.OPENED, found
+
+    def _unsealed(self, sealed: str, rh: str) -> tuple[str, ...] | None:
+        for key in self.keys:
+            try:
+                return open_sealed(sealed, key=key, rh=rh)
+            except OpeningInvalid:
+                continue
+        return None
+
+
+def _demand_fit(jws: str, payload: Mapping[str, Any], found: tuple[str, ...], rh: str) -> None:
+    """Every disclosure is one that the receipt commits to, and a reader of bundles takes them.
+
+    Raises:
+        AffiantError, KeyError, ValueError: not.
+    """
+    shape = shape_of(str(payload["kind"]), role=str(payload["role"]), cls=str(payload["cls"]))
+    shape.check(payload, "")
+    open_disclosures(payload, shape, found)
+    parse_receipt("~".join((jws, *found, "")))
+    if found:
+        line = disclosures_line(rh, found)
+        parse_disclosures(line.rstrip(b"\n"), where=rh)
+        if len(line) > MAX_LINE:
+            raise ValueError
+
+
+def told(counts: Mapping[Outcome, int]) -> str:
+    """The counts in words; what is none is left out, but the first."""
+    return ", ".join(
+        f"{counts[outcome]} {words}"
+        for outcome, words in _WORDS.items()
+        if counts[outcome] or outcome is Outcome.OPENED
+    )

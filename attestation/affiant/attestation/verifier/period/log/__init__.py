@@ -1,0 +1,1 @@
+"""What a period's log proves: coverage, time bounds, signers, population."""

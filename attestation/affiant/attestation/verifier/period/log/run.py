@@ -1,0 +1,200 @@
+"""What a verification of a period bundle works on, what it has found so far, and what becomes of each check.
+
+A :class:`Run` is filled in the order of ``verify_period``; each step reads only what those before it put there, and
+says *not made* when that is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.attestation.bundle.period.archive_reader import PeriodBundle
+from affiant.attestation.statements.statement import LogIdentity, parse_statement
+from affiant.attestation.tlog.checkpoint import Checkpoint
+from affiant.attestation.verdict.errors import NoPin, NotAsked, NotMade
+from affiant.attestation.verdict.timeline import Moment
+from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.verdict import Check, Finding, State, Tier
+from affiant.attestation.verifier.case.case import Case, Party
+from affiant.attestation.verifier.period.log.first_pass import FirstPass, LineRefused
+from affiant.attestation.verifier.period.log.log_view import LogView, Noted
+from affiant.attestation.verifier.period.log.period_signers import Signers
+from affiant.attestation.verifier.period.log.record_traces import TracedRecords
+from affiant.attestation.verifier.period.log.spill import Spill
+from affiant.attestation.verifier.period.log.stamps import Stamps
+from affiant.attestation.verifier.period.log.tally import Exceptions, Tally
+from affiant.attestation.verifier.verify_bundle import (
+    BODIES,
+    CHECKS,
+    Row,
+    make_check,
+    not_made_check,
+    refused_check,
+    verifier_fault,
+)
+from affiant.errors import AffiantError
+
+__all__ = ["Asked", "Cases", "Many", "Progress", "Run"]
+
+Progress = Callable[[str, int, int], None]
+"""What is being done, how much of it is done, and how much there is."""
+
+_LEVELS: Final = {row.code: row.level for row in (*CHECKS, *BODIES)} | {
+    "fmt.bundle": "L0",
+    "chain.coverage": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the reader asks; members as of :func:`~.verify_period.examine_period`."""
+
+    trust: TrustFile
+    at: datetime
+    build: str
+    since: datetime | None
+    until: datetime | None
+    request: bytes | None
+    response: bytes | None
+    session: str | None
+    processes: int
+    timeline: bool
+    held_against: bool
+    progress: Progress
+    seen: datetime | None = None
+    """Until when cosignatures count, as of :attr:`.case.Case.seen`; None: until ``at``."""
+
+
+@dataclass(slots=True)
+class Cases:
+    """What sessions and gateways came to, all together."""
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    states: dict[str, int] = field(default_factory=dict)
+    classes: set[str] = field(default_factory=set)
+    appraised: set[str] = field(default_factory=set)
+    erased: dict[str, str] = field(default_factory=dict)
+    pruned: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def tally(self, row: Row) -> Tally:
+        """That of one check."""
+        return self.tallies.setdefault(
+            row.code, Tally(row.code, row.level, any_suffices=row.code.startswith("body."))
+        )
+
+
+@dataclass(slots=True)
+class Run:
+    """One verification of one archive at one instant."""
+
+    asked: Asked
+    bundle: PeriodBundle
+    spill: Spill
+    checks: dict[str, Check] = field(default_factory=dict)
+    signers: Signers | None = None
+    log: LogIdentity | None = None
+    view: LogView | None = None
+    noted: list[Noted] = field(default_factory=list)
+    roots: list[Checkpoint] = field(default_factory=list)
+    """What the log has signed, also where it is not of this tree."""
+    traced: TracedRecords | None = None
+    stamps: dict[str, Stamps | AffiantError] = field(default_factory=dict)
+    """By the ending of their files: the anchors, or why they do not count."""
+    log_error: AffiantError | None = None
+    unbacked: AffiantError | None = None
+    """Why no checkpoint bounds a time, where the trust file names witnesses."""
+    split: Exceptions = field(default_factory=Exceptions)
+    undecided: int = 0
+    first: FirstPass | None = None
+    cases: Cases = field(default_factory=Cases)
+    shown: list[tuple[str, str]] = field(default_factory=list)
+    moments: tuple[Moment, ...] = ()
+
+    def made(self, code: str, examine: Callable[[], Finding]) -> None:
+        """Make one check of the whole archive."""
+        trust, level = self.asked.trust, _LEVELS.get(code)
+        try:
+            self.checks[code] = make_check(code, level, examine(), trust)
+        except NotAsked as unasked:
+            required = self.requires(code)
+            self.checks[code] = Check(code, level, State.NOT_ASKED, None, unasked.message, required=required)
+        except NotMade as missing:
+            tier = None if isinstance(missing, NoPin) else Tier.NONE
+            self.checks[code] = not_made_check(code, level, missing.message, trust, tier=tier)
+        except Many as error:
+            self.checks[code] = error.row(code, trust)
+        except AffiantError as error:
+            self.checks[code] = refused_check(code, level, error, trust)
+        except Exception as error:  # noqa: BLE001 - as in a single bundle: refused, never passed over
+            self.checks[code] = refused_check(code, level, verifier_fault(error), trust)
+
+    def requires(self, code: str) -> bool:
+        """Whether the trust file asks for a check; absent requirements are all (trust rules, 12)."""
+        return self.asked.trust.require is None or code in self.asked.trust.require
+
+    def need(self, *codes: str) -> None:
+        """Go on only if the checks with these codes held.
+
+        Raises:
+            NotMade: one did not.
+        """
+        for code in codes:
+            if code not in self.checks or not self.holds(code):
+                raise NotMade(f"needs {code}, which did not hold")
+
+    def holds(self, code: str) -> bool:
+        """Whether a check that was made held."""
+        return self.checks[code].state is State.HELD
+
+    @property
+    def held(self) -> set[str]:
+        """The codes of the checks that held so far."""
+        return {code for code, check in self.checks.items() if check.state is State.HELD}
+
+    @property
+    def passed(self) -> FirstPass:
+        """What the first pass found.
+
+        Raises:
+            NotMade: it did not come to its end.
+        """
+        if self.first is None:
+            raise NotMade("the receipts could not be read")
+        return self.first
+
+    @property
+    def chains(self) -> int:
+        """How many chains have a record beside its leaf."""
+        return sum(1 for each in self.passed.chains.values() if each.records)
+
+    def whole(self) -> Case:
+        """A case of the whole archive, for the rules that ask a trust file about a log."""
+        case = Case(Bundle(()), self.asked.trust, self.asked.at, None, None, None, seen=self.asked.seen)
+        case.established = self.held
+        return case
+
+    def party(self, name: str) -> Party:
+        """The signer whose statement has this ``sha256:`` name, without its records."""
+        return Party(parse_statement(self.bundle.objects("keysets")[name]))
+
+
+class Many(AffiantError):
+    """Exceptions of one rule, raised as one."""
+
+    code = "verifier.exceptions"
+
+    def __init__(self, found: Exceptions) -> None:
+        super().__init__(found.text)
+        self.exceptions = found
+
+    def row(self, code: str, trust: TrustFile) -> Check:
+        """The row: the first one's code, the ids of all that are kept."""
+        first = self.exceptions.first
+        assert first is not None
+        reason = first.reason if isinstance(first, LineRefused) else first.code
+        check = refused_check(code, _LEVELS.get(code), self, trust)
+        return replace(check, reason=reason, where=tuple(self.exceptions.where))

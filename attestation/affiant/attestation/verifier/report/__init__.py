@@ -1,0 +1,1 @@
+"""A verdict as text, HTML, SARIF, JUnit XML and CSV."""

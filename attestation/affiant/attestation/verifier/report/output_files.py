@@ -1,0 +1,57 @@
+"""The files that ``affiant verify`` writes beside what it prints: each whole, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from affiant.attestation.verdict.verdict import Verdict
+from affiant.attestation.verifier.combined import CombinedVerdict
+from affiant.report_files import keep_apart, write_report
+
+__all__ = ["Reports"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Where which report goes; None: it was not asked for."""
+
+    html: Path | None = None
+    sarif: Path | None = None
+    junit: Path | None = None
+
+    def keep_apart(self, inputs: Iterable[Path]) -> None:
+        """Refuse a report in place of what is read, or of another report: a bundle may be the only copy.
+
+        Raises:
+            click.UsageError: one of them is.
+        """
+        keep_apart((self.html, self.sarif, self.junit), inputs=inputs)
+
+    def write(self, verdict: Verdict, *, bundle: str) -> None:
+        """Those of one bundle.
+
+        Raises:
+            click.ClickException: one cannot be written.
+        """
+        from affiant.attestation.verifier.report.html import render_html  # noqa: PLC0415 - only if asked
+        from affiant.attestation.verifier.report.machine import render_junit, render_sarif  # noqa: PLC0415 - as above
+
+        _write(self.html, lambda: render_html(verdict))
+        _write(self.sarif, lambda: render_sarif(verdict, bundle=bundle))
+        _write(self.junit, lambda: render_junit(verdict))
+
+    def write_several(self, verdict: CombinedVerdict) -> None:
+        """Those of several bundles; as :meth:`write`."""
+        from affiant.attestation.verifier.report.html_several import render_html_several  # noqa: PLC0415 - as above
+        from affiant.attestation.verifier.report.machine import render_junit_several, render_sarif_several  # noqa: PLC0415 - as above
+
+        _write(self.html, lambda: render_html_several(verdict))
+        _write(self.sarif, lambda: render_sarif_several(verdict))
+        _write(self.junit, lambda: render_junit_several(verdict))
+
+
+def _write(path: Path | None, render_report: Callable[[], str]) -> None:
+    if path is not None:
+        write_report(path, render_report())

@@ -1,0 +1,304 @@
+"""``affiant verify`` as a user runs it: exit codes, tables, JSON, wrong input."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.attestation.period_builder import build
+from tests.attestation.story import NOW, PLATFORM, REQUEST, Story, trust_bytes
+
+from affiant.attestation.cli.bundle.verify_command import verify
+from affiant.attestation.simulated.platform.platform import SimulatedPlatform
+from affiant.attestation.simulated.platform.quote_format import QuoteLayout
+from fault_scenarios.bench import Bench
+from fault_scenarios.collateral_json import collateral_json
+from fault_scenarios.scenarios.levels import reaching
+
+AT = NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "session.affiant.json").write_bytes(Story().bytes())
+    (tmp_path / "trust.json").write_bytes(trust_bytes())
+    (tmp_path / "request.json").write_bytes(REQUEST)
+    return tmp_path
+
+
+def run(files: Path, *more: str, bundle: str = "session.affiant.json") -> Result:
+    arguments = [str(files / bundle), "--trust", str(files / "trust.json"), "--at", AT, *more]
+    return CliRunner().invoke(verify, arguments)
+
+
+def test_a_simulated_session_exits_with_40_and_says_so(files: Path) -> None:
+    result = run(files)
+    assert result.exit_code == 40
+    assert result.output.splitlines()[-1].startswith("SIMULATED")
+    assert "verified" not in result.output.lower()
+    assert result.output.splitlines()[0].startswith("bundle")
+
+
+def test_the_json_document_says_the_same(files: Path) -> None:
+    document = json.loads(run(files, "--json", "--request", str(files / "request.json")).output)
+    assert document["typ"] == "affiant-verdict/1"
+    assert (document["exit_code"], document["simulated"], document["tier"]) == (40, True, "none")
+    assert document["levels"]["L5"] == "held"
+    assert "wit.quorum" in document["not_made"]
+
+
+def test_one_flipped_byte_exits_with_20_and_the_reason(files: Path) -> None:
+    data = bytearray((files / "session.affiant.json").read_bytes())
+    position = data.index(b'"sdjwt"') + 400
+    data[position] = ord("A") if data[position] != ord("A") else ord("B")
+    (files / "flipped.json").write_bytes(data)
+    result = run(files, bundle="flipped.json")
+    assert result.exit_code == 20
+    assert "REFUSED" in result.output
+
+
+def test_another_body_exits_with_20(files: Path) -> None:
+    (files / "request.json").write_bytes(b"{}")
+    assert run(files, "--request", str(files / "request.json")).exit_code == 20
+
+
+@pytest.mark.parametrize("more", [["--at", "yesterday"], ["--trust", "missing.json"], ["--nonsense"]])
+def test_wrong_usage_exits_with_2(files: Path, more: list[str]) -> None:
+    assert run(files, *more).exit_code == 2
+
+
+def test_a_broken_trust_file_is_a_usage_error_that_names_the_place(files: Path) -> None:
+    (files / "trust.json").write_text('{"typ":"affiant-trust/1","tee_roots":[]}')
+    result = run(files)
+    assert result.exit_code == 2
+    assert "tee_roots" in result.output
+
+
+def test_it_is_never_without_a_trust_file(files: Path) -> None:
+    assert CliRunner().invoke(verify, [str(files / "session.affiant.json")]).exit_code == 2
+
+
+# -- several bundles -----------------------------------------------------------------------------------------------
+
+
+def run_all(files: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(verify, [*arguments, "--trust", str(files / "trust.json"), "--at", AT])
+
+
+def test_a_folder_is_judged_as_several_even_if_it_holds_one(files: Path) -> None:
+    document = json.loads(run_all(files, str(files), "--json").output)
+    assert document["typ"] == "affiant-verdicts/1"
+    assert len(document["verdicts"]) == 1
+    assert document["verdicts"][0]["file"].endswith("session.affiant.json")
+
+
+def test_the_exit_code_of_several_is_that_of_the_worst(files: Path) -> None:
+    (files / "broken.affiant.json").write_bytes(b"{")
+    names = [str(files / name) for name in ("session.affiant.json", "broken.affiant.json")]
+    result = run_all(files, *names)
+    assert result.exit_code == 20
+    assert result.output.splitlines()[0] == "bundles          2"
+    assert run_all(files, *names[:1]).exit_code == 40
+
+
+def test_a_period_is_held_against_the_other_bundles(files: Path) -> None:
+    paths = [build(files / name, Story().tell()) for name in ("one", "other")]
+    document = json.loads(run_all(files, *map(str, paths), "--json").output)
+    assert "not made" not in {row["state"] for row in document["across"]}
+    alone = json.loads(run_all(files, str(paths[0].parent), "--json").output)
+    assert {row["state"] for row in alone["across"]} == {"held"}
+    assert alone["counts"] == alone["verdicts"][0]["counts"]
+
+
+def test_a_report_to_what_is_no_file_is_written_there(files: Path) -> None:
+    pipe = files / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        assert run(files, "--html", str(pipe)).exit_code == 40
+        assert read.result(10).startswith("<!doctype html>")
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+
+
+@pytest.mark.parametrize("place", ["session.affiant.json", "trust.json", "request.json", "other"])
+def test_a_report_replaces_nothing_that_is_read(files: Path, place: str) -> None:
+    before = {path: path.read_bytes() for path in files.iterdir()}
+    asked = ["--request", str(files / "request.json"), "--junit", str(files / "other")]
+    result = run(files, *asked, "--html", str(files / "." / place))
+    assert result.exit_code == 2 and "replace" in " ".join(result.output.split())
+    assert {path: path.read_bytes() for path in files.iterdir()} == before
+
+
+def test_a_full_disk_is_one_line_and_no_verdict(files: Path) -> None:
+    command = [sys.executable, "-m", "affiant", "verify", str(files / "session.affiant.json"), "--at", AT]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*command, "--trust", str(files / "trust.json"), "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: its output cannot be written: No space left on device\n"
+
+
+def test_reports_of_several_are_written(files: Path) -> None:
+    names = {"--html": "r.html", "--sarif": "r.sarif", "--junit": "r.xml"}
+    options = [part for option, name in names.items() for part in (option, str(files / name))]
+    assert run_all(files, str(files), *options).exit_code == 40
+    assert 'href="#bundle-1"' in (files / "r.html").read_text()
+    assert "artifacts" in (files / "r.sarif").read_text()
+    assert "<testsuites>" in (files / "r.xml").read_text()
+
+
+def test_what_asks_about_one_bundle_is_refused_for_several(files: Path) -> None:
+    for more in (["--request", str(files / "request.json")], ["--session", "A" * 22]):
+        result = run_all(files, str(files), *more)
+        assert result.exit_code == 2
+        assert "one bundle" in result.output
+
+
+def test_a_folder_without_a_bundle_is_no_success(files: Path) -> None:
+    (files / "empty").mkdir()
+    result = run_all(files, str(files / "empty"))
+    assert result.exit_code == 2
+    assert "no bundle" in result.output
+
+
+def test_progress_is_told_to_terminals_alone(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        (files / f"{number}.affiant.json").write_bytes(b"{")
+    assert run_all(files, str(files)).stderr == ""
+    monkeypatch.setattr("affiant.attestation.cli.bundle.verify_command._is_terminal", lambda: True)
+    told = run_all(files, str(files)).stderr
+    assert "1 of 6 judged" in told
+    assert told.endswith("judged\r")
+
+
+# -- judged now ----------------------------------------------------------------------------------------------------
+
+
+LATER = NOW + timedelta(days=20)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is twenty days later."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return LATER
+
+    monkeypatch.setattr("affiant.attestation.cli.bundle.verify_command.datetime", Clock)
+
+
+def run_now(files: Path, *more: str) -> Result:
+    arguments = [str(files / "session.affiant.json"), "--trust", str(files / "trust.json"), "--now"]
+    return CliRunner().invoke(verify, [*arguments, *more])
+
+
+def collateral_in(files: Path, platform: SimulatedPlatform) -> str:
+    folder = files / "collateral"
+    folder.mkdir()
+    (folder / "collateral.json").write_bytes(collateral_json(platform.collateral(LATER)))
+    return str(folder)
+
+
+@pytest.mark.usefixtures("later")
+def test_judged_now_with_the_readers_own_collateral(files: Path) -> None:
+    bench = Bench(platform=PLATFORM, layout=QuoteLayout.V4, now=NOW)
+    worse = reaching("Revoked", "INTEL-SA-99901")(bench).platform
+    result = run_now(files, "--collateral", collateral_in(files, worse), "--json")
+    document = json.loads(result.output)
+    assert (result.exit_code, document["changed"]["then"]["exit_code"]) == (20, 40)
+    assert document["at"] == LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert document["changed"]["collateral"] == "own"
+    assert {each["after"]["refused"] for each in document["changed"]["quotes"]} == {"tcb.revoked"}
+
+
+@pytest.mark.usefixtures("later")
+def test_judged_now_takes_the_time_that_is_asked_as_the_bundles_own(files: Path) -> None:
+    document = json.loads(run_now(files, "--at", AT, "--json").output)
+    assert document["changed"]["then"] == {
+        "at": AT,
+        "by": "asked",
+        "tier": "none",
+        "level": "L2",
+        "exit_code": 40,
+    }
+    assert document["changed"]["collateral"] == "archived"
+
+
+@pytest.mark.usefixtures("later")
+def test_a_folder_without_the_platforms_collateral_affirms_nothing(files: Path) -> None:
+    (files / "empty").mkdir()
+    document = json.loads(run_now(files, "--collateral", str(files / "empty"), "--json").output)
+    assert "tee.appraisal" in document["not_made"]
+    assert document["level"] == "L1"
+
+
+@pytest.mark.usefixtures("later")
+def test_several_bundles_are_judged_now_as_well(files: Path) -> None:
+    (files / "deep").mkdir()
+    (files / "deep" / "b.affiant.json").write_bytes(Story().bytes())
+    arguments = [str(files), "--trust", str(files / "trust.json"), "--now", "--json"]
+    document = json.loads(CliRunner().invoke(verify, arguments).output)
+    assert len([each for each in document["verdicts"] if "changed" in each]) == 2
+
+
+@pytest.mark.usefixtures("later")
+def test_a_period_is_judged_now_with_the_same_exit_codes_and_in_every_report(files: Path) -> None:
+    bench = Bench(platform=PLATFORM, layout=QuoteLayout.V4, now=NOW)
+    worse = reaching("Revoked", "INTEL-SA-99901")(bench).platform
+    path = build(files / "period", Story().tell())
+    names = {"--html": "r.html", "--sarif": "r.sarif", "--junit": "r.xml"}
+    options = [part for option, name in names.items() for part in (option, str(files / name))]
+    asked = [str(path), "--trust", str(files / "trust.json"), "--now"]
+    held = CliRunner().invoke(verify, [*asked, "--json"])
+    assert (held.exit_code, json.loads(held.output)["changed"]["quotes_counted"]["changed"]) == (40, 0)
+    asked += ["--collateral", collateral_in(files, worse)]
+    told = CliRunner().invoke(verify, [*asked, "--json", *options])
+    document = json.loads(told.output)
+    assert (told.exit_code, document["changed"]["then"]["exit_code"]) == (20, 40)
+    assert {each["after"]["refused"] for each in document["changed"]["quotes"]} == {"tcb.revoked"}
+    shown = " ".join(CliRunner().invoke(verify, asked).output.split())
+    assert "2 judged then and now, 2 are worth something else now" in shown
+    assert "What changed since its own time" in (files / "r.html").read_text()
+    assert "tcb.revoked" in (files / "r.sarif").read_text()
+    assert "tcb.revoked" in (files / "r.xml").read_text()
+
+
+def test_collateral_without_now_is_a_usage_error(files: Path) -> None:
+    result = run(files, "--collateral", str(files))
+    assert result.exit_code == 2
+    assert "--now" in result.output
+
+
+def test_off_is_what_the_trust_file_switched_off_asked_or_not(files: Path) -> None:
+    document = json.loads(run(files, "--json").output)
+    assert document["requirements_off"] == [] and "body.request" in document["not_asked"]
+    assert "requirements off none" in run(files).output
+    trust = json.loads((files / "trust.json").read_bytes())
+    wanted = [row["code"] for row in document["checks"] if row["code"] not in ("time.tsa", "chain.end")]
+    (files / "trust.json").write_text(json.dumps({**trust, "require": wanted}))
+    assert json.loads(run(files, "--json").output)["requirements_off"] == ["chain.end", "time.tsa"]
+    assert "requirements off chain.end, time.tsa" in run(files).output
+
+
+def test_a_bundle_with_its_openings_still_sealed_is_named(files: Path) -> None:
+    sealed = {"bundle": json.loads((files / "session.affiant.json").read_bytes()), "openings": []}
+    (files / "sealed.json").write_text(json.dumps(sealed))
+    result = run(files, bundle="sealed.json")
+    assert result.exit_code == 20
+    assert "affiant gateway bundle SESSION --openings KEYFILE" in " ".join(result.output.split())

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.attestation.release import manifest as release
+from affiant.attestation.release import measured_files as installed_files
+from affiant.attestation.release.boot import Image, boot_registers
+from affiant.attestation.release.manifest import (
+    Release,
+    ReleaseDiffersError,
+    ReleaseMalformedError,
+    ReleaseMissingError,
+    build_release,
+    check_release,
+    load_release,
+    main,
+    measure_files,
+    mrtd_of,
+    parse_release,
+    reference_values,
+    write_release,
+)
+from affiant.attestation.tdx import EvidenceClass, parse_reference_values
+from affiant.errors import MalformedError
+
+ROOT = Path(__file__).resolve().parents[3]
+digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
+paths = st.from_regex(r"affiant/[a-z]{1,6}(/[a-z_]{1,6}){0,2}\.py", fullmatch=True)
+listings = st.dictionaries(paths, digests, min_size=1, max_size=6).map(lambda files: list(files.items()))
+
+
+def test_the_mrtd_is_sha384_of_the_rfc_8785_array() -> None:
+    files = [("affiant/b.py", "22" * 32), ("affiant/a.py", "11" * 32)]
+    text = f'[["affiant/a.py","{"11" * 32}"],["affiant/b.py","{"22" * 32}"]]'
+    assert mrtd_of(files) == hashlib.sha384(text.encode()).digest()
+
+
+# -- the manifest -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(listings)
+def test_a_manifest_reads_back_as_it_was(files: list[tuple[str, str]]) -> None:
+    built = build_release(files)
+    assert parse_release(built.to_bytes()) == built
+    assert built == build_release(files[::-1])
+
+
+def test_the_manifest_has_exactly_the_specified_members() -> None:
+    document = json.loads(build_release([("affiant/a.py", "11" * 32)]).to_bytes())
+    assert document.keys() == {"typ", "files", "mrtd", "images"}
+    assert document["typ"] == "affiant-release/1"
+    assert document["images"].keys() == {"gateway", "session"}
+    assert document["images"]["gateway"].keys() == {"mrtd", "rtmr0", "rtmr1", "rtmr2"}
+
+
+def test_the_images_differ_in_rtmr2_alone() -> None:
+    built = build_release([("affiant/a.py", "11" * 32)])
+    gateway, session = built.images[Image.GATEWAY].to_json(), built.images[Image.SESSION].to_json()
+    assert [name for name in gateway if gateway[name] != session[name]] == ["rtmr2"]
+    assert built.images[Image.SESSION].rtmr2 == boot_registers(Image.SESSION)[2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_flipped_byte_is_refused_or_is_another_release(data: st.DataObject) -> None:
+    """Another file digest needs another MRTD, so a byte alone never makes a second valid manifest."""
+    manifest = bytearray(build_release([("affiant/a.py", "11" * 32), ("affiant/b.py", "22" * 32)]).to_bytes())
+    index = data.draw(st.integers(0, len(manifest) - 1))
+    manifest[index] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(MalformedError):
+        parse_release(bytes(manifest))
+
+
+def test_a_manifest_whose_mrtd_does_not_follow_from_its_files_is_refused() -> None:
+    document = json.loads(build_release([("affiant/a.py", "11" * 32)]).to_bytes())
+    document["files"][0][1] = "22" * 32
+    forged = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+    with pytest.raises(ReleaseMalformedError, match="do not follow"):
+        parse_release(forged)
+
+
+@pytest.mark.parametrize("files", [[], [("affiant/a.py", "11" * 32), ("affiant/a.py", "22" * 32)]])
+def test_no_file_or_one_path_twice_is_refused(files: list[tuple[str, str]]) -> None:
+    with pytest.raises(ReleaseMalformedError):
+        build_release(files)
+
+
+def test_the_build_digest_is_the_sha256_of_the_manifest() -> None:
+    built = build_release([("affiant/a.py", "11" * 32)])
+    assert built.build_digest == "sha256:" + hashlib.sha256(built.to_bytes()).hexdigest()
+
+
+def test_reference_values_are_simulated_and_parse() -> None:
+    built = build_release([("affiant/a.py", "11" * 32)])
+    reference = parse_reference_values(reference_values(built, b"a root key"))
+    assert reference.cls is EvidenceClass.SIMULATED
+    assert reference.roots == {"sha256:" + hashlib.sha256(b"a root key").hexdigest()}
+    assert {image.mrtd for image in reference.images["session"]} == {built.mrtd}
+
+
+# -- the command ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of two files takes the place of what this process imports."""
+    portion = tmp_path / "affiant"
+    for name in ("errors.py", "policy/__init__.py"):
+        (portion / name).parent.mkdir(parents=True, exist_ok=True)
+        (portion / name).write_bytes(name.encode())
+    monkeypatch.setattr(installed_files, "installed_portions", lambda: (portion,))
+    monkeypatch.setattr(release, "_manifest_file", lambda: portion / "release.json")
+    return portion
+
+
+def test_what_was_written_checks(installed: Path) -> None:
+    written = write_release()
+    assert check_release() == load_release() == written
+    assert [path.name for path in installed.glob("release*")] == ["release.json"]
+
+
+def test_whoever_measures_meanwhile_never_meets_a_draft(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured, drafts = [], []
+    real = os.replace
+
+    def looked_at(source: str, target: Path) -> None:
+        drafts.append(Path(source))
+        measured.append(installed_files.measure_files())
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", looked_at)
+    written = write_release()
+    assert measured == [written.files] and not drafts[0].exists()
+    assert write_release() == written and len(drafts) == 1, "what is right is not written again"
+
+
+def test_a_changed_installation_is_refused_and_named(installed: Path) -> None:
+    write_release()
+    (installed / "errors.py").write_bytes(b"changed")
+    with pytest.raises(ReleaseDiffersError, match=r"affiant/errors\.py"):
+        check_release()
+
+
+def test_a_missing_manifest_says_how_to_write_one(installed: Path) -> None:
+    with pytest.raises(ReleaseMissingError, match="release write"):
+        load_release()
+
+
+def test_the_command_writes_checks_and_refuses(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check"]) == 1
+    assert "[release.missing]" in capsys.readouterr().err
+    assert main(["write"]) == 0
+    assert main(["check"]) == 0
+    digest = load_release().build_digest
+    assert capsys.readouterr().out.count(digest) == 2
+    (installed / "policy" / "__init__.py").unlink()
+    assert main(["check"]) == 1
+    assert "[release.differs]" in capsys.readouterr().err
+
+
+# -- the build --------------------------------------------------------------------------------------------------
+
+
+def test_a_wheel_carries_the_manifest_of_its_own_files(tmp_path: Path) -> None:
+    """Built by the real back end from a copy of the tree, unpacked, and measured by its own code."""
+    pytest.importorskip("hatchling", reason="the build back end is not installed")
+    source = tmp_path / "source"
+    for name in ("attestation", "policy", "secrets", "sandbox", "gateway"):
+        shutil.copytree(
+            ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "release.json")
+        )
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, source / name)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"],
+        cwd=source,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    unpacked = tmp_path / "unpacked"
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(unpacked)
+    packed: Release = parse_release((unpacked / "affiant" / "release.json").read_bytes())
+    assert measure_files([unpacked / "affiant"]) == packed.files
+    checked = subprocess.run(
+        [sys.executable, "-S", "-m", "affiant.attestation.release.manifest", "check"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(unpacked)},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )  # without site-packages: the check needs the standard library alone
+    assert packed.build_digest in checked.stdout
