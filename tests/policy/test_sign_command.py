@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.policy.signing import IDENTITY, Desk
+from tests.policy.signing_desk import IDENTITY, Desk
 from tests.sigstore_authority.authority import Authority
 from tests.sigstore_authority.serving import Deployment, serve
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.policy.signing import IDENTITY, TEXT, Desk
+from tests.policy.signing_desk import IDENTITY, TEXT, Desk
 from tests.sigstore_authority.authority import Authority, encoded
 
 from affiant.policy.policy_file import read_profiles
