@@ -17,16 +17,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 
-from affiant.policy.compiled import CompiledPolicy, compile_policy
-from affiant.policy.decide import Decision, Effect
-from affiant.policy.decision_log import read_decision_log
-from affiant.policy.decision_record import DecidedBy, decision_line
-from affiant.policy.hosts import canonical_host
-from affiant.policy.load import load_profiles
-from affiant.policy.profile import PathMode, Scheme
-from affiant.policy.profile_set import Profile
-from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, Question, ToolQuestion
-from affiant.policy.targets import canonical_target
+from affiant.policy.canonical.hosts import canonical_host
+from affiant.policy.canonical.targets import canonical_target
+from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import (
+    EgressQuestion,
+    ModelQuestion,
+    PathQuestion,
+    Question,
+    ToolQuestion,
+)
+from affiant.policy.decision_log.reader import read_decision_log
+from affiant.policy.decision_log.record import DecidedBy, decision_line
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import PathMode, Scheme
 from benchmarks.rego_policy import RegoBundle
 from benchmarks.timing import Figure
 
@@ -235,7 +241,7 @@ def _agree(who: str, question: Question, ours: Effect, theirs: Effect | None) ->
 
 COLD = """
 import sys, time
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 data = sys.stdin.buffer.read()
 begin = time.process_time()
 load_profiles(data)

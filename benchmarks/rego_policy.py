@@ -9,9 +9,15 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from affiant.policy.profile import PathMode
-from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, Question, ToolQuestion
-from affiant.policy.targets import METHODS, decoded_path
+from affiant.policy.canonical.targets import METHODS, decoded_path
+from affiant.policy.decision.questions import (
+    EgressQuestion,
+    ModelQuestion,
+    PathQuestion,
+    Question,
+    ToolQuestion,
+)
+from affiant.policy.model.profile import PathMode
 
 MODULE: Final = """
 package affiant

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from affiant.gateway.upstream_queue.band import Ticket
 from affiant.gateway.upstream_queue.bounds import BandBounds, QueueBounds
 from affiant.gateway.upstream_queue.fair_queue import FairQueue
-from affiant.policy.share import PRIORITIES, Share
+from affiant.policy.model.share import PRIORITIES, Share
 from benchmarks.timing import Figure, interleaved
 
 SLOTS = 16

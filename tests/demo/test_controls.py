@@ -73,18 +73,18 @@ PORT = Sabotage(
     "port",
     (
         Patch(
-            "policy/affiant/policy/egress.py",
+            "policy/affiant/policy/decision/egress.py",
             "allows = tuple(rule for rule in self.allows if rule.port == port and rule.scheme == scheme)",
             "allows = tuple(rule for rule in self.allows if rule.scheme == scheme)",
         ),
         Patch(
-            "policy/affiant/policy/egress.py",
+            "policy/affiant/policy/decision/egress.py",
             "for rule in found.allows if rule.port == port and rule.scheme == scheme])",
             "for rule in found.allows if rule.scheme == scheme])",
         ),
         # How a connection is inspected is looked up by port as well; without it, nothing would be opened.
         Patch(
-            "policy/affiant/policy/egress.py",
+            "policy/affiant/policy/decision/egress.py",
             "return None if found is None else found.tls.get(port)",
             "return None if found is None else next(iter(found.tls.values()), None)",
         ),
@@ -95,13 +95,13 @@ HOST_LIST = Sabotage(
     "host list",
     (
         Patch(
-            "policy/affiant/policy/egress.py",
+            "policy/affiant/policy/decision/egress.py",
             "                return self._NOT_LISTED\n",
             '                return Decision(Effect.ALLOW, "allowed", ("egress/0",))\n',
         ),
         # How a connection is inspected is looked up by host as well.
         Patch(
-            "policy/affiant/policy/egress.py",
+            "policy/affiant/policy/decision/egress.py",
             "return None if found is None else found.tls.get(port)",
             "return TLSMode.INSPECT if found is None else found.tls.get(port)",
         ),
@@ -141,7 +141,7 @@ BINDING = Sabotage(
         ),
         # The profile is asked again, by name and place; alone it would stop the same request.
         Patch(
-            "policy/affiant/policy/compiled.py",
+            "policy/affiant/policy/decision/compiled.py",
             "if (host, port) not in grant.hosts or mode is None:",
             "if mode is None:",
         ),

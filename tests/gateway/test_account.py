@@ -19,7 +19,7 @@ from affiant.gateway.account import Account
 from affiant.gateway.errors import GatewayFault, ModelNotFound
 from affiant.gateway.session_limits import Reservation
 from affiant.gateway.upstream import Attempt, Upstream
-from affiant.policy.meters import Charge
+from affiant.policy.decision.meters import Charge
 
 
 def profile(tools: list[str]) -> bytes:

@@ -38,7 +38,7 @@ from affiant.attestation.statements.manifest import (
     session_events,
 )
 from affiant.attestation.statements.statement import parse_statement
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 
 OTHER = "sha256:" + "0" * 64
 

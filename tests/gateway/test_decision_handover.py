@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from affiant.gateway.decision_handover import DecisionKeeper, take_over
-from affiant.policy.decision_file import DecisionFile, DecisionsUnavailable, open_decision_file
-from affiant.policy.decision_rotation import Rotation, rotated_logs
+from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable, open_decision_file
+from affiant.policy.decision_log.rotation import Rotation, rotated_logs
 
 LOOK_S = 0.01
 

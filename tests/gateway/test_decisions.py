@@ -22,11 +22,11 @@ from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.server import gateway_app
 from affiant.gateway.sessions import Session
-from affiant.policy.decide import Decision, Effect
-from affiant.policy.decision_file import DecisionFile, DecisionsUnavailable, open_decision_file
-from affiant.policy.decision_log import agents_of, read_decision_log
-from affiant.policy.load import load_profiles
-from affiant.policy.questions import ModelQuestion, ToolQuestion
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
+from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable, open_decision_file
+from affiant.policy.decision_log.reader import agents_of, read_decision_log
+from affiant.policy.loading.load import load_profiles
 
 
 def tool(name: str) -> Mapping[str, object]:

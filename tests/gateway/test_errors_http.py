@@ -12,8 +12,8 @@ from affiant.attestation.signatures.sigstore.errors import TrustedRootUnusable
 from affiant.errors import AffiantError
 from affiant.gateway import errors
 from affiant.gateway.errors_http import STATUS, error_body, error_headers, status_of
-from affiant.policy.approvals.refusals import ActionUnknown, TooManyApprovals
-from affiant.policy.decision_file import DecisionsUnavailable
+from affiant.policy.approvals.errors import ActionUnknown, TooManyApprovals
+from affiant.policy.decision_log.file import DecisionsUnavailable
 
 REFUSALS = [getattr(errors, name) for name in errors.__all__]
 

@@ -20,7 +20,7 @@ from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 
 ROOT = Path(__file__).resolve().parents[2]
 

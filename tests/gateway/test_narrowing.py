@@ -33,8 +33,8 @@ from affiant.gateway.errors import AdmissionMismatch
 from affiant.gateway.narrowing import NarrowingAppraiser, require_same_session
 from affiant.gateway.narrowings import Narrowings
 from affiant.gateway.sessions import Session
-from affiant.policy.load import load_profiles
-from affiant.policy.signatures import signed_profiles
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.signing.signatures import signed_profiles
 
 CHAT = "/v1/chat/completions"
 OTHER = "sha384:" + "0" * 96

@@ -10,9 +10,9 @@ from affiant.gateway.chat import Offered, parse_chat, without_tools
 from affiant.gateway.errors import ToolNeedsApproval, ToolNotAllowed
 from affiant.gateway.policy_gate import judge_of, may_offer
 from affiant.gateway.tool_filter import StreamFilter, judge_answer
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.load import load_profiles
-from affiant.policy.tool_origin import Origin, tool_digest
+from affiant.policy.canonical.tool_origin import Origin, tool_digest
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.loading.load import load_profiles
 
 APPLY = "{name: apply, args: {namespace: {one_of: [staging]}}}"
 POLICY = f"agent_configs: {{dev: {{tools: [read_file, {APPLY}, {{deny: rm}}]}}}}".encode()

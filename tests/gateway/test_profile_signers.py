@@ -33,8 +33,8 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, wrap_admission
 from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.gateway.named_parties import read_named
-from affiant.policy.load import load_profiles
-from affiant.policy.signatures import signed_profiles
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.signing.signatures import signed_profiles
 
 IDENTITY, ISSUER = "reviewer@team.example", "https://accounts.team.example"
 FILE = load_profiles(PROFILE)

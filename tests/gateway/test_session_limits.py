@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from affiant.gateway.answer_bounds import AnswerBound, answer_bound
 from affiant.gateway.relay import Usage
 from affiant.gateway.session_limits import Reservation, SessionLimits
-from affiant.policy.limit_refusals import (
+from affiant.policy.decision.limit_errors import (
     AnswerTooLong,
     AnswerUnbounded,
     LimitReached,
@@ -21,8 +21,8 @@ from affiant.policy.limit_refusals import (
     ToolCallsSpent,
     ToolRateReached,
 )
-from affiant.policy.load import load_profiles
-from affiant.policy.meters import NANOSECONDS
+from affiant.policy.decision.meters import NANOSECONDS
+from affiant.policy.loading.load import load_profiles
 
 SECOND = NANOSECONDS
 TEN = AnswerBound(10)

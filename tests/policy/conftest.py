@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from affiant.policy.load import load_profiles
-from affiant.policy.profile_set import Profile
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.loading.profile_set import Profile
 
 SEED = Path(__file__).parents[2] / "policy" / "profiles" / "seed-profiles.yaml"
 

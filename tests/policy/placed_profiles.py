@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from affiant.policy.compiled import compile_policy
-from affiant.policy.profile import Policy
-from affiant.policy.profile_set import Profile
-from affiant.policy.strict_yaml import Mark
+from affiant.policy.canonical.strict_yaml import Mark
+from affiant.policy.decision.compiled import compile_policy
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import Policy
 
 __all__ = ["profile"]
 

@@ -7,8 +7,17 @@ import json
 from hypothesis import strategies as st
 
 from affiant.attestation.signatures.approvers.identities import ApproverIdentity
-from affiant.policy.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, EgressLimits, Limits
-from affiant.policy.profile import (
+from affiant.policy.canonical.errors import PolicyConflict
+from affiant.policy.canonical.tool_origin import Origin
+from affiant.policy.decision.questions import (
+    EgressQuestion,
+    ModelQuestion,
+    PathQuestion,
+    SecretQuestion,
+    ToolQuestion,
+)
+from affiant.policy.model.limits import NO_EGRESS_LIMITS, NO_LIMITS, Bound, EgressLimits, Limits
+from affiant.policy.model.profile import (
     Approval,
     EgressDenial,
     EgressRule,
@@ -26,12 +35,9 @@ from affiant.policy.profile import (
     ToolRule,
     trusted_root_text,
 )
-from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
-from affiant.policy.refusals import PolicyConflict
-from affiant.policy.share import NO_SHARE, Priority, Share
-from affiant.policy.sigv4 import SigV4
-from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
-from affiant.policy.tool_origin import Origin
+from affiant.policy.model.share import NO_SHARE, Priority, Share
+from affiant.policy.model.sigv4 import SigV4
+from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 
 __all__ = [
     "NAMES",

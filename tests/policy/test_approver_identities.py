@@ -6,20 +6,20 @@ import hashlib
 import json
 
 import pytest
-from tests.policy.test_approval_reading import ANN, approval, compared, load, refused
+from tests.policy.loading.test_approval_reading import ANN, approval, compared, load, refused
 
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.signatures.approvers.identities import ApproverIdentity, NamedIdentities
 from affiant.attestation.signatures.approvers.named_approvers import read_approvers
 from affiant.errors import AffiantError
-from affiant.policy.authority import authority_of
-from affiant.policy.authority_document import authority_document
-from affiant.policy.authority_words import approval_words
-from affiant.policy.compiled import parse_normal_form
-from affiant.policy.every_refusal import every_refusal
-from affiant.policy.load import load_profiles
-from affiant.policy.profile import Approval
-from affiant.policy.rule_text import approval_text
+from affiant.policy.authority.authority import authority_of
+from affiant.policy.authority.document import authority_document
+from affiant.policy.authority.words import approval_words
+from affiant.policy.decision.compiled import parse_normal_form
+from affiant.policy.editor.rule_text import approval_text
+from affiant.policy.loading.all_errors import every_refusal
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.model.profile import Approval
 
 ROOT = canonical(
     {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1", "tlogs": []}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from affiant.errors import AffiantError
-from affiant.policy.every_refusal import every_refusal
-from affiant.policy.external_tests import read_external_tests
-from affiant.policy.load import load_floor, load_profiles
+from affiant.policy.loading.all_errors import every_refusal
+from affiant.policy.loading.load import load_floor, load_profiles
+from affiant.policy.testing.external_tests import read_external_tests
 
 PAGE = (Path(__file__).parents[2] / "policy" / "FORMAT.md").read_text()
 FOUND = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

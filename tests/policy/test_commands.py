@@ -8,9 +8,9 @@ from click.testing import CliRunner, Result
 
 from affiant.__main__ import cli
 from affiant.policy.commands import policy
-from affiant.policy.compiled import parse_normal_form
-from affiant.policy.load import load_profiles
-from affiant.policy.normal_form import policy_digest
+from affiant.policy.decision.compiled import parse_normal_form
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.normal_form.digest import policy_digest
 
 
 def run(*arguments: str | Path) -> Result:

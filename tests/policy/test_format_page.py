@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from affiant.errors import AffiantError
-from affiant.policy import refusals
-from affiant.policy.load import load_profiles
+from affiant.policy.canonical import errors as refusals
+from affiant.policy.loading.load import load_profiles
 
 PAGE = (Path(__file__).parents[2] / "policy" / "FORMAT.md").read_text()
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from affiant.errors import AffiantError
-from affiant.policy.compiled import parse_normal_form
-from affiant.policy.every_refusal import every_refusal
-from affiant.policy.lint import lint_profiles
-from affiant.policy.load import load_profiles
+from affiant.policy.decision.compiled import parse_normal_form
+from affiant.policy.lint.lint import lint_profiles
+from affiant.policy.loading.all_errors import every_refusal
+from affiant.policy.loading.load import load_profiles
 
 ROOT = Path(__file__).resolve().parents[2] / "policy"
 WORDS = [

@@ -32,7 +32,18 @@ from tests.policy.policies import (
     tools,
 )
 
-from affiant.policy.arguments import (
+from affiant.policy.canonical.tool_origin import ANY, Origin
+from affiant.policy.decision.compiled import compile_policy
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.questions import (
+    EgressQuestion,
+    ModelQuestion,
+    PathQuestion,
+    SecretQuestion,
+    ToolQuestion,
+)
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.model.arguments import (
     AnyValue,
     Argument,
     Argv,
@@ -45,10 +56,7 @@ from affiant.policy.arguments import (
     Text,
     Under,
 )
-from affiant.policy.compiled import compile_policy
-from affiant.policy.decide import Effect
-from affiant.policy.load import load_profiles
-from affiant.policy.profile import (
+from affiant.policy.model.profile import (
     Approval,
     EgressDenial,
     EgressRule,
@@ -62,8 +70,6 @@ from affiant.policy.profile import (
     ToolDenial,
     ToolRule,
 )
-from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
-from affiant.policy.tool_origin import ANY, Origin
 
 DENY, ASK, ALLOW = Effect.DENY, Effect.ASK, Effect.ALLOW
 METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK REPORT SEARCH QUERY"

@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from affiant.attestation.encoding.canonical import canonical, parse_object
-from affiant.policy import hosts, paths, targets
-from affiant.policy.decide import Decision, Effect
-from affiant.policy.decision_record import DecidedBy, decision_line
-from affiant.policy.profile import Scheme
-from affiant.policy.questions import EgressQuestion, ToolQuestion
-from affiant.policy.refusals import AffiantError
+from affiant.policy.canonical import hosts, paths, targets
+from affiant.policy.canonical.errors import AffiantError
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import EgressQuestion, ToolQuestion
+from affiant.policy.decision_log.record import DecidedBy, decision_line
+from affiant.policy.model.profile import Scheme
 
 NEVER = re.compile(r"(?!)")
 

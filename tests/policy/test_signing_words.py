@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from affiant.policy.canonical.errors import ValueRefused
+from affiant.policy.canonical.names import SPELLINGS
 from affiant.policy.commands import policy
-from affiant.policy.names import SPELLINGS
-from affiant.policy.refusals import ValueRefused
-from affiant.policy.sigv4 import SigV4, parse_sigv4
+from affiant.policy.model.sigv4 import SigV4, parse_sigv4
 
 FILE = """\
 agent_configs:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from affiant.policy.compiled import compile_policy
-from affiant.policy.coverage import rules_of
-from affiant.policy.decide import Effect
-from affiant.policy.inline_tests import PolicyTest, effect_of
-from affiant.policy.profile import Policy
-from affiant.policy.profile_set import Profile
-from affiant.policy.questions import Question, answer
-from affiant.policy.strict_yaml import Mark
-from affiant.policy.trial import Trial, TriedProfile
+from affiant.policy.canonical.strict_yaml import Mark
+from affiant.policy.decision.compiled import compile_policy
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.questions import Question, answer
+from affiant.policy.loading.inline_tests import PolicyTest, effect_of
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import Policy
+from affiant.policy.testing.coverage import rules_of
+from affiant.policy.testing.trial import Trial, TriedProfile
 
 __all__ = ["MARK", "profile", "tried"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.policy.decision_log import read_decision_log
+from affiant.policy.decision_log.reader import read_decision_log
 
 PROFILE = """agent_configs:
   writer:

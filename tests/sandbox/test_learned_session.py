@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from affiant.__main__ import cli
-from affiant.policy.decision_log import agents_of, read_decision_log
-from affiant.policy.policy_file import read_profiles
+from affiant.policy.decision_log.reader import agents_of, read_decision_log
+from affiant.policy.loading.policy_file import read_profiles
 
 PROFILE = """agent_configs:
   writer:

@@ -21,8 +21,8 @@ from tests.sandbox.conftest import affiant
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.attestation.signatures.profiles.envelope import sign_envelope
 from affiant.errors import AffiantError
-from affiant.policy.load import load_profiles
-from affiant.policy.signatures import signed_profiles
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.home import open_home
 from affiant.sandbox.isolation.record import ProcessName
 from affiant.sandbox.launches import Launch

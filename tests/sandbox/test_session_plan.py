@@ -13,8 +13,8 @@ from affiant.attestation.signatures.profiles.envelope import sign_envelope
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
 from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, SigningKey
 from affiant.errors import AffiantError
-from affiant.policy.policy_file import read_profiles
-from affiant.policy.signatures import signed_profiles
+from affiant.policy.loading.policy_file import read_profiles
+from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.errors import InputRefused
 from affiant.sandbox.isolation.backend import NEEDS_ROOT, Availability, BackendName, IsolationClass
 from affiant.sandbox.session_plan import SessionPlan, SessionRequest, plan_session

@@ -14,7 +14,7 @@ import pytest
 from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import Script, UpstreamServer
 
-from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.client import BrokerClient, broker_command
 from affiant.secrets.broker.messages import (

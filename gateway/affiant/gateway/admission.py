@@ -71,8 +71,8 @@ from affiant.attestation.tdx import (
 from affiant.errors import MalformedError
 from affiant.gateway.errors import AdmissionExpired, AdmissionMismatch, IsolationBelowFloor
 from affiant.gateway.sessions import Admitted
-from affiant.policy.compiled import CompiledPolicy, parse_normal_form
-from affiant.policy.signatures import require_profile
+from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.signing.signatures import require_profile
 
 __all__ = ["AdmissionRequest", "Appraiser", "parse_admission_request"]
 

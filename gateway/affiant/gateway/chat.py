@@ -20,8 +20,8 @@ from affiant.gateway.answer_bounds import AnswerBound, answer_bound
 from affiant.gateway.errors import RequestMalformed
 from affiant.gateway.one_reading import folded, inexact
 from affiant.gateway.other_models import names_other_models
-from affiant.policy.refusals import ToolDefinitionRefused
-from affiant.policy.tool_origin import tool_digest
+from affiant.policy.canonical.errors import ToolDefinitionRefused
+from affiant.policy.canonical.tool_origin import tool_digest
 
 __all__ = ["ChatRequest", "Offered", "parse_chat", "parse_json", "without_tools"]
 
@@ -67,7 +67,7 @@ class Offered(NamedTuple):
 
     @property
     def schema(self) -> str | None:
-        """The digest of its definition (:func:`~affiant.policy.tool_origin.tool_digest`); None where it has none."""
+        """The digest of its definition (``tool_digest``); None where it has none."""
         described, parameters = self.body.get("description"), self.body.get("parameters")
         if self.name is None or not isinstance(described, (str, type(None))):
             return None

@@ -20,7 +20,7 @@ from affiant.gateway.launch import Launch, UpstreamChoice, WitnessChoice, launch
 from affiant.gateway.log_mirror import read_state
 from affiant.gateway.operator_socket import operator_connection
 from affiant.gateway.upstream_queue.bounds import CONCURRENT
-from affiant.policy.decision_rotation import MAX_SIZE, Rotation
+from affiant.policy.decision_log.rotation import MAX_SIZE, Rotation
 
 __all__ = ["default_home", "gateway"]
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.policy.decision_file import DecisionFile, DecisionsUnavailable
-from affiant.policy.decision_rotation import RotatingLog, Rotation
+from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable
+from affiant.policy.decision_log.rotation import RotatingLog, Rotation
 
 __all__ = ["DecisionKeeper", "take_over"]
 

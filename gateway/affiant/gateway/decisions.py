@@ -2,7 +2,7 @@
 
 Models and tools of chat completions, and calls at the tool gate; not what the gate lists.
 
-Each line is in the file before what it tells of happens (:mod:`affiant.policy.decision_file`); a decision that cannot
+Each line is in the file before what it tells of happens (``file``); a decision that cannot
 be written is not taken, and none after it. The gateway is not told whom it serves: its lines have the session and the
 digest of the profile, and whoever reads them knows the agent by the file that has such a profile. Arguments of calls
 are judged, and not told.
@@ -16,10 +16,10 @@ from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 from affiant.gateway.sessions import Session
-from affiant.policy.decide import Decision
-from affiant.policy.decision_file import MAX_BYTES, DecisionFile, DecisionsUnavailable
-from affiant.policy.decision_record import DecidedBy, decision_line
-from affiant.policy.questions import Question
+from affiant.policy.decision.decide import Decision
+from affiant.policy.decision.questions import Question
+from affiant.policy.decision_log.file import MAX_BYTES, DecisionFile, DecisionsUnavailable
+from affiant.policy.decision_log.record import DecidedBy, decision_line
 
 __all__ = ["SILENT", "GatewayDecisions", "Note"]
 
@@ -66,7 +66,7 @@ class GatewayDecisions:
     def of(self, session: Session) -> Note:
         """What takes the decisions about one session.
 
-        It raises :class:`~affiant.policy.decision_file.DecisionsUnavailable` where the file does not take one, or the
+        It raises ``DecisionsUnavailable`` where the file does not take one, or the
         session has had its part of it.
         """
         file = self._file

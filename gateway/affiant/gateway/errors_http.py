@@ -23,7 +23,7 @@ from affiant.errors import (
     UnreachableError,
 )
 from affiant.gateway.errors import QueueRefusal
-from affiant.policy.limit_refusals import LimitReached
+from affiant.policy.decision.limit_errors import LimitReached
 
 __all__ = ["STATUS", "error_body", "error_headers", "status_of"]
 

@@ -65,8 +65,8 @@ from affiant.gateway.tool_filter import Judge, ToolCall, judge_answer, judge_err
 from affiant.gateway.tool_offers import ToolOffers
 from affiant.gateway.upstream import Upstream, UpstreamAnswer
 from affiant.gateway.upstream_queue.cost import estimated_cost
-from affiant.policy.limit_refusals import LimitReached
-from affiant.policy.meters import nanoseconds
+from affiant.policy.decision.limit_errors import LimitReached
+from affiant.policy.decision.meters import nanoseconds
 
 __all__ = ["ChatCompletions"]
 

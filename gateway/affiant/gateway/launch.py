@@ -58,7 +58,7 @@ from affiant.gateway.tool_gate.path_copies import folder_of_copies
 from affiant.gateway.tool_gate.servers_file import ToolServers, read_tool_servers
 from affiant.gateway.tool_gate.stdio_host import served_commands
 from affiant.gateway.transparency_log import log_folder
-from affiant.policy.decision_rotation import Rotation
+from affiant.policy.decision_log.rotation import Rotation
 from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.local_store_file import LocalStoreFile
 from affiant.secrets.source import parse_reference

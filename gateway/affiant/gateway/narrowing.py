@@ -20,8 +20,8 @@ from affiant.attestation.tdx import Collateral, parse_event_log
 from affiant.gateway.admission import AdmissionRequest, Appraiser
 from affiant.gateway.errors import AdmissionMismatch
 from affiant.gateway.sessions import Admitted
-from affiant.policy.difference_report import narrowing_digest, narrowing_document
-from affiant.policy.narrowing import NotNarrower, compare_narrowing, require_enforced, require_narrower
+from affiant.policy.diff.report import narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import NotNarrower, compare_narrowing, require_enforced, require_narrower
 
 __all__ = ["NarrowingAppraiser", "require_same_session"]
 

@@ -14,11 +14,11 @@ from affiant.gateway.chat import ChatRequest, Offered
 from affiant.gateway.decisions import SILENT, Note
 from affiant.gateway.errors import ModelNotAllowed, ToolNeedsApproval, UpstreamNotAttested
 from affiant.gateway.tool_filter import Judge
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.decide import Decision, Effect
-from affiant.policy.decision_record import NAMELESS
-from affiant.policy.questions import ModelQuestion, ToolQuestion
-from affiant.policy.tool_origin import Origin
+from affiant.policy.canonical.tool_origin import Origin
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
+from affiant.policy.decision_log.record import NAMELESS
 
 __all__ = ["OriginOf", "decide_call", "decide_model", "judge_of", "may_offer", "own_origin", "tools_verdict"]
 

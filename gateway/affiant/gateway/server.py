@@ -50,7 +50,7 @@ from affiant.gateway.keyset import LIFETIME
 from affiant.gateway.service import Service
 from affiant.gateway.sessions import SessionState
 from affiant.gateway.tls import TLSIdentity, make_tls_identity
-from affiant.policy.decision_file import DecisionFile
+from affiant.policy.decision_log.file import DecisionFile
 from affiant.steady_clock import SteadyClock
 
 __all__ = ["CONTROL_SOCKET", "STATE_FILE", "main", "serve"]

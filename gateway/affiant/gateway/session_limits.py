@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.gateway.answer_bounds import AnswerBound
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.limit_refusals import (
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.limit_errors import (
     AnswerTooLong,
     AnswerUnbounded,
     LimitReached,
@@ -34,8 +34,8 @@ from affiant.policy.limit_refusals import (
     ToolRateReached,
     limit_reached,
 )
-from affiant.policy.meters import Charge, Meter
-from affiant.policy.profile import ToolDenial, ToolRule
+from affiant.policy.decision.meters import Charge, Meter
+from affiant.policy.model.profile import ToolDenial, ToolRule
 
 __all__ = ["CallMeters", "Reservation", "SessionLimits", "spent"]
 

@@ -32,7 +32,7 @@ from affiant.attestation.statements.statement import KeysetStatement
 from affiant.errors import AffiantError
 from affiant.gateway.errors import AdmissionReplayed, Busy, SessionClosed, SessionHeld, SessionUnknown
 from affiant.gateway.session_limits import SessionLimits
-from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.decision.compiled import CompiledPolicy
 
 __all__ = [
     "TRANSITIONS",

@@ -17,9 +17,9 @@ from affiant.gateway.decisions import GatewayDecisions
 from affiant.gateway.errors import SettingsRefused, ToolNotAllowed
 from affiant.gateway.policy_gate import OriginOf
 from affiant.gateway.sessions import Session
-from affiant.policy.compiled import compile_policy
-from affiant.policy.profile import Policy
-from affiant.policy.tool_origin import Origin
+from affiant.policy.canonical.tool_origin import Origin
+from affiant.policy.decision.compiled import compile_policy
+from affiant.policy.model.profile import Policy
 
 if TYPE_CHECKING:  # the SDK is an extra; and the service holds us
     from affiant.gateway.service import Service

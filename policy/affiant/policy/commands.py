@@ -14,27 +14,27 @@ from typing import Any
 import click
 
 from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
-from affiant.policy.applied_limits import applied_limits
-from affiant.policy.can_command import can
-from affiant.policy.completion import complete_agents
-from affiant.policy.decide import Decision, Effect
-from affiant.policy.decisions_command import decisions_command
-from affiant.policy.diff_command import diff
-from affiant.policy.exports.command import compile_profile
-from affiant.policy.learn_command import learn_policy
-from affiant.policy.lint_command import lint
-from affiant.policy.policy_file import read_profiles
-from affiant.policy.profile_set import Profile
-from affiant.policy.questions import ModelQuestion, answer, parse_question
-from affiant.policy.report_command import report
-from affiant.policy.rule_command import rule_command
-from affiant.policy.schema_command import schema
-from affiant.policy.share import NO_SHARE, share_words
-from affiant.policy.sign_command import sign
-from affiant.policy.simulate_command import simulate_policy
-from affiant.policy.try_command import try_profiles
-from affiant.policy.verify_command import verify
-from affiant.policy.who_can_command import who_can_command
+from affiant.policy.authority.can_command import can
+from affiant.policy.authority.who_can_command import who_can_command
+from affiant.policy.decision.applied_limits import applied_limits
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import ModelQuestion, answer, parse_question
+from affiant.policy.diff.diff_command import diff
+from affiant.policy.editor.completion import complete_agents
+from affiant.policy.editor.rule_command import rule_command
+from affiant.policy.editor.schema_command import schema
+from affiant.policy.exports.compile_command import compile_profile
+from affiant.policy.learn.learn_command import learn_policy
+from affiant.policy.lint.lint_command import lint
+from affiant.policy.loading.policy_file import read_profiles
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.share import NO_SHARE, share_words
+from affiant.policy.replay.decisions_command import decisions_command
+from affiant.policy.replay.simulate_command import simulate_policy
+from affiant.policy.review_page.report_command import report
+from affiant.policy.signing.sign_command import sign
+from affiant.policy.signing.verify_command import verify
+from affiant.policy.testing.try_command import try_profiles
 
 __all__ = ["policy"]
 

@@ -14,7 +14,7 @@ import click
 from affiant.attestation.cli.platform.commands import default_home
 from affiant.command_line import show_refusal
 from affiant.errors import AffiantError
-from affiant.policy.completion import complete_agents
+from affiant.policy.editor.completion import complete_agents
 from affiant.sandbox.errors import OutputPlaceRefused
 from affiant.sandbox.home import open_home
 from affiant.sandbox.isolation.backend import IsolationClass

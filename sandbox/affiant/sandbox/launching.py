@@ -23,7 +23,7 @@ from typing import Final
 
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.manifest import mrconfigid
-from affiant.policy.decision_rotation import Rotation, open_rotated
+from affiant.policy.decision_log.rotation import Rotation, open_rotated
 from affiant.sandbox.descriptors import descriptor_from_thread
 from affiant.sandbox.errors import InputRefused, ServiceSilent
 from affiant.sandbox.home import Home

@@ -19,15 +19,15 @@ import click
 
 from affiant.command_line import print_json, printable
 from affiant.errors import AffiantError
-from affiant.policy.compiled import CompiledPolicy, parse_normal_form
-from affiant.policy.completion import complete_agents
-from affiant.policy.difference_report import difference_lines, narrowing_digest, narrowing_document
-from affiant.policy.differences import Difference
-from affiant.policy.narrowing import compare_narrowing, require_enforced, require_narrower
-from affiant.policy.policy_file import policy_owners, read_policy_file
-from affiant.policy.profile_set import ProfileSet
-from affiant.policy.signature_file import read_signature, signature_beside
-from affiant.policy.signatures import require_about
+from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.diff.differences import Difference
+from affiant.policy.diff.report import difference_lines, narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import compare_narrowing, require_enforced, require_narrower
+from affiant.policy.editor.completion import complete_agents
+from affiant.policy.loading.policy_file import policy_owners, read_policy_file
+from affiant.policy.loading.profile_set import ProfileSet
+from affiant.policy.signing.signature_file import read_signature, signature_beside
+from affiant.policy.signing.signatures import require_about
 from affiant.sandbox.errors import ControlRefused, ServiceSilent, SessionNotOpen, SessionRefused
 from affiant.sandbox.home import Home, open_home
 from affiant.sandbox.narrowing_socket import InForce, connected, narrowing_members

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from affiant.policy.decision_rotation import rotated_logs
+from affiant.policy.decision_log.rotation import rotated_logs
 from affiant.sandbox.errors import PrivateExposed
 from affiant.sandbox.home import Home
 from affiant.sandbox.session_plan import SessionRequest

@@ -29,7 +29,7 @@ from typing import Final, Literal
 
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.errors import AffiantError
-from affiant.policy.policy_file import policy_owners
+from affiant.policy.loading.policy_file import policy_owners
 from affiant.sandbox.captured import Capture
 from affiant.sandbox.cut_off import reap_leftovers
 from affiant.sandbox.errors import ServiceSilent, SessionNotOpen

@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
 from affiant.errors import ConfigurationError
-from affiant.policy.hosts import canonical_host
-from affiant.policy.policy_file import read_policy_file
-from affiant.policy.profile_set import Profile, ProfileSet
-from affiant.policy.signature_file import read_signature, signature_beside
-from affiant.policy.signatures import require_about
+from affiant.policy.canonical.hosts import canonical_host
+from affiant.policy.loading.policy_file import read_policy_file
+from affiant.policy.loading.profile_set import Profile, ProfileSet
+from affiant.policy.signing.signature_file import read_signature, signature_beside
+from affiant.policy.signing.signatures import require_about
 from affiant.sandbox.errors import InputRefused
 from affiant.sandbox.isolation.backend import Availability, BackendName, IsolationClass, choose
 from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr, SandboxPlan

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from affiant.policy.names import is_pointer
+from affiant.policy.canonical.names import is_pointer
 from affiant.secrets.refusals import SecretValueInvalid, SurfaceInvalid
 from affiant.secrets.surface import QuerySurface
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from affiant.policy.names import is_aws_name
-from affiant.policy.sigv4 import CLIENT_SETTING, signing_variables
+from affiant.policy.canonical.names import is_aws_name
+from affiant.policy.model.sigv4 import CLIENT_SETTING, signing_variables
 from affiant.secrets.refusals import (
     SignatureHeadersRefused,
     SignaturePayloadRefused,

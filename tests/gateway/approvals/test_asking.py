@@ -26,7 +26,7 @@ from affiant.attestation.signatures.approvers.signed_by_identity import (
 )
 from affiant.gateway.approvals.commands import approvals
 from affiant.policy.approvals.action import Action
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 
 SUBJECT = "ann@example.org"
 

@@ -26,7 +26,7 @@ from affiant.attestation.signatures.approvers.signed_by_identity import SignedRe
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.approvals import readers
 from affiant.policy.approvals.action import Action
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 
 
 @dataclass

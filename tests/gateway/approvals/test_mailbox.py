@@ -28,8 +28,8 @@ from affiant.errors import AffiantError
 from affiant.gateway.approvals import mailbox, readers
 from affiant.gateway.sessions import SessionState
 from affiant.policy.approvals.action import Action, Draft, parse_action, tool_draft
-from affiant.policy.load import load_profiles
-from affiant.policy.profile import Approval
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.model.profile import Approval
 
 
 @dataclass

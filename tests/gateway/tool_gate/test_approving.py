@@ -38,8 +38,8 @@ from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
 from affiant.gateway.tool_gate.gate import ToolGate
 from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.policy.approvals.action import Action, parse_action
-from affiant.policy.approvals.desk import MAX_WAITING
-from affiant.policy.decide import Decision
+from affiant.policy.approvals.queue import MAX_WAITING
+from affiant.policy.decision.decide import Decision
 from affiant.sandbox.privileges import is_root
 
 ROOT = Path(__file__).parents[3]

@@ -15,9 +15,9 @@ from affiant.gateway.errors import (
     ToolUnknown,
 )
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool, served_tools
-from affiant.policy.decision_file import DecisionsUnavailable
-from affiant.policy.load import load_profiles
-from affiant.policy.questions import question_text
+from affiant.policy.decision.questions import question_text
+from affiant.policy.decision_log.file import DecisionsUnavailable
+from affiant.policy.loading.load import load_profiles
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 

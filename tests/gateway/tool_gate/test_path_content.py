@@ -14,7 +14,7 @@ import pytest
 from affiant.gateway.tool_gate import path_content
 from affiant.gateway.tool_gate.path_content import read_paths
 from affiant.policy.approvals.action import MAX_ACTION
-from affiant.policy.approvals.refusals import ActionUnshowable
+from affiant.policy.approvals.errors import ActionUnshowable
 
 
 @pytest.fixture

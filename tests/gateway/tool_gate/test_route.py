@@ -23,7 +23,7 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.decision.compiled import CompiledPolicy
 
 ROOT = Path(__file__).parents[3]
 SHOWN = ["add", "asks", "fails", "large", "secret_of", "slow"]

@@ -15,7 +15,7 @@ from affiant.gateway.errors import QueueFull
 from affiant.gateway.upstream_queue.band import MOST_COST, Ticket
 from affiant.gateway.upstream_queue.bounds import BandBounds, QueueBounds
 from affiant.gateway.upstream_queue.fair_queue import PROMISED, FairQueue
-from affiant.policy.share import PRIORITIES, Priority, Share
+from affiant.policy.model.share import PRIORITIES, Priority, Share
 
 WIDE = QueueBounds(*(BandBounds(100_000, 60.0) for _ in PRIORITIES))
 COSTS = st.integers(1, 5000)

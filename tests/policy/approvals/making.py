@@ -7,8 +7,8 @@ import itertools
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.policy.approvals.action import BoundSecret, Draft, egress_draft
-from affiant.policy.approvals.desk import ApprovalDesk
-from affiant.policy.profile import Approval
+from affiant.policy.approvals.queue import ApprovalDesk
+from affiant.policy.model.profile import Approval
 
 SESSION = "s" * 21 + "A"
 POLICY = "sha384:" + "ab" * 48

@@ -12,8 +12,8 @@ from tests.policy.approvals.making import NOW, POLICY, SESSION, draft, nonce
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy.approvals.action import MAX_ACTION, Action, BoundPath, parse_action, tool_draft
-from affiant.policy.approvals.card import card_lines, headline
-from affiant.policy.approvals.refusals import ActionMalformed, ActionUnshowable
+from affiant.policy.approvals.errors import ActionMalformed, ActionUnshowable
+from affiant.policy.approvals.prompt import card_lines, headline
 
 
 def issued(**changes: object) -> Action:

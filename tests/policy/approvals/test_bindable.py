@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from affiant.policy.approvals.bindable import bindable, every_bindable, paths_among, some_bindable
-from affiant.policy.load import load_profiles
-from affiant.policy.profile import Policy, ToolRule
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.model.profile import Policy, ToolRule
 
 FOLDERS = ("/srv", "/w/deep")
 RULES = {

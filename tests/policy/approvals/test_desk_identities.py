@@ -8,8 +8,8 @@ from tests.policy.approvals.making import ANN, NOW, POLICY, SESSION, SESSION_KEY
 from tests.sigstore_authority.authority import Authority
 
 from affiant.errors import AffiantError
-from affiant.policy.approvals.desk import ApprovalDesk, Phase
-from affiant.policy.profile import Approval
+from affiant.policy.approvals.queue import ApprovalDesk, Phase
+from affiant.policy.model.profile import Approval
 
 DEPLOYMENT = Authority()
 BOB = SigningIdentity(DEPLOYMENT, "bob@example.org")

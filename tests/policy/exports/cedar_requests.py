@@ -7,20 +7,26 @@ from dataclasses import dataclass
 
 import cedarpy
 
-from affiant.policy.arguments import parse_arguments
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.decide import Effect
+from affiant.policy.canonical.errors import AffiantError
+from affiant.policy.canonical.hosts import is_canonical_host
+from affiant.policy.canonical.paths import canonical_path
+from affiant.policy.canonical.strict_yaml import Mark
+from affiant.policy.canonical.targets import canonical_target, decoded_path
+from affiant.policy.canonical.tool_origin import ANY, Origin
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.questions import (
+    EgressQuestion,
+    ModelQuestion,
+    PathQuestion,
+    SecretQuestion,
+    ToolQuestion,
+)
 from affiant.policy.exports.cedar import export_cedar
 from affiant.policy.exports.model import Export
-from affiant.policy.hosts import is_canonical_host
-from affiant.policy.paths import canonical_path
-from affiant.policy.profile import PathMode
-from affiant.policy.profile_set import Profile
-from affiant.policy.questions import EgressQuestion, ModelQuestion, PathQuestion, SecretQuestion, ToolQuestion
-from affiant.policy.refusals import AffiantError
-from affiant.policy.strict_yaml import Mark
-from affiant.policy.targets import canonical_target, decoded_path
-from affiant.policy.tool_origin import ANY, Origin
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.arguments import parse_arguments
+from affiant.policy.model.profile import PathMode
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,16 @@ from tests.policy.policies import (
     tools,
 )
 
-from affiant.policy.atoms import Atoms
-from affiant.policy.compiled import CompiledPolicy, compile_policy
-from affiant.policy.decide import Effect
+from affiant.policy.canonical.tool_origin import Origin
+from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.questions import ToolQuestion
+from affiant.policy.diff.atoms import Atoms
 from affiant.policy.exports.cedar import export_cedar
 from affiant.policy.exports.model import PROFILE, Outcome
-from affiant.policy.load import load_profiles
-from affiant.policy.profile import Policy
-from affiant.policy.profile_set import Profile
-from affiant.policy.questions import ToolQuestion
-from affiant.policy.tool_origin import Origin
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import Policy
 
 PLANES = {"tool", "model", "path", "egress", "secret"}
 _ORDER = (Effect.DENY, Effect.ASK, Effect.ALLOW)
@@ -211,15 +211,15 @@ def test_what_is_not_canonical_is_asked_of_nobody(profile_of: Callable[..., Prof
 
 
 def _path(path: str):  # noqa: ANN202
-    from affiant.policy.profile import PathMode  # noqa: PLC0415
-    from affiant.policy.questions import PathQuestion  # noqa: PLC0415
+    from affiant.policy.decision.questions import PathQuestion  # noqa: PLC0415
+    from affiant.policy.model.profile import PathMode  # noqa: PLC0415
 
     return PathQuestion(path, PathMode.READ)
 
 
 def _egress(host: str, target: str):  # noqa: ANN202
-    from affiant.policy.profile import Scheme  # noqa: PLC0415
-    from affiant.policy.questions import EgressQuestion  # noqa: PLC0415
+    from affiant.policy.decision.questions import EgressQuestion  # noqa: PLC0415
+    from affiant.policy.model.profile import Scheme  # noqa: PLC0415
 
     return EgressQuestion(host, 443, Scheme.HTTPS, "GET", target)
 

@@ -9,7 +9,7 @@ from tests.policy.exports.target_models import ClaudeCode
 
 from affiant.policy.exports.claude_code import CLAUDE_CODE, export_claude_code
 from affiant.policy.exports.model import Outcome
-from affiant.policy.profile_set import Profile
+from affiant.policy.loading.profile_set import Profile
 
 PIN = "sha256:" + "a" * 64
 ALL = frozenset(CLAUDE_CODE.wider)

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
+from affiant.policy.canonical.hosts import covering_patterns, is_wildcard
 from affiant.policy.exports.hosts import covers_all, meet, taken
-from affiant.policy.hosts import covering_patterns, is_wildcard
-from affiant.policy.profile import EgressDenial, EgressRule
+from affiant.policy.model.profile import EgressDenial, EgressRule
 
 NAMES = ["b.c", "a.b.c", "x.b.c", "a.x.b.c", "q.a.x.b.c", "d.c", "a.d.c"]
 PATTERNS = [*NAMES, "*.b.c", "**.b.c", "*.x.b.c", "**.x.b.c", "**.d.c", "*.a.x.b.c"]

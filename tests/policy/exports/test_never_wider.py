@@ -12,17 +12,17 @@ from tests.policy.exports.cedar_requests import profile_of
 from tests.policy.exports.target_models import Cilium, ClaudeCode, Srt
 from tests.policy.policies import policies
 
-from affiant.policy.atoms import Atoms
-from affiant.policy.compiled import CompiledPolicy, compile_policy
-from affiant.policy.decide import Effect
-from affiant.policy.effective import effective_egress
+from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.effective import effective_egress
+from affiant.policy.decision.questions import EgressQuestion
+from affiant.policy.diff.atoms import Atoms
 from affiant.policy.exports.cilium import CILIUM
 from affiant.policy.exports.claude_code import CLAUDE_CODE
 from affiant.policy.exports.model import Export, Outcome, Target
 from affiant.policy.exports.srt import SRT
-from affiant.policy.load import load_profiles
-from affiant.policy.profile import Approval, EgressRule, PathMode, Policy, Scheme
-from affiant.policy.questions import EgressQuestion
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.model.profile import Approval, EgressRule, PathMode, Policy, Scheme
 
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None

@@ -21,7 +21,7 @@ from affiant.policy.exports.cilium import CILIUM
 from affiant.policy.exports.claude_code import CLAUDE_CODE
 from affiant.policy.exports.model import Target
 from affiant.policy.exports.srt import SRT
-from affiant.policy.profile_set import Profile
+from affiant.policy.loading.profile_set import Profile
 
 RICH = """
 tools: [Read, Glob, Edit, Write, WebFetch, Bash, run_tests, {name: search, server: github, approval: true}],

@@ -24,8 +24,8 @@ from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.schema.records import KINDS
 from affiant.attestation.statements.statement import parse_statement, session_statement
-from affiant.policy.compiled import CompiledPolicy, parse_normal_form
-from affiant.policy.load import load_profiles
+from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.egress import agent_http
 from affiant.sandbox.egress.agent_http import Timeouts
 from affiant.sandbox.egress.approvals import EgressApprovals

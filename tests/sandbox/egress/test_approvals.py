@@ -16,7 +16,7 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.policy.approvals.action import Action, parse_action
-from affiant.policy.approvals.desk import ApprovalDesk, Phase
+from affiant.policy.approvals.queue import ApprovalDesk, Phase
 from affiant.sandbox.egress import approvals as module
 from affiant.sandbox.egress.approvals import EgressApprovals, Left
 from affiant.sandbox.egress.errors import RecordsUnavailable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from affiant.policy.load import load_profiles
-from affiant.policy.profile import TLSMode
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.model.profile import TLSMode
 from affiant.sandbox.egress.decision import judge_connection, judge_request, reference_of
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin

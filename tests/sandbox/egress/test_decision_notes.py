@@ -6,10 +6,10 @@ import pytest
 from tests.sandbox.egress.conftest import HOST, VALUE, World
 from tests.sandbox.egress.test_proxy import code, echo, get, listed, ok, with_secret
 
-from affiant.policy.decide import Decision
-from affiant.policy.decision_file import DecisionsUnavailable
-from affiant.policy.decision_record import DecidedBy, decision_line
-from affiant.policy.questions import Question
+from affiant.policy.decision.decide import Decision
+from affiant.policy.decision.questions import Question
+from affiant.policy.decision_log.file import DecisionsUnavailable
+from affiant.policy.decision_log.record import DecidedBy, decision_line
 
 
 class Kept:

@@ -9,9 +9,9 @@ import pytest
 from tests.sandbox.egress.conftest import HOST, World
 from tests.sandbox.egress.test_proxy import VALUE, asked, code, echo, get, listed, ok
 
-from affiant.policy.limit_refusals import BytesSpent, EgressRequestsSpent, LimitReached
-from affiant.policy.load import load_profiles
-from affiant.policy.meters import NANOSECONDS
+from affiant.policy.decision.limit_errors import BytesSpent, EgressRequestsSpent, LimitReached
+from affiant.policy.decision.meters import NANOSECONDS
+from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.egress.limits import EgressMeters, Passing
 
 SECOND = NANOSECONDS

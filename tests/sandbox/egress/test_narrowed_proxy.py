@@ -12,8 +12,8 @@ from tests.sandbox.egress import test_approvals as approving
 from tests.sandbox.egress.conftest import HOST, Sandbox, World, asked, closed
 from tests.sandbox.egress.test_proxy import code, get, listed, ok
 
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.load import load_profiles
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.loading.load import load_profiles
 
 asking = approving.asking  # a fixture
 

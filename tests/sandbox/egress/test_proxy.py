@@ -16,7 +16,7 @@ import pytest
 from tests.sandbox.egress.conftest import HOST, VALUE, World, answered, asked, closed
 from tests.secrets.upstream_server import answer, chunked
 
-from affiant.policy.compiled import CompiledPolicy
+from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.sandbox.egress.agent_http import Timeouts
 from affiant.sandbox.egress.proxy import ProxyLimits
 from affiant.sandbox.supervisor.record_budget import RecordLimits

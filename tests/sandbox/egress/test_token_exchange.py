@@ -14,8 +14,8 @@ from tests.sandbox.egress.test_approvals import ANN, Mailbox, asking, says  # no
 from tests.sandbox.egress.test_proxy import code, echo, get, listed, ok
 from tests.secrets.token_server import PATH, TOKEN_HOST, TokenServer, json_answer, refused
 
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.load import load_profiles
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.egress import token_fetches
 from affiant.sandbox.supervisor.grants import kept_grants
 

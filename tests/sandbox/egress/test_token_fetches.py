@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.sandbox.egress.conftest import Chain
 
-from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
+from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.sandbox.egress.decision import GrantedUse
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.records import EgressRecords, PolicyFacts

@@ -31,7 +31,7 @@ from affiant.attestation.statements.manifest import (
     mrconfigid,
 )
 from affiant.attestation.statements.statement import parse_statement
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.bundle_out import open_bundle, parse_sealed_bundle
 from affiant.sandbox.exposure import Need
 from affiant.sandbox.isolation.backend import BackendName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.supervisor.grants import kept_grants, session_grants
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import Grant, KeptGrant

@@ -27,7 +27,7 @@ from affiant.attestation.statements.manifest import (
 )
 from affiant.attestation.tdx import SESSION_EVENT_ORDER, Event
 from affiant.errors import AffiantError
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.backend import BackendName
 from affiant.sandbox.isolation.plan import DirectoryRoot, HostUsr
 from affiant.sandbox.supervisor.appraise_gateway import pinned_gateway

@@ -21,7 +21,7 @@ from tests.secrets.upstream_server import UpstreamServer, answer
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.attestation.tdx import Event
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
 from affiant.secrets.value import SecretValue
 

@@ -28,11 +28,11 @@ from affiant.attestation.statements.restriction import MAX_NARROWINGS, logged_na
 from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.errors import AffiantError
-from affiant.policy.difference_report import narrowing_digest, narrowing_document
-from affiant.policy.limit_refusals import BytesSpent
-from affiant.policy.load import load_profiles
-from affiant.policy.narrowing import compare_narrowing
-from affiant.policy.signatures import signed_profiles
+from affiant.policy.decision.limit_errors import BytesSpent
+from affiant.policy.diff.report import narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import compare_narrowing
+from affiant.policy.loading.load import load_profiles
+from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.records import PolicyFacts

@@ -22,7 +22,7 @@ from tests.secrets.upstream_server import UpstreamServer, answer, chunked
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.records.receipt import parse_receipt
-from affiant.policy.load import load_profiles
+from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.backend import BackendName
 from affiant.sandbox.supervisor.spool import read_unacknowledged
 from affiant.secrets.local_store_file import LocalStoreFile, open_private_file

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from affiant.errors import AffiantError
-from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
+from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import (
     BrokerStatus,

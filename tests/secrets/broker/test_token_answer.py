@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from affiant.errors import AffiantError
-from affiant.policy.token_exchange import GrantType
+from affiant.policy.model.token_exchange import GrantType
 from affiant.secrets.broker.token_answer import parse_token_answer
 from affiant.secrets.refusals import TokenAnswerInvalid, TokenRefused, TokenUnavailable
 

@@ -15,7 +15,7 @@ from tests.secrets.conftest import Harness
 from tests.secrets.token_server import TOKEN_HOST, TokenServer
 from tests.secrets.upstream_server import Received, answer
 
-from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
+from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.broker.token_client import fetch_token, token_is_fresh
 from affiant.secrets.refusals import TokenRefused
 from affiant.secrets.surface import Surface

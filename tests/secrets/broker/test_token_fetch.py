@@ -18,7 +18,7 @@ from tests.secrets.conftest import Harness, fetched, request_to
 from tests.secrets.token_server import PATH, TOKEN_HOST, TokenServer, json_answer
 from tests.secrets.upstream_server import answer
 
-from affiant.policy.token_exchange import ClientAuth, GrantType, SubjectTokenType, TokenExchange
+from affiant.policy.model.token_exchange import ClientAuth, GrantType, SubjectTokenType, TokenExchange
 from affiant.secrets.broker import token_fetch
 from affiant.secrets.broker.client import BrokerClient
 from affiant.secrets.broker.messages import Configuration, ExchangeOutcome, KeptGrant

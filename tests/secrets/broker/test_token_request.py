@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affiant.policy.token_exchange import ClientAuth, GrantType, SubjectTokenType, TokenExchange
+from affiant.policy.model.token_exchange import ClientAuth, GrantType, SubjectTokenType, TokenExchange
 from affiant.secrets.broker.token_request import require_credential, token_request
 from affiant.secrets.refusals import SecretValueInvalid
 from affiant.secrets.value import SecretValue

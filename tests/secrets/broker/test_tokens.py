@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
+from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.broker.token_answer import IssuedToken
 from affiant.secrets.broker.tokens import Credential, Instants, Tokens
 from affiant.secrets.growing_redaction import REMEMBERED, GrowingRedactor

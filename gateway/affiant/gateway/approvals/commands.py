@@ -30,9 +30,9 @@ from affiant.errors import AffiantError
 from affiant.files import write_whole
 from affiant.gateway.approvals.asking import Asking, Person, asking_options
 from affiant.gateway.approvals.client import ApproverClient, Shown
-from affiant.policy.approvals.card import card_lines, headline
-from affiant.policy.approvals.card import shown as printed
-from affiant.policy.profile import trusted_root_text
+from affiant.policy.approvals.prompt import card_lines, headline
+from affiant.policy.approvals.prompt import shown as printed
+from affiant.policy.model.profile import trusted_root_text
 from affiant.sandbox.errors import GatewayUnreachable
 
 __all__ = ["approvals"]

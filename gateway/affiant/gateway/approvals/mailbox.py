@@ -26,8 +26,7 @@ from affiant.gateway.errors import NotFound
 from affiant.gateway.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions import Session, SessionState, SessionTable
 from affiant.policy.approvals.action import Action, Draft, parse_action
-from affiant.policy.approvals.desk import MAX_WAITING, WAITING, ApprovalDesk, Grant, Phase, Waiting
-from affiant.policy.approvals.refusals import (
+from affiant.policy.approvals.errors import (
     ActionMalformed,
     ApprovalDenied,
     ApprovalExpired,
@@ -35,6 +34,7 @@ from affiant.policy.approvals.refusals import (
     ApprovalUsed,
     TooManyApprovals,
 )
+from affiant.policy.approvals.queue import MAX_WAITING, WAITING, ApprovalDesk, Grant, Phase, Waiting
 
 __all__ = ["Approved", "Approvers", "Mailbox", "Post"]
 

@@ -18,7 +18,7 @@ from affiant.gateway.errors import RequestMalformed, ToolMethodRefused, ToolNotA
 from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS, ToolCallWaits
 from affiant.gateway.tool_gate.catalogue import ServedTool
 from affiant.gateway.tool_gate.messages import Envelope, Message, RequestId
-from affiant.policy.limit_refusals import LimitReached
+from affiant.policy.decision.limit_errors import LimitReached
 
 __all__ = [
     "CANCELLED",

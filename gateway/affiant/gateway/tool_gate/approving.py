@@ -20,7 +20,7 @@ from affiant.gateway.tool_gate.messages import CallParams
 from affiant.gateway.tool_gate.path_content import read_paths
 from affiant.policy.approvals.action import Action, BoundPath, Draft, tool_draft
 from affiant.policy.approvals.bindable import every_bindable, paths_among
-from affiant.policy.approvals.refusals import (
+from affiant.policy.approvals.errors import (
     ActionUnshowable,
     ApprovalDenied,
     ApprovalExpired,
@@ -28,7 +28,7 @@ from affiant.policy.approvals.refusals import (
     ApprovalUsed,
     TooManyApprovals,
 )
-from affiant.policy.decide import Decision
+from affiant.policy.decision.decide import Decision
 
 __all__ = [
     "APPROVAL_REFUSALS",

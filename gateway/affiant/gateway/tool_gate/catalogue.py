@@ -26,12 +26,12 @@ from affiant.gateway.errors import (
 from affiant.gateway.policy_gate import decide_call
 from affiant.gateway.tool_gate.schema_check import fits
 from affiant.policy.approvals.bindable import some_bindable
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.decide import Decision, Effect
-from affiant.policy.names import check_tool_name
-from affiant.policy.questions import ToolQuestion
-from affiant.policy.refusals import NameRefused, ToolDefinitionRefused
-from affiant.policy.tool_origin import ANYWHERE, Origin, tool_digest
+from affiant.policy.canonical.errors import NameRefused, ToolDefinitionRefused
+from affiant.policy.canonical.names import check_tool_name
+from affiant.policy.canonical.tool_origin import ANYWHERE, Origin, tool_digest
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import ToolQuestion
 
 __all__ = ["MAX_TOOLS", "Catalogue", "FirstSeen", "ServedTool", "served_tools"]
 

@@ -17,8 +17,8 @@ from affiant.gateway.errors import Busy, ToolServerUnavailable
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool
 from affiant.gateway.tool_gate.link import Link, Opener
 from affiant.gateway.tool_gate.path_copies import PathCopies
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.profile import ToolRule
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.model.profile import ToolRule
 from affiant.secrets.redaction import Redactor
 
 __all__ = ["ToolGate"]

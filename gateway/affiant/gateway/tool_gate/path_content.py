@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from affiant.policy.approvals.action import MAX_ACTION, BoundPath
-from affiant.policy.approvals.refusals import ActionUnshowable
-from affiant.policy.paths import covers
+from affiant.policy.approvals.errors import ActionUnshowable
+from affiant.policy.canonical.paths import covers
 
 __all__ = ["read_paths"]
 

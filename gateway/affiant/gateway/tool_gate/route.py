@@ -87,12 +87,12 @@ from affiant.gateway.tool_gate.messages import (
 from affiant.gateway.tool_gate.path_copies import PathChanged, PathCopies
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
 from affiant.policy.approvals.action import Action, BoundPath, Draft
-from affiant.policy.approvals.desk import HOLD_S
-from affiant.policy.approvals.refusals import ApprovalExpired
-from affiant.policy.decide import Decision, Effect
-from affiant.policy.limit_refusals import LimitReached
-from affiant.policy.meters import nanoseconds
-from affiant.policy.questions import Question
+from affiant.policy.approvals.errors import ApprovalExpired
+from affiant.policy.approvals.queue import HOLD_S
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.limit_errors import LimitReached
+from affiant.policy.decision.meters import nanoseconds
+from affiant.policy.decision.questions import Question
 
 __all__ = ["ToolGateRoute"]
 

@@ -28,7 +28,7 @@ from typing import Final
 
 from affiant.gateway.errors import QueueFull
 from affiant.gateway.upstream_queue.bounds import BandBounds
-from affiant.policy.share import Share
+from affiant.policy.model.share import Share
 
 __all__ = ["MOST_COST", "Band", "Ticket"]
 

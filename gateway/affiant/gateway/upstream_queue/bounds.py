@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.gateway.errors import SettingsRefused
-from affiant.policy.share import Priority
+from affiant.policy.model.share import Priority
 
 __all__ = ["CONCURRENT", "BandBounds", "QueueBounds"]
 

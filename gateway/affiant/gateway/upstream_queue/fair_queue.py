@@ -17,7 +17,7 @@ from typing import Final
 
 from affiant.gateway.upstream_queue.band import Band, Ticket
 from affiant.gateway.upstream_queue.bounds import QueueBounds
-from affiant.policy.share import PRIORITIES, Priority, Share
+from affiant.policy.model.share import PRIORITIES, Priority, Share
 
 __all__ = ["PROMISED", "FairQueue"]
 

@@ -1,1 +1,1 @@
-"""Approvals: the exact action, the card that shows it, and the desk that lets it happen once. No I/O, no clock."""
+"""Approvals: the exact action, the prompt that shows it, and the queue that lets it happen once. No I/O, no clock."""

@@ -39,7 +39,7 @@ from affiant.attestation.schema.shapes import (
     Text,
 )
 from affiant.errors import AffiantError
-from affiant.policy.approvals.refusals import ActionMalformed, ActionUnshowable
+from affiant.policy.approvals.errors import ActionMalformed, ActionUnshowable
 
 __all__ = [
     "MAX_ACTION",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from affiant.policy.arguments import Argument, Each, Under, takes_path
-from affiant.policy.paths import covers
-from affiant.policy.profile import Policy, ToolRule
+from affiant.policy.canonical.paths import covers
+from affiant.policy.model.arguments import Argument, Each, Under, takes_path
+from affiant.policy.model.profile import Policy, ToolRule
 
 __all__ = ["bindable", "every_bindable", "paths_among", "some_bindable"]
 

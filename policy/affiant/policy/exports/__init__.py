@@ -1,1 +1,1 @@
-"""A profile as the configuration of another tool, and what that tool cannot say of it. Pure but for the command."""
+"""A profile as the configuration of another tool, and what that tool cannot say of it."""

@@ -13,8 +13,8 @@ from affiant.policy.exports.cedar_arguments import ARGUMENT_TYPE, argument_condi
 from affiant.policy.exports.cedar_egress import egress_policies, inspected
 from affiant.policy.exports.cedar_text import all_of, any_of, cedar_string, like, negated, policy
 from affiant.policy.exports.model import PROFILE, Document, Export, Ledger, Target, header_lines
-from affiant.policy.profile import EgressRule, PathMode, ToolDenial, ToolRule
-from affiant.policy.profile_set import Profile
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import EgressRule, PathMode, ToolDenial, ToolRule
 
 __all__ = ["CEDAR", "export_cedar"]
 
@@ -173,7 +173,7 @@ class _Policies:
             yield self._policy(effect, f"filesystem/{position}", actions, when=when)
 
     def egress(self) -> Iterator[str]:
-        """The policies of :mod:`.cedar_egress`."""
+        """The policies of ``cedar_egress``."""
         for parts in egress_policies(self._profile.egress, self._profile.approval):
             yield self._policy(parts.effect, parts.rule, parts.actions, when=parts.when, unless=parts.unless)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from affiant.policy.arguments import (
+from affiant.policy.exports.cedar_text import all_of, any_of, cedar_set, cedar_string
+from affiant.policy.model.arguments import (
     AnyValue,
     Argument,
     Argv,
@@ -24,7 +25,6 @@ from affiant.policy.arguments import (
     Text,
     Under,
 )
-from affiant.policy.exports.cedar_text import all_of, any_of, cedar_set, cedar_string
 
 __all__ = ["ARGUMENT_TYPE", "argument_conditions", "sayable"]
 

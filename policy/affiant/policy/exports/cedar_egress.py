@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from affiant.policy.canonical.hosts import is_wildcard, suffix_of
+from affiant.policy.canonical.targets import METHODS, path_pattern
 from affiant.policy.exports.cedar_text import all_of, any_of, cedar_set, cedar_string, like, negated
-from affiant.policy.hosts import is_wildcard, suffix_of
-from affiant.policy.profile import Approval, EgressDenial, EgressRule, Scheme, TLSMode
-from affiant.policy.targets import METHODS, path_pattern
+from affiant.policy.model.profile import Approval, EgressDenial, EgressRule, Scheme, TLSMode
 
 __all__ = ["EgressPolicy", "egress_policies", "inspected"]
 

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import yaml
 
-from affiant.policy.addresses import forbidden_ranges
+from affiant.policy.canonical.addresses import forbidden_ranges
+from affiant.policy.canonical.hosts import is_wildcard
 from affiant.policy.exports.cilium_http import http_rules
 from affiant.policy.exports.hosts import needs_approval, numbered_allows, taken, unseen
 from affiant.policy.exports.model import PROFILE, Document, Export, Ledger, Target, header_lines
 from affiant.policy.exports.unjudged import note_unjudged, omit_secrets
-from affiant.policy.hosts import is_wildcard
-from affiant.policy.profile import EgressRule, Scheme
-from affiant.policy.profile_set import Profile
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import EgressRule, Scheme
 
 __all__ = ["CILIUM", "export_cilium"]
 

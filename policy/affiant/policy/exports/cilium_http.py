@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from affiant.policy.hosts import is_wildcard, suffix_of
-from affiant.policy.profile import EgressRule
-from affiant.policy.targets import METHODS
+from affiant.policy.canonical.hosts import is_wildcard, suffix_of
+from affiant.policy.canonical.targets import METHODS
+from affiant.policy.model.profile import EgressRule
 
 __all__ = ["http_rules"]
 
 _CHAR: Final = r"[A-Za-z0-9_~!$&'()*+,=:@.-]"
 _NO_DOT: Final = r"[A-Za-z0-9_~!$&'()*+,=:@-]"
 _SEGMENT: Final = rf"({_NO_DOT}{_CHAR}*|\.{_NO_DOT}{_CHAR}*|\.\.{_CHAR}+)"
-"""Of a target's path (:mod:`affiant.policy.targets`), without escapes; neither ``.`` nor ``..``."""
+"""Of a target's path (``targets``), without escapes; neither ``.`` nor ``..``."""
 _BELOW: Final = rf"({_SEGMENT}(/{_SEGMENT})*/?)?"
 _QUERY: Final = r"(\?([A-Za-z0-9._~!$&'()*+,;=:@/?\[\]-]|%[0-9A-Fa-f]{2})*)?"
 _LABEL: Final = "[a-z0-9-]+"

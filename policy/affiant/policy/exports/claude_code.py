@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from affiant.policy.canonical.hosts import is_wildcard
 from affiant.policy.exports.claude_code_rules import (
     BUILT_IN,
     EDITS,
@@ -25,9 +26,8 @@ from affiant.policy.exports.claude_code_rules import (
 from affiant.policy.exports.hosts import needs_approval, numbered_allows, numbered_denials, taken
 from affiant.policy.exports.model import PROFILE, Document, Export, Ledger, Target, header_lines
 from affiant.policy.exports.unjudged import note_unjudged, omit_secrets
-from affiant.policy.hosts import is_wildcard
-from affiant.policy.profile import EgressRule, PathMode, Scheme, TLSMode, ToolDenial, ToolRule
-from affiant.policy.profile_set import Profile
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import EgressRule, PathMode, Scheme, TLSMode, ToolDenial, ToolRule
 
 __all__ = ["CLAUDE_CODE", "export_claude_code"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from affiant.policy.profile import ToolRule
+from affiant.policy.model.profile import ToolRule
 
 __all__ = [
     "BUILT_IN",

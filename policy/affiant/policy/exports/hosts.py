@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from affiant.policy.hosts import covering_patterns, is_wildcard, suffix_of
-from affiant.policy.profile import Approval, EgressDenial, EgressRule
+from affiant.policy.canonical.hosts import covering_patterns, is_wildcard, suffix_of
+from affiant.policy.model.profile import Approval, EgressDenial, EgressRule
 
 __all__ = [
     "covers_all",

@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.policy.limit_words import most_words, profile_limits
-from affiant.policy.profile_limits import rule_limits
-from affiant.policy.profile_set import Profile
-from affiant.policy.share import NO_SHARE, share_words
+from affiant.policy.decision.limit_words import most_words, profile_limits
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile_limits import rule_limits
+from affiant.policy.model.share import NO_SHARE, share_words
 
 __all__ = ["PROFILE", "Document", "Export", "Ledger", "Loss", "Outcome", "Target", "header_lines"]
 

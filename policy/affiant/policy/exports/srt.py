@@ -11,14 +11,14 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.policy.addresses import forbidden_ranges
+from affiant.policy.canonical.addresses import forbidden_ranges
+from affiant.policy.canonical.hosts import suffix_of
+from affiant.policy.canonical.paths import covers
 from affiant.policy.exports.hosts import numbered_allows, numbered_denials, unseen
 from affiant.policy.exports.model import PROFILE, Document, Export, Ledger, Target, header_lines
 from affiant.policy.exports.unjudged import note_unjudged, omit_secrets
-from affiant.policy.hosts import suffix_of
-from affiant.policy.paths import covers
-from affiant.policy.profile import EgressDenial, EgressRule, PathMode
-from affiant.policy.profile_set import Profile
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import EgressDenial, EgressRule, PathMode
 
 __all__ = ["SRT", "export_srt"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from affiant.policy.exports.model import Ledger
-from affiant.policy.profile import Resources
-from affiant.policy.profile_set import Profile
+from affiant.policy.loading.profile_set import Profile
+from affiant.policy.model.profile import Resources
 
 __all__ = ["note_unjudged", "omit_secrets"]
 

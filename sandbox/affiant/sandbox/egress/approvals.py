@@ -21,8 +21,7 @@ from typing import Final, Protocol
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.approvals.action import Action, BoundSecret, Draft, egress_draft
-from affiant.policy.approvals.desk import HOLD_S, ApprovalDesk, Grant, Phase
-from affiant.policy.approvals.refusals import (
+from affiant.policy.approvals.errors import (
     ActionUnshowable,
     ApprovalDenied,
     ApprovalExpired,
@@ -30,7 +29,8 @@ from affiant.policy.approvals.refusals import (
     ApprovalUsed,
     TooManyApprovals,
 )
-from affiant.policy.profile import Approval
+from affiant.policy.approvals.queue import HOLD_S, ApprovalDesk, Grant, Phase
+from affiant.policy.model.profile import Approval
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied
 from affiant.sandbox.egress.records import Approved

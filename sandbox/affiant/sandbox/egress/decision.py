@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.decide import Decision, Effect
-from affiant.policy.profile import EgressRule, Scheme, SecretGrant, TLSMode
-from affiant.policy.questions import EgressQuestion, SecretQuestion
-from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import EgressQuestion, SecretQuestion
+from affiant.policy.model.profile import EgressRule, Scheme, SecretGrant, TLSMode
+from affiant.policy.model.token_exchange import TokenExchange
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin

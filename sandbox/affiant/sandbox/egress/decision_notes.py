@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from affiant.policy.decide import Decision
-from affiant.policy.questions import Question
+from affiant.policy.decision.decide import Decision
+from affiant.policy.decision.questions import Question
 
 __all__ = ["SILENT", "DecisionNotes"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError, MalformedError, NotAllowedError, StateError, UnreachableError
-from affiant.policy.limit_refusals import LimitReached
+from affiant.policy.decision.limit_errors import LimitReached
 from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied, PeerSilent, RequestTooLarge, reason_of
 
 __all__ = ["Denial", "denial_of"]

@@ -19,8 +19,8 @@ from typing import Final
 
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.model.token_exchange import TokenExchange
 from affiant.sandbox.egress.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.approvals import EgressApprovals, Permit, as_approved
 from affiant.sandbox.egress.body import RequestBody

@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from affiant.errors import AffiantError
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.hosts import is_wildcard, suffix_of
-from affiant.policy.limit_refusals import BytesSpent, EgressRequestsSpent, LimitReached, limit_reached
-from affiant.policy.limits import NO_EGRESS_LIMITS, Bounds, EgressLimits
-from affiant.policy.meters import Meter
-from affiant.policy.profile import EgressRule, Scheme
+from affiant.policy.canonical.hosts import is_wildcard, suffix_of
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.limit_errors import BytesSpent, EgressRequestsSpent, LimitReached, limit_reached
+from affiant.policy.decision.meters import Meter
+from affiant.policy.model.limits import NO_EGRESS_LIMITS, Bounds, EgressLimits
+from affiant.policy.model.profile import EgressRule, Scheme
 from affiant.sandbox.egress.errors import EgressDenied
 
 __all__ = ["EgressMeters", "Passing", "counting"]

@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.policy.hosts import canonical_host
-from affiant.policy.targets import canonical_target
+from affiant.policy.canonical.hosts import canonical_host
+from affiant.policy.canonical.targets import canonical_target
 from affiant.sandbox.egress.client_hello import ClientHello
 from affiant.sandbox.egress.errors import HostMismatch, RequestMalformed, ServerNameMissing, excerpt
 from affiant.sandbox.egress.request_head import RequestHead

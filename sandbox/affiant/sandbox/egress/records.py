@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TraceContext
 from affiant.errors import AffiantError
-from affiant.policy.limit_refusals import LimitReached
+from affiant.policy.decision.limit_errors import LimitReached
 from affiant.sandbox.egress.errors import EgressDenied, reason_of
 from affiant.sandbox.egress.origin import Origin
 

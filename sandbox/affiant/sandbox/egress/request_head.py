@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.policy.targets import METHODS
+from affiant.policy.canonical.targets import METHODS
 from affiant.sandbox.egress.errors import (
     MethodRefused,
     RequestAmbiguous,

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
 
-from affiant.policy.addresses import CIDR, is_forbidden_address, parse_cidr
+from affiant.policy.canonical.addresses import CIDR, is_forbidden_address, parse_cidr
 from affiant.sandbox.egress.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
 
 __all__ = ["Lookup", "Resolver", "system_lookup"]

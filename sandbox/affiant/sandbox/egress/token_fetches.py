@@ -18,8 +18,8 @@ from typing import Final
 
 from affiant.attestation.schema.trace_context import TraceContext
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
-from affiant.policy.addresses import CIDR
-from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.canonical.addresses import CIDR
+from affiant.policy.model.token_exchange import TokenExchange
 from affiant.sandbox.egress.decision import GrantedUse
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import Action, EgressRecords, Outcome

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError, NotAllowedError
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.profile import TLSMode
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.model.profile import TLSMode
 from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
 from affiant.sandbox.egress.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
 from affiant.sandbox.egress.decision import judge_connection

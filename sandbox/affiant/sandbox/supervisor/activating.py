@@ -17,9 +17,9 @@ from typing import Final
 
 from affiant.attestation.records.chain import ChainSigner
 from affiant.errors import AffiantError
-from affiant.policy.approvals.desk import ApprovalDesk
-from affiant.policy.decision_file import DecisionFile
-from affiant.policy.decision_record import DecidedBy
+from affiant.policy.approvals.queue import ApprovalDesk
+from affiant.policy.decision_log.file import DecisionFile
+from affiant.policy.decision_log.record import DecidedBy
 from affiant.sandbox.egress.approvals import EgressApprovals
 from affiant.sandbox.egress.decision_notes import SILENT
 from affiant.sandbox.egress.errors import RecordsUnavailable

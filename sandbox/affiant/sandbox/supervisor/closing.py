@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from affiant.errors import AffiantError, UnreachableError
-from affiant.policy.limit_refusals import LimitReached
+from affiant.policy.decision.limit_errors import LimitReached
 from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.activating import OpenSession

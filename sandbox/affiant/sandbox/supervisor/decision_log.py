@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.decide import Decision
-from affiant.policy.decision_file import DecisionFile, DecisionsUnavailable
-from affiant.policy.decision_record import DecidedBy, decision_line
-from affiant.policy.profile import PathMode
-from affiant.policy.questions import PathQuestion, Question, SecretQuestion
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Decision
+from affiant.policy.decision.questions import PathQuestion, Question, SecretQuestion
+from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable
+from affiant.policy.decision_log.record import DecidedBy, decision_line
+from affiant.policy.model.profile import PathMode
 
 __all__ = ["SessionDecisions", "note_mounts"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.profile import Injection, SecretGrant
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.model.profile import Injection, SecretGrant
 from affiant.sandbox.egress.decision import reference_of
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.messages import Grant, KeptGrant

@@ -30,7 +30,7 @@ from affiant.attestation.statements.manifest import (
     vault_authority,
 )
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent
-from affiant.policy.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.sandbox.egress.records import PolicyFacts
 from affiant.sandbox.isolation.backend import IsolationClass
 from affiant.sandbox.isolation.plan import HostUsr

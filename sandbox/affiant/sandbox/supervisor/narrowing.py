@@ -33,10 +33,10 @@ from affiant.attestation.statements.restriction import MAX_NARROWINGS, Narrowing
 from affiant.attestation.statements.statement import KeysetStatement
 from affiant.attestation.tdx import EventLog, LoggedEvent
 from affiant.errors import AffiantError
-from affiant.policy.compiled import CompiledPolicy, parse_normal_form
-from affiant.policy.difference_report import narrowing_digest, narrowing_document
-from affiant.policy.narrowing import compare_narrowing, require_enforced, require_narrower
-from affiant.policy.signatures import require_profile
+from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.diff.report import narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import compare_narrowing, require_enforced, require_narrower
+from affiant.policy.signing.signatures import require_profile
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.proxy import EgressProxy
 from affiant.sandbox.egress.records import EgressRecords, PolicyFacts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from affiant.policy.compiled import CompiledPolicy
-from affiant.policy.profile import PathMode
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.model.profile import PathMode
 from affiant.sandbox.isolation.plan import Access, FileGrant, Limits, RootFS, SandboxPlan, plan_sandbox
 
 __all__ = ["session_sandbox"]

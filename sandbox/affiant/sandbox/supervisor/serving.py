@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.policy.limit_refusals import WallSpent
-from affiant.policy.limit_words import most_words
-from affiant.policy.limits import Bound
+from affiant.policy.decision.limit_errors import WallSpent
+from affiant.policy.decision.limit_words import most_words
+from affiant.policy.model.limits import Bound
 from affiant.sandbox.errors import ControlRefused
 from affiant.sandbox.isolation.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.body_surface import BodySurface
 from affiant.secrets.broker.members import (
     Members,

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.refusals import SecretValueInvalid
 from affiant.secrets.value import SecretValue
 

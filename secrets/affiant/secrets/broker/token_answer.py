@@ -12,7 +12,7 @@ from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, parse_object
 from affiant.errors import AffiantError
-from affiant.policy.token_exchange import GrantType
+from affiant.policy.model.token_exchange import GrantType
 from affiant.secrets.body_surface import media_type
 from affiant.secrets.detection import HeaderField
 from affiant.secrets.refusals import (

@@ -13,7 +13,7 @@ from typing import Final
 import h11
 
 from affiant.errors import AffiantError
-from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.broker.messages import ExchangeOutcome, ExchangeRequest
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession, Held

@@ -13,7 +13,7 @@ from typing import assert_never
 from urllib.parse import quote, quote_from_bytes, quote_plus
 
 from affiant.attestation.encoding.binary_text import b64u
-from affiant.policy.token_exchange import ClientAuth, GrantType, TokenExchange
+from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.secrets.broker.signing import require_signing_key, signed_assertion
 from affiant.secrets.detection import HeaderField
 from affiant.secrets.value import SecretValue

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.policy.token_exchange import TokenExchange
+from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.broker.token_answer import IssuedToken
 from affiant.secrets.growing_redaction import GrowingRedactor
 from affiant.secrets.refusals import SecretNotFound, TokenUnavailable

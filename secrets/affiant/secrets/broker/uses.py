@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from affiant.policy.limits import Bound, Bounds
-from affiant.policy.meters import Meter
+from affiant.policy.decision.meters import Meter
+from affiant.policy.model.limits import Bound, Bounds
 from affiant.secrets.refusals import GrantsInvalid, SecretUsesSpent
 
 __all__ = ["Uses"]

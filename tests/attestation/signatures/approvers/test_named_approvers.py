@@ -7,8 +7,8 @@ import pytest
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.signatures.approvers.named_approvers import NOBODY, NamedApprovers, read_approvers
 from affiant.errors import AffiantError
-from affiant.policy.normal_form import normal_form
-from affiant.policy.profile import Approval, Policy
+from affiant.policy.model.profile import Approval, Policy
+from affiant.policy.normal_form.digest import normal_form
 
 ANN, BOB = "A" * 43, "B" * 42 + "A"
 APPROVAL = {"everything": False, "methods": ["POST"], "approvers": [ANN, BOB], "quorum": 2, "ttl": 600}

@@ -5,7 +5,7 @@
 2.  The signature holds under the one signer who was named, or under one of a list who counted at that time. Of a
     sigstore bundle everything is verified as of every published file (``signatures.sigstore``), offline.
 
-What it is about is compared with a file or a profile by whoever has it (``affiant.policy.signatures``).
+What it is about is compared with a file or a profile by whoever has it (``affiant.policy.signing.signatures``).
 
 **Time.** sigstore's log, or its timestamp authority, says when a bundle was signed; a signer's ``from`` and ``until``
 are judged at that time, ``revoked_at`` at the instant that is judged at. An envelope has no time, so that all three are

@@ -1,0 +1,1 @@
+"""What an agent may do, and who may do something: `can` and `who-can`."""

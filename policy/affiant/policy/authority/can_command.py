@@ -1,0 +1,62 @@
+"""``affiant policy can``: all that each agent of a file may do.
+
+Exit codes: 0 listed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from affiant.command_line import print_json
+from affiant.policy.authority.authority import authority_of
+from affiant.policy.authority.document import authority_document
+from affiant.policy.authority.graph import authority_dot, authority_mermaid
+from affiant.policy.authority.markdown import authority_markdown
+from affiant.policy.authority.text import authority_lines
+from affiant.policy.editor.completion import complete_agents
+from affiant.policy.loading.policy_file import read_profiles
+
+__all__ = ["can"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("agent", required=False, shell_complete=complete_agents("file"))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document that leaves nothing out.")
+@click.option("--markdown", is_flag=True, help="Print tables with agents as columns, for a review's comment.")
+@click.option("--graph", type=click.Choice(["dot", "mermaid"]), help="Print a graph: who reaches what.")
+def can(file: Path, agent: str | None, *, as_json: bool, markdown: bool, graph: str | None) -> None:
+    """List what each agent of FILE may do, or AGENT alone, after semantics: denials have won.
+
+    Tools, models, files with their effective mode, hosts with what may be sent to them, which secret can go to which
+    host in which place of a request, bounds; each with the rules that give it. What is not listed is denied.
+
+    Exit codes: 0 listed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
+
+    \b
+    Examples:
+      affiant policy can profiles.yaml
+      affiant policy can profiles.yaml deployment_agent
+      affiant policy can profiles.yaml --json
+      affiant policy can profiles.yaml --markdown > comment.md
+      affiant policy can profiles.yaml --graph dot | dot -Tsvg > authority.svg
+    """
+    if sum((as_json, markdown, graph is not None)) > 1:
+        raise click.UsageError("--json, --markdown and --graph are different answers: choose one")
+    profiles = read_profiles(file)
+    chosen = profiles.profiles.values() if agent is None else [profiles.profile(agent)]
+    authorities = [authority_of(profile) for profile in chosen]
+    if as_json:
+        print_json(authority_document(authorities, profiles=profiles))
+    elif markdown:
+        click.echo(authority_markdown(authorities, profiles=profiles), nl=False)
+    elif graph is not None:
+        draw = authority_dot if graph == "dot" else authority_mermaid
+        click.echo(draw(authorities), nl=False)
+    else:
+        for line in authority_lines(authorities):
+            click.echo(line)
+        if not authorities:
+            click.echo("no profiles: nobody may do anything")

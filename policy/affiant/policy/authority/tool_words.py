@@ -1,0 +1,93 @@
+"""Tools and the constraints on their arguments, in the words of a reviewer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import assert_never
+
+from affiant.policy.authority.tools import ToolAuthority
+from affiant.policy.authority.words import approved, path_words, some
+from affiant.policy.canonical.tool_origin import ANY, Origin
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.limit_words import most_words
+from affiant.policy.model.arguments import (
+    AnyValue,
+    Argument,
+    Argv,
+    Constraint,
+    Each,
+    Host,
+    Number,
+    OneOf,
+    Pattern,
+    Text,
+    Under,
+)
+
+__all__ = ["call_words", "rate_words", "tool_words"]
+
+
+def tool_words(tool: ToolAuthority) -> str:
+    """A tool, what it may be called with, and whether it may be at all."""
+    if tool.effect is not Effect.DENY:
+        return f"{tool.name}{call_words(tool)}{approved(tool.effect)}{rate_words(tool)}"
+    vain = f"{call_words(tool)}: no path or host that its arguments may name is allowed" if tool.vain else ""
+    return f"never {tool.name}{vain}"
+
+
+def rate_words(tool: ToolAuthority) -> str:
+    """How often a tool may be called by its rule; nothing where that is any number of times."""
+    return f", {most_words('rate', tool.rate)}" if tool.rate else ""
+
+
+def call_words(tool: ToolAuthority) -> str:
+    """Where a tool comes from and what it may be called with; nothing where that is anything."""
+    origin = _origin(tool.origin)
+    if tool.arguments is None:
+        return origin
+    return f"{origin} with " + ("; ".join(map(_argument, tool.arguments)) or "no arguments")
+
+
+def _origin(origin: Origin) -> str:
+    """Where a tool must come from; of its definition's digest enough to tell two apart."""
+    server = "" if origin.server in (None, ANY) else f" of server {origin.server}"
+    return server if origin.schema in (None, ANY) else f"{server} as {origin.schema[:19]}…"
+
+
+def _argument(argument: Argument) -> str:
+    optional = " (optional)" if argument.optional else ""
+    return f"{argument.name}{optional}: {_constraint(argument.constraint)}"
+
+
+def _constraint(constraint: Constraint) -> str:
+    match constraint:
+        case AnyValue():
+            return "anything"
+        case OneOf(values):
+            return ("one of " if len(values) > 1 else "") + some([_json(value) for value in values])
+        case Number(least, most):
+            bounds = (
+                f"at least {least}" if least is not None else "",
+                f"at most {most}" if most is not None else "",
+            )
+            return " and ".join(filter(None, bounds))
+        case Text(most):
+            return f"text of at most {most} characters"
+        case Pattern(pattern, longest):
+            bound = "" if longest is None else f", of at most {longest} characters"
+            return f"text that wholly fits {_json(pattern)}{bound}"
+        case Under(path, write):
+            return f"{path_words(path)} or below, which may be {'written' if write else 'read'}"
+        case Host(pattern):
+            return f"a host {pattern} that may be reached"
+        case Argv(lists):
+            return f"exactly {some([_json(list(tokens)) for tokens in lists])}"
+        case Each(item, most):
+            return f"a list of at most {most}, each {_constraint(item)}"
+        case _:
+            assert_never(constraint)
+
+
+def _json(value: str | int | Sequence[str]) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,102 @@
+"""``affiant policy who-can``: which agents of a file may do one thing.
+
+Exit codes: 0 at least one agent may, perhaps after approval; 1 none may, or the file or the request is refused; 2 the
+command line is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from affiant.command_line import EXIT_REFUSED, print_json, printable
+from affiant.policy.authority.text import entry_lines
+from affiant.policy.authority.who_can import Answer, who_can
+from affiant.policy.authority.words import NOBODY_APPROVES
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.questions import parse_question
+from affiant.policy.loading.policy_file import read_profiles
+
+__all__ = ["who_can_command"]
+
+
+@click.command("who-can")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("request")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def who_can_command(file: Path, request: str, *, as_json: bool) -> None:
+    """Say for every agent of FILE whether it may do REQUEST, by which rule, or why not.
+
+    What a person must approve first counts, and is shown as such. So does a model at an attested upstream only.
+
+    Exit codes: 0 at least one agent may, perhaps after approval; 1 none may, or the file or the request is
+    refused; 2 the command line is wrong.
+
+    \b
+    Requests:
+      tool:NAME   'tool:NAME {"argument": 1}'   model:NAME   read:/path   write:/path
+      connect:HOST[:PORT]      'METHOD https://host/path'      secret:NAME@HOST[:PORT]
+
+    \b
+    Examples:
+      affiant policy who-can profiles.yaml tool:kubectl_apply
+      affiant policy who-can profiles.yaml write:/workspace/a.py
+      affiant policy who-can profiles.yaml 'DELETE https://api.example.com/v1/x'
+      affiant policy who-can profiles.yaml secret:DEPLOY_KEY@api.example.com --json
+    """
+    question = parse_question(request)
+    answers = who_can(read_profiles(file), question)
+    if as_json:
+        print_json({"request": request, "agents": [_document(found) for found in answers]})
+    else:
+        for line in _lines(request, answers):
+            click.echo(line)
+    if not any(found.may for found in answers):
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _lines(request: str, answers: Sequence[Answer]) -> Iterator[str]:
+    count = sum(found.may for found in answers)
+    yield printable(f"{count} of {len(answers)} agents may: {request}").replace("\n", "\\n")
+    for found in answers:
+        text = f"{found.profile.name}: {_words(found)}"
+        yield from entry_lines(
+            text, indent=2, at=", ".join(f"{rule} {_where(found, rule)}" for rule in _rules(found))
+        )
+    if any(found.decision.effect is Effect.ASK for found in answers):
+        yield from entry_lines(NOBODY_APPROVES, indent=0)
+
+
+def _words(found: Answer) -> str:
+    if found.may:
+        after = " after approval" if found.decision.effect is Effect.ASK else ""
+        return f"may{after}{f', only {found.only}' if found.only else ''}"
+    by = "; by" if found.decision.rules else "; nearest rule" if found.decision.nearest is not None else ""
+    return f"may not: {found.decision.text} ({found.decision.reason}){by}"
+
+
+def _rules(found: Answer) -> Sequence[str]:
+    nearest = found.decision.nearest
+    return found.decision.rules or (() if nearest is None else (nearest,))
+
+
+def _where(found: Answer, rule: str) -> str:
+    return str(found.profile.places[rule])
+
+
+def _document(found: Answer) -> Mapping[str, object]:
+    decision = found.decision
+    nearest = decision.nearest
+    return {
+        "agent": found.profile.name,
+        "may": found.may,
+        "effect": decision.effect.value,
+        "reason": decision.reason,
+        "text": decision.text,
+        "only": found.only or None,
+        "rules": [{"id": rule, "where": _where(found, rule)} for rule in decision.rules],
+        "nearest": None if nearest is None else {"id": nearest, "where": _where(found, nearest)},
+        "policy_digest": found.profile.digest,
+    }

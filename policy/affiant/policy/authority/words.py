@@ -1,0 +1,185 @@
+"""What the text and the table of an authority share: entries in the words of a reviewer.
+
+The JSON document leaves nothing out; the words shorten long lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from affiant.policy.authority.authority import Authority, ModelAuthority
+from affiant.policy.canonical.targets import METHODS
+from affiant.policy.decision.decide import Effect
+from affiant.policy.decision.limit_words import most_words, profile_limits
+from affiant.policy.diff.reachable import HostNames, Labels, Reach
+from affiant.policy.diff.request_groups import Requests
+from affiant.policy.model.limits import Bound
+from affiant.policy.model.profile import Injection, TLSMode
+from affiant.policy.model.profile_limits import rule_limits
+from affiant.policy.model.share import NO_SHARE, share_words
+
+__all__ = [
+    "ANYTHING",
+    "BOUNDS",
+    "NOBODY_APPROVES",
+    "SIGNING_WORDS",
+    "approval_words",
+    "approved",
+    "bound_words",
+    "endpoint_words",
+    "limit_lines",
+    "model_words",
+    "names_words",
+    "path_words",
+    "place_words",
+    "requests_words",
+    "rule_limit_words",
+    "some",
+    "unrestricted_words",
+]
+
+ANYTHING: Final = "may do anything that this host's API allows"
+NOBODY_APPROVES: Final = (
+    "after approval: a person must approve it first; where no approver is named, it is denied"
+)
+BOUNDS: Final = ("cpus", "memory", "disk", "pids")
+_SHOWN: Final = 8
+
+
+def some(names: Sequence[str]) -> str:
+    """Up to eight of ``names``, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def approved(effect: Effect) -> str:
+    """What is said after an entry that a person must approve."""
+    return ", after approval" if effect is Effect.ASK else ""
+
+
+def approval_words(authority: Authority) -> str:
+    """Who approves what this agent may do after approval; empty where nothing needs it."""
+    if not authority.asks:
+        return ""
+    approval = authority.profile.approval
+    if not approval.approvers:
+        return "approval: by nobody, so it is denied"
+    who = some([str(each) for each in approval.approvers])
+    return f"approval: by {approval.quorum} of {who}; holds for {approval.ttl} s"
+
+
+def path_words(path: str) -> str:
+    """``path``, in quotes if it holds a space and could be read as more than a path; no path holds a quote."""
+    return f"'{path}'" if " " in path else path
+
+
+def names_words(names: HostNames) -> str:
+    """Which hosts a pattern means, where that is not the pattern alone."""
+    others = f"other than {some(names.other_than)}" if names.other_than else ""
+    labels = "two labels or more before it" if names.labels is Labels.TWO_OR_MORE else ""
+    return "; ".join(filter(None, (labels, others)))
+
+
+def endpoint_words(reach: Reach) -> str:
+    """TLS and addresses of an endpoint."""
+    match reach.tls:
+        case None:
+            seen = "plain HTTP, which can be read and changed on its way"
+        case TLSMode.INSPECT:
+            seen = "TLS inspected"
+        case TLSMode.PASSTHROUGH:
+            seen = "TLS passed through: requests are not seen, the host is not checked"
+        case _:
+            assert_never(reach.tls)
+    return f"{seen}; at {some(reach.addresses) if reach.addresses else 'any public address'}"
+
+
+def requests_words(group: Requests) -> str:
+    """Methods and paths of a group of requests."""
+    paths = "any path" if group.paths is None else some(group.paths)
+    but = f" but {some([each.path for each in group.exceptions])}" if group.exceptions else ""
+    return f"{_methods(group.methods)} {paths}{but}{approved(group.effect)}"
+
+
+def _methods(methods: tuple[str, ...] | None) -> str:
+    if methods is None:
+        return "any method,"
+    left = sorted(METHODS.difference(methods))
+    if len(left) < len(methods):
+        return f"any method but {', '.join(left)},"
+    return ", ".join(methods)
+
+
+def unrestricted_words(reach: Reach) -> str:
+    """What a host means whose methods and paths no rule narrows; empty for others."""
+    if not reach.unrestricted:
+        return ""
+    return ANYTHING + (", except what a rule denies" if reach.denials else "")
+
+
+SIGNING_WORDS: Final = "with which the agent may do whatever the key's own policy allows there"
+"""What a key that signs requests lets an agent do (AWS Signature Version 4)."""
+
+
+def place_words(inject: Injection) -> str:
+    """The one place of a request in which a secret's placeholder stands for it, or for the token in its stead."""
+    if inject.exchange is not None:
+        return f"header {inject.header}, as Bearer, where a token stands for it"
+    if inject.query is not None:
+        return f"parameter {inject.query} of the query, as its whole value"
+    if inject.json is not None:
+        return f"the body's JSON at {inject.json}, as the whole text"
+    if inject.form is not None:
+        return f"field {inject.form} of the body's form, as its whole value"
+    if inject.sigv4 is not None:
+        scope = inject.sigv4
+        return f"signatures of requests to {scope.service} in {scope.region}, {SIGNING_WORDS}"
+    if inject.user is not None:
+        return f"header authorization, as the Basic password of {inject.user}"
+    if inject.format is None:
+        return f"header {inject.header}, as the whole credential (Bearer, Basic or token)"
+    return f"header {inject.header}, as {inject.format!r}"
+
+
+def model_words(model: ModelAuthority) -> str:
+    """On what conditions a model may be called; empty where there are none."""
+    only = ", at an attested upstream only" if model.attested else ""
+    most = "" if model.max_tokens is None else f", {most_words('max_tokens', (Bound(model.max_tokens),))}"
+    return only + most
+
+
+def limit_lines(authority: Authority) -> Sequence[tuple[str, str]]:
+    """The limits of the whole profile: their names, and what each is; those that there are."""
+    found = profile_limits(authority.compiled.limits)
+    return [(name, most_words(name, bounds)) for name, bounds in found if bounds]
+
+
+def queue_words(authority: Authority) -> str:
+    """Its share of an upstream that others want too; empty where the profile says nothing of it."""
+    share = authority.compiled.share
+    return "" if share == NO_SHARE else share_words(share)
+
+
+def rule_limit_words(authority: Authority, rules: Sequence[str]) -> str:
+    """The limits of rules that let the same through: they hold only where none of the rules is without."""
+    found: dict[str, list[str]] = {rule: [] for rule in rules}
+    for rule, name, bounds in rule_limits(authority.compiled.policy):
+        if rule in found:
+            found[rule].append(most_words(name, bounds))
+    if not found or not all(found.values()):
+        return ""
+    return ", " + "; or ".join(" and ".join(words) for words in found.values())
+
+
+def bound_words(authority: Authority, name: str) -> str:
+    """One bound of the sandbox: a count, or a size in the largest unit that says it exactly."""
+    value: int | None = getattr(authority.compiled.resources, name)
+    if value is None:
+        return "default"
+    if name not in ("memory", "disk"):
+        return str(value)
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value % size == 0:
+            return f"{value // size} {unit}"
+    return f"{value} bytes"

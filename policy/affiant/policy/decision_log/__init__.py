@@ -1,0 +1,1 @@
+"""Reads and writes logs of decisions, and replays them against other profiles."""

@@ -1,0 +1,104 @@
+"""May the profile of a session that runs be replaced by another? By a narrower one, if that is enforced.
+
+Two decide it, each for itself and both from normal forms alone: the session's supervisor, before it changes anything,
+and its gateway, which believes no supervisor. In order:
+
+1. all requests on which the two profiles can differ are asked of both (``differences``, exact); where one is
+   allowed that was not, where two settings cannot be ordered, or where there are too many to ask, the answer is no;
+2. what a sandbox was made with stays: files that are mounted and the size of the machine cannot be changed under
+   processes that run.
+
+The bound of the first step counts requests, not seconds: both sides come to the same answer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from affiant.errors import NotAllowedError
+from affiant.policy.canonical.errors import ComparisonTooLarge
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.diff.differences import Difference, compare_compiled
+from affiant.policy.diff.report import told_together
+
+__all__ = [
+    "MOST_REQUESTS",
+    "NarrowingNotEnforced",
+    "NotNarrower",
+    "compare_narrowing",
+    "first_wider",
+    "require_enforced",
+    "require_narrower",
+]
+
+MOST_REQUESTS: Final = 100_000
+"""Some seconds of one processor; a profile of a hundred hosts with a dozen paths each stays far below."""
+
+_MADE_WITH: Final = {"path": "filesystem_access", "resource": "resources"}
+"""Planes that a sandbox was made with -> the key that writes them."""
+
+
+class NotNarrower(NotAllowedError):
+    """The profile allows something that the one in force does not, or it cannot be said that it does not."""
+
+    code = "policy.not_narrower"
+
+
+class NarrowingNotEnforced(NotAllowedError):
+    """The profile is narrower in something that a session's sandbox was made with."""
+
+    code = "policy.narrow_unenforced"
+
+
+def compare_narrowing(old: CompiledPolicy, new: CompiledPolicy, *, agent: str = "") -> tuple[Difference, ...]:
+    """Every difference of the profile in force and the one that is to follow it; none: they allow the same.
+
+    Raises:
+        NotNarrower: they cannot be compared.
+    """
+    try:
+        return compare_compiled(agent, old, new, most=MOST_REQUESTS)
+    except ComparisonTooLarge as error:
+        raise NotNarrower(
+            "it cannot be said that the profile is narrower: the two can differ on too many requests",
+            expected=error.expected,
+            hint="Start a new session with it",
+        ) from error
+
+
+def require_narrower(differences: tuple[Difference, ...]) -> None:
+    """Step 1 of what was compared.
+
+    Raises:
+        NotNarrower: one of ``differences`` is wider, or cannot be ordered; the text shows it.
+    """
+    wider = first_wider(differences)
+    if wider is not None:
+        raise NotNarrower(
+            "the profile is not narrower than the one in force",
+            found=wider,
+            hint="A session's profile can only be narrowed: start a new session with it",
+        )
+
+
+def first_wider(differences: tuple[Difference, ...]) -> str | None:
+    """The first of ``differences`` that is wider or cannot be ordered, in words; None: all are narrower."""
+    wider = [found for found in differences if found.direction.is_wider]
+    return None if not wider else next(told_together(wider)).text
+
+
+def require_enforced(old: CompiledPolicy, new: CompiledPolicy, differences: tuple[Difference, ...]) -> None:
+    """Step 2.
+
+    Raises:
+        NarrowingNotEnforced: files or the machine would have to change.
+    """
+    planes = {_MADE_WITH[found.plane] for found in differences if found.plane in _MADE_WITH}
+    if old.mounts() != new.mounts():
+        planes.add(_MADE_WITH["path"])
+    if planes:
+        raise NarrowingNotEnforced(
+            f"a sandbox that runs keeps what it was made with, so {' and '.join(sorted(planes))} cannot be narrowed",
+            found=", ".join(sorted(planes)),
+            hint="Leave that as it is, or start a new session with it",
+        )

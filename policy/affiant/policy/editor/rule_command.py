@@ -1,0 +1,117 @@
+"""``affiant policy rule``: where a file says what a receipt, a denial or a decision log names by its id.
+
+Who enforces a profile has its normal form, not the file that somebody wrote: what it records is ``egress/3`` of a
+digest. This command goes back from there to the line.
+
+Exit codes: 0 told; 1 the file is refused, has no such profile, or the profile no such rule; 2 the command line is
+wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from affiant.command_line import print_json, printable
+from affiant.policy.canonical.errors import UnknownDigest, UnknownRule, excerpt
+from affiant.policy.canonical.strict_yaml import Mark
+from affiant.policy.editor.completion import complete_agents, complete_rules
+from affiant.policy.editor.rule_text import text_by_id
+from affiant.policy.loading.policy_file import read_profiles
+from affiant.policy.loading.profile_set import Profile, ProfileSet
+
+__all__ = ["rule_command"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A rule of an agent's profile: where the file says it, and what it says, as a profile would."""
+
+    agent: str
+    rule: str
+    where: Mark
+    text: str
+
+
+@click.command("rule")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_rules)
+@click.option(
+    "--agent",
+    help="Whose rules; a file of one profile needs no choice.",
+    shell_complete=complete_agents("file"),
+)
+@click.option("--digest", help="The digest that the record names: sha384:<96 hex>.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def rule_command(
+    file: Path, ids: tuple[str, ...], agent: str | None, digest: str | None, *, as_json: bool
+) -> None:
+    """Say where FILE writes the rules that receipts, denials and decision logs name by ID.
+
+    Ids belong to one digest: with --digest, a file that was changed since is refused instead of read wrongly.
+
+    Exit codes: 0 told; 1 the file is refused, has no such profile, or the profile no such rule; 2 the command
+    line is wrong.
+
+    \b
+    Examples:
+      affiant policy rule profiles.yaml tools/0 --agent code_implementer
+      affiant policy rule profiles.yaml egress/0 limits/tokens --digest sha384:5a0c...
+    """
+    chosen = _chosen(read_profiles(file), agent, digest)
+    found = [_find(profile, each) for profile in chosen for each in ids]
+    if as_json:
+        print_json({"policy_digest": chosen[0].digest, "rules": [_document(each) for each in found]})
+        return
+    for line in _lines(found):
+        click.echo(printable(line))
+    click.echo(f"policy {chosen[0].digest}")
+
+
+def _chosen(profiles: ProfileSet, agent: str | None, digest: str | None) -> Sequence[Profile]:
+    """The profiles that are meant: all have one digest."""
+    if agent is not None:
+        profile = profiles.profile(agent)
+        if digest not in (None, profile.digest):
+            raise UnknownDigest(
+                "the agent's profile has another digest",
+                expected=excerpt(str(digest)),
+                found=profile.digest,
+                hint="Take the file as it was when the record was made",
+            )
+        return [profile]
+    if digest is not None:
+        chosen = [profile for profile in profiles.profiles.values() if profile.digest == digest]
+        if not chosen:
+            raise UnknownDigest(
+                "no profile of the file has this digest",
+                expected=excerpt(digest),
+                hint="It may have been changed since: take the file as it was when the record was made",
+            )
+        return chosen
+    if len(profiles.profiles) != 1:
+        raise click.UsageError(f"{len(profiles.profiles)} profiles are in the file: say --agent or --digest")
+    return list(profiles.profiles.values())
+
+
+def _find(profile: Profile, rule: str) -> _Found:
+    if rule not in profile.places:
+        raise UnknownRule(
+            f"the profile of {profile.name} has no such rule",
+            expected="an id such as tools/0, egress/12 or limits/tokens",
+            found=excerpt(rule),
+            hint="'affiant policy show FILE AGENT' lists them all",
+        )
+    return _Found(profile.name, rule, profile.places[rule], text_by_id(profile.compiled.policy, rule))
+
+
+def _lines(found: Sequence[_Found]) -> Iterator[str]:
+    for each in found:
+        yield f"{each.where}  {each.agent}  {each.rule}: {each.text}"
+
+
+def _document(found: _Found) -> Mapping[str, object]:
+    return {"agent": found.agent, "id": found.rule, "where": str(found.where), "text": found.text}

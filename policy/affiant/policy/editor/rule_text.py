@@ -1,0 +1,250 @@
+"""Rules as YAML of a profile, in flow style on one line, that the strict reader reads back as the same rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, assert_never
+
+from affiant.policy.model.arguments import (
+    AnyValue,
+    Argument,
+    Argv,
+    Constraint,
+    Each,
+    Host,
+    Number,
+    OneOf,
+    Pattern,
+    Text,
+    Under,
+)
+from affiant.policy.model.limits import NO_LIMITS, WINDOWS, Bound, Bounds, EgressLimits, Limits
+from affiant.policy.model.profile import (
+    Approval,
+    Approver,
+    EgressDenial,
+    EgressRule,
+    Endpoint,
+    Injection,
+    ModelRule,
+    PathGrant,
+    Policy,
+    Resources,
+    Scheme,
+    SecretGrant,
+    TLSMode,
+    ToolDenial,
+    ToolRule,
+)
+
+__all__ = [
+    "approval_text",
+    "egress_members",
+    "flow",
+    "limits_text",
+    "resources_text",
+    "rule_text",
+    "text_by_id",
+]
+
+_PLAIN: Final = re.compile(r"[A-Za-z/_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_/-])?(?:/\*\*)?\Z")
+_WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+"""What some reader of YAML takes for something other than text."""
+_SIZES: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+Rule = ToolRule | ToolDenial | PathGrant | EgressRule | EgressDenial | SecretGrant | ModelRule
+
+
+def flow(value: object) -> str:
+    """Text, numbers, truth values, lists and mappings of them, on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        plain = _PLAIN.match(value) is not None and value.lower() not in _WORDS
+        return value if plain else json.dumps(value, ensure_ascii=not value.isprintable())
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{flow(name)}: {flow(each)}" for name, each in value.items()) + "}"
+    assert isinstance(value, Iterable), type(value)
+    return "[" + ", ".join(flow(each) for each in value) + "]"
+
+
+def text_by_id(policy: Policy, rule: str) -> str:
+    """The rule of an arranged ``policy`` that has the id ``rule``, or the limit of that name, as a profile says it."""
+    section, _, name = rule.partition("/")
+    if section == "limits":
+        return limits_text(replace(NO_LIMITS, **{name: getattr(policy.limits, name)}))
+    return rule_text(getattr(policy, section)[int(name)])
+
+
+def rule_text(rule: Rule) -> str:
+    """``rule`` as an entry of its section."""
+    match rule:
+        case ToolRule():
+            members = _tool(rule)
+            return flow(rule.name if len(members) == 1 else members)
+        case ToolDenial(name):
+            return flow({"deny": name})
+        case PathGrant(path, mode):
+            return flow({"path": path, "mode": mode.value})
+        case EgressRule():
+            return flow(egress_members(rule))
+        case EgressDenial():
+            return flow(_written(deny=rule.host, port=rule.port, methods=rule.methods, paths=rule.paths))
+        case SecretGrant():
+            return flow(_secret(rule))
+        case ModelRule(name, attested, most):
+            model = _written(name=name, upstream="attested" if attested else None, max_tokens=most)
+            return flow(name if len(model) == 1 else model)
+        case _:
+            assert_never(rule)
+
+
+def egress_members(rule: EgressRule) -> dict[str, object]:
+    """The members of a rule for a host; what is the default is left out."""
+    standard = 443 if rule.scheme is Scheme.HTTPS else 80
+    return _written(
+        host=rule.host,
+        port=None if rule.port == standard else rule.port,
+        scheme=None if rule.scheme is Scheme.HTTPS else rule.scheme.value,
+        tls=None if rule.tls is TLSMode.INSPECT else rule.tls.value,
+        address=rule.address or None,
+        methods=rule.methods,
+        paths=rule.paths,
+        limits=_egress_limits(rule.limits) or None,
+    )
+
+
+def limits_text(limits: Limits) -> str:
+    """``limits`` of a profile, each that there is."""
+    members = {name: _bounds(getattr(limits, name)) for name in ("tool_calls", "requests", "tokens")}
+    members["bytes_out"] = _bounds(limits.bytes_out, _size)
+    members["wall"] = None if limits.wall is None else f"{limits.wall}s"
+    return flow(_written(**members))
+
+
+def _approver(approver: Approver) -> object:
+    if isinstance(approver, str):
+        return approver
+    return {"issuer": approver.issuer, "subject": approver.subject}
+
+
+def approval_text(approval: Approval) -> str:
+    """``requires_human_approval``, without the tools, which say it themselves."""
+    named = bool(approval.approvers)
+    members = _written(
+        everything=approval.everything or None,
+        egress=approval.methods or None,
+        approvers=[_approver(each) for each in approval.approvers] or None,
+        trusted_root=approval.trusted_root or None,
+        quorum=approval.quorum if named else None,
+        ttl=f"{approval.ttl}s" if named else None,
+    )
+    return "true" if members == {"everything": True} else flow(members)
+
+
+def resources_text(resources: Resources) -> str:
+    """``resources``, each bound that there is."""
+    sizes = {"memory": resources.memory, "disk": resources.disk}
+    shown = {name: None if size is None else _size(size) for name, size in sizes.items()}
+    return flow(_written(cpus=resources.cpus, pids=resources.pids, **shown))
+
+
+def _written(**members: object) -> dict[str, object]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _tool(rule: ToolRule) -> dict[str, object]:
+    return _written(
+        name=rule.name,
+        server=rule.server,
+        schema=rule.schema,
+        approval=rule.approval or None,
+        rate=_bounds(rule.rate),
+        args=None if rule.arguments is None else {each.name: _argument(each) for each in rule.arguments},
+    )
+
+
+def _argument(argument: Argument) -> object:
+    if isinstance(argument.constraint, AnyValue):
+        return {"optional": True} if argument.optional else "any"
+    return {**_constraint(argument.constraint), **({"optional": True} if argument.optional else {})}
+
+
+def _constraint(constraint: Constraint) -> dict[str, object]:
+    match constraint:
+        case AnyValue():
+            raise AssertionError("'any' stands alone")
+        case OneOf(values):
+            return {"one_of": values}
+        case Number(least, most):
+            return _written(min=least, max=most)
+        case Text(most):
+            return {"max_len": most}
+        case Pattern(pattern, longest):
+            return _written(pattern=pattern, max_len=longest)
+        case Under(path, write):
+            return _written(under=path, write=write or None)
+        case Host(pattern):
+            return {"host": pattern}
+        case Argv(lists):
+            return {"argv": lists}
+        case Each(item, most):
+            return {"each": _constraint(item), "max_items": most}
+        case _:
+            assert_never(constraint)
+
+
+def _secret(grant: SecretGrant) -> dict[str, object]:
+    return _written(
+        name=grant.name,
+        ref=grant.ref,
+        hosts=[_endpoint(each) for each in grant.hosts],
+        inject=None if grant.inject == Injection() else _inject(grant.inject),
+        shape=grant.shape,
+        max_uses=grant.max_uses,
+    )
+
+
+def _inject(inject: Injection) -> dict[str, object]:
+    if inject.exchange is not None:
+        return {"exchange": dict(inject.exchange.members)}
+    return _written(
+        header=None if inject.user is not None else inject.header,
+        format=inject.format,
+        basic=inject.user,
+        query=inject.query,
+        body=_written(json=inject.json, form=inject.form) or None,
+        sigv4=inject.sigv4 and _written(service=inject.sigv4.service, region=inject.sigv4.region),
+    )
+
+
+def _egress_limits(limits: EgressLimits) -> dict[str, object]:
+    return _written(requests=_bounds(limits.requests), bytes_out=_bounds(limits.bytes_out, _size))
+
+
+def _bounds(bounds: Bounds, amount: Callable[[int], object] = int) -> object:
+    """One bound, or a list of several; None for none."""
+    found = [_bound(each, amount(each.most)) for each in bounds]
+    return found[0] if len(found) == 1 else found or None
+
+
+def _bound(bound: Bound, amount: object) -> object:
+    if bound.per is None:
+        return amount
+    return f"{amount}/{next(name for name, length in WINDOWS.items() if length == bound.per)}"
+
+
+def _endpoint(endpoint: Endpoint) -> str:
+    return endpoint.host if endpoint.port == 443 else f"{endpoint.host}:{endpoint.port}"
+
+
+def _size(size: int) -> str:
+    for unit, scale in _SIZES:
+        if size % scale == 0:
+            return f"{size // scale}{unit}"
+    raise AssertionError("a size of a profile has a unit")

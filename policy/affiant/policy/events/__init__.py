@@ -1,1 +1,0 @@
-"""Recorded decisions in the forms that others read: OCSF, OpenTelemetry, a table. Pure."""

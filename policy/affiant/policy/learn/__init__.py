@@ -1,0 +1,1 @@
+"""Drafts the least profile for what an agent was seen to use."""

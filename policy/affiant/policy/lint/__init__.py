@@ -1,0 +1,1 @@
+"""Findings about profiles that load but are probably not meant."""

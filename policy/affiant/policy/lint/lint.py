@@ -1,0 +1,308 @@
+"""Warnings about profiles that load: what they allow that a reviewer may not have meant.
+
+Every warning has a stable code, and says what to do. None of them changes a decision, and a list of hosts or words is
+never complete: no warning does not mean no danger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.policy.approvals.bindable import bindable
+from affiant.policy.canonical.hosts import covering_patterns, is_wildcard, suffix_of
+from affiant.policy.canonical.paths import covers
+from affiant.policy.canonical.tool_origin import ANYWHERE
+from affiant.policy.lint.alike_approvers import alike_approvers
+from affiant.policy.lint.codes import WARNINGS
+from affiant.policy.lint.lists import (
+    CHANGING,
+    HOOKS,
+    PUBLIC_HOSTS,
+    READING,
+    SHARED_HOSTS,
+    STORING_REQUESTS,
+    SYSTEM,
+)
+from affiant.policy.loading.profile_set import Profile, ProfileSet
+from affiant.policy.model.arguments import Constraint, Each, Pattern
+from affiant.policy.model.limits import NO_EGRESS_LIMITS
+from affiant.policy.model.profile import (
+    EgressRule,
+    Endpoint,
+    Injection,
+    PathMode,
+    Scheme,
+    SecretGrant,
+    TLSMode,
+    ToolRule,
+)
+from affiant.policy.model.sigv4 import MINTING_SERVICES
+
+__all__ = ["Finding", "lint_profile", "lint_profiles"]
+
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One warning, about one rule of one profile."""
+
+    code: str
+    agent: str
+    subject: str
+    where: str
+
+    @property
+    def text(self) -> str:
+        """The warning as a person reads it."""
+        return f"{self.subject}: {WARNINGS[self.code]}"
+
+
+def lint_profiles(profiles: ProfileSet) -> tuple[Finding, ...]:
+    """The warnings about every profile of a file, in the order of the file."""
+    listed = tuple(profiles.profiles.values())
+    return tuple(
+        warning
+        for profile in listed
+        for warning in (
+            *lint_profile(profile),
+            *_among(profile, [other for other in listed if other is not profile]),
+        )
+    )
+
+
+def lint_profile(profile: Profile) -> tuple[Finding, ...]:
+    """The warnings about one profile."""
+    sections = (_tools(profile), _paths(profile), _egress(profile), _secrets(profile), _whole(profile))
+    return tuple(warning for section in sections for warning in section)
+
+
+def _warn(profile: Profile, code: str, subject: str, rule: str | None = None) -> Finding:
+    mark = profile.mark if rule is None else profile.places[rule]
+    return Finding(code, profile.name, subject, str(mark))
+
+
+def _tools(profile: Profile) -> Iterator[Finding]:
+    allowed = {rule.name for rule in profile.tools if isinstance(rule, ToolRule)}
+    reaches_out = bool(profile.secrets or _allows(profile))
+    for position, rule in enumerate(profile.tools):
+        if rule.name not in allowed:
+            yield _warn(profile, "denial_without_allow", f"tool {rule.name}", f"tools/{position}")
+        if isinstance(rule, ToolRule) and rule.server is not None and rule.schema is None:
+            yield _warn(profile, "tool_unpinned", f"tool {rule.name}", f"tools/{position}")
+        if isinstance(rule, ToolRule):
+            for argument in rule.arguments or ():
+                if _is_pattern(argument.constraint):
+                    yield _warn(
+                        profile,
+                        "argument_pattern",
+                        f"{argument.name} of tool {rule.name}",
+                        f"tools/{position}",
+                    )
+        allows = profile.compiled.decide_tool(rule.name, ANYWHERE).allowed
+        if reaches_out and _changes_things(rule.name) and allows:
+            yield _warn(profile, "approval_missing", f"tool {rule.name}", f"tools/{position}")
+        if isinstance(rule, ToolRule) and rule.rate and _unlimited_beside(profile, rule):
+            yield _warn(profile, "limit_without_effect", f"rate of tool {rule.name}", f"tools/{position}")
+
+
+def _unlimited_beside(profile: Profile, rule: ToolRule) -> bool:
+    """Whether another rule for the tool has no rate, and is as wide for sure."""
+    return any(
+        isinstance(other, ToolRule)
+        and other.name == rule.name
+        and not other.rate
+        and other.server in (None, rule.server)
+        and other.schema in (None, rule.schema)
+        and other.arguments in (None, rule.arguments)
+        for other in profile.tools
+    )
+
+
+def _is_pattern(constraint: Constraint) -> bool:
+    return isinstance(constraint.item if isinstance(constraint, Each) else constraint, Pattern)
+
+
+def _changes_things(name: str) -> bool:
+    words = {word.lower() for word in _WORDS.findall(name)}
+    return not words.isdisjoint(CHANGING) and words.isdisjoint(READING)
+
+
+def _paths(profile: Profile) -> Iterator[Finding]:
+    for position, grant in enumerate(profile.filesystem):
+        if grant.mode is not PathMode.READ_WRITE:
+            continue
+        rule = f"filesystem/{position}"
+        if any(covers(system, grant.path) for system in SYSTEM):
+            yield _warn(profile, "rw_system_path", grant.path, rule)
+        if any(f"{hook}/" in f"{grant.path}/" for hook in (f"/{name}" for name in HOOKS)):
+            yield _warn(profile, "rw_hooks", grant.path, rule)
+            continue
+        hooks = [hook for hook in HOOKS if _writable(profile, f"{grant.path}/{hook}")]
+        if hooks:
+            yield _warn(profile, "rw_hooks", f"{grant.path} with {', '.join(hooks)}", rule)
+
+
+def _writable(profile: Profile, path: str) -> bool:
+    return profile.compiled.decide_path(path, PathMode.READ_WRITE).allowed
+
+
+def _allows(profile: Profile) -> list[tuple[str, EgressRule]]:
+    """The hosts that the profile allows, with their rules' ids."""
+    return [
+        (f"egress/{position}", rule)
+        for position, rule in enumerate(profile.egress)
+        if isinstance(rule, EgressRule)
+    ]
+
+
+def _egress(profile: Profile) -> Iterator[Finding]:
+    for position, rule in _allows(profile):
+        found = {
+            "host_unrestricted": rule.methods is None and rule.paths is None and rule.tls is TLSMode.INSPECT,
+            "host_shared": _is_one_of(rule, SHARED_HOSTS) or _stores(profile, rule),
+            "host_wildcard": is_wildcard(rule.host),
+            "tls_passthrough": rule.tls is TLSMode.PASSTHROUGH,
+            "scheme_http": rule.scheme is Scheme.HTTP,
+            "limit_without_effect": _as_wide_without_limits(profile, rule),
+        }
+        for code in (code for code, holds in found.items() if holds):
+            yield _warn(profile, code, f"{rule.host}:{rule.port}", position)
+
+
+def _as_wide_without_limits(profile: Profile, rule: EgressRule) -> bool:
+    """Whether another rule for the host and port has no limits, and is as wide for sure."""
+    return rule.limits != NO_EGRESS_LIMITS and any(
+        other.limits == NO_EGRESS_LIMITS
+        and (other.host, other.port, other.scheme) == (rule.host, rule.port, rule.scheme)
+        and other.methods in (None, rule.methods)
+        and other.paths in (None, rule.paths)
+        for _, other in _allows(profile)
+    )
+
+
+def _is_one_of(rule: EgressRule, hosts: tuple[str, ...]) -> bool:
+    """Whether the rule covers one of ``hosts`` or a name below one."""
+    own = suffix_of(rule.host)
+    return any(
+        own == host or own.endswith(f".{host}") or rule.host in covering_patterns(host) for host in hosts
+    )
+
+
+def _stores(profile: Profile, rule: EgressRule) -> bool:
+    """Whether a request that stores what anybody then reads is allowed by the rule's host."""
+    return any(
+        rule.host in covering_patterns(host)
+        and profile.compiled.decide_egress(
+            host=host, port=rule.port, scheme=rule.scheme, method="POST", target=target
+        ).allowed
+        for host, target in STORING_REQUESTS
+    )
+
+
+def _secrets(profile: Profile) -> Iterator[Finding]:
+    for position, grant in enumerate(profile.secrets):
+        rule = f"secrets/{position}"
+        if not grant.hosts:
+            yield _warn(profile, "secret_no_sink", grant.name, rule)
+        for host in grant.hosts:
+            if not _reaches(profile, grant, host):
+                yield _warn(
+                    profile, "secret_unreachable_host", f"{grant.name} at {host.host}:{host.port}", rule
+                )
+        if grant.inject.exchange is not None:
+            exchange = grant.inject.exchange
+            yield _warn(
+                profile, "secret_token_endpoint", f"{grant.name} at {exchange.host}:{exchange.port}", rule
+            )
+        if (scope := grant.inject.sigv4) is not None:
+            what = f"{grant.name} for {scope.service} in {scope.region}"
+            yield _warn(profile, "secret_signs", what, rule)
+            if scope.service in MINTING_SERVICES:
+                yield _warn(profile, "secret_mints", what, rule)
+        elif grant.inject.header != "authorization":
+            place = grant.inject.header or _place_beside_headers(grant.inject)
+            yield _warn(profile, "secret_storable_sink", f"{grant.name} in {place}", rule)
+
+
+def _place_beside_headers(inject: Injection) -> str:
+    if inject.query is not None:
+        return f"the query's {inject.query}"
+    return f"the form's {inject.form}" if inject.json is None else f"JSON at {inject.json}"
+
+
+def _reaches(profile: Profile, grant: SecretGrant, at: Endpoint) -> bool:
+    """Whether the secret itself and a connection to the host are allowed, perhaps after approval."""
+    use = profile.compiled.decide_secret(
+        grant.name, host=at.host, port=at.port, scheme="https", surface=grant.surface
+    )
+    connection = profile.compiled.decide_egress(host=at.host, port=at.port, scheme="https")
+    waiting = ("approval_no_approver", "approval_required")
+    return all(found.allowed or found.reason in waiting for found in (use, connection))
+
+
+def _whole(profile: Profile) -> Iterator[Finding]:
+    asking = any(isinstance(rule, ToolRule) and rule.approval for rule in profile.tools)
+    asking = asking or profile.approval.everything or bool(profile.approval.methods)
+    if asking and not profile.approval.approvers:
+        yield _warn(profile, "approval_no_approver", "requires_human_approval")
+    if profile.approval.approvers and not asking:
+        yield _warn(profile, "approvers_unused", "requires_human_approval")
+    for group in alike_approvers(profile.approval.approvers):
+        yield _warn(profile, "approvers_alike", _listed([each.subject for each in group]))
+    yield from _unshowable(profile)
+    yield from _steered(profile)
+
+
+def _unshowable(profile: Profile) -> Iterator[Finding]:
+    """What needs approval, could be approved, and is denied all the same: no approver could be shown all of it."""
+    if not profile.approval.approvers:
+        return
+    for position, rule in enumerate(profile.tools):
+        if not isinstance(rule, ToolRule) or not (rule.approval or profile.approval.everything):
+            continue
+        if not bindable(rule):
+            yield _warn(profile, "approval_unshowable", f"tool {rule.name}", f"tools/{position}")
+    for name, allow in _allows(profile):
+        hidden = allow.tls is TLSMode.PASSTHROUGH
+        if hidden and (profile.approval.everything or profile.approval.methods):
+            yield _warn(profile, "approval_unshowable", f"{allow.host}:{allow.port}", name)
+
+
+def _steered(profile: Profile) -> Iterator[Finding]:
+    """Private data, words of strangers, and a way out, all in one agent."""
+    private = [grant.path for grant in profile.filesystem if grant.mode is not PathMode.NONE]
+    private += [grant.name for grant in profile.secrets if grant.hosts]
+    if not private or profile.approval.everything:
+        return
+    for position, rule in _allows(profile):
+        outside = is_wildcard(rule.host) or rule.scheme is Scheme.HTTP
+        if outside or _is_one_of(rule, (*SHARED_HOSTS, *PUBLIC_HOSTS)):
+            subject = f"{rule.host}:{rule.port} beside {private[0]}"
+            more = f" and {len(private) - 1} more" if len(private) > 1 else ""
+            yield _warn(profile, "outsiders_can_steer", subject + more, position)
+
+
+def _among(profile: Profile, others: Sequence[Profile]) -> Iterator[Finding]:
+    """What is only seen beside the other profiles of the file."""
+    for position, grant in enumerate(profile.secrets):
+        differing = [
+            other.name
+            for other in others
+            for theirs in other.secrets
+            if theirs.name == grant.name and theirs.ref == grant.ref and set(theirs.hosts) != set(grant.hosts)
+        ]
+        if differing:
+            yield _warn(
+                profile, "secret_shared", f"{grant.name}, also of {_listed(differing)}", f"secrets/{position}"
+            )
+    twins = [other.name for other in others if other.digest == profile.digest]
+    if twins:
+        yield _warn(profile, "profile_twin", f"the same as {_listed(twins)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,91 @@
+"""``affiant policy lint``: every mistake of a file, or what a file that loads allows and may not mean to.
+
+Exit codes: 0 loaded; 1 refused, or a warning with ``--strict``; 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
+from affiant.errors import AffiantError
+from affiant.policy.lint.lint import Finding, lint_profiles
+from affiant.policy.lint.report import lint_document, lint_markdown, lint_sarif
+from affiant.policy.loading.policy_file import read_profiles, read_refusals
+from affiant.report_files import keep_apart, write_report
+
+__all__ = ["lint"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--strict", is_flag=True, help="Exit with 1 where there is a warning.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--markdown", is_flag=True, help="Print a table for a review's comment.")
+@click.option(
+    "--sarif",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write SARIF 2.1.0, for code review pages.",
+)
+def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path | None) -> None:
+    """Check that FILE loads, and warn about what it allows.
+
+    A file that does not load is refused as a whole; all mistakes that can be told apart are shown, up to 20, each
+    with its line. What may be a secret in that line is shown as ***.
+
+    Exit codes: 0 the file loads; 1 it is refused, or there is a warning and --strict; 2 the command line is
+    wrong.
+
+    \b
+    Examples:
+      affiant policy lint profiles.yaml
+      affiant policy lint profiles.yaml --strict --json
+      affiant policy lint profiles.yaml --sarif lint.sarif
+      affiant policy lint profiles.yaml --markdown > comment.md
+    """
+    if as_json and markdown:
+        raise click.UsageError("--json and --markdown are two answers: choose one")
+    keep_apart([sarif], inputs=[file])
+    refusals: Sequence[AffiantError] = ()
+    warnings: Sequence[Finding] = ()
+    agents: Sequence[str] = ()
+    try:
+        profiles = read_profiles(file)
+        warnings, agents = lint_profiles(profiles), sorted(profiles.profiles)
+    except AffiantError as error:
+        refusals = _every_refusal(file, error)
+    if sarif is not None:
+        write_report(sarif, lint_sarif(file, refusals, warnings))
+    if as_json:
+        print_json(lint_document(refusals, warnings, agents=agents))
+    elif markdown:
+        click.echo(lint_markdown(file.name, refusals, warnings), nl=False)
+    else:
+        _tell(refusals, warnings, agents)
+    if refusals or (strict and warnings):
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _every_refusal(file: Path, first: AffiantError) -> Sequence[AffiantError]:
+    """The refusals of ``file``; ``first`` alone where it cannot be read, or was changed meanwhile and now loads."""
+    try:
+        return read_refusals(file) or (first,)
+    except AffiantError:
+        return (first,)
+
+
+def _tell(refusals: Sequence[AffiantError], warnings: Sequence[Finding], agents: Sequence[str]) -> None:
+    for refusal in refusals:
+        show_refusal(refusal)
+    if refusals:
+        return
+    for found in warnings:
+        click.echo(printable(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]"))
+    click.echo(f"{_counted(len(agents), 'profile')}, {_counted(len(warnings), 'warning')}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,89 @@
+"""The floor: an organisation's denials and limits, merged into every profile of a file that names them.
+
+A floor is a file of its own with the sections ``tools``, ``filesystem_access``, ``network_egress``,
+``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands for approval, their approvers,
+and limits stand. Of its limits and a profile's, the tighter counts. Its digest is a member of each profile's normal
+form, so that a receipt tells which floor held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from affiant.policy.canonical.errors import FloorRefused, located
+from affiant.policy.canonical.strict_yaml import Mark, Node
+from affiant.policy.loading.approval_reading import read_approval
+from affiant.policy.loading.limit_reading import read_limits
+from affiant.policy.loading.positioned import Sections
+from affiant.policy.loading.sections import read_egress, read_filesystem, read_tools
+from affiant.policy.model.limits import NO_LIMITS, Limits
+from affiant.policy.model.profile import Approval, Policy
+from affiant.policy.normal_form.digest import Rule, normal_form
+from affiant.policy.normal_form.schema import key_mark
+
+__all__ = ["FLOOR_SECTIONS", "Floor", "read_floor"]
+
+FLOOR_SECTIONS: Final = (
+    "tools",
+    "filesystem_access",
+    "network_egress",
+    "requires_human_approval",
+    "limits",
+)
+_DOMAIN: Final = b"affiant.policy-floor/1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Denials and limits as a policy that allows nothing; ``digest`` is None if there is no floor."""
+
+    policy: Policy
+    digest: str | None
+    places: Mapping[Rule, Mark]
+    limits_at: Mark | None
+    """Where its limits begin."""
+
+
+def read_floor(found: Mapping[str, Node], *, source: str) -> Floor:
+    """The floor of a document's sections.
+
+    Raises:
+        FloorRefused: it allows something, or denies nothing.
+    """
+    sections = Sections(found)
+    policy = Policy(
+        tools=sections.rules("tools", partial(read_tools, floor=True)),
+        filesystem=sections.rules("filesystem_access", partial(read_filesystem, floor=True)),
+        egress=sections.rules("network_egress", partial(read_egress, floor=True)),
+        approval=_approval(found.get("requires_human_approval")),
+        limits=_limits(found.get("limits")),
+    )
+    if policy == Policy():
+        raise FloorRefused("the floor denies and bounds nothing", where=f"{source}:1:1")
+    digest = "sha384:" + hashlib.sha384(_DOMAIN + normal_form(policy)).hexdigest()
+    limits = found.get("limits")
+    return Floor(policy, digest, sections.places, None if limits is None else limits.mark)
+
+
+def _approval(node: Node | None) -> Approval:
+    if node is None:
+        return Approval()
+    with located(node.mark):
+        approval, tools = read_approval(node)
+        if tools:
+            raise FloorRefused(
+                "a floor asks for approval of everything or of methods, not of tools",
+                where=str(key_mark(node, "tools")),
+            )
+        return approval
+
+
+def _limits(node: Node | None) -> Limits:
+    if node is None:
+        return NO_LIMITS
+    with located(node.mark):
+        return read_limits(node)

@@ -1,0 +1,358 @@
+"""From the YAML of a profile file to profiles: strict, whole, and without I/O.
+
+Either every profile of the file is read as it was written, or the file is refused, with the code, the line and
+the column: there is no fallback to a default. An empty file, or an agent without sections, denies everything.
+
+>>> load_profiles(b"agent_configs: {dev: {tools: [run_tests]}}").profile("dev").tools
+(ToolRule(name='run_tests', approval=False),)
+>>> load_profiles(b"agent_configs: {dev: {tool: [run_tests]}}")
+Traceback (most recent call last):
+    ...
+affiant.policy.canonical.errors.UnknownKey: profiles.yaml:1:23: unknown key 'tool' in a profile. Did you mean 'tools'?
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.errors import AffiantError
+from affiant.policy.canonical.errors import (
+    DocumentTooLarge,
+    FloorRefused,
+    NameRefused,
+    ValueRefused,
+    WrongType,
+    did_you_mean,
+    excerpt,
+    located,
+)
+from affiant.policy.canonical.names import check_agent_name
+from affiant.policy.canonical.strict_yaml import MAX_BYTES, MapNode, Mark, Member, Node, ScalarNode, compose
+from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
+from affiant.policy.loading.approval_reading import merged_approval, read_approval
+from affiant.policy.loading.baseline import FLOOR_SECTIONS, Floor, read_floor
+from affiant.policy.loading.inline_tests import check_tests
+from affiant.policy.loading.limit_reading import read_limits
+from affiant.policy.loading.positioned import Sections, at_approval, entry_mark, limit_places, rule_places
+from affiant.policy.loading.profile_set import Profile, ProfileSet
+from affiant.policy.loading.sections import (
+    https_endpoints,
+    read_egress,
+    read_filesystem,
+    read_models,
+    read_resources,
+    read_secrets,
+    read_tools,
+)
+from affiant.policy.loading.share_reading import read_share
+from affiant.policy.loading.shown_lines import ShownDocument, show_line
+from affiant.policy.model.arguments import Pattern
+from affiant.policy.model.limits import NO_LIMITS, Limits
+from affiant.policy.model.profile import Approval, Policy, Resources, ToolDenial, ToolRule
+from affiant.policy.model.text_pattern import MAX_WORK_OF_FILE, MAX_WORK_OF_PROFILE, Work
+from affiant.policy.normal_form import schema
+from affiant.policy.normal_form.argument_reading import pattern_places
+from affiant.policy.normal_form.digest import set_digest
+
+__all__ = [
+    "NO_FLOOR",
+    "HoldTests",
+    "agent_members",
+    "at_floor_key",
+    "floor_file",
+    "load_floor",
+    "load_profiles",
+    "read_agent",
+    "read_profile",
+    "read_sections",
+    "read_top",
+]
+
+_TOP: Final = ("version", "floor", "agent_configs")
+_SECTIONS: Final = (
+    "tools",
+    "filesystem_access",
+    "network_egress",
+    "secrets_access",
+    "requires_human_approval",
+    "models",
+    "limits",
+    "weight",
+    "priority",
+    "resources",
+    "tests",
+)
+_FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
+NO_FLOOR: Final = Floor(Policy(), None, {}, None)
+
+HoldTests = Callable[[str, Node, CompiledPolicy], None]
+"""What is done with the node of an agent's ``tests``; whatever it raises refuses the file."""
+
+
+def load_profiles(
+    data: bytes,
+    *,
+    source: str = "profiles.yaml",
+    floor: bytes | None = None,
+    hold_tests: HoldTests = check_tests,
+) -> ProfileSet:
+    """The profiles of a file.
+
+    Args:
+        data: the file's bytes, at most 1 MiB of UTF-8.
+        source: the name that places in refusals begin with.
+        floor: the bytes of the file that ``floor:`` names (:func:`floor_file`), in which only denials stand.
+        hold_tests: called once for each profile that has tests. Another than the default is for whoever reports all
+            that do not hold; what it returns is to be looked at, not enforced.
+
+    Raises:
+        MalformedError, ConfigurationError: each with a code ``policy.*``, ``where`` and the line there.
+    """
+    with _shown(data, source):
+        top = read_top(data, source=source)
+        named = _floor_name(top, source)
+        if named is not None and floor is None:
+            raise FloorRefused(
+                f"the file names the floor {named!r}, which was not given", where=str(top["floor"].mark)
+            )
+    denials = NO_FLOOR
+    if floor is not None:
+        denials = load_floor(floor, source=named or "floor.yaml")
+    with _shown(data, source):
+        profiles, work = {}, Work(MAX_WORK_OF_FILE, "the file")
+        for name, mark, node in map(read_agent, agent_members(top)):
+            profiles[name] = read_profile(name, mark, node, denials, hold_tests, work=work)
+    return ProfileSet(
+        profiles=MappingProxyType(profiles),
+        digest=set_digest({name: profile.digest for name, profile in profiles.items()}),
+        source_digest=sha256_name(data),
+        source=source,
+    )
+
+
+def floor_file(data: bytes, *, source: str = "profiles.yaml") -> str | None:
+    """The name of the file beside this one that holds the floor; None if there is none.
+
+    Raises:
+        MalformedError: the document is not YAML as we read it, or the name is not that of a file beside it.
+    """
+    with _shown(data, source):
+        return _floor_name(read_top(data, source=source), source)
+
+
+@contextmanager
+def at_floor_key(data: bytes, *, source: str) -> Iterator[None]:
+    """Give every refusal inside, of reading the floor's file, the place where the profile file names it."""
+    try:
+        yield
+    except AffiantError as error:
+        error.where = str(read_top(data, source=source)["floor"].mark)
+        show_line(error, {source: ShownDocument(data)})
+        raise
+
+
+def load_floor(data: bytes, *, source: str) -> Floor:
+    """The denials of the floor's file.
+
+    Raises:
+        MalformedError, ConfigurationError: as :func:`load_profiles`.
+    """
+    with _shown(data, source):
+        top = _top(data, source, ("version", *FLOOR_SECTIONS), "a floor")
+        return read_floor(top, source=source)
+
+
+def read_top(data: bytes, *, source: str) -> Mapping[str, Node]:
+    """What stands at the top of a profile file, by key."""
+    return _top(data, source, _TOP, "a profile file")
+
+
+@contextmanager
+def _shown(data: bytes, source: str) -> Iterator[None]:
+    """Give every refusal inside the line of the document at its place."""
+    try:
+        yield
+    except AffiantError as error:
+        show_line(error, {source: ShownDocument(data)})
+        raise
+
+
+def _top(data: bytes, source: str, known: Iterable[str], what: str) -> Mapping[str, Node]:
+    node = compose(data, source=source)
+    if node is None or (isinstance(node, ScalarNode) and node.empty):
+        return {}
+    top = schema.keys(node, tuple(known), what=what)
+    if "version" in top and schema.whole_number(top["version"], what="'version'") != 1:
+        raise ValueRefused("another version of the format", expected="1", where=str(top["version"].mark))
+    return top
+
+
+def _floor_name(top: Mapping[str, Node], source: str) -> str | None:
+    if "floor" not in top:
+        return None
+    name = schema.text(top["floor"], what="'floor'")
+    if _FLOOR_FILE.match(name) is None or name == source:
+        raise NameRefused(
+            "not the name of a file beside this one", found=excerpt(name), where=str(top["floor"].mark)
+        )
+    return name
+
+
+def agent_members(top: Mapping[str, Node]) -> tuple[Member, ...]:
+    """The agents of a profile file, with their profiles, unread."""
+    node = top.get("agent_configs")
+    if node is None or (isinstance(node, ScalarNode) and node.empty):
+        return ()
+    if not isinstance(node, MapNode):
+        raise WrongType("wrong type", expected="a mapping of agents to profiles", where=str(node.mark))
+    return node.members
+
+
+def read_agent(member: Member) -> tuple[str, Mark, Node]:
+    """An agent's name, its place, and its profile, unread."""
+    with located(member.key.mark):
+        check_agent_name(member.key.text)
+    return member.key.text, member.key.mark, member.value
+
+
+def read_sections(node: Node) -> Mapping[str, Node]:
+    """The sections of a profile, by name."""
+    if isinstance(node, ScalarNode) and node.empty:
+        node = MapNode((), node.mark)
+    return schema.keys(node, _SECTIONS, what="a profile")
+
+
+def read_profile(
+    name: str,
+    mark: Mark,
+    node: Node,
+    floor: Floor,
+    hold_tests: HoldTests = check_tests,
+    *,
+    work: Work | None = None,
+) -> Profile:
+    """One agent's profile, with the floor's denials, held against its own tests.
+
+    Args:
+        work: what is left for the patterns of the file; None: as much as for those of a profile.
+    """
+    sections = Sections(read_sections(node))
+    works = (
+        Work(MAX_WORK_OF_FILE, "the file") if work is None else work,
+        Work(MAX_WORK_OF_PROFILE, "a profile"),
+    )
+    with located(mark), sections.placed():
+        compiled = compile_policy(_with_floor(_policy(sections, floor, works), floor, sections))
+        if len(compiled.normal_form) > MAX_BYTES:
+            raise DocumentTooLarge(
+                "the profile's normal form is too large", expected=f"at most {MAX_BYTES} bytes"
+            )
+    if "tests" in sections.found:
+        hold_tests(name, sections.found["tests"], compiled)
+    places = rule_places(compiled.policy, {**floor.places, **sections.places})
+    written = sections.found.get("limits")
+    places |= limit_places(compiled.policy.limits, floor.limits_at if written is None else written.mark)
+    return Profile(name, compiled, mark, MappingProxyType(places))
+
+
+def _policy(sections: Sections, floor: Floor, works: Sequence[Work]) -> Policy:
+    """The policy that the sections of one profile say; ``floor`` says under what it judges identities."""
+    found = sections.found
+    egress = sections.rules("network_egress", read_egress)
+    approval, tools_to_approve = Approval(), frozenset[str]()
+    if "requires_human_approval" in found:
+        with located(found["requires_human_approval"].mark):
+            approval, tools_to_approve = read_approval(
+                found["requires_human_approval"], trusted_root=floor.policy.approval.trusted_root
+            )
+    return Policy(
+        tools=_with_approval(
+            sections.rules("tools", partial(_priced_tools, works=works)), tools_to_approve, sections
+        ),
+        filesystem=sections.rules("filesystem_access", read_filesystem),
+        egress=egress,
+        secrets=sections.rules("secrets_access", partial(read_secrets, sinks=https_endpoints(egress))),
+        models=sections.rules("models", read_models) if "models" in found else None,
+        approval=approval,
+        resources=_resources(found.get("resources")),
+        limits=_limits(found.get("limits")),
+        share=read_share(found),
+    )
+
+
+def _resources(node: Node | None) -> Resources:
+    if node is None:
+        return Resources()
+    with located(node.mark):
+        return read_resources(node)
+
+
+def _limits(node: Node | None) -> Limits:
+    if node is None:
+        return NO_LIMITS
+    with located(node.mark):
+        return read_limits(node)
+
+
+def _priced_tools(node: Node, *, works: Sequence[Work]) -> Iterator[tuple[ToolRule | ToolDenial, Mark]]:
+    """The tools; a pattern that is too large, or too large with those before it, is refused at its place."""
+    for item, (rule, mark) in zip(schema.items(node, what="'tools'"), read_tools(node), strict=True):
+        for pattern, place in _patterns(item, rule):
+            with located(place):
+                for work in works:
+                    work.spend(pattern.pattern, partial(getattr, pattern, "automaton"))
+        yield rule, mark
+
+
+def _patterns(item: Node, rule: ToolRule | ToolDenial) -> Iterator[tuple[Pattern, Mark]]:
+    if isinstance(rule, ToolRule) and rule.arguments:
+        yield from pattern_places(item, rule.arguments)
+
+
+def _with_approval(
+    tools: tuple[ToolRule | ToolDenial, ...], asked: frozenset[str], sections: Sections
+) -> tuple[ToolRule | ToolDenial, ...]:
+    """``tools`` where those that ``requires_human_approval`` names require it; it may name no others."""
+    names = {rule.name for rule in tools if isinstance(rule, ToolRule)}
+    for name in sorted(asked - names):
+        raise ValueRefused(
+            f"'requires_human_approval' names the tool {excerpt(name)}, which the profile does not list",
+            where=str(entry_mark(sections.found["requires_human_approval"], "tools", name)),
+            hint=did_you_mean(name, names),
+        )
+    result: list[ToolRule | ToolDenial] = []
+    for rule in tools:
+        if isinstance(rule, ToolRule) and rule.name in asked:
+            result.append(replace(rule, approval=True))
+            sections.note(result[-1], sections.places[rule])
+        else:
+            result.append(rule)
+    return tuple(result)
+
+
+def _with_floor(policy: Policy, floor: Floor, sections: Sections) -> Policy:
+    """``policy`` with the denials of ``floor``, and its digest."""
+    if floor.digest is None:
+        return policy
+    denials = floor.policy
+    with at_approval(sections.found.get("requires_human_approval")):
+        approval = merged_approval(policy.approval, denials.approval)
+    return Policy(
+        tools=(*policy.tools, *denials.tools),
+        filesystem=(*policy.filesystem, *denials.filesystem),
+        egress=(*policy.egress, *denials.egress),
+        secrets=policy.secrets,
+        models=policy.models,
+        approval=approval,
+        resources=policy.resources,
+        floor=floor.digest,
+        limits=policy.limits.merged(denials.limits),
+        share=policy.share,
+    )

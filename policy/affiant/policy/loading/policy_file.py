@@ -1,0 +1,197 @@
+"""Reads a profile file, and the floor beside it, from disk: the only module of this component with I/O.
+
+Whoever enforces a file must not enforce one that somebody else could have written: what it allows would be theirs to
+say. Whoever only reviews one reads anybody's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from affiant.errors import AffiantError
+from affiant.policy.canonical.errors import PolicyFileRefused, UnknownAgent, excerpt
+from affiant.policy.canonical.strict_yaml import MAX_BYTES
+from affiant.policy.loading.all_errors import every_refusal
+from affiant.policy.loading.inline_tests import check_tests
+from affiant.policy.loading.load import (
+    NO_FLOOR,
+    HoldTests,
+    agent_members,
+    at_floor_key,
+    floor_file,
+    load_floor,
+    load_profiles,
+    read_agent,
+    read_profile,
+    read_top,
+)
+from affiant.policy.loading.profile_set import Profile, ProfileSet
+
+__all__ = [
+    "FloorFile",
+    "PolicyFile",
+    "policy_owners",
+    "read_agent_names",
+    "read_bounded",
+    "read_one_profile",
+    "read_policy_file",
+    "read_profiles",
+    "read_refusals",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FloorFile:
+    """The floor that a profile file names, as it was read."""
+
+    path: Path
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """A profile file as it was read, once: its bytes, the profiles that they are, and the floor beside it."""
+
+    data: bytes
+    profiles: ProfileSet
+    floor: FloorFile | None = None
+
+
+def policy_owners(user: int, environ: Mapping[str, str]) -> frozenset[int]:
+    """Users whose files ``user`` may enforce: root's, its own, and, for root, those of the user who called sudo.
+
+    Args:
+        environ: ``SUDO_UID`` counts for root alone, whose environment only root can set.
+    """
+    caller = environ.get("SUDO_UID", "") if user == 0 else ""
+    return frozenset({0, user} | ({int(caller)} if caller.isascii() and caller.isdecimal() else set()))
+
+
+def read_refusals(path: Path) -> tuple[AffiantError, ...]:
+    """Every refusal of anybody's file that can be told apart (``all_errors``); none if it loads.
+
+    Raises:
+        PolicyFileRefused: as :func:`read_profiles`.
+    """
+    data = _read(path, None)
+    try:
+        floor = floor_file(data, source=path.name)
+    except AffiantError:  # among those to be told
+        floor = None
+    floor_data = None if floor is None else _read_floor(path, data, floor, None)
+    return every_refusal(data, source=path.name, floor=floor_data)
+
+
+def read_profiles(path: Path, *, hold_tests: HoldTests = check_tests) -> ProfileSet:
+    """The profiles of anybody's file, to be looked at.
+
+    Args:
+        hold_tests: as ``load_profiles``.
+
+    Raises:
+        PolicyFileRefused: a file is missing, unreadable or no regular file.
+        MalformedError, ConfigurationError: as ``load_profiles``.
+    """
+    return _policy_file(path, None, hold_tests).profiles
+
+
+def read_policy_file(path: Path, *, owners: frozenset[int] | None) -> PolicyFile:
+    """The file at ``path``, with the floor that it names, from the same folder.
+
+    Args:
+        owners: user ids whose files are accepted (see :func:`policy_owners`), and only if not everybody can write
+            them. None: anybody's, to be looked at and not enforced.
+
+    Raises:
+        PolicyFileRefused: a file is missing, unreadable, no regular file, somebody else's, or writable by all.
+        MalformedError, ConfigurationError: as ``load_profiles``.
+    """
+    return _policy_file(path, owners, check_tests)
+
+
+def read_agent_names(path: Path) -> tuple[str, ...]:
+    """The agents of anybody's file, whose profiles are not read.
+
+    Raises:
+        PolicyFileRefused: as :func:`read_profiles`.
+        MalformedError: not YAML as we read it, or a name that no agent has.
+    """
+    top = read_top(_read(path, None), source=path.name)
+    return tuple(read_agent(member)[0] for member in agent_members(top))
+
+
+def read_one_profile(path: Path, agent: str) -> Profile:
+    """One profile of anybody's file, to be looked at; the others are not read, and its tests not tried.
+
+    Raises:
+        PolicyFileRefused: as :func:`read_profiles`.
+        UnknownAgent: the file has no profile for ``agent``.
+        MalformedError, ConfigurationError: as ``load_profiles``.
+    """
+    data = _read(path, None)
+    floor = floor_file(data, source=path.name)
+    denials = NO_FLOOR if floor is None else load_floor(_read_floor(path, data, floor, None), source=floor)
+    for member in agent_members(read_top(data, source=path.name)):
+        if member.key.text == agent:
+            return read_profile(*read_agent(member), denials, lambda *_: None)
+    raise UnknownAgent(f"no profile for the agent {excerpt(agent)}")
+
+
+def read_bounded(path: Path) -> bytes:
+    """The bytes of anybody's file that is read as YAML; one byte more than its limit where there are too many.
+
+    Raises:
+        PolicyFileRefused: as :func:`read_profiles`.
+    """
+    return _read(path, None)
+
+
+def _policy_file(path: Path, owners: frozenset[int] | None, hold_tests: HoldTests) -> PolicyFile:
+    data = _read(path, owners)
+    floor = floor_file(data, source=path.name)
+    floor_data = None if floor is None else _read_floor(path, data, floor, owners)
+    profiles = load_profiles(data, source=path.name, floor=floor_data, hold_tests=hold_tests)
+    read = None if floor is None or floor_data is None else FloorFile(path.parent / floor, floor_data)
+    return PolicyFile(data, profiles, read)
+
+
+def _read_floor(path: Path, data: bytes, floor: str, owners: frozenset[int] | None) -> bytes:
+    """The floor's bytes; a refusal has the place where ``data``, the file at ``path``, names it."""
+    with at_floor_key(data, source=path.name):
+        return _read(path.parent / floor, owners)
+
+
+def _read(path: Path, owners: frozenset[int] | None) -> bytes:
+    """The bytes of one policy file; one byte more than the limit where there are too many."""
+    name = excerpt(path.name or str(path))
+    try:
+        with open(path, "rb", opener=_open) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise PolicyFileRefused(f"{name} is no regular file")
+            if owners is not None:
+                _check_owner(status, name, owners)
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise PolicyFileRefused(f"cannot read {name}: {error.strerror}") from error
+
+
+def _open(path: str, flags: int) -> int:
+    """Open without waiting for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _check_owner(status: os.stat_result, name: str, owners: frozenset[int]) -> None:
+    if status.st_uid not in owners:
+        raise PolicyFileRefused(
+            f"{name} belongs to another user, who could change what it allows",
+            expected=" or ".join("root" if owner == 0 else f"user {owner}" for owner in sorted(owners)),
+            found=f"user {status.st_uid}",
+            hint="Read it, then run a copy of your own",
+        )
+    if status.st_mode & stat.S_IWOTH:
+        raise PolicyFileRefused(f"{name} can be written by everybody", hint="chmod o-w")

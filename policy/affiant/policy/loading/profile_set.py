@@ -1,0 +1,111 @@
+"""The profiles of one file, each with its name, its normal form and the places its rules were written at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from affiant.policy.canonical.errors import UnknownAgent, did_you_mean, excerpt
+from affiant.policy.canonical.strict_yaml import Mark
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.model.profile import (
+    Approval,
+    EgressDenial,
+    EgressRule,
+    ModelRule,
+    PathGrant,
+    Resources,
+    SecretGrant,
+    ToolDenial,
+    ToolRule,
+)
+
+__all__ = ["Profile", "ProfileSet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One agent's profile. ``places`` tells where each rule id was written; the digest knows no places."""
+
+    name: str
+    compiled: CompiledPolicy
+    mark: Mark
+    places: Mapping[str, Mark] = field(repr=False)
+
+    @property
+    def normal_form(self) -> bytes:
+        """RFC 8785 bytes; they do not hold the agent's name."""
+        return self.compiled.normal_form
+
+    @property
+    def digest(self) -> str:
+        """``sha384:<96 hex>`` of the normal form."""
+        return self.compiled.digest
+
+    @property
+    def tools(self) -> tuple[ToolRule | ToolDenial, ...]:
+        """The rules for tools, in the order of the normal form; as are those below."""
+        return self.compiled.policy.tools
+
+    @property
+    def filesystem(self) -> tuple[PathGrant, ...]:
+        """The modes of paths inside the sandbox."""
+        return self.compiled.policy.filesystem
+
+    @property
+    def egress(self) -> tuple[EgressRule | EgressDenial, ...]:
+        """The rules for hosts."""
+        return self.compiled.policy.egress
+
+    @property
+    def secrets(self) -> tuple[SecretGrant, ...]:
+        """The secrets, and where each may be used."""
+        return self.compiled.policy.secrets
+
+    @property
+    def models(self) -> tuple[ModelRule, ...] | None:
+        """The models; None: any that the gateway serves."""
+        return self.compiled.policy.models
+
+    @property
+    def approval(self) -> Approval:
+        """What a person must approve first."""
+        return self.compiled.policy.approval
+
+    @property
+    def resources(self) -> Resources:
+        """Bounds of the session's machine."""
+        return self.compiled.policy.resources
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSet:
+    """All profiles of one file.
+
+    ``digest`` is that of the profiles' names and digests (``sha384:``); ``source_digest`` that of the file's
+    bytes (``sha256:``), which a person compares with ``sha256sum``.
+    """
+
+    profiles: Mapping[str, Profile]
+    digest: str
+    source_digest: str
+    source: str
+
+    def profile(self, name: str) -> Profile:
+        """The profile of that agent.
+
+        Raises:
+            UnknownAgent: the file has none of that name; the text lists those it has.
+        """
+        found = self.profiles.get(name)
+        if found is None:
+            raise UnknownAgent(
+                f"no profile of the name {excerpt(name)}",
+                where=self.source,
+                hint=did_you_mean(name, self.profiles) + self._others(name),
+            )
+        return found
+
+    def _others(self, name: str) -> str:
+        hint = did_you_mean(name, self.profiles)
+        return f" Known: {', '.join(sorted(self.profiles))}" if hint.startswith("Did") else ""

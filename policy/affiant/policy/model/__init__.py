@@ -1,0 +1,1 @@
+"""What a profile says, as values: rules, limits, argument patterns, shares."""

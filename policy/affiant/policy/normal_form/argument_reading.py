@@ -1,0 +1,349 @@
+"""The ``args`` of a tool: from nodes, and from and to the normal form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from affiant.attestation.encoding.canonical import canonical
+from affiant.policy.canonical.errors import NormalFormRefused, WrongType, located
+from affiant.policy.canonical.hosts import host_pattern
+from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Node, ScalarNode
+from affiant.policy.model.arguments import (
+    AnyValue,
+    Argument,
+    Argv,
+    Constraint,
+    Each,
+    Host,
+    Number,
+    OneOf,
+    Pattern,
+    Scalar,
+    Text,
+    Under,
+    patterns_in,
+)
+from affiant.policy.model.pattern_syntax import read_pattern
+from affiant.policy.normal_form import schema
+
+__all__ = [
+    "argument_members",
+    "arranged_argument",
+    "json_text",
+    "pattern_places",
+    "read_argument_members",
+    "read_arguments",
+]
+
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,15})\Z")
+_KINDS: Final = ("one_of", "const", "min", "max", "max_len", "pattern", "under", "host", "each", "argv")
+_ALONE: Final = "exactly one of one_of, const, min and max, pattern and max_len, under, host, each, argv"
+
+
+def read_arguments(node: Node) -> tuple[Argument, ...]:
+    """``args``: a mapping of names to constraints; an empty one means that there may be no argument.
+
+    Raises:
+        WrongType, UnknownKey, ValueRefused, ...: each with its place.
+    """
+    if not isinstance(node, MapNode):
+        raise WrongType("wrong type", expected="a mapping of arguments for 'args'", where=str(node.mark))
+    found = []
+    for member in node.members:
+        with located(member.key.mark):
+            found.append(_argument(member.key.text, member.value))
+    return tuple(found)
+
+
+def pattern_places(node: Node, arguments: Sequence[Argument]) -> Iterator[tuple[Pattern, Mark]]:
+    """Every pattern of the ``arguments`` that were read from the tool ``node``, with the place of its text."""
+    written = _member(node, "args")
+    members = written.members if isinstance(written, MapNode) else ()
+    for member, argument in zip(members, arguments, strict=True):
+        for pattern in patterns_in((argument,)):
+            inner = _member(member.value, "each")
+            text = _member(member.value if inner is None else inner, "pattern")
+            yield pattern, member.value.mark if text is None else text.mark
+
+
+def _member(node: Node, key: str) -> Node | None:
+    members = node.members if isinstance(node, MapNode) else ()
+    return next((member.value for member in members if member.key.text == key), None)
+
+
+def _argument(name: str, node: Node) -> Argument:
+    if isinstance(node, ScalarNode):
+        schema.one_of(node, ("any",), what="an argument")
+        return Argument(name, AnyValue())
+    known = (*_KINDS, "write", "max_items", "optional")
+    found = schema.keys(node, known, what="an argument")
+    optional = "optional" in found and schema.boolean(found["optional"], what="'optional'")
+    left = {key: value for key, value in found.items() if key != "optional"}
+    return Argument(name, _constraint(left, node), optional) if left else Argument(name, AnyValue(), optional)
+
+
+def _constraint(found: Mapping[str, Node], node: Node, *, inner: bool = False) -> Constraint:
+    kinds = {"number" if key in ("min", "max") else key for key in found if key in _KINDS}
+    if "pattern" in kinds:
+        kinds.discard("max_len")
+    if len(kinds) != 1 or (inner and kinds & {"each", "argv"}):
+        raise WrongType("not one constraint", expected=_ALONE, where=str(_second_kind(found, node)))
+    kind = kinds.pop()
+    for word, of in (("write", "under"), ("max_items", "each")):
+        if word in found and kind != of:
+            raise WrongType(f"{word!r} belongs to {of!r}", where=str(schema.key_mark(node, word)))
+    return _READERS[kind](found)
+
+
+def _second_kind(found: Mapping[str, Node], node: Node) -> Mark:
+    """Where another constraint begins than the first; where the mapping does if it has none."""
+    kinds = [key for key in found if key in _KINDS]
+    same = {"min": ("max",), "max": ("min",)}.get(kinds[0], ()) if kinds else ()
+    others = [key for key in kinds[1:] if key not in same]
+    return schema.key_mark(node, others[0]) if others else node.mark
+
+
+def _one_of(found: Mapping[str, Node]) -> OneOf:
+    values = tuple(map(_value_of_one, schema.items(found["one_of"], what="'one_of'")))
+    with located(found["one_of"].mark):
+        return OneOf(values)
+
+
+def _const(found: Mapping[str, Node]) -> OneOf:
+    return OneOf((_value_of_one(found["const"]),))
+
+
+def _value_of_one(node: Node) -> Scalar:
+    value = _scalar(node)
+    with located(node.mark):
+        OneOf((value,))
+    return value
+
+
+def _scalar(node: Node) -> Scalar:
+    """A value as YAML shows it: unquoted ``true``, ``false`` and integers are no text."""
+    if isinstance(node, ScalarNode) and node.plain:
+        if node.text in ("true", "false"):
+            return node.text == "true"
+        if _INTEGER.match(node.text) is not None:
+            return int(node.text)
+    return schema.text(node, what="a value")
+
+
+def json_text(node: Node) -> str:
+    """A value of YAML as JSON: what a test writes as the arguments of a call."""
+    return json.dumps(_value(node), ensure_ascii=False, sort_keys=True)
+
+
+def _value(node: Node) -> object:
+    if isinstance(node, MapNode):
+        return {member.key.text: _value(member.value) for member in node.members}
+    if isinstance(node, ListNode):
+        return [_value(item) for item in node.items]
+    return None if node.plain and node.text == "null" else _scalar(node)
+
+
+def _number(found: Mapping[str, Node]) -> Number:
+    least, most = (_integer(found[key], key) if key in found else None for key in ("min", "max"))
+    with located(found["max" if "max" in found else "min"].mark):
+        return Number(least, most)
+
+
+def _integer(node: Node, what: str) -> int:
+    if not (isinstance(node, ScalarNode) and node.plain and _INTEGER.match(node.text)):
+        raise WrongType("wrong type", expected=f"an integer for {what!r}", where=str(node.mark))
+    value = int(node.text)
+    with located(node.mark):
+        Number(value)
+    return value
+
+
+def _max_len(found: Mapping[str, Node]) -> Text:
+    most = schema.whole_number(found["max_len"], what="'max_len'")
+    with located(found["max_len"].mark):
+        return Text(most)
+
+
+def _pattern(found: Mapping[str, Node]) -> Pattern:
+    text, most = schema.text(found["pattern"], what="'pattern'"), None
+    if "max_len" in found:
+        most = _max_len(found).most
+        schema.checked(found["pattern"], read_pattern, what="'pattern'")
+    with located(found.get("max_len", found["pattern"]).mark):
+        return Pattern(text, most)
+
+
+def _under(found: Mapping[str, Node]) -> Under:
+    write = "write" in found and schema.boolean(found["write"], what="'write'")
+    with located(found["under"].mark):
+        return Under(schema.text(found["under"], what="'under'"), write)
+
+
+def _host(found: Mapping[str, Node]) -> Host:
+    with located(found["host"].mark):
+        return Host(host_pattern(schema.text(found["host"], what="'host'"), single_label=True))
+
+
+def _argv(found: Mapping[str, Node]) -> Argv:
+    lists = schema.items(found["argv"], what="'argv'")
+    for each in lists:
+        if not isinstance(each, ListNode):
+            raise WrongType(
+                "not lists of tokens", expected="such as [[git, status], [ls, -l]]", where=str(each.mark)
+            )
+    tokens = tuple(map(_tokens, lists))
+    with located(found["argv"].mark):
+        return Argv(tokens)
+
+
+def _tokens(node: Node) -> tuple[str, ...]:
+    tokens = schema.checked_texts(node, lambda token: Argv(((token,),)), what="a list of 'argv'")
+    with located(node.mark):
+        Argv((tokens,))
+    return tokens
+
+
+def _each(found: Mapping[str, Node]) -> Each:
+    node = found["each"]
+    known = (*(kind for kind in _KINDS if kind not in ("each", "argv")), "write")
+    inner = _constraint(schema.keys(node, known, what="'each'"), node, inner=True)
+    assert not isinstance(inner, (AnyValue, Argv, Each))
+    most = schema.whole_number(found["max_items"], what="'max_items'") if "max_items" in found else 64
+    with located(found.get("max_items", node).mark):
+        return Each(inner, most)
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Node]], Constraint]]] = {
+    "one_of": _one_of,
+    "const": _const,
+    "number": _number,
+    "max_len": _max_len,
+    "pattern": _pattern,
+    "under": _under,
+    "host": _host,
+    "each": _each,
+    "argv": _argv,
+}
+
+
+# -- the normal form ---------------------------------------------------------------------------------------------------
+
+
+def arranged_argument(argument: Argument) -> Argument:
+    """``argument`` with its lists sorted by their RFC 8785 bytes, and without repetitions."""
+    arranged = _arranged(argument.constraint)
+    if arranged is argument.constraint:
+        return argument
+    return Argument(argument.name, arranged, argument.optional)
+
+
+def _arranged(constraint: Constraint) -> Constraint:
+    match constraint:
+        case OneOf(values):
+            return OneOf(tuple({canonical(value): value for value in sorted(values, key=canonical)}.values()))
+        case Argv(lists):
+            return Argv(tuple(sorted(set(lists), key=canonical)))
+        case Each(item, most):
+            inner = _arranged(item)
+            assert not isinstance(inner, (AnyValue, Argv, Each))
+            return Each(inner, most)
+        case _:
+            return constraint
+
+
+def argument_members(arguments: Sequence[Argument]) -> Mapping[str, object]:
+    """``args`` of the normal form."""
+    return {
+        argument.name: {"is": _members(argument.constraint), "optional": argument.optional}
+        for argument in arguments
+    }
+
+
+def _members(constraint: Constraint) -> Mapping[str, object]:
+    match constraint:
+        case AnyValue():
+            return {"any": True}
+        case OneOf(values):
+            return {"one_of": values}
+        case Number(least, most):
+            return {"max": most, "min": least}
+        case Text(most):
+            return {"max_len": most}
+        case Pattern(pattern, longest):
+            return {"max_len": longest, "pattern": pattern}
+        case Under(path, write):
+            return {"under": path, "write": write}
+        case Host(pattern):
+            return {"host": pattern}
+        case Argv(lists):
+            return {"argv": lists}
+        case Each(item, most):
+            return {"each": _members(item), "max_items": most}
+
+
+def read_argument_members(value: object) -> tuple[Argument, ...]:
+    """The arguments that ``args`` of a normal form says; what they are is judged by their own constructors.
+
+    Raises:
+        NormalFormRefused: of another form.
+    """
+    members = _object(value)
+    found = []
+    for name, each in members.items():
+        entry = _object(each, {"is", "optional"})
+        if type(entry["optional"]) is not bool:
+            raise NormalFormRefused("'optional' has another type")
+        found.append(Argument(name, _read(entry["is"]), entry["optional"]))
+    return tuple(found)
+
+
+def _read(value: object) -> Constraint:
+    members = _object(value)
+    match members:
+        case {"any": True, **rest} if not rest:
+            return AnyValue()
+        case {"one_of": list(values), **rest} if not rest and all(
+            isinstance(each, Scalar) for each in values
+        ):
+            return OneOf(tuple(values))
+        case {"max": int() | None as most, "min": int() | None as least, **rest} if not rest:
+            return Number(_not_bool(least), _not_bool(most))
+        case {"max_len": int(most), **rest} if not rest:
+            return Text(_exactly(most))
+        case {"max_len": int() | None as longest, "pattern": str(pattern), **rest} if not rest:
+            return Pattern(pattern, _not_bool(longest))
+        case {"under": str(path), "write": bool(write), **rest} if not rest:
+            return Under(path, write)
+        case {"host": str(pattern), **rest} if not rest:
+            return Host(pattern)
+        case {"argv": list(lists), **rest} if not rest and all(map(_is_tokens, lists)):
+            return Argv(tuple(tuple(tokens) for tokens in lists))
+        case {"each": dict(item), "max_items": int(most), **rest} if not rest:
+            inner = _read(item)
+            if isinstance(inner, (AnyValue, Argv, Each)):
+                raise NormalFormRefused("'each' of what is no single value")
+            return Each(inner, _exactly(most))
+    raise NormalFormRefused("not a constraint of an argument")
+
+
+def _not_bool(value: int | None) -> int | None:
+    return None if value is None else _exactly(value)
+
+
+def _exactly(value: int) -> int:
+    if isinstance(value, bool):
+        raise NormalFormRefused("a truth value where a number stands")
+    return value
+
+
+def _is_tokens(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(token, str) for token in value)
+
+
+def _object(value: object, names: set[str] | None = None) -> Mapping[str, object]:
+    if not isinstance(value, dict) or (names is not None and set(value) != names):
+        raise NormalFormRefused("not an object of a constraint")
+    return value

@@ -1,0 +1,1 @@
+"""`affiant policy decisions` and `simulate`: recorded decisions as events, tables and replays."""

@@ -1,0 +1,255 @@
+"""``affiant policy decisions``: what decision logs hold, for people and for programs.
+
+Exit codes: 0 shown; 1 a line is no decision, or cannot be said in the form that was asked for (all others are shown);
+2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+
+from affiant.attestation.cli.options.timestamp_option import instant
+from affiant.command_line import EXIT_REFUSED, printable, show_refusal
+from affiant.errors import AffiantError
+from affiant.policy.decision_log.choice import Choice, KnownProfiles
+from affiant.policy.decision_log.log_input import log_lines, log_name
+from affiant.policy.decision_log.reader import RecordedDecision, read_decision
+from affiant.policy.editor.completion import complete_agents
+from affiant.policy.loading.policy_file import read_profiles
+from affiant.policy.replay.members import decision_members, encoded
+from affiant.policy.replay.ocsf import ocsf_event
+from affiant.policy.replay.otel import otlp_logs
+from affiant.policy.replay.table import aligned, decision_row
+
+__all__ = ["decisions_command"]
+
+_MAX_SHOWN: Final = 100
+"""Refusals that are told one by one: a file that is no log at all shall not fill the screen."""
+_BLOCK: Final = 500
+"""Rows of a file that are read before the first is shown, so that columns fit them. A pipe's are shown as they come."""
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    return None if value is None else instant(ctx, param, value).timestamp()
+
+
+@click.command("decisions")
+@click.argument(
+    "logs",
+    metavar="LOG...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "jsonl", "ocsf", "otlp-json"]),
+    default="table",
+    show_default=True,
+    help="A table; the lines themselves; OCSF events or OpenTelemetry log records, one JSON document a line.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    help="Of this agent; repeatable, as all that choose.",
+    shell_complete=complete_agents("files"),
+)
+@click.option("--session", "sessions", multiple=True, metavar="ID", help="Of this session.")
+@click.option(
+    "--plane",
+    "planes",
+    multiple=True,
+    type=click.Choice(["tool", "model", "path", "egress", "secret"]),
+    help="About these.",
+)
+@click.option(
+    "--decision",
+    "decided",
+    multiple=True,
+    type=click.Choice(["allow", "ask", "deny"]),
+    help="Decided so.",
+)
+@click.option("--reason", "reasons", multiple=True, metavar="CODE", help="For this reason.")
+@click.option("--since", callback=_seconds, metavar="TIME", help="Then or later: RFC 3339, or seconds.")
+@click.option("--until", callback=_seconds, metavar="TIME", help="Before.")
+@click.option(
+    "--profiles",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Profiles that decided: names agents that a gateway's lines do not, and where rules stand. Repeatable.",
+)
+@click.pass_context
+def decisions_command(
+    ctx: click.Context,
+    /,
+    *,
+    logs: tuple[Path, ...],
+    form: str,
+    as_json: bool,
+    files: tuple[Path, ...],
+    **chosen: Any,
+) -> None:
+    """Show what decision logs hold, or turn it into what a SIEM or an OpenTelemetry collector reads.
+
+    Logs are read in the order given, line by line, of any size; - is stdin. A line that is no decision is told on
+    standard error, with its number, and all others are shown.
+
+    Exit codes: 0 shown; 1 a line is no decision, or cannot be said in the form that was asked for (all others are
+    shown); 2 the command line is wrong.
+
+    \b
+    Examples:
+      affiant policy decisions decisions.jsonl --decision deny
+      affiant policy decisions decisions.jsonl.* decisions.jsonl --since 2026-11-21T00:00:00Z
+      affiant policy decisions gateway.jsonl --profiles profiles.yaml --agent code_implementer
+      affiant policy decisions decisions.jsonl --format ocsf > events.jsonl
+      tail -F decisions.jsonl | affiant policy decisions -
+    """
+    if as_json and ctx.get_parameter_source("form") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--json and --format are two answers: choose one")
+    known = KnownProfiles(*(read_profiles(file) for file in files))
+    reading = _Reading(Choice(**{name: _chosen(value) for name, value in chosen.items()}), known)
+    found = reading.of(logs)
+    if as_json:
+        _print_document(found, reading)
+    elif form == "table":
+        _print_table(found, known, at_once=not all(map(Path.is_file, logs)))
+    else:
+        _print_lines(found, reading, _form(form))
+    _tell(reading)
+    if reading.refused:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _chosen(value: Any) -> Any:
+    return frozenset(value) if isinstance(value, tuple) else value
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reads logs, and counts what it could not show."""
+
+    choice: Choice
+    known: KnownProfiles
+    shown: int = 0
+    refused: int = 0
+    unnamed: int = 0
+    untimed: int = 0
+    refusals: list[AffiantError] = field(default_factory=list)
+
+    def of(self, logs: Iterable[Path]) -> Iterator[tuple[str, RecordedDecision]]:
+        """The name of the log, and each decision that was asked for. One log is open at a time."""
+        for path in logs:
+            with click.open_file(str(path), "rb") as log:
+                yield from self._of_one(log, log_name(log))
+
+    def _of_one(self, log: IO[bytes], source: str) -> Iterator[tuple[str, RecordedDecision]]:
+        for number, line in enumerate(log_lines(log), start=1):
+            try:
+                recorded = read_decision(
+                    line, number=number, source=source, agents=self.known.agents, nameless=True
+                )
+            except AffiantError as error:
+                self.refuse(error)
+                continue
+            self.unnamed += bool(self.choice.agents) and not recorded.agent
+            self.untimed += self.choice.timed and recorded.ts is None
+            if self.choice.has(recorded):
+                self.shown += 1
+                yield source, recorded
+
+    def refuse(self, error: AffiantError) -> None:
+        """Tell of a line that is not shown."""
+        self.refused += 1
+        if self.refused <= _MAX_SHOWN:
+            show_refusal(error)
+            self.refusals.append(error)
+
+
+def _tell(reading: _Reading) -> None:
+    if reading.refused > _MAX_SHOWN:
+        click.echo(f"affiant: {reading.refused - _MAX_SHOWN} more lines are refused", err=True)
+    if reading.unnamed:
+        click.echo(
+            f"affiant: {reading.unnamed} decisions name no agent and are left out: name the file that decided, "
+            "with --profiles",
+            err=True,
+        )
+    if reading.untimed:
+        click.echo(f"affiant: {reading.untimed} decisions say no time and are left out", err=True)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+_Form = Callable[[RecordedDecision, str, Mapping[str, str]], Mapping[str, object]]
+
+
+def _form(name: str) -> _Form:
+    """What makes a document of a decision, the name of its log, and where its rules stand."""
+    product = version("affiant")
+    match name:
+        case "ocsf":
+            return lambda recorded, source, places: ocsf_event(
+                recorded, source=source, version=product, places=places
+            )
+        case "otlp-json":
+            return lambda recorded, source, places: otlp_logs(
+                recorded, source=source, version=product, places=places
+            )
+        case _:
+            return lambda recorded, _source, _places: decision_members(recorded)
+
+
+def _print_lines(found: Iterable[tuple[str, RecordedDecision]], reading: _Reading, form: _Form) -> None:
+    for source, recorded in found:
+        try:
+            document = form(recorded, source, reading.known.places(recorded))
+        except AffiantError as error:
+            reading.refuse(error)
+            continue
+        click.echo(encoded(document))
+
+
+def _print_table(
+    found: Iterable[tuple[str, RecordedDecision]], known: KnownProfiles, *, at_once: bool
+) -> None:
+    rows = (decision_row(recorded, places=known.places(recorded)) for _, recorded in found)
+    for line in aligned(rows, block=1 if at_once else _BLOCK):
+        click.echo(line)
+
+
+def _print_document(found: Iterable[tuple[str, RecordedDecision]], reading: _Reading) -> None:
+    """One document, written as it is read: a log may be larger than memory."""
+    click.echo('{"decisions": [', nl=False)
+    for source, recorded in found:
+        places = reading.known.places(recorded)
+        where = [{"id": rule, "where": places.get(rule)} for rule in recorded.rules]
+        line = {**decision_members(recorded), "log": source, "line": recorded.line, "rules": where}
+        click.echo(("," if reading.shown > 1 else "") + "\n  " + encoded(line), nl=False)
+    rest = {
+        "count": reading.shown,
+        "refused": reading.refused,
+        "refusals": [
+            {"where": error.where, "code": error.code, "message": printable(str(error))}
+            for error in reading.refusals
+        ],
+        "no_agent": reading.unnamed,
+        "no_time": reading.untimed,
+    }
+    click.echo("\n], " + json.dumps(rest, sort_keys=True, ensure_ascii=True).removeprefix("{"))

@@ -1,0 +1,208 @@
+"""Who may do what, as a table's contents: a row for each tool, model, path, endpoint and secret that some agent has.
+
+A cell says what holds *for that agent* there, also where another rule of its profile gives it: a path through the
+folder above, a host through a wildcard. Its letter has one of few meanings (:data:`MEANINGS`), its words say all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from affiant.policy.authority.authority import Authority, FileAuthority
+from affiant.policy.authority.tool_words import call_words, tool_words
+from affiant.policy.authority.tools import ToolAuthority
+from affiant.policy.authority.words import (
+    approved,
+    model_words,
+    names_words,
+    requests_words,
+    some,
+    unrestricted_words,
+)
+from affiant.policy.canonical.paths import covers
+from affiant.policy.canonical.tool_origin import ANYWHERE
+from affiant.policy.decision.decide import Effect
+from affiant.policy.diff.reachable import Labels, Reach
+from affiant.policy.model.profile import PathMode
+
+__all__ = ["ANY_MODEL", "MEANINGS", "PLANES", "Cell", "Column", "Row", "rows_of"]
+
+MEANINGS: Final[Mapping[str, str]] = {
+    "A": "allowed, with nothing that narrows it",
+    "L": "allowed, limited: by arguments, server, methods, paths, denials, an attested upstream, tokens, part approval",
+    "P": "only after approval",
+    "R": "may be read",
+    "W": "may be read and written",
+    "S": "can be sent to a host",
+    "U": "granted, and usable nowhere",
+    "N": "never: a rule denies it",
+}
+"""The letters of a table with many agents. No letter: nothing allows it."""
+
+PLANES: Final[Mapping[str, str]] = {
+    "tool": "Tools",
+    "model": "Models",
+    "path": "Files",
+    "egress": "Hosts",
+    "secret": "Secrets",
+}
+
+ANY_MODEL: Final = "any model that the gateway serves"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Row:
+    """One thing; ``plane`` is one of :data:`PLANES`."""
+
+    plane: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What holds for one agent: a letter, empty where nothing allows it; the words; the rules that decide."""
+
+    letter: str = ""
+    words: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+
+
+class Column:
+    """One agent's cells, looked up by row."""
+
+    def __init__(self, authority: Authority) -> None:
+        self.authority = authority
+        self._tools = _by_name((tool.name, tool) for tool in (*authority.tools, *authority.denied_tools))
+        self._models = {model.name: model for model in authority.models or ()}
+        self._hosts = _by_name((reach.text, reach) for reach in authority.hosts)
+        self._wildcards = [reach for reach in authority.hosts if reach.names.labels is not Labels.NONE]
+        self._secrets = {secret.grant.name: secret for secret in authority.secrets}
+
+    def cell(self, row: Row, reach: Reach | None) -> Cell:
+        """Of any row of any agent; ``reach`` is the endpoint of a row for hosts."""
+        if reach is not None:
+            return self._host(row.name, reach)
+        return {"tool": self._tool, "model": self._model, "path": self._path, "secret": self._secret}[
+            row.plane
+        ](row.name)
+
+    def _tool(self, name: str) -> Cell:
+        found = self._tools.get(name, ())
+        letters = [_tool_letter(tool) for tool in found]
+        words = tuple(_may(tool) for tool in found)
+        return Cell(_strongest(letters), words, tuple(rule for tool in found for rule in tool.rules))
+
+    def _model(self, name: str) -> Cell:
+        model = self._models.get(name)
+        if model is not None:
+            words = model_words(model).removeprefix(", ")
+            return Cell("L" if words else "A", (words or "yes",), model.rules)
+        return Cell("A", ("yes",)) if self.authority.models is None else Cell()
+
+    def _path(self, path: str) -> Cell:
+        for mode, letter in ((PathMode.READ_WRITE, "W"), (PathMode.READ, "R")):
+            decision = self.authority.compiled.decide_path(path, mode)
+            if decision.effect is Effect.ALLOW:
+                return Cell(letter, (mode.value,), decision.rules)
+        carved = (out for entry in self.authority.files for out in entry.except_paths)
+        over = next((out for out in carved if covers(out.path, path)), None)
+        return Cell() if over is None else Cell("N", ("never",), over.rules)
+
+    def _host(self, name: str, row: Reach) -> Cell:
+        own = self._hosts.get(name)
+        if own:
+            words = tuple(line for reach in own for line in _requests(reach))
+            rules = tuple(dict.fromkeys(rule for reach in own for rule in (*reach.rules, *reach.denials)))
+            return Cell(_strongest(map(_host_letter, own)), words, rules)
+        over = [each for each in self._wildcards if each.covers(row.names.sample, row.port, row.scheme)]
+        words = tuple(f"as {reach.text}" for reach in over)
+        return Cell(
+            _strongest(map(_host_letter, over)), words, tuple(rule for reach in over for rule in reach.rules)
+        )
+
+    def _secret(self, name: str) -> Cell:
+        found = self._secrets.get(name)
+        if found is None:
+            return Cell()
+        if not found.sinks:
+            return Cell("U", ("granted, and usable nowhere",), (found.rule,))
+        asks = all(sink.effect is Effect.ASK for sink in found.sinks)
+        hosts = some([f"{sink.host}:{sink.port}" for sink in found.sinks])
+        return Cell(
+            "P" if asks else "S",
+            (f"to {hosts}{approved(found.sinks[0].effect) if asks else ''}",),
+            (found.rule,),
+        )
+
+
+_T = TypeVar("_T")
+
+
+def _by_name(pairs: Iterable[tuple[str, _T]]) -> Mapping[str, Sequence[_T]]:
+    found: dict[str, list[_T]] = {}
+    for name, each in pairs:
+        found.setdefault(name, []).append(each)
+    return found
+
+
+def _strongest(letters: Iterable[str]) -> str:
+    """Of several rules for one thing: what allows most; what is in part only after approval is limited."""
+    found = set(letters)
+    if "P" in found and found & {"A", "L"}:
+        return "L"
+    return next((letter for letter in "ALPN" if letter in found), "")
+
+
+def _tool_letter(tool: ToolAuthority) -> str:
+    if tool.effect is Effect.ALLOW:
+        return "A" if tool.arguments is None and tool.origin == ANYWHERE else "L"
+    return "N" if tool.effect is Effect.DENY else "P"
+
+
+def _may(tool: ToolAuthority) -> str:
+    if tool.effect is Effect.DENY:
+        return tool_words(tool) if tool.vain else "never"
+    return f"yes{call_words(tool)}{approved(tool.effect)}"
+
+
+def _host_letter(reach: Reach) -> str:
+    if reach.effect is Effect.ASK:
+        return "P"
+    whole = reach.unrestricted and len(reach.requests) == 1 and not reach.denials
+    return "A" if whole else "L"
+
+
+def _requests(reach: Reach) -> Iterator[str]:
+    yield from filter(None, (names_words(reach.names), unrestricted_words(reach)))
+    plain = reach.unrestricted and len(reach.requests) == 1 and not reach.denials
+    if not plain:
+        yield from map(requests_words, reach.requests)
+    elif reach.effect is Effect.ASK:
+        yield "after approval"
+
+
+def rows_of(authorities: Iterable[Authority]) -> Mapping[Row, Reach | None]:
+    """Every row that one of them has, by planes and names; with the endpoint of a row for hosts."""
+    found: dict[Row, Reach | None] = {}
+    for each in authorities:
+        for row, reach in _rows(each):
+            found.setdefault(row, reach)
+    order = list(PLANES)
+    keys = sorted(found, key=lambda row: (order.index(row.plane), row.name == ANY_MODEL, row.name))
+    return {row: found[row] for row in keys}
+
+
+def _rows(authority: Authority) -> Iterator[tuple[Row, Reach | None]]:
+    yield from ((Row("tool", tool.name), None) for tool in (*authority.tools, *authority.denied_tools))
+    yield from ((Row("model", model.name), None) for model in authority.models or ())
+    if authority.models is None:
+        yield Row("model", ANY_MODEL), None
+    yield from ((Row("path", path), None) for entry in authority.files for path in _paths(entry))
+    yield from ((Row("egress", reach.text), reach) for reach in authority.hosts)
+    yield from ((Row("secret", secret.grant.name), None) for secret in authority.secrets)
+
+
+def _paths(entry: FileAuthority) -> Sequence[str]:
+    return [entry.path, *(carved.path for carved in entry.except_paths)]

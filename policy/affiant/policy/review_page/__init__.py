@@ -1,0 +1,1 @@
+"""Lays out the review page that `affiant policy report` writes."""

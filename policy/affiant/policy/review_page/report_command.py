@@ -1,0 +1,140 @@
+"""``affiant policy report``: one page about a file, for somebody who must say yes or no to it.
+
+Exit codes: 0 written; 1 a file is refused, or the disk is full; 2 the command line is wrong, or OUTPUT is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from affiant.attestation.cli.options.timestamp_option import instant_if_given
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.command_line import print_json, printable
+from affiant.policy.editor.completion import complete_agents
+from affiant.policy.loading.policy_file import PolicyFile, read_policy_file
+from affiant.report_files import keep_apart, write_report
+
+if TYPE_CHECKING:
+    from affiant.policy.review.review import Review
+
+__all__ = ["report"]
+
+_FILE = click.Path(path_type=Path)
+_STANDARD_OUTPUT: Final = Path("-")
+_MAX_AGENTS: Final = 500
+"""On one page, which a browser must still open."""
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@click.option("--against", type=_FILE, help="Compare with this version of FILE, and mark what differs.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    help="Only this agent; may be given several times.",
+    shell_complete=complete_agents("file"),
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    required=True,
+    help="Where the page is written; - is standard output.",
+)
+@click.option("--force", is_flag=True, help="Replace a page that is there already.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document: the page's digest, and counts."
+)
+@click.option(
+    "--at", callback=instant_if_given, help="Print this instant in the page: now, or RFC 3339 in UTC."
+)
+def report(
+    file: Path,
+    *,
+    against: Path | None,
+    agents: Sequence[str],
+    output: Path,
+    force: bool,
+    as_json: bool,
+    at: datetime | None,
+) -> None:
+    """Write one HTML page about FILE for a security review.
+
+    What each agent may do in plain words and in a table, warnings and what to do about them, where each secret can
+    flow, a picture, and every rule with its line; with --against also exactly what changed, what widens first. The page
+    is one file that loads nothing, and prints. The same files give the same bytes.
+
+    Exit codes: 0 written; 1 a file is refused, or the disk is full; 2 the command line is wrong, or OUTPUT is
+    there.
+
+    \b
+    Examples:
+      affiant policy report profiles.yaml -o report.html
+      affiant policy report after.yaml --against before.yaml -o report.html --force
+      affiant policy report profiles.yaml --agent deployment_agent -o - > page.html
+      affiant policy report profiles.yaml -o report.html --json
+    """
+    from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - help must stay cheap
+    from affiant.policy.review.review import review_of  # noqa: PLC0415 - as above
+    from affiant.policy.review_page.page import render_review  # noqa: PLC0415 - as above
+
+    if as_json and output == _STANDARD_OUTPUT:
+        raise click.UsageError("--json and -o - are two answers on standard output: name a file")
+    if not force and output != _STANDARD_OUTPUT and output.is_file():
+        raise click.UsageError(f"{printable(str(output))} is there already: --force replaces it")
+    found = read_policy_file(file, owners=None)
+    old = None if against is None else read_policy_file(against, owners=None)
+    if output != _STANDARD_OUTPUT:
+        keep_apart([output], inputs=_inputs((file, found), (against, old)))
+    _check_size(found, agents)
+    review = review_of(
+        found,
+        against=old,
+        agents=agents,
+        builder=f"affiant {version('affiant')}, build {build_name()}",
+        at=None if at is None else f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    )
+    page = render_review(review)
+    if output == _STANDARD_OUTPUT:
+        click.echo(page, nl=False)
+    else:
+        write_report(output, page, replace=force)
+    if as_json:
+        print_json(_document(review, page))
+
+
+def _document(review: Review, page: str) -> Mapping[str, object]:
+    """What a pipeline keeps beside the page, or decides by."""
+    wider = sum(told.first.direction.is_wider for told in review.told)
+    return {
+        "file": review.new.profiles.source,
+        "digest": review.new.profiles.digest,
+        "against": None if review.old is None else review.old.profiles.digest,
+        "page": sha256_name(page.encode()),
+        "agents": [each.agent for each in review.new.agents],
+        "left_out": review.left_out,
+        "warnings": len(review.findings),
+        "wider": wider,
+        "narrower": len(review.told) - wider,
+    }
+
+
+def _inputs(*read: tuple[Path | None, PolicyFile | None]) -> Sequence[Path]:
+    """What was read: the files, and the floors beside them."""
+    files = [path for path, _ in read if path is not None]
+    return [*files, *(file.floor.path for _, file in read if file is not None and file.floor is not None)]
+
+
+def _check_size(file: PolicyFile, agents: Sequence[str]) -> None:
+    count = len(agents or file.profiles.profiles)
+    if count > _MAX_AGENTS:
+        raise click.UsageError(
+            f"{count} agents: a page holds at most {_MAX_AGENTS}. Name some of them with --agent."
+        )

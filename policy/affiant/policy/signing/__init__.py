@@ -1,0 +1,1 @@
+"""`affiant policy sign` and `verify`: signatures over files of profiles."""

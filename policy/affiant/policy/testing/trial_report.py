@@ -1,0 +1,290 @@
+"""Outcomes of tests, coverage and mutation as people and CI read them: text, JSON, JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+from affiant.command_line import printable
+from affiant.policy.loading.inline_tests import effect_of
+from affiant.policy.testing.coverage import RuleCoverage
+from affiant.policy.testing.mutation import Fate, JudgedMutant
+from affiant.policy.testing.trial import Trial, TriedProfile
+from affiant.policy.testing.untested_limits import UntestedLimit, untested_limits
+
+__all__ = ["Measure", "TrialReport", "decided", "limit_line", "limits_text", "measured"]
+
+_MAX_SHOWN: Final = 50
+"""Lines of one kind in the text; the JSON document has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How much of what should be is; ``least``: the percentage below which the run fails, if one was asked for."""
+
+    name: str
+    found: int
+    total: int
+    least: int | None
+
+    @property
+    def percent(self) -> int:
+        """Rounded down: 100 says that nothing is missing."""
+        return 100 if not self.total else self.found * 100 // self.total
+
+    @property
+    def missed(self) -> bool:
+        """Whether it is below what was asked for."""
+        return self.least is not None and self.percent < self.least
+
+    @property
+    def text(self) -> str:
+        """Both numbers and the percentage."""
+        wanted = f", less than the {self.least} % that were asked for" if self.missed else ""
+        return f"{self.found} of {self.total} ({self.percent} %){wanted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialReport:
+    """Everything about one file.
+
+    Args:
+        source: the file's name. digest: of all its profiles.
+        coverage, mutants: None where they were not asked for.
+        not_tried: mutants beyond the bound: they count as unnoticed.
+        least: the percentage that both must reach.
+    """
+
+    source: str
+    digest: str
+    tried: tuple[TriedProfile, ...]
+    coverage: tuple[RuleCoverage, ...] | None = None
+    mutants: tuple[JudgedMutant, ...] | None = None
+    not_tried: int = 0
+    least: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Of all tests."""
+        return sum(len(each.trials) for each in self.tried)
+
+    @property
+    def failed(self) -> Sequence[tuple[TriedProfile, Trial]]:
+        """The tests that do not hold, each with its profile."""
+        return [(each, trial) for each in self.tried for trial in each.trials if not trial.holds]
+
+    @property
+    def measures(self) -> Sequence[Measure]:
+        """What was asked to be measured."""
+        found = []
+        if self.coverage is not None:
+            covered = sum(rule.covered for rule in self.coverage)
+            found.append(Measure("coverage", covered, len(self.coverage), self.least))
+        if self.mutants is not None:
+            noticed, unnoticed = self.fates(Fate.NOTICED), self.fates(Fate.UNNOTICED)
+            total = noticed + unnoticed + self.not_tried
+            found.append(Measure("mutation", noticed, total, self.least))
+        return found
+
+    @property
+    def limits(self) -> Sequence[UntestedLimit]:
+        """The limits of which what was measured says nothing."""
+        return [limit for each in self.tried for limit in untested_limits(each)] if self.measures else []
+
+    @property
+    def ok(self) -> bool:
+        """Whether every test holds and nothing that was asked for is missed; a file without tests is not ok."""
+        return bool(self.count) and not self.failed and not any(measure.missed for measure in self.measures)
+
+    def fates(self, fate: Fate) -> int:
+        """How many of the mutants that were tried have it."""
+        return sum(mutant.fate is fate for mutant in self.mutants or ())
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def lines(self) -> Iterator[str]:
+        """For a terminal."""
+        for line in self._lines():
+            yield printable(line)
+
+    def _lines(self) -> Iterator[str]:
+        for tried, trial in self.failed:
+            agent, test = tried.profile.name, trial.test
+            yield f"{test.mark}: failed: {agent}: wants {test.wanted.value} for {test.request}"
+            yield f"  {decided(tried, trial)}"
+        yield (
+            f"{self.count} tests, {len(self.failed)} failed" if self.count else "no tests: nothing was tried"
+        )
+        for measure in self.measures:
+            yield f"{measure.name}: {measure.text}"
+            yield from _bounded(measured(self, measure))
+        if self.limits:
+            yield f"limits: {limits_text(self.limits)}"
+            yield from _bounded(map(limit_line, self.limits))
+
+    # -- JSON --------------------------------------------------------------------------------------------------
+
+    def document(self) -> Mapping[str, object]:
+        """Everything, for programs."""
+        return {
+            "ok": self.ok,
+            "file": self.source,
+            "policy_digest": self.digest,
+            "tests": [_test(tried, trial) for tried in self.tried for trial in tried.trials],
+            "failed": len(self.failed),
+            "coverage": None if self.coverage is None else [_rule(rule) for rule in self.coverage],
+            "mutants": None if self.mutants is None else [_mutant(mutant) for mutant in self.mutants],
+            "mutants_not_tried": self.not_tried,
+            "limits_not_tested": [
+                {
+                    "agent": each.agent,
+                    "rule": each.rule,
+                    "limit": each.name,
+                    "where": each.where,
+                    "says": each.says,
+                }
+                for each in self.limits
+            ],
+            "measures": {
+                each.name: {
+                    "found": each.found,
+                    "total": each.total,
+                    "percent": each.percent,
+                    "missed": each.missed,
+                }
+                for each in self.measures
+            },
+        }
+
+    # -- JUnit -------------------------------------------------------------------------------------------------
+
+    def junit(self) -> str:
+        """One suite for each agent and one for what was measured; a file without tests is a failure."""
+        suites = [self._suite(tried) for tried in self.tried]
+        wanted = [(each.name, each.text if each.missed else None) for each in self.measures]
+        wanted += [] if self.count else [("tests", "no tests: nothing was tried")]
+        suites.append(("measures", [_case(self.source, name, text) for name, text in wanted]))
+        listed = [line for name, cases in suites if cases for line in _suite_lines(name, cases)]
+        return "\n".join(
+            ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *listed, "</testsuites>", ""]
+        )
+
+    def _suite(self, tried: TriedProfile) -> tuple[str, list[str]]:
+        cases = []
+        for trial in tried.trials:
+            name = f"{trial.test.wanted.value} {trial.test.request}"
+            failure = None if trial.holds else f"{trial.test.mark}: {decided(tried, trial)}"
+            cases.append(_case(f"{trial.test.mark.source}.{tried.profile.name}", name, failure))
+        return tried.profile.name, cases
+
+
+_UNCOUNTED: Final = {
+    Fate.EQUIVALENT: "every request is answered as the profile does",
+    Fate.UNASKABLE: "no test can ask for what differs",
+}
+
+
+def measured(report: TrialReport, measure: Measure) -> Iterator[str]:
+    """What ``measure`` misses, a line each."""
+    return _uncovered(report) if measure.name == "coverage" else _unnoticed(report)
+
+
+def limits_text(limits: Sequence[UntestedLimit]) -> str:
+    """What is said of the limits of which coverage and mutation say nothing."""
+    many = "1 is" if len(limits) == 1 else f"{len(limits)} are"
+    return f"{many} not covered, because no test can ask for a limit"
+
+
+def limit_line(limit: UntestedLimit) -> str:
+    """One of them, with its place."""
+    return f"{limit.where}: {limit.agent}: {limit.rule}: {limit.name} {limit.says}"
+
+
+def _uncovered(report: TrialReport) -> Iterator[str]:
+    for rule in report.coverage or ():
+        if not rule.covered:
+            yield f"{rule.where}: {rule.agent}: {rule.rule}: {', and '.join(rule.missing)}"
+
+
+def _unnoticed(report: TrialReport) -> Iterator[str]:
+    for fate in (Fate.EQUIVALENT, Fate.UNASKABLE):
+        if report.fates(fate):
+            yield f"not counted, because {_UNCOUNTED[fate]}: {report.fates(fate)}"
+    if report.not_tried:
+        yield f"{report.not_tried} more were not tried (--max-mutants), and count as unnoticed"
+    for mutant in report.mutants or ():
+        if mutant.fate is Fate.UNNOTICED:
+            changed = f"{mutant.rule} {mutant.change}" if mutant.rule else mutant.change
+            missing = mutant.missing or "some other"
+            yield f"{mutant.where}: {mutant.agent}: {changed}: no test notices; {missing} would"
+
+
+def _bounded(lines: Iterator[str]) -> Iterator[str]:
+    listed = list(lines)
+    for line in listed[:_MAX_SHOWN]:
+        yield f"  {line}"
+    if len(listed) > _MAX_SHOWN:
+        yield f"  and {len(listed) - _MAX_SHOWN} more; --json lists all"
+
+
+def decided(tried: TriedProfile, trial: Trial) -> str:
+    """What was decided instead of what a test wants, by which rules."""
+    decision = trial.decision
+    rules = "".join(f"; rule {rule} at {tried.place(rule)}" for rule in decision.rules)
+    if decision.nearest is not None:
+        rules += f"; nearest {decision.nearest} at {tried.place(decision.nearest)}"
+    return f"{decision.effect.value}, because {decision.text} [{decision.reason}]{rules}"
+
+
+def _test(tried: TriedProfile, trial: Trial) -> Mapping[str, object]:
+    decision = trial.decision
+    nearest = decision.nearest
+    return {
+        "agent": tried.profile.name,
+        "where": str(trial.test.mark),
+        "wants": trial.test.wanted.value,
+        "request": trial.test.request,
+        "holds": trial.holds,
+        "effect": effect_of(decision).value,
+        "reason": decision.reason,
+        "rules": [{"id": rule, "where": tried.place(rule)} for rule in decision.rules],
+        "nearest": None if nearest is None else {"id": nearest, "where": tried.place(nearest)},
+    }
+
+
+def _rule(rule: RuleCoverage) -> Mapping[str, object]:
+    return {
+        "agent": rule.agent,
+        "rule": rule.rule,
+        "where": rule.where,
+        "covered": rule.covered,
+        "missing": list(rule.missing),
+    }
+
+
+def _mutant(mutant: JudgedMutant) -> Mapping[str, object]:
+    return {
+        "agent": mutant.agent,
+        "rule": mutant.rule,
+        "where": mutant.where,
+        "change": mutant.change,
+        "fate": mutant.fate.value,
+        "missing_test": mutant.missing or None,
+    }
+
+
+def _case(group: str, name: str, failure: str | None) -> str:
+    case = f"classname={quoteattr(printable(group))} name={quoteattr(printable(name))}"
+    if failure is None:
+        return f"    <testcase {case}/>"
+    text = printable(failure)
+    return f"    <testcase {case}><failure message={quoteattr(text)}>{escape(text)}</failure></testcase>"
+
+
+def _suite_lines(name: str, cases: Sequence[str]) -> Iterator[str]:
+    failures = sum("<failure" in case for case in cases)
+    yield f'  <testsuite name={quoteattr(name)} tests="{len(cases)}" failures="{failures}" errors="0" skipped="0">'
+    yield from cases
+    yield "  </testsuite>"
