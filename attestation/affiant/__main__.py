@@ -98,7 +98,7 @@ COMMANDS: Final = {
         "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
     ),
     "secret": _Entry(
-        "affiant.secrets.commands", "secret", "secrets", "Keep secrets in the encrypted local store."
+        "affiant.secrets.store.commands", "secret", "secrets", "Keep secrets in the encrypted local store."
     ),
     "gateway": _Entry("affiant.gateway.commands", "gateway", "gateway", "Serve the inference gateway."),
     "platform": _Entry(

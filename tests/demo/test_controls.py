@@ -135,7 +135,7 @@ BINDING = Sabotage(
     "placeholder binding",
     (
         Patch(
-            "secrets/affiant/secrets/detection.py",
+            "secrets/affiant/secrets/injection/detection.py",
             "if not binding.covers(scheme=scheme, host=host, port=port):",
             "if False:",
         ),
@@ -153,7 +153,7 @@ PLACEMENT = Sabotage(
     "placeholder placement",
     (
         Patch(
-            "secrets/affiant/secrets/detection.py",
+            "secrets/affiant/secrets/injection/detection.py",
             "for match in self._searcher.matches(data):",
             "for match in ():",
         ),
@@ -164,7 +164,7 @@ REDACTION = Sabotage(
     "redaction",
     (
         Patch(
-            "secrets/affiant/secrets/redaction.py",
+            "secrets/affiant/secrets/redaction/redaction.py",
             "pieces += (data[done : match.start], self._replacements[match.key])",
             "pieces += (data[done : match.start], data[match.start : match.end])",
         ),

@@ -16,7 +16,7 @@ from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.http1 import Timeouts
 from affiant.gateway.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.openai_upstream import Credentials, make_upstream
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
 
 KEY = b"sk-t3st-0f9a7b3c1d5e8f20461"
 

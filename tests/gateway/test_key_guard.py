@@ -25,7 +25,7 @@ from affiant.gateway.errors import UpstreamAnswerRefused
 from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.openai_upstream import Credentials
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
 
 KEY = b"sk-gateway-5f2c9a77e1b04d"
 BASIC = base64.b64encode(b"user:" + KEY)

@@ -12,7 +12,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from tests.secrets.upstream_server import Received
 
-from affiant.secrets.signing_surface import agent_variables
+from affiant.secrets.injection.signing_surface import agent_variables
 
 ACCESS_KEY_ID, SECRET_ACCESS_KEY = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 SESSION_TOKEN = "FwoGZXIvYXdzEBYaDExampleTokenOfAWSsDocs+/9sX2kQ7vLm4TzR1bYwE6=="

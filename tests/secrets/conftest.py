@@ -15,9 +15,8 @@ from tests.secrets.certificates import Authority
 from tests.secrets.upstream_server import Script, UpstreamServer
 
 from affiant.policy.model.token_exchange import TokenExchange
-from affiant.secrets.body_surface import BodySurface
-from affiant.secrets.broker.client import BrokerClient, broker_command
-from affiant.secrets.broker.messages import (
+from affiant.secrets.broker.client.client import BrokerClient, broker_command
+from affiant.secrets.broker.client.messages import (
     BrokerStatus,
     Configuration,
     ExchangeOutcome,
@@ -28,12 +27,13 @@ from affiant.secrets.broker.messages import (
     ResponseHead,
 )
 from affiant.secrets.broker.process import serve_control
-from affiant.secrets.broker.tokens import Instants
-from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
-from affiant.secrets.placeholder import Binding, Endpoint, mint_placeholder
-from affiant.secrets.signing_surface import SigningSurface, mint_signing_id
-from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
-from affiant.secrets.value import SecretValue
+from affiant.secrets.broker.tokens.tokens import Instants
+from affiant.secrets.injection.body_surface import BodySurface
+from affiant.secrets.injection.placeholder import Binding, Endpoint, mint_placeholder
+from affiant.secrets.injection.signing_surface import SigningSurface, mint_signing_id
+from affiant.secrets.injection.surface import AUTHORIZATION, QuerySurface, Surface
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
 
 HOST = "api.example.test"
 

@@ -23,7 +23,7 @@ from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.transparency_log import LogBounds
 from affiant.gateway.upstream_queue.bounds import QueueBounds
 from affiant.gateway.witnesses import WitnessBounds
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
 
 __all__ = ["BODIES_MAX", "Settings", "encode_settings", "parse_settings"]
 

@@ -1,6 +1,6 @@
 """The gateway's own key stays here: an answer in which its upstream gives the key back is not passed on.
 
-Byte-exact over every spelling of :mod:`affiant.secrets.variants`. A whole answer is looked at before its first
+Byte-exact over every spelling of ``variants``. A whole answer is looked at before its first
 byte leaves. A stream is looked at by whole events, and only whole events leave: an event ends with an empty
 line, a key has no control characters, so no spelling goes over the border of two.
 """
@@ -8,8 +8,8 @@ line, a key has no control characters, so no spelling goes over the border of tw
 from __future__ import annotations
 
 from affiant.gateway.errors import UpstreamAnswerRefused
-from affiant.secrets.redaction import Redactor
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.redaction.redaction import Redactor
 
 __all__ = ["KeyGuard"]
 

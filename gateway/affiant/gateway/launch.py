@@ -60,9 +60,9 @@ from affiant.gateway.tool_gate.stdio_host import served_commands
 from affiant.gateway.transparency_log import log_folder
 from affiant.policy.decision_log.rotation import Rotation
 from affiant.secrets.broker.local_source import LocalSource
-from affiant.secrets.local_store_file import LocalStoreFile
-from affiant.secrets.source import parse_reference
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.source import parse_reference
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store_file import LocalStoreFile
 
 __all__ = [
     "Launch",

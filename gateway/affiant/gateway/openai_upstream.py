@@ -27,7 +27,7 @@ from affiant.gateway.http1_connection import Answer
 from affiant.gateway.key_guard import KeyGuard
 from affiant.gateway.upstream import Attempt, Upstream, UpstreamAnswer
 from affiant.gateway.upstream_queue.bounds import CONCURRENT
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
 
 __all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "read_whole"]
 

@@ -30,7 +30,7 @@ from affiant.sandbox.session_plan import SessionPlan
 from affiant.sandbox.supervisor_link import SupervisorLink
 from affiant.sandbox.workspace.copy_in import Copied
 from affiant.sandbox.workspace.walk import runtime_digest
-from affiant.secrets.local_store_file import open_private_file
+from affiant.secrets.store.local_store_file import open_private_file
 
 __all__ = ["Bindings", "bind_session", "provision"]
 

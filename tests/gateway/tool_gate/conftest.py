@@ -72,7 +72,7 @@ def gated(
 ) -> Iterator[InProcess]:
     from affiant.gateway.tool_gate.path_copies import folder_of_copies
     from affiant.gateway.tool_gate.stdio_host import served_commands
-    from affiant.secrets.value import SecretValue
+    from affiant.secrets.names.value import SecretValue
 
     home = tmp_path_factory.mktemp("gated")
     store = home / "gateway"

@@ -16,7 +16,7 @@ from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.errors import SettingsRefused, ToolServerUnavailable
 from affiant.gateway.openai_upstream import Credentials
 from affiant.gateway.tool_gate.results import MAX_RESULT
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
 
 pytest.importorskip("mcp", reason="mcp is not installed: make setup")
 

@@ -10,8 +10,8 @@ import pytest
 
 from affiant.gateway.errors import UpstreamAnswerRefused
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
-from affiant.secrets.redaction import Redactor
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.redaction.redaction import Redactor
 
 VALUE = b"s3cr3t-Value/with+chars=0123456789"
 KNOWS = Redactor([(SecretValue(VALUE), "[redacted]")])

@@ -42,12 +42,12 @@ from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.broker_upstream import BrokerUpstream
 from affiant.sandbox.supervisor.grants import session_grants
 from affiant.sandbox.supervisor.record_budget import RecordBudget, RecordLimits
-from affiant.secrets.broker.client import BrokerClient, broker_command
-from affiant.secrets.broker.messages import BrokerStatus, Configuration
+from affiant.secrets.broker.client.client import BrokerClient, broker_command
+from affiant.secrets.broker.client.messages import BrokerStatus, Configuration
 from affiant.secrets.broker.process import serve_control
-from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
-from affiant.secrets.placeholder import PlaceholderTable
-from affiant.secrets.value import SecretValue
+from affiant.secrets.injection.placeholder import PlaceholderTable
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
 
 HOST = "api.example.test"
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"

@@ -14,7 +14,7 @@ from tests.sandbox.egress.test_proxy import code, echo, get, listed, ok
 from tests.secrets.upstream_server import answer
 
 from affiant.sandbox.egress.agent_http import Memory
-from affiant.secrets.body_surface import MAX_HELD_BODY
+from affiant.secrets.injection.body_surface import MAX_HELD_BODY
 
 JSON = b"Content-Type: application/json"
 FORM = b"Content-Type: application/x-www-form-urlencoded"

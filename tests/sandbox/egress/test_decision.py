@@ -10,7 +10,7 @@ from affiant.sandbox.egress.decision import judge_connection, judge_request, ref
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.request_head import RequestHead, parse_head
-from affiant.secrets.placeholder import PlaceholderTable
+from affiant.secrets.injection.placeholder import PlaceholderTable
 
 ORIGIN = Origin("https", "api.example.com", 443)
 POLICY = (

@@ -30,7 +30,7 @@ from tests.secrets.aws_verifier import (
 )
 from tests.secrets.upstream_server import answer
 
-from affiant.secrets.body_surface import MAX_HELD_BODY
+from affiant.secrets.injection.body_surface import MAX_HELD_BODY
 
 SECRETS = [part.encode() for part in (ACCESS_KEY_ID, SECRET_ACCESS_KEY, SESSION_TOKEN)]
 

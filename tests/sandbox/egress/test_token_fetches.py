@@ -15,8 +15,13 @@ from affiant.sandbox.egress.records import EgressRecords, PolicyFacts
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Fetched, Sent
-from affiant.secrets.detection import SecretUse
-from affiant.secrets.refusals import ExchangeNotAllowed, TokenAnswerInvalid, TokenRefused, TokenUnavailable
+from affiant.secrets.injection.detection import SecretUse
+from affiant.secrets.names.errors import (
+    ExchangeNotAllowed,
+    TokenAnswerInvalid,
+    TokenRefused,
+    TokenUnavailable,
+)
 
 EXCHANGE = TokenExchange(
     GrantType.CLIENT_CREDENTIALS,

@@ -6,11 +6,11 @@ import os
 
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.supervisor.grants import kept_grants, session_grants
-from affiant.secrets.body_surface import BodySurface
-from affiant.secrets.broker.messages import Grant, KeptGrant
-from affiant.secrets.placeholder import Endpoint, PlaceholderTable
-from affiant.secrets.signing_surface import SIGNING_ID, SigningSurface
-from affiant.secrets.surface import QuerySurface, Surface
+from affiant.secrets.broker.client.messages import Grant, KeptGrant
+from affiant.secrets.injection.body_surface import BodySurface
+from affiant.secrets.injection.placeholder import Endpoint, PlaceholderTable
+from affiant.secrets.injection.signing_surface import SIGNING_ID, SigningSurface
+from affiant.secrets.injection.surface import QuerySurface, Surface
 
 PROFILE = b"""
 agent_configs:

@@ -40,8 +40,8 @@ from affiant.sandbox.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.errors import AdmissionRefused, NarrowingBusy, NarrowingFailed
 from affiant.sandbox.supervisor.narrow_request import NarrowRequest
 from affiant.sandbox.supervisor.narrowing import Narrowable, Narrower, NarrowingTimes
-from affiant.secrets.placeholder import Binding, Endpoint, PlaceholderTable
-from affiant.secrets.refusals import BrokerGone, GrantsInvalid
+from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable
+from affiant.secrets.names.errors import BrokerGone, GrantsInvalid
 
 WIDE = """
 tools: [read_file, deploy]

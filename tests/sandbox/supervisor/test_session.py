@@ -25,8 +25,8 @@ from affiant.attestation.records.receipt import parse_receipt
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.isolation.backend import BackendName
 from affiant.sandbox.supervisor.spool import read_unacknowledged
-from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
 
 DENIED = "filesystem_access: read-write:/workspace\nnetwork_egress: denied"
 HOST = "api.example.test"

@@ -31,8 +31,8 @@ from tests.secrets.upstream_server import UpstreamServer, answer
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verdict.verdict import State, Tier
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-from affiant.secrets.local_store_file import LocalStoreFile, open_private_file
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
 
 
 @dataclass

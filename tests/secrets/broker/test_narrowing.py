@@ -11,12 +11,12 @@ import pytest
 from tests.secrets.conftest import HOST, fetched, request_to
 from tests.secrets.upstream_server import answer
 
-from affiant.secrets.body_surface import BodySurface
-from affiant.secrets.broker.client import BrokerClient
-from affiant.secrets.broker.messages import BrokerStatus, Configuration, Grant, KeptGrant, Resolution
-from affiant.secrets.broker.protocol import ControlChannel
-from affiant.secrets.placeholder import Endpoint
-from affiant.secrets.refusals import (
+from affiant.secrets.broker.client.client import BrokerClient
+from affiant.secrets.broker.client.messages import BrokerStatus, Configuration, Grant, KeptGrant, Resolution
+from affiant.secrets.broker.client.protocol import ControlChannel
+from affiant.secrets.injection.body_surface import BodySurface
+from affiant.secrets.injection.placeholder import Endpoint
+from affiant.secrets.names.errors import (
     BrokerGone,
     BrokerProtocolError,
     BrokerStateError,

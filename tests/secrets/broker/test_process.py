@@ -16,8 +16,8 @@ import pytest
 from tests.secrets.conftest import HOST, fetched, request_to
 from tests.secrets.upstream_server import answer
 
-from affiant.secrets.broker.client import BrokerClient, broker_command
-from affiant.secrets.refusals import BrokerConfigurationInvalid
+from affiant.secrets.broker.client.client import BrokerClient, broker_command
+from affiant.secrets.names.errors import BrokerConfigurationInvalid
 
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
 USE = (("TOKEN", "header:authorization"),)
@@ -165,10 +165,10 @@ def test_the_supervisors_memory_never_holds_the_value(harness, serve, authority)
 SUPERVISOR = """
 import asyncio, os, socket, subprocess, sys
 from pathlib import Path
-from affiant.secrets.broker.client import BrokerClient, broker_command
-from affiant.secrets.broker.messages import Configuration, ExchangeRequest, Grant
-from affiant.secrets.local_store_file import open_private_file
-from affiant.secrets.placeholder import Binding, Endpoint
+from affiant.secrets.broker.client.client import BrokerClient, broker_command
+from affiant.secrets.broker.client.messages import Configuration, ExchangeRequest, Grant
+from affiant.secrets.store.local_store_file import open_private_file
+from affiant.secrets.injection.placeholder import Binding, Endpoint
 
 folder, placeholder, host, port, root = sys.argv[1:]
 port = int(port)

@@ -20,8 +20,10 @@ from tests.secrets.conftest import HOST, fetched, request_to
 from tests.secrets.upstream_server import answer
 
 from affiant.attestation.encoding.binary_text import b64u
-from affiant.secrets.body_surface import MAX_HELD_BODY
-from affiant.secrets.refusals import (
+from affiant.secrets.injection.body_surface import MAX_HELD_BODY
+from affiant.secrets.injection.signing_surface import SigningSurface
+from affiant.secrets.injection.surface import Surface
+from affiant.secrets.names.errors import (
     ExchangeNotAllowed,
     PlaceholderMisplaced,
     SecretBodyTooLarge,
@@ -31,8 +33,6 @@ from affiant.secrets.refusals import (
     SignaturePayloadRefused,
     SignatureScopeRefused,
 )
-from affiant.secrets.signing_surface import SigningSurface
-from affiant.secrets.surface import Surface
 
 S3, SQS = SigningSurface("eu-central-1", "s3"), SigningSurface("eu-central-1", "sqs")
 TARGET = "/b/a%20b?list-type=2&prefix=x%2F"

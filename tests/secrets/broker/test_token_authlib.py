@@ -16,9 +16,9 @@ from tests.secrets.token_server import TOKEN_HOST, TokenServer
 from tests.secrets.upstream_server import Received, answer
 
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
-from affiant.secrets.broker.token_client import fetch_token, token_is_fresh
-from affiant.secrets.refusals import TokenRefused
-from affiant.secrets.surface import Surface
+from affiant.secrets.broker.client.token_client import fetch_token, token_is_fresh
+from affiant.secrets.injection.surface import Surface
+from affiant.secrets.names.errors import TokenRefused
 
 pytest.importorskip("authlib", reason="Authlib is not installed")
 

@@ -20,13 +20,13 @@ from tests.secrets.upstream_server import answer
 
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, SubjectTokenType, TokenExchange
 from affiant.secrets.broker import token_fetch
-from affiant.secrets.broker.client import BrokerClient
-from affiant.secrets.broker.messages import Configuration, ExchangeOutcome, KeptGrant
+from affiant.secrets.broker.client.client import BrokerClient
+from affiant.secrets.broker.client.messages import Configuration, ExchangeOutcome, KeptGrant
+from affiant.secrets.broker.client.token_client import fetch_token, token_is_fresh
 from affiant.secrets.broker.session import open_session
-from affiant.secrets.broker.token_client import fetch_token, token_is_fresh
-from affiant.secrets.broker.tokens import Instants
-from affiant.secrets.local_store_file import open_private_file
-from affiant.secrets.refusals import (
+from affiant.secrets.broker.tokens.tokens import Instants
+from affiant.secrets.injection.surface import Surface
+from affiant.secrets.names.errors import (
     BrokerProtocolError,
     ExchangeNotAllowed,
     PlaceholderMisplaced,
@@ -38,7 +38,7 @@ from affiant.secrets.refusals import (
     TokenRefused,
     TokenUnavailable,
 )
-from affiant.secrets.surface import Surface
+from affiant.secrets.store.local_store_file import open_private_file
 
 VALUE = b"cs-Hk3wP8dNq5VyJ2fXgT7/+"
 BEARER = Surface.injected("authorization", "Bearer {}")

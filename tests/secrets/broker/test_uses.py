@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from affiant.secrets.broker.uses import Uses
-from affiant.secrets.refusals import SecretUsesSpent
+from affiant.secrets.names.errors import SecretUsesSpent
 
 
 @pytest.mark.parametrize("before", [None, 9])

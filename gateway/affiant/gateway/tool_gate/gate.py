@@ -19,7 +19,7 @@ from affiant.gateway.tool_gate.link import Link, Opener
 from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import ToolRule
-from affiant.secrets.redaction import Redactor
+from affiant.secrets.redaction.redaction import Redactor
 
 __all__ = ["ToolGate"]
 

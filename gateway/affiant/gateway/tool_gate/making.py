@@ -13,8 +13,8 @@ from affiant.gateway.tool_gate.link import Opener
 from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.gateway.tool_gate.sockets import socket_of
 from affiant.gateway.tool_gate.stdio_server import stdio_opener
-from affiant.secrets.redaction import Redactor
-from affiant.secrets.value import SecretValue
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.redaction.redaction import Redactor
 
 __all__ = ["make_gate"]
 

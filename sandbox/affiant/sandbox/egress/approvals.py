@@ -35,7 +35,7 @@ from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied
 from affiant.sandbox.egress.records import Approved
 from affiant.sandbox.egress.request_head import HeaderField
-from affiant.secrets.signing_surface import SET_ANEW, is_signing
+from affiant.secrets.injection.signing_surface import SET_ANEW, is_signing
 
 __all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit", "as_approved"]
 

@@ -8,9 +8,9 @@ from typing import Final
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.agent_http import AgentHTTP, Memory
 from affiant.sandbox.egress.limits import Passing, counting
-from affiant.secrets.body_surface import MAX_HELD_BODY
-from affiant.secrets.detection import PlaceholderDetector
-from affiant.secrets.refusals import PlaceholderMisplaced, SecretBodyTooLarge
+from affiant.secrets.injection.body_surface import MAX_HELD_BODY
+from affiant.secrets.injection.detection import PlaceholderDetector
+from affiant.secrets.names.errors import PlaceholderMisplaced, SecretBodyTooLarge
 
 __all__ = ["RequestBody"]
 

@@ -21,17 +21,17 @@ from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
 from affiant.sandbox.egress.errors import EgressDenied
 from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.request_head import HeaderField, RequestHead
-from affiant.secrets.body_surface import MAX_HELD_BODY
-from affiant.secrets.detection import (
+from affiant.secrets.injection.body_surface import MAX_HELD_BODY
+from affiant.secrets.injection.detection import (
     SecretUse,
     holds_secrets,
     judge_body,
     judge_head,
     without_placeholders,
 )
-from affiant.secrets.placeholder import PlaceholderTable
-from affiant.secrets.refusals import SecretBodyTooLarge, SecretNotBound
-from affiant.secrets.signing_surface import is_signing
+from affiant.secrets.injection.placeholder import PlaceholderTable
+from affiant.secrets.injection.signing_surface import is_signing
+from affiant.secrets.names.errors import SecretBodyTooLarge, SecretNotBound
 
 __all__ = [
     "AllowedRequest",

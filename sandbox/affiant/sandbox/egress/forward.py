@@ -43,8 +43,8 @@ from affiant.sandbox.egress.request_head import RequestHead
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Sent, Upstream
-from affiant.secrets.detection import PlaceholderDetector
-from affiant.secrets.placeholder import PlaceholderTable
+from affiant.secrets.injection.detection import PlaceholderDetector
+from affiant.secrets.injection.placeholder import PlaceholderTable
 
 __all__ = ["Forwarder", "action_of", "reason_phrase", "refuse"]
 

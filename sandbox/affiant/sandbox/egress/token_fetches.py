@@ -25,7 +25,7 @@ from affiant.sandbox.egress.origin import Origin
 from affiant.sandbox.egress.records import Action, EgressRecords, Outcome
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Sent, Upstream
-from affiant.secrets.refusals import TokenAnswerInvalid, TokenRefused, TokenUnavailable
+from affiant.secrets.names.errors import TokenAnswerInvalid, TokenRefused, TokenUnavailable
 
 __all__ = ["TokenFetch", "TokenFetches"]
 

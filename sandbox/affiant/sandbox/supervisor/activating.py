@@ -50,9 +50,9 @@ from affiant.sandbox.supervisor.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.spool import Spool
 from affiant.sandbox.supervisor.starting import Started
 from affiant.sandbox.supervisor.trust_bundle import pem_of, sandbox_bundle, system_roots
-from affiant.secrets.broker.client import BrokerClient
-from affiant.secrets.broker.messages import Configuration, VaultSettings
-from affiant.secrets.placeholder import PlaceholderTable
+from affiant.secrets.broker.client.client import BrokerClient
+from affiant.secrets.broker.client.messages import Configuration, VaultSettings
+from affiant.secrets.injection.placeholder import PlaceholderTable
 from affiant.steady_clock import SteadyClock
 
 __all__ = ["OpenSession", "activate"]

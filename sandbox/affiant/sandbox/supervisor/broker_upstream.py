@@ -11,9 +11,9 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.request_head import HeaderField
 from affiant.sandbox.egress.upstream import Fetched, Sent, UpstreamAnswer
-from affiant.secrets.broker.client import BrokerClient, Exchange
-from affiant.secrets.broker.messages import ExchangeRequest, ResponseHead
-from affiant.secrets.broker.token_client import fetch_token, token_is_fresh
+from affiant.secrets.broker.client.client import BrokerClient, Exchange
+from affiant.secrets.broker.client.messages import ExchangeRequest, ResponseHead
+from affiant.secrets.broker.client.token_client import fetch_token, token_is_fresh
 
 __all__ = ["BrokerUpstream"]
 

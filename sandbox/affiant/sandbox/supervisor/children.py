@@ -16,7 +16,7 @@ from affiant.sandbox.isolation.client import spawn_runner
 from affiant.sandbox.isolation.lifecycle import Settings
 from affiant.sandbox.privileges import BROKER_USER, is_root
 from affiant.sandbox.supervisor.provision import Provision
-from affiant.secrets.broker.client import broker_command
+from affiant.secrets.broker.client.client import broker_command
 
 __all__ = ["Children", "spawn_children"]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import Injection, SecretGrant
 from affiant.sandbox.egress.decision import reference_of
-from affiant.secrets.body_surface import BodySurface
-from affiant.secrets.broker.messages import Grant, KeptGrant
-from affiant.secrets.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
-from affiant.secrets.signing_surface import SigningSurface, mint_signing_id
-from affiant.secrets.surface import AUTHORIZATION, QuerySurface, Surface
+from affiant.secrets.broker.client.messages import Grant, KeptGrant
+from affiant.secrets.injection.body_surface import BodySurface
+from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
+from affiant.secrets.injection.signing_surface import SigningSurface, mint_signing_id
+from affiant.secrets.injection.surface import AUTHORIZATION, QuerySurface, Surface
 
 __all__ = ["kept_grants", "session_grants"]
 

@@ -53,8 +53,8 @@ from affiant.sandbox.supervisor.launch import Launch
 from affiant.sandbox.supervisor.narrow_request import Narrowed, NarrowRequest
 from affiant.sandbox.supervisor.records import SessionRecords
 from affiant.sandbox.supervisor.session_gateway import SessionGateway
-from affiant.secrets.broker.client import BrokerClient
-from affiant.secrets.broker.messages import KeptGrant
+from affiant.secrets.broker.client.client import BrokerClient
+from affiant.secrets.broker.client.messages import KeptGrant
 
 __all__ = ["Narrowable", "Narrower", "NarrowingTimes"]
 

@@ -25,7 +25,7 @@ from affiant.sandbox.isolation.errors import CommandNotRun, LimitExceeded, Sandb
 from affiant.sandbox.isolation.plan import Command
 from affiant.sandbox.supervisor.records import SessionRecords
 from affiant.sandbox.supervisor.user_streams import UserOutput, UserStreams, feed_input
-from affiant.secrets.broker.client import BrokerClient
+from affiant.secrets.broker.client.client import BrokerClient
 
 __all__ = ["AgentRun", "RunServices"]
 

@@ -21,7 +21,7 @@ from affiant.sandbox.supervisor.launch import Launch, check_launch
 from affiant.sandbox.supervisor.provision import Provision
 from affiant.sandbox.supervisor.sandbox_plan import session_sandbox
 from affiant.sandbox.workspace.walk import runtime_digest
-from affiant.secrets.broker.client import BrokerClient
+from affiant.secrets.broker.client.client import BrokerClient
 
 __all__ = ["Started", "start"]
 

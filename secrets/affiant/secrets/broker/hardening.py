@@ -19,8 +19,8 @@ import resource
 import sys
 from typing import Final
 
-from affiant.secrets.broker.messages import BrokerStatus
-from affiant.secrets.refusals import BrokerConfigurationInvalid
+from affiant.secrets.broker.client.messages import BrokerStatus
+from affiant.secrets.names.errors import BrokerConfigurationInvalid
 
 __all__ = ["drop_privileges", "forget_surroundings", "harden"]
 

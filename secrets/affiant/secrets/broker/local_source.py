@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.secrets.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
-from affiant.secrets.local_store_file import read_private_descriptor
-from affiant.secrets.refusals import SecretNotFound
-from affiant.secrets.source import LocalReference, Reference, ResolvedSecret
+from affiant.secrets.names.errors import SecretNotFound
+from affiant.secrets.names.source import LocalReference, Reference, ResolvedSecret
+from affiant.secrets.store.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
+from affiant.secrets.store.local_store_file import read_private_descriptor
 
 __all__ = ["LocalSource"]
 

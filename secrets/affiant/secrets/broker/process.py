@@ -30,15 +30,15 @@ from types import TracebackType
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.secrets.broker.exchange import serve_stream
+from affiant.secrets.broker.client.members import as_list
+from affiant.secrets.broker.client.messages import BrokerStatus, Configuration, KeptGrant, Resolution
+from affiant.secrets.broker.client.protocol import ControlChannel
 from affiant.secrets.broker.hardening import drop_privileges, forget_surroundings, harden
-from affiant.secrets.broker.members import as_list
-from affiant.secrets.broker.messages import BrokerStatus, Configuration, KeptGrant, Resolution
-from affiant.secrets.broker.protocol import ControlChannel
 from affiant.secrets.broker.session import Held, open_session
-from affiant.secrets.broker.tokens import Instants
-from affiant.secrets.ref import resolution_inside_broker
-from affiant.secrets.refusals import BrokerConfigurationInvalid, BrokerProtocolError, to_members
+from affiant.secrets.broker.stream import serve_stream
+from affiant.secrets.broker.tokens.tokens import Instants
+from affiant.secrets.names.errors import BrokerConfigurationInvalid, BrokerProtocolError, to_members
+from affiant.secrets.names.ref import resolution_inside_broker
 
 __all__ = ["main", "serve_control"]
 

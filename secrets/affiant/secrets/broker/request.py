@@ -9,7 +9,7 @@ The supervisor parsed, decided and recorded. Here, numbered as in the code:
    anything to redact, ``Range`` goes, since slices of an echo are no echo (S9);
 4. substitution: into a copy, of which only the bytes for the wire are kept. A body that is filled in, or signed, has
    its length in the head;
-5. a signature, over what goes out (:mod:`.signed_head`). What is recorded is the request as the agent signed it.
+5. a signature, over what goes out (``signed_head``). What is recorded is the request as the agent signed it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Final
 
 import h11
 
-from affiant.secrets.body_surface import BodySurface
-from affiant.secrets.broker.messages import ExchangeRequest
+from affiant.secrets.broker.client.messages import ExchangeRequest
 from affiant.secrets.broker.session import BrokerSession
 from affiant.secrets.broker.signed_head import SignedHead, signed_head
-from affiant.secrets.detection import HeaderField, SecretUse, judge_body, judge_head
-from affiant.secrets.placeholder import Binding
-from affiant.secrets.ref import SecretRef
-from affiant.secrets.refusals import ExchangeNotAllowed, SecretNotBound, UpgradeRefused
-from affiant.secrets.signing_key import SigningKey
-from affiant.secrets.signing_surface import SigningSurface, is_signing
-from affiant.secrets.surface import QuerySurface, Surface
+from affiant.secrets.injection.body_surface import BodySurface
+from affiant.secrets.injection.detection import HeaderField, SecretUse, judge_body, judge_head
+from affiant.secrets.injection.placeholder import Binding
+from affiant.secrets.injection.signing_key import SigningKey
+from affiant.secrets.injection.signing_surface import SigningSurface, is_signing
+from affiant.secrets.injection.surface import QuerySurface, Surface
+from affiant.secrets.names.errors import ExchangeNotAllowed, SecretNotBound, UpgradeRefused
+from affiant.secrets.names.ref import SecretRef
 
 __all__ = ["PreparedRequest", "prepare_request", "uses_body"]
 

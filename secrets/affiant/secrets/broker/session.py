@@ -11,33 +11,33 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from affiant.errors import AffiantError, UnreachableError
+from affiant.secrets.broker.client.messages import Configuration, Grant, KeptGrant, Limits
 from affiant.secrets.broker.local_source import LocalSource
-from affiant.secrets.broker.messages import Configuration, Grant, KeptGrant, Limits
-from affiant.secrets.broker.token_request import require_credential
-from affiant.secrets.broker.tokens import Credential, Instants, Tokens
+from affiant.secrets.broker.tokens.token_request import require_credential
+from affiant.secrets.broker.tokens.tokens import Credential, Instants, Tokens
 from affiant.secrets.broker.uses import Uses
-from affiant.secrets.growing_redaction import GrowingRedactor
-from affiant.secrets.local_store_file import read_private_descriptor
-from affiant.secrets.placeholder import PlaceholderTable
-from affiant.secrets.redaction import Redactor
-from affiant.secrets.refusals import (
+from affiant.secrets.injection.placeholder import PlaceholderTable
+from affiant.secrets.injection.signing_key import SigningKey
+from affiant.secrets.injection.signing_surface import SigningSurface
+from affiant.secrets.names.errors import (
     BrokerConfigurationInvalid,
     ExchangeNotAllowed,
     GrantsInvalid,
     SecretNotFound,
 )
-from affiant.secrets.signing_key import SigningKey
-from affiant.secrets.signing_surface import SigningSurface
-from affiant.secrets.source import (
+from affiant.secrets.names.source import (
     Reference,
     ResolvedSecret,
     SecretSource,
     VaultReference,
     parse_reference,
 )
-from affiant.secrets.tls import client_context
-from affiant.secrets.value import SecretValue
-from affiant.secrets.vault import VaultJWT, VaultSource, VaultToken
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.redaction.incremental import GrowingRedactor
+from affiant.secrets.redaction.redaction import Redactor
+from affiant.secrets.store.local_store_file import read_private_descriptor
+from affiant.secrets.store.tls import client_context
+from affiant.secrets.store.vault import VaultJWT, VaultSource, VaultToken
 
 __all__ = ["BrokerSession", "Held", "OpenedSession", "open_session"]
 

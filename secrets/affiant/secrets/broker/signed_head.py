@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from affiant.secrets.broker.messages import ExchangeRequest
-from affiant.secrets.detection import HeaderField
-from affiant.secrets.placeholder import Binding
-from affiant.secrets.refusals import SignatureHeadersRefused
-from affiant.secrets.signing_key import SigningKey
-from affiant.secrets.signing_surface import CONTENT_DIGEST, MAY_BE_LEFT_OUT, SET_ANEW, SigningSurface
-from affiant.secrets.sigv4 import S3_SERVICES, sign, timestamp
+from affiant.secrets.broker.client.messages import ExchangeRequest
+from affiant.secrets.injection.detection import HeaderField
+from affiant.secrets.injection.placeholder import Binding
+from affiant.secrets.injection.signing_key import SigningKey
+from affiant.secrets.injection.signing_surface import (
+    CONTENT_DIGEST,
+    MAY_BE_LEFT_OUT,
+    SET_ANEW,
+    SigningSurface,
+)
+from affiant.secrets.injection.sigv4 import S3_SERVICES, sign, timestamp
+from affiant.secrets.names.errors import SignatureHeadersRefused
 
 __all__ = ["SignedHead", "signed_head"]
 

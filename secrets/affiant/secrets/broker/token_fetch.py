@@ -14,14 +14,14 @@ import h11
 
 from affiant.errors import AffiantError
 from affiant.policy.model.token_exchange import TokenExchange
-from affiant.secrets.broker.messages import ExchangeOutcome, ExchangeRequest
+from affiant.secrets.broker.client.messages import ExchangeOutcome, ExchangeRequest
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession, Held
-from affiant.secrets.broker.token_answer import MAX_TOKEN_ANSWER, parse_token_answer
-from affiant.secrets.broker.token_request import TokenRequest, token_request
-from affiant.secrets.broker.tokens import Credential
+from affiant.secrets.broker.tokens.token_answer import MAX_TOKEN_ANSWER, parse_token_answer
+from affiant.secrets.broker.tokens.token_request import TokenRequest, token_request
+from affiant.secrets.broker.tokens.tokens import Credential
 from affiant.secrets.broker.upstream import Upstream, dial
-from affiant.secrets.refusals import (
+from affiant.secrets.names.errors import (
     BrokerFailed,
     ExchangeNotAllowed,
     TokenAnswerInvalid,

@@ -21,10 +21,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from affiant.attestation.encoding.binary_text import b64u, b64u_sha256
-from affiant.secrets.broker.messages import ExchangeRequest
+from affiant.secrets.broker.client.messages import ExchangeRequest
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession
-from affiant.secrets.refusals import (
+from affiant.secrets.names.errors import (
     ExchangeNotAllowed,
     UpstreamCertificateInvalid,
     UpstreamMalformed,

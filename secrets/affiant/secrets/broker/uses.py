@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from affiant.policy.decision.meters import Meter
 from affiant.policy.model.limits import Bound, Bounds
-from affiant.secrets.refusals import GrantsInvalid, SecretUsesSpent
+from affiant.secrets.names.errors import GrantsInvalid, SecretUsesSpent
 
 __all__ = ["Uses"]
 

@@ -1,0 +1,1 @@
+"""The supervisor's half of the broker's protocol."""

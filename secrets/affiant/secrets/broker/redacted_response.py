@@ -1,0 +1,81 @@
+"""From an upstream's answer to what the agent may see: redacted, without the fields of one hop. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from affiant.secrets.broker.client.messages import ResponseHead
+from affiant.secrets.injection.detection import HeaderField
+from affiant.secrets.names.errors import UpstreamEncodingRefused
+from affiant.secrets.redaction.redaction import RedactionStream, Redactor
+
+__all__ = ["AnswerFilter"]
+
+_ONE_HOP: Final = frozenset(
+    {
+        b"alt-svc", b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authentication-info",
+        b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+    }
+)  # fmt: skip
+"""RFC 9110, section 7.6.1; ``Alt-Svc`` names ways that do not lead through here."""
+
+_BODILESS: Final = frozenset({204, 304})
+_NOTHING: Final = Redactor(())
+
+
+class AnswerFilter:
+    """One answer under way.
+
+    Args:
+        redactor: knows what must not pass; if it knows nothing, the answer passes as it is.
+        made: knows what was made of secrets for this request alone.
+        method: of the request: an answer to ``HEAD`` has no body.
+    """
+
+    def __init__(self, redactor: Redactor, *, method: str, made: Redactor = _NOTHING) -> None:
+        self._redactor = redactor
+        self._made = made
+        self._stream = RedactionStream(redactor)
+        self._made_stream = RedactionStream(made)
+        self._method = method
+        self._replaced_in_fields = 0
+
+    @property
+    def redactions(self) -> int:
+        """Occurrences replaced until now."""
+        return self._replaced_in_fields + self._stream.count + self._made_stream.count
+
+    def head(self, status: int, headers: Iterable[HeaderField]) -> ResponseHead:
+        """The head that may be seen. With anything to redact the length is dropped: it changes.
+
+        Raises:
+            UpstreamEncodingRefused: the body is encoded although it was asked not to be, and so unreadable here.
+        """
+        fields = [(name.lower(), value) for name, value in headers if name.lower() not in _ONE_HOP]
+        has_body = self._method != "HEAD" and status not in _BODILESS
+        if self._redactor and has_body:
+            if any(name == b"content-encoding" and value.lower() != b"identity" for name, value in fields):
+                raise UpstreamEncodingRefused(
+                    "the answer is encoded although it was asked not to be, and cannot be redacted"
+                )
+            fields = [(name, value) for name, value in fields if name != b"content-length"]
+        return ResponseHead(status, self.fields(fields))
+
+    def fields(self, fields: Iterable[HeaderField]) -> tuple[HeaderField, ...]:
+        """Header or trailer fields, redacted, each complete in itself."""
+        return tuple((self._redacted(name), self._redacted(value)) for name, value in fields)
+
+    def body(self, data: bytes) -> bytes:
+        """What of the body may be seen now."""
+        return self._made_stream.feed(self._stream.feed(data))
+
+    def end(self) -> bytes:
+        """The rest of the body."""
+        return self._made_stream.feed(self._stream.flush()) + self._made_stream.flush()
+
+    def _redacted(self, text: bytes) -> bytes:
+        for redactor in (self._redactor, self._made):
+            text, replaced = redactor.redact(text)
+            self._replaced_in_fields += replaced
+        return text

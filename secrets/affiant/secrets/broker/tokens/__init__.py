@@ -1,0 +1,1 @@
+"""Tokens and signing keys that the broker fetches or derives."""

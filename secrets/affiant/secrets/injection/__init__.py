@@ -1,0 +1,1 @@
+"""Placeholders, and the places of a request into which a secret may be put."""

@@ -1,0 +1,1 @@
+"""References to secrets, their values as a type that never prints, and errors."""

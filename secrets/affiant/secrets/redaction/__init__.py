@@ -1,0 +1,1 @@
+"""Finds secret values in streams, in every encoding that is known, and replaces them."""

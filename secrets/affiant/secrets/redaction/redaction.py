@@ -1,0 +1,138 @@
+"""Redaction: wherever a known secret comes back, its placeholder stands in the answer.
+
+The second line of defence (the first is that no value enters a sandbox). Byte-exact, over every spelling of
+``variants``, across chunk borders, and the same whatever the chunks are.
+
+**What is held back.** With ``n`` bytes seen and not yet given out and a longest spelling of ``m`` bytes, the
+stream gives out everything before position ``n - (m - 1)``: a match that starts before it is complete. It
+holds exactly ``m - 1`` bytes (fewer if fewer are there, or if a match reaches into them), *whatever they are*.
+Holding back only what looks like the beginning of a secret would answer, by its timing, a guess at that
+secret's first bytes, then the next: a door that must not exist.
+
+A *live* stream holds back only a tail with which a spelling begins. It gives out the same bytes, earlier, and
+its timing is such an answer: it is for text that only somebody else sees (the user's terminal), never for
+anything that goes to the agent.
+
+The replacement is the placeholder itself, so that an agent that re-sends what it was told still works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.redaction.search import Searcher
+from affiant.secrets.redaction.variants import variants
+
+__all__ = ["Redacted", "RedactionStream", "Redactor"]
+
+
+class Redacted(NamedTuple):
+    """Bytes without secrets, and how many occurrences were replaced."""
+
+    data: bytes
+    replaced: int
+
+
+class Redactor:
+    """Knows the values of one session; immutable; lives in the broker's process.
+
+    Args:
+        secrets: pairs of a value and the placeholder that replaces it.
+    """
+
+    __slots__ = ("_replacements", "_searcher")
+
+    def __init__(self, secrets: Iterable[tuple[SecretValue, str]]) -> None:
+        self._know((value.reveal(), placeholder.encode("ascii")) for value, placeholder in secrets)
+
+    @classmethod
+    def of_made(cls, made: Iterable[tuple[bytes, bytes]]) -> Redactor:
+        """One that knows what was made of values for one request, such as its signature.
+
+        Args:
+            made: pairs of at least 16 bytes and of what an agent may see in their place.
+        """
+        redactor = Redactor(())
+        redactor._know(made)
+        return redactor
+
+    def _know(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        known = tuple(pairs)
+        self._replacements = tuple(replacement for _, replacement in known)
+        self._searcher = Searcher(
+            (spelling, key)
+            for key, (value, _) in reversed(tuple(enumerate(known)))  # the first of equal values names it
+            for spelling in variants(value)
+        )
+
+    def __repr__(self) -> str:
+        return f"<Redactor of {len(self._replacements)} secrets>"
+
+    def __bool__(self) -> bool:
+        return bool(self._replacements)
+
+    @property
+    def held_back(self) -> int:
+        """The most bytes that a stream ever holds back: one fewer than the longest spelling."""
+        return max(self._searcher.longest - 1, 0)
+
+    def redact(self, data: bytes) -> Redacted:
+        """``data``, which is complete in itself (a header's value), without secrets."""
+        stream = RedactionStream(self)
+        return Redacted(stream.feed(data) + stream.flush(), stream.count)
+
+    def decided(self, data: bytes, *, final: bool, live: bool = False) -> tuple[bytes, bytes, int]:
+        """What of ``data`` may go out, redacted; what is held back, as it came; how many were replaced.
+
+        Args:
+            final: nothing follows ``data``: nothing is held back.
+            live: hold back only what may be the beginning of a spelling (see the module's page).
+        """
+        end = len(data)
+        if live and not final:
+            end = self._searcher.open_end(data)
+        elif not final:
+            end -= self.held_back
+        if end <= 0:
+            return b"", data, 0
+        pieces: list[bytes] = []
+        done = count = 0
+        for match in self._searcher.matches(data):
+            if match.start >= end:
+                break
+            pieces += (data[done : match.start], self._replacements[match.key])
+            done = match.end
+            count += 1
+        end = max(done, end)
+        pieces.append(data[done:end])
+        return b"".join(pieces), data[end:], count
+
+
+class RedactionStream:
+    """One stream of bytes under way through a :class:`Redactor`.
+
+    Args:
+        live: for text that the agent does not get back; see the module's page.
+    """
+
+    __slots__ = ("_held", "_live", "_redactor", "count")
+
+    def __init__(self, redactor: Redactor, *, live: bool = False) -> None:
+        self._redactor = redactor
+        self._live = live
+        self._held = b""
+        self.count = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The bytes that are decided now that ``chunk`` has come."""
+        out, self._held, count = self._redactor.decided(self._held + chunk, final=False, live=self._live)
+        self.count += count
+        return out
+
+    def flush(self) -> bytes:
+        """The rest: the stream has ended."""
+        out, self._held, count = self._redactor.decided(self._held, final=True)
+        self.count += count
+        return out

@@ -1,0 +1,1 @@
+"""Where secrets are kept: the encrypted local store, and Vault."""

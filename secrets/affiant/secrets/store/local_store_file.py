@@ -1,0 +1,232 @@
+"""The local store on disk: two files that nobody else may read, changed under a lock and all at once.
+
+``store`` holds the sealed secrets, ``key`` the 32 bytes that open it (absent with a passphrase), ``lock`` is
+held by whoever changes the store. Reading goes through a file descriptor that was checked: a regular file, of
+this user (or root), without any right for group and others. Writing makes a new file (``O_EXCL``, 0600),
+flushes it, and renames it over the old one; a crash leaves the old store or the new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from affiant.secrets.names.errors import (
+    LocalStoreKeyInvalid,
+    LocalStoreLocked,
+    LocalStoreUnsafe,
+    SecretNotFound,
+)
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store import (
+    KEY_BYTES,
+    MAX_STORE_BYTES,
+    KeyFileKey,
+    PassphraseKey,
+    StoredSecret,
+    StoreKey,
+    open_store,
+    seal_store,
+    wants_passphrase,
+)
+
+__all__ = ["LocalStoreFile", "open_private_file", "read_private_descriptor"]
+
+_PRIVATE: Final = 0o600
+
+
+class LocalStoreFile:
+    """The store in one folder.
+
+    Args:
+        folder: made when the first secret is set, its parent too (0700 both).
+        random_bytes: a source of cryptographic randomness.
+        ask_passphrase: asks whoever sits there; called only for a store that is opened by a passphrase.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        random_bytes: Callable[[int], bytes],
+        ask_passphrase: Callable[[], bytes] | None = None,
+    ) -> None:
+        self.path = folder / "store"
+        self.key_path = folder / "key"
+        self._lock_path = folder / "lock"
+        self._random_bytes = random_bytes
+        self._ask_passphrase = ask_passphrase
+
+    def read(self) -> Mapping[str, StoredSecret]:
+        """What the store holds; nothing, if it does not exist yet."""
+        data = self._data()
+        return {} if data is None else open_store(data, key=self._key(data))
+
+    def set(self, name: str, value: SecretValue, *, with_passphrase: bool = False) -> StoredSecret:
+        """Keep ``value`` under ``name``, in place of an earlier one.
+
+        Args:
+            with_passphrase: a store that is made now is opened by a passphrase, not by a key file.
+        """
+        with self._locked():
+            data = self._data()
+            if with_passphrase and data is not None and not wants_passphrase(data):
+                raise LocalStoreKeyInvalid("the store exists already, and is opened by its key file")
+            key = self._new_key(with_passphrase) if data is None else self._key(data)
+            secrets = {} if data is None else dict(open_store(data, key=key))
+            before = secrets.get(name)
+            secrets[name] = StoredSecret(value, 1 if before is None else before.version + 1)
+            self._write(self.path, seal_store(secrets, key=key, random_bytes=self._random_bytes))
+            return secrets[name]
+
+    def remove(self, name: str) -> None:
+        """Forget ``name``.
+
+        Raises:
+            SecretNotFound: there is no such name.
+        """
+        with self._locked():
+            data = self._data()
+            key = None if data is None else self._key(data)
+            secrets = {} if data is None or key is None else dict(open_store(data, key=key))
+            if key is None or secrets.pop(name, None) is None:
+                raise SecretNotFound("no such secret in the local store", found=name)
+            self._write(self.path, seal_store(secrets, key=key, random_bytes=self._random_bytes))
+
+    def _data(self) -> bytes | None:
+        try:
+            descriptor = open_private_file(self.path)
+        except FileNotFoundError:
+            return None
+        try:
+            return read_private_descriptor(descriptor, limit=MAX_STORE_BYTES)
+        finally:
+            os.close(descriptor)
+
+    def _key(self, data: bytes) -> StoreKey:
+        if wants_passphrase(data):
+            return PassphraseKey(self._passphrase())
+        try:
+            descriptor = open_private_file(self.key_path)
+        except FileNotFoundError as error:
+            raise LocalStoreKeyInvalid(
+                "the store's key file is missing",
+                expected=self.key_path.name,
+                hint="Restore it from a backup",
+            ) from error
+        try:
+            return KeyFileKey(read_private_descriptor(descriptor, limit=KEY_BYTES))
+        finally:
+            os.close(descriptor)
+
+    def _new_key(self, with_passphrase: bool) -> StoreKey:  # noqa: FBT001 - private
+        if with_passphrase:
+            return PassphraseKey(self._passphrase())
+        if not self.key_path.exists():
+            self._write(self.key_path, self._random_bytes(KEY_BYTES))
+        descriptor = open_private_file(self.key_path)
+        try:
+            return KeyFileKey(read_private_descriptor(descriptor, limit=KEY_BYTES))
+        finally:
+            os.close(descriptor)
+
+    def _passphrase(self) -> bytes:
+        if self._ask_passphrase is None:
+            raise LocalStoreKeyInvalid("the store is opened by a passphrase, and nobody can be asked for it")
+        return self._ask_passphrase()
+
+    def _write(self, path: Path, data: bytes) -> None:
+        fresh = path.with_name(f".{path.name}.{self._random_bytes(8).hex()}")
+        descriptor = os.open(
+            fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE
+        )
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.rename(path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        folder = self.path.parent
+        folder.parent.mkdir(
+            mode=0o700, parents=True, exist_ok=True
+        )  # the state folder: nobody else enters it
+        folder.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LocalStoreLocked("another process is changing the store", hint="Try again") from error
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def open_private_file(path: Path) -> int:
+    """A descriptor for reading a regular file that only this user (and root) can read or change.
+
+    The caller closes it; it may be handed to a broker whose user could not open the file.
+
+    Raises:
+        LocalStoreUnsafe: another kind of file, another owner, rights for group or others, or a symbolic link.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LocalStoreUnsafe(
+            "the file cannot be opened as a private file",
+            found=f"{path.name}: {os.strerror(error.errno or 0)}",
+        ) from error
+    try:
+        _require_private(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_private(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise LocalStoreUnsafe("not a regular file", found=path.name)
+    if status.st_uid not in (os.geteuid(), 0):
+        raise LocalStoreUnsafe("the file belongs to another user", found=f"{path.name}, uid {status.st_uid}")
+    if status.st_mode & 0o077:
+        raise LocalStoreUnsafe(
+            "the file can be reached by other users",
+            expected="mode 0600",
+            found=f"{path.name}, mode {stat.S_IMODE(status.st_mode):04o}",
+            hint=f"Run: chmod 600 on {path.name}; if others could read it, change what is in it",
+        )
+
+
+def read_private_descriptor(descriptor: int, *, limit: int) -> bytes:
+    """All of a file from its beginning, wherever the descriptor's position stands.
+
+    Raises:
+        LocalStoreKeyInvalid: more than ``limit`` bytes.
+    """
+    data = b""
+    while chunk := os.pread(descriptor, limit + 1 - len(data), len(data)):
+        data += chunk
+        if len(data) > limit:
+            raise LocalStoreKeyInvalid("the file is too large", expected=f"at most {limit} bytes")
+    return data

@@ -1,0 +1,93 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from affiant.secrets.store.commands import secret
+
+VALUE = "ghp_9sX2kQ7vLm4TzR1bYwE6"
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    def invoke(*arguments: str, stdin: str = "") -> Result:
+        return CliRunner(env={"AFFIANT_HOME": str(tmp_path)}).invoke(secret, arguments, input=stdin)
+
+    return invoke
+
+
+def test_a_secret_is_set_listed_and_removed_without_being_shown(run, tmp_path: Path) -> None:
+    first = run("set", "GITHUB_TOKEN", stdin=VALUE + "\n")
+    assert first.exit_code == 0
+    assert "Kept GITHUB_TOKEN (version 1)" in first.output
+    assert "not against you or root" in first.output
+    assert json.loads(run("set", "GITHUB_TOKEN", "--json", stdin=VALUE).output)["version"] == 2
+    assert run("list").output == "GITHUB_TOKEN\n"
+    assert json.loads(run("list", "--json").output) == {"secrets": [{"name": "GITHUB_TOKEN", "version": 2}]}
+    removed = run("remove", "GITHUB_TOKEN")
+    assert "Removed GITHUB_TOKEN" in removed.output
+    assert "empty" in run("list").output
+    assert VALUE not in first.output + removed.output
+    assert not any(VALUE.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_the_path_is_below_the_home(run, tmp_path: Path) -> None:
+    assert run("path").output == f"{tmp_path}/secrets/store\n"
+    assert json.loads(run("path", "--json").output)["key"] == f"{tmp_path}/secrets/key"
+
+
+def test_the_default_home_is_the_state_folder(tmp_path: Path) -> None:
+    runner = CliRunner(env={"AFFIANT_HOME": None, "XDG_STATE_HOME": str(tmp_path)})
+    assert runner.invoke(secret, ["path"]).output == f"{tmp_path}/affiant/secrets/store\n"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "code"),
+    [
+        ("", "secret_too_weak"),
+        ("hunter2\n", "secret_too_weak"),
+        ("a" * 40, "secret_too_weak"),
+        (VALUE + "\n" + VALUE + "\n", "secret.value"),
+        (VALUE * 500, "secret.value"),
+    ],
+)
+def test_a_value_that_will_not_do_is_refused_and_not_shown(
+    run, tmp_path: Path, stdin: str, code: str
+) -> None:
+    refused = run("set", "A", stdin=stdin)
+    assert refused.exit_code == 1
+    assert f"[{code}]" in refused.output
+    assert not stdin or stdin.strip() not in refused.output
+    assert not (tmp_path / "secrets" / "store").exists()
+
+
+@pytest.mark.parametrize("name", ["A B", "1A", "A-B"])
+def test_a_strange_name_is_refused_before_the_value_is_read(run, name: str) -> None:
+    for command in ("set", "remove"):
+        assert "[secret.name]" in run(command, name, stdin=VALUE).output
+
+
+@pytest.mark.parametrize(
+    "arguments", [("A", VALUE), ("A", "--", VALUE), ("A", VALUE, "more"), ("A", f"-{VALUE}")]
+)
+def test_a_value_is_never_an_argument_and_not_shown(run, arguments: tuple[str, ...]) -> None:
+    refused = run("set", *arguments, stdin=VALUE)
+    assert refused.exit_code == 2
+    assert VALUE not in refused.output
+
+
+def test_removing_what_is_not_there_is_refused(run) -> None:
+    assert "[secret.not_found]" in run("remove", "A").output
+
+
+def test_a_store_that_others_can_read_is_refused(run, tmp_path: Path) -> None:
+    run("set", "A", stdin=VALUE)
+    os.chmod(tmp_path / "secrets" / "store", 0o644)
+    assert "[store.permissions]" in run("list").output
+
+
+def test_every_command_gives_examples(run) -> None:
+    for command in ("set", "list", "remove", "path"):
+        assert "affiant secret" in run(command, "--help").output

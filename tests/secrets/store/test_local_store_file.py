@@ -1,0 +1,155 @@
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from affiant.secrets.names.errors import (
+    LocalStoreKeyInvalid,
+    LocalStoreLocked,
+    LocalStoreNotAuthentic,
+    LocalStoreUnsafe,
+    SecretNotFound,
+)
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file, read_private_descriptor
+
+VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStoreFile:
+    return LocalStoreFile(tmp_path / "home" / "secrets", random_bytes=os.urandom)
+
+
+def test_secrets_are_set_again_and_removed(store: LocalStoreFile) -> None:
+    assert store.read() == {}
+    assert store.set("A", SecretValue(VALUE)).version == 1
+    assert store.set("B", SecretValue(VALUE)).version == 1
+    assert store.set("A", SecretValue(VALUE[::-1])).version == 2
+    assert {name: entry.version for name, entry in store.read().items()} == {"A": 2, "B": 1}
+    assert store.read()["A"].value.reveal() == VALUE[::-1]
+    store.remove("A")
+    assert set(store.read()) == {"B"}
+    with pytest.raises(SecretNotFound):
+        store.remove("A")
+
+
+def test_files_are_private_and_nothing_is_left_over(store: LocalStoreFile) -> None:
+    store.set("A", SecretValue(VALUE))
+    store.set("A", SecretValue(VALUE))
+    folder = store.path.parent
+    assert sorted(path.name for path in folder.iterdir()) == ["key", "lock", "store"]
+    assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert not any(VALUE in path.read_bytes() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["store", "key"])
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
+def test_a_file_that_others_reach_is_refused(store: LocalStoreFile, name: str, mode: int) -> None:
+    store.set("A", SecretValue(VALUE))
+    (store.path.parent / name).chmod(mode)
+    with pytest.raises(LocalStoreUnsafe):
+        store.read()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(store: LocalStoreFile) -> None:
+    store.set("A", SecretValue(VALUE))
+    os.chown(store.path, 65534, 65534)
+    with pytest.raises(LocalStoreUnsafe, match="another user"):
+        store.read()
+
+
+def test_links_folders_and_pipes_are_refused(store: LocalStoreFile, tmp_path: Path) -> None:
+    store.set("A", SecretValue(VALUE))
+    moved = tmp_path / "moved"
+    store.path.rename(moved)
+    store.path.symlink_to(moved)
+    with pytest.raises(LocalStoreUnsafe):
+        store.read()
+    store.path.unlink()
+    os.mkfifo(store.path, 0o600)
+    with pytest.raises(LocalStoreUnsafe):
+        store.read()
+    store.path.unlink()
+    store.path.mkdir(0o700)
+    with pytest.raises(LocalStoreUnsafe):
+        store.read()
+
+
+def test_a_missing_or_wrong_key_file_is_refused(store: LocalStoreFile) -> None:
+    store.set("A", SecretValue(VALUE))
+    key = store.key_path.read_bytes()
+    store.key_path.write_bytes(os.urandom(32))
+    with pytest.raises(LocalStoreNotAuthentic):
+        store.read()
+    store.key_path.write_bytes(key + b"x")
+    with pytest.raises(LocalStoreKeyInvalid):
+        store.read()
+    store.key_path.unlink()
+    with pytest.raises(LocalStoreKeyInvalid):
+        store.read()
+
+
+def test_a_second_writer_is_refused_while_the_first_writes(store: LocalStoreFile) -> None:
+    store.set("A", SecretValue(VALUE))
+    with (store.path.parent / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(LocalStoreLocked) as refusal:
+            store.set("B", SecretValue(VALUE))
+    assert refusal.value.retryable
+    assert set(store.read()) == {"A"}
+
+
+def test_a_failed_write_leaves_the_old_store(store: LocalStoreFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.set("A", SecretValue(VALUE))
+    before = store.path.read_bytes()
+
+    def full_disk(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        store.set("B", SecretValue(VALUE))
+    assert store.path.read_bytes() == before
+    assert sorted(path.name for path in store.path.parent.iterdir()) == ["key", "lock", "store"]
+
+
+def test_a_passphrase_store_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("affiant.secrets.store.local_store._SCRYPT", (14, 8, 1))
+    asked: list[str] = []
+
+    def ask() -> bytes:
+        asked.append("")
+        return b"correct horse battery"
+
+    store = LocalStoreFile(tmp_path, random_bytes=os.urandom, ask_passphrase=ask)
+    store.set("A", SecretValue(VALUE), with_passphrase=True)
+    assert not store.key_path.exists()
+    assert store.read()["A"].value.reveal() == VALUE
+    assert len(asked) == 2
+    with pytest.raises(LocalStoreKeyInvalid):
+        LocalStoreFile(tmp_path, random_bytes=os.urandom).read()
+
+
+def test_a_key_file_store_does_not_turn_into_a_passphrase_store_by_itself(store: LocalStoreFile) -> None:
+    store.set("A", SecretValue(VALUE))
+    with pytest.raises(LocalStoreKeyInvalid):
+        store.set("B", SecretValue(VALUE), with_passphrase=True)
+
+
+def test_a_descriptor_is_read_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdef")
+    path.chmod(0o600)
+    descriptor = open_private_file(path)
+    try:
+        os.read(descriptor, 3)
+        assert read_private_descriptor(descriptor, limit=6) == b"abcdef"
+        with pytest.raises(LocalStoreKeyInvalid):
+            read_private_descriptor(descriptor, limit=5)
+    finally:
+        os.close(descriptor)
