@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.sandbox.isolation.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import BackendName, probe
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()

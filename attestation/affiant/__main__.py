@@ -30,9 +30,12 @@ class _Entry(NamedTuple):
 
 
 COMMANDS: Final = {
-    "run": _Entry("affiant.sandbox.commands", "run", "sandbox", "Run a command in an attested session."),
+    "run": _Entry("affiant.sandbox.cli.commands", "run", "sandbox", "Run a command in an attested session."),
     "session": _Entry(
-        "affiant.sandbox.session_commands", "session", "sandbox", "List sessions, recover what was cut off."
+        "affiant.sandbox.cli.session_commands",
+        "session",
+        "sandbox",
+        "List sessions, recover what was cut off.",
     ),
     "verify": _Entry(
         "affiant.attestation.cli.bundle.verify_command", "verify", None, "Check a receipt bundle, offline."

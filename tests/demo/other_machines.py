@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.gvisor import runsc_program
+from affiant.sandbox.isolation.backends.gvisor import runsc_program
 
 __all__ = ["NOBODY", "unprivileged", "without_gvisor"]
 

@@ -56,13 +56,13 @@ MOUNTS = Sabotage(
     "mounts",
     (
         Patch(
-            "sandbox/affiant/sandbox/isolation/rootfs.py",
+            "sandbox/affiant/sandbox/isolation/plan/rootfs.py",
             '    return (Shown("/usr", "/usr"),)\n',
             '    (at / "root").mkdir()\n    return (Shown("/usr", "/usr"), Shown("/root", "{place}/outside"))\n',
         ),
         # The supervisor and what it starts see nothing of closed folders; these tests run below one.
         Patch(
-            "sandbox/affiant/sandbox/supervisor_link.py",
+            "sandbox/affiant/sandbox/session/supervisor_link.py",
             "Need(str(folder), writable=True),",
             'Need(str(folder), writable=True), Need("{place}/outside"),',
         ),

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from affiant.__main__ import cli
 from affiant.attestation.release.manifest import check_release
 from affiant.errors import AffiantError
-from affiant.sandbox.isolation.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import BackendName, probe
 
 PROFILES = """agent_configs:
   reader:
@@ -132,8 +132,8 @@ _KEEPING = """
 import asyncio, os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from affiant.sandbox.home import open_home
-from affiant.sandbox.services import GatewayChoice, ensure_services
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.services import GatewayChoice, ensure_services
 async def keep():
     services = await ensure_services(
         open_home(Path(sys.argv[1])), GatewayChoice(), now=datetime.now(UTC), random_bytes=os.urandom

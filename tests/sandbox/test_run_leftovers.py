@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from tests.sandbox import conftest
 
-from affiant.sandbox.cut_off import reap_leftovers
-from affiant.sandbox.home import open_home
-from affiant.sandbox.launches import read_launches
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.launch_records import read_launches
+from affiant.sandbox.session_state.interrupted import reap_leftovers
 
 PARTS = {
     "launcher": " -m affiant run ",
-    "keeper": "affiant.sandbox.keeper",
+    "keeper": "affiant.sandbox.processes.service_supervisor",
     "platform": "affiant platform serve",
     "gateway": "affiant gateway serve",
     "gateway-server": "affiant.gateway.server",
     "supervisor": "affiant.sandbox.supervisor --control-fd",
-    "runner": "affiant.sandbox.isolation.runner",
+    "runner": "affiant.sandbox.isolation.runner.runner",
     "broker": "affiant.secrets.broker",
 }
 """Part -> what its arguments hold."""

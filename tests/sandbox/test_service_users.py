@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from affiant.sandbox.privileges import (
+from affiant.sandbox.base.privileges import (
     BROKER_USER,
     GATEWAY_USER,
     PLATFORM_USER,
@@ -22,7 +22,7 @@ USERS = {
     "affiant witness serve": WITNESS_USER,
     "affiant.sandbox.supervisor": SUPERVISOR_USER,
     "affiant.secrets.broker": BROKER_USER,
-    "affiant.sandbox.isolation.runner": 0,
+    "affiant.sandbox.isolation.runner.runner": 0,
 }
 """What a process's arguments hold -> who it is."""
 

@@ -14,7 +14,7 @@ from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, 
 from affiant.attestation.records.sealed_disclosures import open_sealed
 from affiant.attestation.statements.statement import parse_statement
 from affiant.gateway.entries import Entry, OpeningEntry, PeerEntry, RecordEntry
-from affiant.sandbox.home import open_home
+from affiant.sandbox.processes.home import open_home
 
 
 @dataclass(frozen=True)

@@ -27,18 +27,18 @@ from tests.sandbox.conftest import Machine, Process, all_gone, family, made_mach
 from tests.session.agents import ASKING, Answer, answers_in
 from tests.session.journal import assert_chains_hold, boots_of, session_record_ids
 
-from affiant.sandbox.cut_off import reap_leftovers
-from affiant.sandbox.home import open_home
-from affiant.sandbox.launches import read_launches
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.launch_records import read_launches
+from affiant.sandbox.session_state.interrupted import reap_leftovers
 
 PARTS = {
     "launcher": " -m affiant run ",
-    "keeper": "affiant.sandbox.keeper",
+    "keeper": "affiant.sandbox.processes.service_supervisor",
     "platform": "affiant platform serve",
     "gateway": "affiant gateway serve",
     "gateway-server": "affiant.gateway.server",
     "supervisor": "affiant.sandbox.supervisor --control-fd",
-    "runner": "affiant.sandbox.isolation.runner",
+    "runner": "affiant.sandbox.isolation.runner.runner",
     "broker": "affiant.secrets.broker",
     "agent": "-c \nimport base64, http.client",
     "sentry": "runsc-sandbox",

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.sandbox.conftest import Machine, made_machine
 
-from affiant.sandbox.isolation.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import BackendName, probe
 
 FLOORS = {BackendName.GVISOR: "userspace-kernel", BackendName.BUBBLEWRAP: "namespace"}
 
@@ -75,9 +75,9 @@ sys.stdin.readline()
 
 
 ONLY_BUBBLEWRAP = """
-import affiant.sandbox.session as session
+import affiant.sandbox.session.session as session
 from affiant.__main__ import main
-from affiant.sandbox.isolation.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import BackendName, probe
 session.probe = lambda: {BackendName.BUBBLEWRAP: probe()[BackendName.BUBBLEWRAP]}
 main()
 """

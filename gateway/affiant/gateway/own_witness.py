@@ -26,10 +26,10 @@ from affiant.errors import AffiantError
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.log_key import read_log_vkey
 from affiant.gateway.witnesses import OWN_WITNESS_SOCKET
-from affiant.sandbox.exposure import Need
-from affiant.sandbox.home import give_folder, lock
-from affiant.sandbox.privileges import WITNESS_USER, is_root
-from affiant.sandbox.service_process import ServiceSpec, start_service
+from affiant.sandbox.base.exposure import Need
+from affiant.sandbox.base.privileges import WITNESS_USER, is_root
+from affiant.sandbox.processes.home import give_folder, lock
+from affiant.sandbox.processes.service_process import ServiceSpec, start_service
 
 __all__ = ["served_own_witness"]
 

@@ -16,7 +16,7 @@ from tests.gateway.session_client import SessionClient
 from tests.gateway.tool_gate.conftest import SERVED, Agent, served_over_http
 
 from affiant.attestation.simulated.served.client import PlatformClient
-from affiant.sandbox.privileges import is_root
+from affiant.sandbox.base.privileges import is_root
 
 pytestmark = pytest.mark.slow
 

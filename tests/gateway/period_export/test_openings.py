@@ -37,7 +37,7 @@ from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.period_export import export as export_module
 from affiant.gateway.period_export.export import Asked, Exported, export_period
 from affiant.gateway.period_export.store import open_store
-from affiant.sandbox.bundle_out import open_counted, parse_sealed_bundle
+from affiant.sandbox.session_state.bundle_out import open_counted, parse_sealed_bundle
 
 OURS, THEIRS = X25519PrivateKey.generate(), X25519PrivateKey.generate()
 QUESTION = "a secret question"

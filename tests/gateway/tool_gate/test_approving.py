@@ -40,7 +40,7 @@ from affiant.gateway.tool_gate.path_copies import PathCopies
 from affiant.policy.approvals.action import Action, parse_action
 from affiant.policy.approvals.queue import MAX_WAITING
 from affiant.policy.decision.decide import Decision
-from affiant.sandbox.privileges import is_root
+from affiant.sandbox.base.privileges import is_root
 
 ROOT = Path(__file__).parents[3]
 TOOLS = """

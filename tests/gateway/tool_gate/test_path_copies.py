@@ -15,7 +15,7 @@ from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.tool_gate import path_copies
 from affiant.gateway.tool_gate.path_copies import PathChanged, PathCopies, folder_of_copies
 from affiant.policy.approvals.action import BoundPath
-from affiant.sandbox.privileges import GATEWAY_USER, is_root
+from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
 
 needs_root = pytest.mark.skipif(not is_root(), reason="without root a tool server is no user of its own")
 BOUND = BoundPath("file", "/w/a.yaml", b"a: 1\n")

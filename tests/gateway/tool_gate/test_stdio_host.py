@@ -19,7 +19,7 @@ from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.tool_gate.sockets import socket_of
 from affiant.gateway.tool_gate.stdio_host import command_of, served_commands
-from affiant.sandbox.privileges import (
+from affiant.sandbox.base.privileges import (
     BROKER_USER,
     GATEWAY_USER,
     PLATFORM_USER,

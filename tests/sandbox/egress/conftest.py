@@ -26,22 +26,22 @@ from affiant.attestation.schema.records import KINDS
 from affiant.attestation.statements.statement import parse_statement, session_statement
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.loading.load import load_profiles
-from affiant.sandbox.egress import agent_http
-from affiant.sandbox.egress.agent_http import Timeouts
+from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress.approvals import EgressApprovals
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
-from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
+from affiant.sandbox.egress.http import agent_http
+from affiant.sandbox.egress.http.agent_http import Timeouts
+from affiant.sandbox.egress.http.errors import RecordsUnavailable
+from affiant.sandbox.egress.http.session_ca import SessionCA
 from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy, ProxyLimits
-from affiant.sandbox.egress.records import EgressRecords, PolicyFacts
+from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
 from affiant.sandbox.egress.resolver import Resolver
-from affiant.sandbox.egress.session_ca import SessionCA
-from affiant.sandbox.errors import GatewayUnreachable
-from affiant.sandbox.supervisor.broker_upstream import BrokerUpstream
-from affiant.sandbox.supervisor.grants import session_grants
-from affiant.sandbox.supervisor.record_budget import RecordBudget, RecordLimits
+from affiant.sandbox.supervisor.launch.broker_upstream import BrokerUpstream
+from affiant.sandbox.supervisor.launch.grants import session_grants
+from affiant.sandbox.supervisor.records.record_budget import RecordBudget, RecordLimits
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import BrokerStatus, Configuration
 from affiant.secrets.broker.process import serve_control

@@ -17,10 +17,10 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.policy.approvals.action import Action, parse_action
 from affiant.policy.approvals.queue import ApprovalDesk, Phase
+from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress import approvals as module
 from affiant.sandbox.egress.approvals import EgressApprovals, Left
-from affiant.sandbox.egress.errors import RecordsUnavailable
-from affiant.sandbox.errors import GatewayUnreachable
+from affiant.sandbox.egress.http.errors import RecordsUnavailable
 
 ANN, BOB, EVE, SESSION_KEY = (Signer.generate() for _ in range(4))
 SESSION = b64u(os.urandom(16))

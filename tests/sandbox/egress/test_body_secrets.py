@@ -13,7 +13,7 @@ from tests.sandbox.egress.test_decision_notes import Kept
 from tests.sandbox.egress.test_proxy import code, echo, get, listed, ok
 from tests.secrets.upstream_server import answer
 
-from affiant.sandbox.egress.agent_http import Memory
+from affiant.sandbox.egress.http.agent_http import Memory
 from affiant.secrets.injection.body_surface import MAX_HELD_BODY
 
 JSON = b"Content-Type: application/json"

@@ -7,9 +7,9 @@ import pytest
 from affiant.policy.loading.load import load_profiles
 from affiant.policy.model.profile import TLSMode
 from affiant.sandbox.egress.decision import judge_connection, judge_request, reference_of
-from affiant.sandbox.egress.errors import EgressDenied
-from affiant.sandbox.egress.origin import Origin
-from affiant.sandbox.egress.request_head import RequestHead, parse_head
+from affiant.sandbox.egress.http.errors import EgressDenied
+from affiant.sandbox.egress.http.origin import Origin
+from affiant.sandbox.egress.http.request_head import RequestHead, parse_head
 from affiant.secrets.injection.placeholder import PlaceholderTable
 
 ORIGIN = Origin("https", "api.example.com", 443)

@@ -17,9 +17,9 @@ from tests.sandbox.egress.conftest import HOST, VALUE, World, answered, asked, c
 from tests.secrets.upstream_server import answer, chunked
 
 from affiant.policy.decision.compiled import CompiledPolicy
-from affiant.sandbox.egress.agent_http import Timeouts
+from affiant.sandbox.egress.http.agent_http import Timeouts
 from affiant.sandbox.egress.proxy import ProxyLimits
-from affiant.sandbox.supervisor.record_budget import RecordLimits
+from affiant.sandbox.supervisor.records.record_budget import RecordLimits
 
 
 def ok(received):

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from affiant.sandbox.egress.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
+from affiant.sandbox.egress.http.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
 from affiant.sandbox.egress.resolver import Resolver, system_lookup
 
 PUBLIC = "93.184.216.34"

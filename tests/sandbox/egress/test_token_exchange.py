@@ -17,7 +17,7 @@ from tests.secrets.token_server import PATH, TOKEN_HOST, TokenServer, json_answe
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.egress import token_fetches
-from affiant.sandbox.supervisor.grants import kept_grants
+from affiant.sandbox.supervisor.launch.grants import kept_grants
 
 SECRET = VALUE.decode()
 

@@ -10,8 +10,8 @@ from tests.sandbox.egress.conftest import Chain
 
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
 from affiant.sandbox.egress.decision import GrantedUse
-from affiant.sandbox.egress.errors import RecordsUnavailable
-from affiant.sandbox.egress.records import EgressRecords, PolicyFacts
+from affiant.sandbox.egress.http.errors import RecordsUnavailable
+from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Fetched, Sent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.isolation.conftest import probe_inside
 
-from affiant.sandbox.isolation.backend import BackendName
+from affiant.sandbox.isolation.backends.backend import BackendName
 
 HERE = Path(__file__).parent
 

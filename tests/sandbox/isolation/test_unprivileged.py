@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.isolation.conftest import FOUND
 
-from affiant.sandbox.isolation.backend import BackendName
+from affiant.sandbox.isolation.backends.backend import BackendName
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = "/usr/bin/python3"
@@ -21,12 +21,12 @@ import asyncio, json, os, sys
 sys.path[:0] = {roots!r}
 from pathlib import Path
 from affiant.sandbox.isolation import client, plan
-from affiant.sandbox.isolation.backend import BackendName
-from affiant.sandbox.isolation.lifecycle import Settings
+from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.runner.lifecycle import Settings
 
 def command(settings, *, control_fd):
     start = "import sys; sys.path[:0] = " + repr({roots!r})
-    start += "; from affiant.sandbox.isolation.runner import main; sys.exit(main())"
+    start += "; from affiant.sandbox.isolation.runner.runner import main; sys.exit(main())"
     options = ["--control-fd=%d" % control_fd, "--session-dir=%s" % settings.session_dir, "--backend=bwrap-landlock"]
     return (sys.executable, "-I", "-c", start, *options)
 

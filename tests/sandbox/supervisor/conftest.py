@@ -15,7 +15,7 @@ from tests.gateway.conftest import (  # noqa: F401 - fixtures
 )
 from tests.sandbox.supervisor.launcher import Launcher
 
-from affiant.sandbox.isolation.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import BackendName, probe
 
 FOUND = probe()
 

@@ -32,12 +32,12 @@ from affiant.attestation.statements.manifest import (
 )
 from affiant.attestation.statements.statement import parse_statement
 from affiant.policy.loading.load import load_profiles
-from affiant.sandbox.bundle_out import open_bundle, parse_sealed_bundle
-from affiant.sandbox.exposure import Need
-from affiant.sandbox.isolation.backend import BackendName
-from affiant.sandbox.privileges import SUPERVISOR_USER, is_root
-from affiant.sandbox.service_process import ServiceProcess, ServiceSpec, start_service
-from affiant.sandbox.supervisor.control import ControlChannel
+from affiant.sandbox.base.exposure import Need
+from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
+from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.session_state.bundle_out import open_bundle, parse_sealed_bundle
+from affiant.sandbox.supervisor.launch.control import ControlChannel
 
 OPENINGS = X25519PrivateKey.generate()
 

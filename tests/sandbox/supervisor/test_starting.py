@@ -6,7 +6,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.sandbox.supervisor.test_launch import BUILD, NOW, OTHER, manifest, provision, registers
+from tests.sandbox.supervisor.launch.test_launch_check import (
+    BUILD,
+    NOW,
+    OTHER,
+    manifest,
+    provision,
+    registers,
+)
 
 from affiant.errors import AffiantError
 from affiant.sandbox.supervisor import starting

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from affiant.sandbox.privileges import Owner
+from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.workspace.copy_in import copy_in
 from affiant.sandbox.workspace.errors import (
     NameRefused,

@@ -29,8 +29,8 @@ from affiant.attestation.signatures.approvers.signed_by_identity import (
 )
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.gateway.approvals.client import ApproverClient
-from affiant.sandbox.errors import GatewayUnreachable
-from affiant.sandbox.gateway_probe import read_gateway_file
+from affiant.sandbox.base.errors import GatewayUnreachable
+from affiant.sandbox.processes.gateway_probe import read_gateway_file
 
 __all__ = ["Asking", "Person", "asking_options"]
 

@@ -20,8 +20,8 @@ from affiant.attestation.signatures.approvers.identities import BUNDLE_TYPE
 from affiant.attestation.signatures.approvers.reader_proof import READER_HEADER, sign_reader_proof
 from affiant.errors import NotAuthenticError, StateError
 from affiant.policy.approvals.action import Action, parse_action
-from affiant.sandbox.errors import GatewayNotTheOne, GatewayUnreachable
-from affiant.sandbox.gateway_probe import gateway_origin, pinless_context, spki_of
+from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
+from affiant.sandbox.processes.gateway_probe import gateway_origin, pinless_context, spki_of
 
 __all__ = ["ApprovalRefused", "ApproverClient", "OtherAction", "Shown"]
 

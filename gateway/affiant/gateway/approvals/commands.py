@@ -33,7 +33,7 @@ from affiant.gateway.approvals.client import ApproverClient, Shown
 from affiant.policy.approvals.prompt import card_lines, headline
 from affiant.policy.approvals.prompt import shown as printed
 from affiant.policy.model.profile import trusted_root_text
-from affiant.sandbox.errors import GatewayUnreachable
+from affiant.sandbox.base.errors import GatewayUnreachable
 
 __all__ = ["approvals"]
 

@@ -23,7 +23,7 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import NotAuthenticError
 from affiant.gateway.errors import SettingsRefused
 from affiant.policy.approvals.action import BoundPath
-from affiant.sandbox.privileges import is_root
+from affiant.sandbox.base.privileges import is_root
 
 __all__ = ["PathChanged", "PathCopies", "folder_of_copies"]
 

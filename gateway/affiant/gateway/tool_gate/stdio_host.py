@@ -32,9 +32,9 @@ from affiant.errors import AffiantError
 from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.tool_gate.sockets import socket_of
 from affiant.gateway.tool_gate.stdio_users import ToolUsers
-from affiant.sandbox.exposure import Need
-from affiant.sandbox.privileges import is_root
-from affiant.sandbox.service_process import ServiceProcess, ServiceSpec, start_service
+from affiant.sandbox.base.exposure import Need
+from affiant.sandbox.base.privileges import is_root
+from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
 
 __all__ = ["command_of", "served_commands"]
 

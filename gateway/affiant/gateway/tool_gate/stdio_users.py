@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from affiant.gateway.errors import SettingsRefused
-from affiant.sandbox.privileges import is_root
+from affiant.sandbox.base.privileges import is_root
 
 __all__ = ["ToolUsers"]
 

@@ -1,1 +1,1 @@
-"""The egress proxy: the only way out of a sandbox, and where every request is judged before it is sent."""
+"""The egress proxy: decides each request of the agent, records it, and passes it on."""

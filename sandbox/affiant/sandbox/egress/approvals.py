@@ -32,9 +32,9 @@ from affiant.policy.approvals.errors import (
 from affiant.policy.approvals.queue import HOLD_S, ApprovalDesk, Grant, Phase
 from affiant.policy.model.profile import Approval
 from affiant.sandbox.egress.decision import AllowedRequest
-from affiant.sandbox.egress.errors import ApprovalNeeded, EgressDenied
-from affiant.sandbox.egress.records import Approved
-from affiant.sandbox.egress.request_head import HeaderField
+from affiant.sandbox.egress.http.errors import ApprovalNeeded, EgressDenied
+from affiant.sandbox.egress.http.request_head import HeaderField
+from affiant.sandbox.egress.records_of_egress import Approved
 from affiant.secrets.injection.signing_surface import SET_ANEW, is_signing
 
 __all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit", "as_approved"]

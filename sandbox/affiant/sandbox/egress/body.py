@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.sandbox.egress.agent_http import AgentHTTP, Memory
+from affiant.sandbox.egress.http.agent_http import AgentHTTP, Memory
 from affiant.sandbox.egress.limits import Passing, counting
 from affiant.secrets.injection.body_surface import MAX_HELD_BODY
 from affiant.secrets.injection.detection import PlaceholderDetector

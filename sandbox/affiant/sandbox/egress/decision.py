@@ -1,6 +1,6 @@
 """The decision about one connection or request: canonical form first, then the profile, then the placeholders.
 
-No clock, no network, no record; the profile's decisions are told to :class:`.decision_notes.DecisionNotes`, if somebody
+No clock, no network, no record; the profile's decisions are told to ``DecisionNotes``, if somebody
 asked for a decision log. What comes out is exactly what will be sent, and nothing is sent that did not come out of
 here. Substitution happens later and elsewhere, in the broker's process.
 """
@@ -18,9 +18,9 @@ from affiant.policy.decision.questions import EgressQuestion, SecretQuestion
 from affiant.policy.model.profile import EgressRule, Scheme, SecretGrant, TLSMode
 from affiant.policy.model.token_exchange import TokenExchange
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
-from affiant.sandbox.egress.errors import EgressDenied
-from affiant.sandbox.egress.origin import Origin
-from affiant.sandbox.egress.request_head import HeaderField, RequestHead
+from affiant.sandbox.egress.http.errors import EgressDenied
+from affiant.sandbox.egress.http.origin import Origin
+from affiant.sandbox.egress.http.request_head import HeaderField, RequestHead
 from affiant.secrets.injection.body_surface import MAX_HELD_BODY
 from affiant.secrets.injection.detection import (
     SecretUse,

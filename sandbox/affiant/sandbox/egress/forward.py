@@ -21,7 +21,6 @@ from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.token_exchange import TokenExchange
-from affiant.sandbox.egress.agent_http import AgentHTTP, Answer, Memory
 from affiant.sandbox.egress.approvals import EgressApprovals, Permit, as_approved
 from affiant.sandbox.egress.body import RequestBody
 from affiant.sandbox.egress.decision import (
@@ -34,12 +33,13 @@ from affiant.sandbox.egress.decision import (
     may_pass_unheld,
 )
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
-from affiant.sandbox.egress.denial import denial_of
-from affiant.sandbox.egress.errors import EgressDenied, RecordsUnavailable, RequestCut
+from affiant.sandbox.egress.http.agent_http import AgentHTTP, Answer, Memory
+from affiant.sandbox.egress.http.denial import denial_of
+from affiant.sandbox.egress.http.errors import EgressDenied, RecordsUnavailable, RequestCut
+from affiant.sandbox.egress.http.origin import Origin
+from affiant.sandbox.egress.http.request_head import RequestHead
 from affiant.sandbox.egress.limits import EgressMeters, counting
-from affiant.sandbox.egress.origin import Origin
-from affiant.sandbox.egress.records import SAFE_METHODS, Action, EgressRecords, Outcome
-from affiant.sandbox.egress.request_head import RequestHead
+from affiant.sandbox.egress.records_of_egress import SAFE_METHODS, Action, EgressRecords, Outcome
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Sent, Upstream

@@ -21,18 +21,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from affiant.errors import AffiantError, NotAllowedError, UnreachableError
-from affiant.sandbox.egress.agent_http import AgentHTTP, Answer, Memory
-from affiant.sandbox.egress.denial import denial_of
-from affiant.sandbox.egress.errors import (
+from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
+from affiant.sandbox.egress.http.agent_http import AgentHTTP, Answer, Memory
+from affiant.sandbox.egress.http.denial import denial_of
+from affiant.sandbox.egress.http.errors import (
     EgressDenied,
     RecordsUnavailable,
     RequestMalformed,
     RequestTooLarge,
 )
-from affiant.sandbox.egress.forward import action_of, reason_phrase, refuse
-from affiant.sandbox.egress.origin import Origin
-from affiant.sandbox.egress.records import Action, EgressRecords
-from affiant.sandbox.egress.request_head import HeaderField, RequestHead
+from affiant.sandbox.egress.http.origin import Origin
+from affiant.sandbox.egress.http.request_head import HeaderField, RequestHead
+from affiant.sandbox.egress.records_of_egress import Action, EgressRecords
 
 __all__ = [
     "GATEWAY_HOST",

@@ -29,7 +29,7 @@ from affiant.policy.decision.limit_errors import BytesSpent, EgressRequestsSpent
 from affiant.policy.decision.meters import Meter
 from affiant.policy.model.limits import NO_EGRESS_LIMITS, Bounds, EgressLimits
 from affiant.policy.model.profile import EgressRule, Scheme
-from affiant.sandbox.egress.errors import EgressDenied
+from affiant.sandbox.egress.http.errors import EgressDenied
 
 __all__ = ["EgressMeters", "Passing", "counting"]
 

@@ -4,7 +4,7 @@ It listens on the one socket that the runner opened for this session, with nothi
 are bounded in number and time; each is served by itself, and one that misbehaves ends alone. When the proxy is
 gone there is no egress.
 
-Whatever is judged, or recorded, passes the gate first (:mod:`.gate`), and only then takes the rules by which it is: so
+Whatever is judged, or recorded, passes the gate first (``gate``), and only then takes the rules by which it is: so
 they can be replaced while the gate is held (:meth:`EgressProxy.narrow`). An inspected tunnel does not pass as a whole,
 each request in it does.
 """
@@ -18,18 +18,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, ParamSpec, TypeVar
 
 from affiant.errors import AffiantError
-from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
-from affiant.sandbox.egress.denial import denial_of
-from affiant.sandbox.egress.errors import RecordsUnavailable, RequestMalformed
 from affiant.sandbox.egress.forward import Forwarder, action_of, refuse
 from affiant.sandbox.egress.gate import Gate
 from affiant.sandbox.egress.gateway_route import GATEWAY_ORIGINS, GatewayRoute
-from affiant.sandbox.egress.origin import Origin, inner_target, proxied_target
-from affiant.sandbox.egress.records import Action, EgressRecords
-from affiant.sandbox.egress.request_head import RequestHead
+from affiant.sandbox.egress.http.agent_http import AgentHTTP, Timeouts
+from affiant.sandbox.egress.http.denial import denial_of
+from affiant.sandbox.egress.http.errors import RecordsUnavailable, RequestMalformed
+from affiant.sandbox.egress.http.origin import Origin, inner_target, proxied_target
+from affiant.sandbox.egress.http.request_head import RequestHead
+from affiant.sandbox.egress.http.session_ca import SessionCA
+from affiant.sandbox.egress.http.streams import PlainStream
+from affiant.sandbox.egress.records_of_egress import Action, EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
-from affiant.sandbox.egress.session_ca import SessionCA
-from affiant.sandbox.egress.streams import PlainStream
 from affiant.sandbox.egress.tunnel import Tunnels
 
 __all__ = ["EgressProxy", "ProxyLimits"]

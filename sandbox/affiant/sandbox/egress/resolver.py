@@ -22,7 +22,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from affiant.policy.canonical.addresses import CIDR, is_forbidden_address, parse_cidr
-from affiant.sandbox.egress.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
+from affiant.sandbox.egress.http.errors import AddressForbidden, NameBudgetSpent, NameUnresolved
 
 __all__ = ["Lookup", "Resolver", "system_lookup"]
 

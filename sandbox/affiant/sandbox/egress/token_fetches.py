@@ -1,6 +1,6 @@
 """Tokens that the broker fetches for requests, each fetch recorded like any request that carries a secret.
 
-The order is that of :mod:`.forward`: the request that needs a token was decided and recorded before; here the use of
+The order is that of ``forward``: the request that needs a token was decided and recorded before; here the use of
 the secret at its token endpoint is recorded and acknowledged, then the endpoint's name is looked up and its address
 checked, then the broker sends, then the outcome is recorded. The agent has no part in it: it cannot reach the token
 endpoint by it, choose anything of the request, or see anything of the answer.
@@ -21,8 +21,8 @@ from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.canonical.addresses import CIDR
 from affiant.policy.model.token_exchange import TokenExchange
 from affiant.sandbox.egress.decision import GrantedUse
-from affiant.sandbox.egress.origin import Origin
-from affiant.sandbox.egress.records import Action, EgressRecords, Outcome
+from affiant.sandbox.egress.http.origin import Origin
+from affiant.sandbox.egress.records_of_egress import Action, EgressRecords, Outcome
 from affiant.sandbox.egress.resolver import Resolver
 from affiant.sandbox.egress.upstream import Sent, Upstream
 from affiant.secrets.names.errors import TokenAnswerInvalid, TokenRefused, TokenUnavailable

@@ -19,20 +19,20 @@ from typing import Final
 from affiant.errors import AffiantError, NotAllowedError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import TLSMode
-from affiant.sandbox.egress.agent_http import AgentHTTP, Timeouts
-from affiant.sandbox.egress.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
 from affiant.sandbox.egress.decision import judge_connection
 from affiant.sandbox.egress.decision_notes import SILENT, DecisionNotes
-from affiant.sandbox.egress.errors import ClientHelloMalformed, PeerSilent, ServerNameMissing
 from affiant.sandbox.egress.forward import action_of, refuse
 from affiant.sandbox.egress.gate import Gate
+from affiant.sandbox.egress.http.agent_http import AgentHTTP, Timeouts
+from affiant.sandbox.egress.http.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
+from affiant.sandbox.egress.http.errors import ClientHelloMalformed, PeerSilent, ServerNameMissing
+from affiant.sandbox.egress.http.origin import Origin, check_server_name, connect_origin
+from affiant.sandbox.egress.http.request_head import RequestHead
+from affiant.sandbox.egress.http.session_ca import SessionCA
+from affiant.sandbox.egress.http.streams import PlainStream, TLSStream
 from affiant.sandbox.egress.limits import EgressMeters, Passing, counting
-from affiant.sandbox.egress.origin import Origin, check_server_name, connect_origin
-from affiant.sandbox.egress.records import Action, EgressRecords, Outcome
-from affiant.sandbox.egress.request_head import RequestHead
+from affiant.sandbox.egress.records_of_egress import Action, EgressRecords, Outcome
 from affiant.sandbox.egress.resolver import Resolver
-from affiant.sandbox.egress.session_ca import SessionCA
-from affiant.sandbox.egress.streams import PlainStream, TLSStream
 
 __all__ = ["Opened", "Tunnels"]
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.decision import AllowedRequest
-from affiant.sandbox.egress.request_head import HeaderField
+from affiant.sandbox.egress.http.request_head import HeaderField
 
 __all__ = ["Fetched", "Sent", "Upstream", "UpstreamAnswer"]
 

@@ -1,1 +1,1 @@
-"""Puts an agent where it can reach nothing but its own files and its proxy: gVisor, or bubblewrap."""
+"""Puts an agent where it can reach only its own files and its proxy: gVisor, or bubblewrap."""

@@ -1,1 +1,1 @@
-"""The supervisor: the trusted half of a session, measured with the image, between the agent and everything else."""
+"""The supervisor: the trusted half of a session, between the agent and everything else."""

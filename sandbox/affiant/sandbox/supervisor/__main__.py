@@ -1,7 +1,7 @@
 """The supervisor's process: ``python -m affiant.sandbox.supervisor --control-fd N --td-fd M``.
 
 The rim: command line, clock, randomness, the release manifest of this installation, and the two descriptors that
-the launcher passed on. As root it is root only until runner and broker are started (:mod:`.opening`).
+the launcher passed on. As root it is root only until runner and broker are started (``opening``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from datetime import UTC, datetime
 from affiant.attestation.release.manifest import load_release
 from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.sandbox.supervisor.context import Surroundings
-from affiant.sandbox.supervisor.control import ControlChannel
-from affiant.sandbox.supervisor.record_budget import RecordLimits
+from affiant.sandbox.supervisor.launch.control import ControlChannel
+from affiant.sandbox.supervisor.records.record_budget import RecordLimits
 from affiant.sandbox.supervisor.supervise import supervise
 from affiant.steady_clock import SteadyClock
 

@@ -22,34 +22,34 @@ from affiant.policy.decision_log.file import DecisionFile
 from affiant.policy.decision_log.record import DecidedBy
 from affiant.sandbox.egress.approvals import EgressApprovals
 from affiant.sandbox.egress.decision_notes import SILENT
-from affiant.sandbox.egress.errors import RecordsUnavailable
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.gateway_route import GatewayRoute
+from affiant.sandbox.egress.http.errors import RecordsUnavailable
+from affiant.sandbox.egress.http.session_ca import SessionCA
 from affiant.sandbox.egress.limits import EgressMeters
 from affiant.sandbox.egress.proxy import EgressProxy
-from affiant.sandbox.egress.records import EgressRecords
+from affiant.sandbox.egress.records_of_egress import EgressRecords
 from affiant.sandbox.egress.resolver import Resolver
-from affiant.sandbox.egress.session_ca import SessionCA
-from affiant.sandbox.isolation.client import ProxySocket, RunnerClient
-from affiant.sandbox.supervisor.admission import EPOCH_S
-from affiant.sandbox.supervisor.approval_mailbox import GatewayMailbox
+from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
 from affiant.sandbox.supervisor.attesting import Admitted
-from affiant.sandbox.supervisor.broker_upstream import BrokerUpstream
 from affiant.sandbox.supervisor.context import Opening
-from affiant.sandbox.supervisor.decision_log import SessionDecisions, note_mounts
-from affiant.sandbox.supervisor.epoch import keep_epochs
-from affiant.sandbox.supervisor.gateway_watch import until_gone
-from affiant.sandbox.supervisor.grants import session_grants
-from affiant.sandbox.supervisor.launch import Launch
-from affiant.sandbox.supervisor.lifecycle import State
-from affiant.sandbox.supervisor.narrowing import Narrowable, Narrower
-from affiant.sandbox.supervisor.provision import Provision
-from affiant.sandbox.supervisor.record_budget import RecordBudget
-from affiant.sandbox.supervisor.records import AgentFacts, SessionRecords
-from affiant.sandbox.supervisor.session_gateway import SessionGateway
-from affiant.sandbox.supervisor.spool import Spool
+from affiant.sandbox.supervisor.gateway.admission import EPOCH_S
+from affiant.sandbox.supervisor.gateway.approval_exchange import GatewayMailbox
+from affiant.sandbox.supervisor.gateway.gateway_watch import until_gone
+from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
+from affiant.sandbox.supervisor.launch.broker_upstream import BrokerUpstream
+from affiant.sandbox.supervisor.launch.grants import session_grants
+from affiant.sandbox.supervisor.launch.launch_check import Launch
+from affiant.sandbox.supervisor.launch.lifecycle import State
+from affiant.sandbox.supervisor.launch.provision import Provision
+from affiant.sandbox.supervisor.launch.trust_bundle import pem_of, sandbox_bundle, system_roots
+from affiant.sandbox.supervisor.records.decision_log import SessionDecisions, note_mounts
+from affiant.sandbox.supervisor.records.epoch import keep_epochs
+from affiant.sandbox.supervisor.records.record_budget import RecordBudget
+from affiant.sandbox.supervisor.records.records import AgentFacts, SessionRecords
+from affiant.sandbox.supervisor.records.spool import Spool
+from affiant.sandbox.supervisor.restriction import Narrowable, Narrower
 from affiant.sandbox.supervisor.starting import Started
-from affiant.sandbox.supervisor.trust_bundle import pem_of, sandbox_bundle, system_roots
 from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import Configuration, VaultSettings
 from affiant.secrets.injection.placeholder import PlaceholderTable

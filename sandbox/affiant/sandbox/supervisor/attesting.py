@@ -1,8 +1,8 @@
 """The second step of opening a session: both sides prove themselves, and the gateway admits.
 
-First the gateway, over a nonce of ours (:mod:`.appraise_gateway`); only then RTMR3 is extended and the session key
+First the gateway, over a nonce of ours (``appraise_gateway``); only then RTMR3 is extended and the session key
 made, so that a session that never trusts its gateway never looks activated. Then this session, over a nonce of the
-gateway's (:mod:`.admission`).
+gateway's (``admission``).
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.tdx import EventLog
-from affiant.sandbox.supervisor.admission import SessionIdentity, admit, fetch_nonce, make_identity
-from affiant.sandbox.supervisor.appraise_gateway import (
+from affiant.sandbox.supervisor.context import Opening
+from affiant.sandbox.supervisor.gateway.admission import SessionIdentity, admit, fetch_nonce, make_identity
+from affiant.sandbox.supervisor.gateway.appraise_gateway import (
     AppraisedGateway,
     GatewayPins,
     appraise_gateway,
     fetch_gateway_evidence,
 )
-from affiant.sandbox.supervisor.context import Opening
-from affiant.sandbox.supervisor.gateway_client import GatewayClient
-from affiant.sandbox.supervisor.launch import extend_session_events
-from affiant.sandbox.supervisor.lifecycle import State
-from affiant.sandbox.supervisor.session_gateway import SessionGateway
+from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
+from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
+from affiant.sandbox.supervisor.launch.launch_check import extend_session_events
+from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.starting import Started
 
 __all__ = ["Admitted", "attest"]

@@ -20,13 +20,13 @@ from typing import BinaryIO, Final
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.policy.decision.limit_errors import LimitReached
-from affiant.sandbox.egress.errors import RecordsUnavailable
-from affiant.sandbox.errors import GatewayUnreachable
+from affiant.sandbox.base.errors import GatewayUnreachable
+from affiant.sandbox.egress.http.errors import RecordsUnavailable
 from affiant.sandbox.supervisor.activating import OpenSession
-from affiant.sandbox.supervisor.errors import GatewayLost, RecordBudgetSpent
-from affiant.sandbox.supervisor.gateway_watch import GONE_AFTER_S
+from affiant.sandbox.supervisor.gateway.gateway_watch import GONE_AFTER_S
+from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
+from affiant.sandbox.supervisor.launch.errors import GatewayLost, RecordBudgetSpent
 from affiant.sandbox.supervisor.serving import Ending
-from affiant.sandbox.supervisor.session_gateway import SessionGateway
 
 __all__ = ["BUNDLE", "close_session", "end_agent"]
 

@@ -1,8 +1,8 @@
 """From a provision to an open session, in three steps that cannot be taken in another order.
 
-1. *Provisioning* (:mod:`.starting`): what was provided agrees with the TD; children started; privileges given up.
-2. *Attesting* (:mod:`.attesting`): the gateway appraised, this session's evidence made, admission.
-3. *Activating* (:mod:`.activating`): the chain's ``boot``, the broker, the sandbox, the proxy.
+1. *Provisioning* (``starting``): what was provided agrees with the TD; children started; privileges given up.
+2. *Attesting* (``attesting``): the gateway appraised, this session's evidence made, admission.
+3. *Activating* (``activating``): the chain's ``boot``, the broker, the sandbox, the proxy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from affiant.sandbox.supervisor.activating import OpenSession, activate
 from affiant.sandbox.supervisor.attesting import attest
 from affiant.sandbox.supervisor.context import Opening
-from affiant.sandbox.supervisor.lifecycle import State
+from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.starting import start
 
 __all__ = ["open_session"]

@@ -4,7 +4,7 @@ The launcher runs a command, sends signals, passes on requests to narrow the pro
 too when the launcher's socket closes, when records can no longer be kept, when the gateway is gone, when the agent has
 caused too many records, when the broker is gone, when a decision log that was asked for cannot be written, when the
 sandbox is lost, when a narrowing that began fails, and when its profile's or the activation's time is over. Whatever it
-is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and closing the chain are :mod:`.closing`'s.
+is, :meth:`Serving.until_over` returns an :class:`Ending`; ending the agent and closing the chain are ``closing``'s.
 """
 
 from __future__ import annotations
@@ -19,16 +19,25 @@ from affiant.errors import AffiantError
 from affiant.policy.decision.limit_errors import WallSpent
 from affiant.policy.decision.limit_words import most_words
 from affiant.policy.model.limits import Bound
-from affiant.sandbox.errors import ControlRefused
-from affiant.sandbox.isolation.plan import Command
+from affiant.sandbox.base.errors import ControlRefused
+from affiant.sandbox.isolation.plan.plan import Command
 from affiant.sandbox.supervisor.activating import OpenSession
+from affiant.sandbox.supervisor.command_execution import AgentRun, RunServices
 from affiant.sandbox.supervisor.context import Surroundings
-from affiant.sandbox.supervisor.control import ControlChannel, Message
-from affiant.sandbox.supervisor.environment import agent_environment
-from affiant.sandbox.supervisor.errors import BrokerLost, NarrowingBusy, NarrowingFailed, SessionExpired
-from affiant.sandbox.supervisor.narrow_request import narrow_id, parse_narrow_request, refused_answer
-from affiant.sandbox.supervisor.run import AgentRun, RunServices
-from affiant.sandbox.supervisor.user_streams import UserStreams
+from affiant.sandbox.supervisor.launch.control import ControlChannel, Message
+from affiant.sandbox.supervisor.launch.environment import agent_environment
+from affiant.sandbox.supervisor.launch.errors import (
+    BrokerLost,
+    NarrowingBusy,
+    NarrowingFailed,
+    SessionExpired,
+)
+from affiant.sandbox.supervisor.launch.restriction_request import (
+    narrow_id,
+    parse_narrow_request,
+    refused_answer,
+)
+from affiant.sandbox.supervisor.launch.user_streams import UserStreams
 
 __all__ = ["Ending", "Serving"]
 

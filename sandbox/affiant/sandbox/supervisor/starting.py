@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from affiant.sandbox.isolation.client import RunnerClient
-from affiant.sandbox.isolation.plan import DirectoryRoot, SandboxPlan
-from affiant.sandbox.privileges import SUPERVISOR_USER, drop_privileges
-from affiant.sandbox.supervisor.appraise_gateway import GatewayPins, pinned_gateway
-from affiant.sandbox.supervisor.children import spawn_children
+from affiant.sandbox.base.privileges import SUPERVISOR_USER, drop_privileges
+from affiant.sandbox.isolation.plan.plan import DirectoryRoot, SandboxPlan
+from affiant.sandbox.isolation.runner.client import RunnerClient
 from affiant.sandbox.supervisor.context import Opening
-from affiant.sandbox.supervisor.errors import ProvisionMismatch
-from affiant.sandbox.supervisor.input_tree import check_input
-from affiant.sandbox.supervisor.launch import Launch, check_launch
-from affiant.sandbox.supervisor.provision import Provision
-from affiant.sandbox.supervisor.sandbox_plan import session_sandbox
+from affiant.sandbox.supervisor.gateway.appraise_gateway import GatewayPins, pinned_gateway
+from affiant.sandbox.supervisor.launch.children import spawn_children
+from affiant.sandbox.supervisor.launch.errors import ProvisionMismatch
+from affiant.sandbox.supervisor.launch.input_tree import check_input
+from affiant.sandbox.supervisor.launch.launch_check import Launch, check_launch
+from affiant.sandbox.supervisor.launch.provision import Provision
+from affiant.sandbox.supervisor.launch.sandbox_plan import session_sandbox
 from affiant.sandbox.workspace.walk import runtime_digest
 from affiant.secrets.broker.client.client import BrokerClient
 

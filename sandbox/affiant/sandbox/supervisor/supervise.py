@@ -14,11 +14,11 @@ from affiant.errors import AffiantError, UnreachableError
 from affiant.sandbox.supervisor.activating import OpenSession
 from affiant.sandbox.supervisor.closing import close_session, end_agent
 from affiant.sandbox.supervisor.context import Opening, Surroundings
-from affiant.sandbox.supervisor.control import ControlChannel, Message, refusal_members
-from affiant.sandbox.supervisor.errors import GatewayLost
-from affiant.sandbox.supervisor.lifecycle import Lifecycle, State
+from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
+from affiant.sandbox.supervisor.launch.errors import GatewayLost
+from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle, State
+from affiant.sandbox.supervisor.launch.provision import parse_provision
 from affiant.sandbox.supervisor.opening import open_session
-from affiant.sandbox.supervisor.provision import parse_provision
 from affiant.sandbox.supervisor.serving import Ending, Serving
 
 __all__ = ["supervise"]

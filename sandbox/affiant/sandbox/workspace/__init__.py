@@ -1,1 +1,1 @@
-"""Trees of files on their way into a sandbox and out of it, without ever following a link."""
+"""Copies trees into and out of a session, bounded, without following links."""

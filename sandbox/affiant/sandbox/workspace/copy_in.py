@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.privileges import Owner
+from affiant.sandbox.base.privileges import Owner
 from affiant.sandbox.workspace.errors import OutputConflict, TreeUnreadable
 from affiant.sandbox.workspace.tree import Entry, Kind, tree_digest
 from affiant.sandbox.workspace.walk import (

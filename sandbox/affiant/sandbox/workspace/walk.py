@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.errors import PrivateExposed
+from affiant.sandbox.base.errors import PrivateExposed
 from affiant.sandbox.workspace.errors import NameRefused, SpecialFile, TreeTooLarge, TreeUnreadable
 from affiant.sandbox.workspace.tree import Entry, Kind, Skipped, tree_digest
 

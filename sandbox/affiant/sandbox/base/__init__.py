@@ -1,0 +1,1 @@
+"""Descriptors, privileges and errors that every part of the sandbox shares."""

@@ -1,0 +1,54 @@
+"""Files that the user asked for, at places of the user's own: a bundle, a summary.
+
+The disk may be full, the folder gone, the name a device's. Whatever it is, it is a refusal with a stable code and
+never a traceback, and nothing half written is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from affiant.files import is_stream
+from affiant.sandbox.base.errors import OutputPlaceRefused
+
+__all__ = ["write_user_file"]
+
+
+def write_user_file(path: Path, data: bytes, *, mode: int = 0o666, stream: bool = True) -> None:
+    """Write ``data`` durably and whole or not at all, beside and then in place of ``path``.
+
+    Args:
+        mode: of the file, less the umask.
+        stream: what is no file (a pipe, a terminal, ``/dev/stdout``) is written to as it is, and never replaced by
+            one. False where others could have put something: then it is replaced, and no link is followed.
+
+    Raises:
+        OutputPlaceRefused: the machine did not let us.
+    """
+    try:
+        if stream and is_stream(path):
+            with open(path, "wb") as file:
+                file.write(data)
+        else:
+            _replace(path, data, mode)
+    except OSError as error:
+        raise OutputPlaceRefused(
+            "the file cannot be written", where=str(path), found=error.strerror
+        ) from error
+
+
+def _replace(path: Path, data: bytes, mode: int) -> None:
+    draft = path.absolute().parent / f".affiant-{secrets.token_hex(8)}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:  # raised again
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""`affiant run` and `affiant session`."""

@@ -1,0 +1,256 @@
+"""``affiant run``: a command of an agent in an attested session."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from affiant.attestation.cli.platform.commands import default_home
+from affiant.command_line import show_refusal
+from affiant.errors import AffiantError
+from affiant.policy.editor.completion import complete_agents
+from affiant.sandbox.base.errors import OutputPlaceRefused
+from affiant.sandbox.base.user_files import write_user_file
+from affiant.sandbox.cli.session_commands import tell_leftovers
+from affiant.sandbox.isolation.backends.backend import IsolationClass
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.processes.services import GatewayChoice
+from affiant.sandbox.session.foreground_command import EXIT_OURS, RunOptions, open_standard_streams, run_once
+from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
+
+__all__ = ["run"]
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _split(option: str, values: tuple[str, ...], mark: str, form: str) -> list[tuple[str, str]]:
+    pairs = []
+    for value in values:
+        name, found, rest = value.partition(mark)
+        if not found or not name:
+            raise click.BadParameter(f"expected {form}, found {value!r}", param_hint=option)
+        pairs.append((name, rest))
+    return pairs
+
+
+def _input(value: str | None) -> tuple[Path | None, str | None]:
+    """``DIR`` or ``DIR:PATH``; a folder whose own name holds a colon is taken as it is if it exists."""
+    if value is None:
+        return None, None
+    folder, mark, place = value.rpartition(":")
+    if mark and place.startswith("/") and not Path(value).exists():
+        return Path(folder), place
+    return Path(value), None
+
+
+def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> VaultChoice | None:
+    if address is None and ca is None and token_file is None:
+        return None
+    if address is None or ca is None or token_file is None:
+        raise click.UsageError("--vault, --vault-ca and --vault-token-file belong together")
+    return VaultChoice(address=address, ca=ca, token_file=token_file)
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option(
+    "--profile",
+    type=_FILE,
+    required=True,
+    envvar="AFFIANT_PROFILE",
+    show_envvar=True,
+    help="Permission profiles (YAML).",
+)
+@click.option(
+    "--policy-signature",
+    type=_FILE,
+    help="A signature over --profile, for a gateway that demands one. Default: FILE.sig.json, if it is there.",
+)
+@click.option(
+    "--agent",
+    required=True,
+    envvar="AFFIANT_AGENT",
+    show_envvar=True,
+    help="Which profile of the file.",
+    shell_complete=complete_agents("profile"),
+)
+@click.option(
+    "--input",
+    "input_",
+    metavar="DIR[:PATH]",
+    help="Copy DIR in, at PATH (default: the profile's only path). It is the working directory.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Copy what the agent changed to this folder.",
+)
+@click.option("--runtime", type=_FOLDER, help="A prepared environment, shown read-only at /opt/runtime.")
+@click.option(
+    "--rootfs",
+    type=click.Path(exists=True, path_type=Path),
+    help="An image to run in, in place of this machine's /usr: a folder, an OCI layout or a tar archive.",
+)
+@click.option(
+    "--bundle",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the session's receipts here as well, hidden values opened.",
+)
+@click.option("--gateway", metavar="URL", help="Use this gateway instead of starting one.")
+@click.option(
+    "--gateway-config",
+    metavar="SHA256",
+    multiple=True,
+    help="A configuration that --gateway may prove (sha256:...); also those of trust.json.",
+)
+@click.option(
+    "--upstream",
+    metavar="URL",
+    multiple=True,
+    help="Where the gateway that is started sends prompts; default: a local echo, named so in receipts.",
+)
+@click.option(
+    "--min-isolation",
+    type=click.Choice([each.value for each in IsolationClass]),
+    default=IsolationClass.USERSPACE_KERNEL.value,
+    show_default=True,
+    help="Refuse to run below this.",
+)
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="AFFIANT_HOME",
+    default=default_home,
+    show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
+    help="State folder.",
+)
+@click.option(
+    "--host", metavar="NAME=ADDRESS", multiple=True, help="A private host, and where it may be dialled."
+)
+@click.option("--extra-ca", type=_FILE, multiple=True, help="Certificate authorities of private hosts (PEM).")
+@click.option("--vault", metavar="URL", help="Where vault: references are resolved (https://host[:port]).")
+@click.option("--vault-ca", type=_FILE, help="Certificate authorities of --vault (PEM); no others count.")
+@click.option("--vault-token-file", type=_FILE, help="A private file (0600) that holds a token for --vault.")
+@click.option(
+    "--secret-store", type=_FOLDER, help="Local secret store; default: secrets in the state folder."
+)
+@click.option(
+    "--decisions",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append each decision about egress, secrets and files to this file, for 'affiant policy learn' and "
+    "'simulate'. If it cannot be written, the session ends.",
+)
+@click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable for the command.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds until the command is ended."
+)
+@click.option(
+    "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a summary here."
+)
+@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--verbose", is_flag=True, help="Progress, and what the services write.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    *,
+    profile: Path,
+    policy_signature: Path | None,
+    agent: str,
+    input_: str | None,
+    output: Path | None,
+    runtime: Path | None,
+    rootfs: Path | None,
+    bundle: Path | None,
+    gateway: str | None,
+    gateway_config: tuple[str, ...],
+    upstream: tuple[str, ...],
+    min_isolation: str,
+    home: Path,
+    host: tuple[str, ...],
+    extra_ca: tuple[Path, ...],
+    secret_store: Path | None,
+    vault: str | None,
+    vault_ca: Path | None,
+    vault_token_file: Path | None,
+    decisions: Path | None,
+    env: tuple[str, ...],
+    timeout: float | None,
+    json_path: Path | None,
+    quiet: bool,
+    verbose: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND as an agent in an attested session, and leave a receipt for everything that it did.
+
+    The command's input, output and exit code are its own. 125: affiant itself refused or failed; 126: the
+    command cannot be run; 127: it was not found; 128 + n: signal n ended it. Ctrl-C reaches all of its
+    processes; a second one kills them. Ctrl-Z stops them until they are continued.
+
+    \b
+    Examples:
+      affiant run --profile profiles.yaml --agent code_implementer --input . -- python3 agent.py
+      affiant run --profile profiles.yaml --agent log_analyzer --input logs:/var/log -- sh -c 'wc -l *'
+      affiant run --profile p.yaml --agent dev --input src --output out --bundle run.affiant.json -- make test
+      affiant run --profile p.yaml --agent dev --decisions decisions.jsonl -- python3 agent.py
+    """
+    open_standard_streams()
+    if gateway is not None and upstream:
+        raise click.UsageError(
+            "--upstream belongs to the gateway that is started; --gateway names a running one"
+        )
+    folder, place = _input(input_)
+    request = SessionRequest(
+        profile=profile,
+        agent=agent,
+        input=folder,
+        input_at=place,
+        output=output,
+        runtime=runtime,
+        rootfs=rootfs,
+        min_isolation=IsolationClass(min_isolation),
+        gateway=GatewayChoice(url=gateway, config_digests=frozenset(gateway_config), upstreams=upstream),
+        hosts={name: address.split(",") for name, address in _split("--host", host, "=", "NAME=ADDRESS")},
+        secret_store=secret_store,
+        extra_roots=extra_ca,
+        vault=_vault(vault, vault_ca, vault_token_file),
+        decisions=decisions,
+        policy_signature=policy_signature,
+    )
+    options = RunOptions(
+        home=home,
+        bundle=bundle,
+        summary=json_path,
+        env=dict(_split("--env", env, "=", "NAME=VALUE")),
+        timeout_s=timeout,
+        show_progress=not quiet and (verbose or sys.stderr.isatty()),
+        show_services=verbose,
+    )
+    try:
+        tell_leftovers(open_home(home))
+        outcome = run_once(request, command, options)
+    except KeyboardInterrupt as error:  # while leftovers were ended: nothing of this session has begun
+        raise click.exceptions.Exit(128 + signal.SIGINT) from error
+    except AffiantError as error:
+        show_refusal(error)
+        with suppress(OutputPlaceRefused):  # what happened first is what the user must hear
+            _summarise(json_path, {"exit_code": EXIT_OURS, "refused": error.to_json()})
+        raise click.exceptions.Exit(EXIT_OURS) from error
+    try:
+        _summarise(json_path, outcome.to_json())
+    except OutputPlaceRefused as error:
+        error.hint = f"The command ended with {outcome.exit_code}"
+        if outcome.bundle is not None:
+            error.hint += f"; the receipts are in {outcome.bundle}"
+        show_refusal(error)
+        raise click.exceptions.Exit(EXIT_OURS) from error
+    raise click.exceptions.Exit(outcome.exit_code)
+
+
+def _summarise(path: Path | None, members: Mapping[str, object]) -> None:
+    if path is not None:
+        write_user_file(path, (json.dumps(members, indent=2, sort_keys=True) + "\n").encode("ascii"))

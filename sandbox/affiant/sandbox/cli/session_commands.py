@@ -1,0 +1,244 @@
+"""``affiant session``: the sessions of a state folder, and what is left of those that were cut off."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from affiant.command_line import Group, print_json, printable
+from affiant.sandbox.base.errors import OutputPlaceRefused
+from affiant.sandbox.cli.narrow_command import narrow
+from affiant.sandbox.cli.session_options import home_option, json_option, session_argument
+from affiant.sandbox.processes.home import Home, open_home
+from affiant.sandbox.session.output_report import counted, skipped_lines
+from affiant.sandbox.session.recover_command import Recovered, recover
+from affiant.sandbox.session_state.interrupted import reap_leftovers
+from affiant.sandbox.session_state.session_listing import SessionEntry, find_session, list_sessions
+
+__all__ = ["session", "tell_leftovers"]
+
+_COLUMNS = ("SESSION", "STATE", "STARTED", "AGENT", "EXIT", "BUNDLE")
+
+
+def tell_leftovers(home: Home) -> None:
+    """End and tidy up what killed launchers left, and say for each, in one line on standard error, what came of it."""
+    for cut in reap_leftovers(home):
+        with suppress(OSError):  # nobody reads our lines any more: the command goes on
+            click.echo(printable(f"affiant: {cut.text}"), err=True)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+def session() -> None:
+    """The sessions of a state folder, and what is left of those that were cut off.
+
+    Each of these commands first ends what a launcher that was killed has left, as `affiant run` does.
+
+    \b
+    Examples:
+      affiant session list
+      affiant session show 0o2m0yYbVQkLhX4dJmQ3Ng
+      affiant session narrow 0o2m0yYbVQkLhX4dJmQ3Ng narrower.yaml
+      affiant session recover 0o2m0yYbVQkLhX4dJmQ3Ng --bundle session.affiant.json
+    """
+
+
+session.add_command(narrow)
+
+
+@session.command("list")
+@home_option
+@json_option
+def list_(*, home: Path, as_json: bool) -> None:
+    """List the sessions, the last one first.
+
+    State: running; closed; cut-off (its launcher was killed, its supervisor closed it); lost (nobody closed it who
+    could still sign for it).
+
+    \b
+    Examples:
+      affiant session list
+      affiant session list --json
+    """
+    opened = open_home(home)
+    tell_leftovers(opened)
+    entries = list_sessions(opened)
+    if as_json:
+        print_json({"sessions": [entry.to_json() for entry in entries]})
+    elif not entries:
+        click.echo("No sessions here. Start one with: affiant run")
+    else:
+        _table([_COLUMNS, *(_row(entry) for entry in entries)])
+
+
+@session.command("show")
+@home_option
+@session_argument
+@json_option
+def show(*, home: Path, name: str, as_json: bool) -> None:
+    """Show one session: how it stands or ended, and where its receipts are.
+
+    \b
+    Examples:
+      affiant session show 0o2m0yYbVQkLhX4dJmQ3Ng
+      affiant session show 0o2m0yYbVQkLhX4dJmQ3Ng --json
+
+    \b
+    Exit codes: 0 shown, 1 no such session, 2 usage.
+    """
+    opened = open_home(home)
+    tell_leftovers(opened)
+    entry = find_session(opened, name)
+    if as_json:
+        print_json(entry.to_json())
+        return
+    members = {**entry.to_json(), "started": _time(_started(entry)), "ended": _time(entry.note.ended)}
+    names = (
+        "session",
+        "state",
+        "agent",
+        "profile",
+        "started",
+        "ended",
+        "exit_code",
+        "code",
+        "gateway",
+        "output",
+    )
+    _table(
+        [
+            (each, _cell(members[each]))
+            for each in (*names, "bundle", "records", "kept")
+            if members[each] is not None
+        ]
+    )
+
+
+@session.command("recover")
+@home_option
+@session_argument
+@click.option(
+    "--bundle",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the receipts here as well, hidden values opened.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Copy the agent's files here, if they were kept, and keep them no longer.",
+)
+@click.option(
+    "--from",
+    "given",
+    type=click.File("rb", lazy=False),
+    help="What the gateway's operator gave: affiant gateway bundle SESSION.",
+)
+@json_option
+def recover_(
+    *,
+    home: Path,
+    name: str,
+    bundle: Path | None,
+    output: Path | None,
+    given: BinaryIO | None,
+    as_json: bool,
+) -> None:
+    """Gather what is left of a SESSION that was cut off: its receipts, and its files if they were kept.
+
+    The receipts are those that its gateway has, asked of the one that runs or of one that is started for it, and
+    those that only the session's own journal has. Nothing is signed anew: `affiant verify` says what is missing.
+    Doing it again is harmless.
+
+    \b
+    Examples:
+      affiant session recover 0o2m0yYbVQkLhX4dJmQ3Ng --bundle session.affiant.json
+      affiant session recover 0o2m0yYbVQkLhX4dJmQ3Ng --output out
+      affiant session recover 0o2m0yYbVQkLhX4dJmQ3Ng --from session.json
+
+    \b
+    Exit codes: 0 gathered, 1 refused, 2 usage.
+    """
+    if bundle is not None and not os.access(bundle.absolute().parent, os.W_OK):
+        raise OutputPlaceRefused("no file can be written there", where=str(bundle))
+    opened = open_home(home)
+    tell_leftovers(opened)
+    done = recover(
+        opened,
+        find_session(opened, name),
+        given=None if given is None else given.read(),
+        bundle=bundle,
+        output=output,
+        starting=lambda: click.echo("affiant: starting a gateway to ask it (SIMULATED platform)", err=True),
+    )
+    if done.taken is not None:
+        for line in skipped_lines(done.taken.changes, rest="see --json"):
+            click.echo(f"affiant: {line}", err=True)
+    if as_json:
+        print_json(_recovered(name, done))
+        return
+    gathered = done.gathered
+    how = "has no close" if gathered.closed is None else f"was closed: {gathered.closed}"
+    click.echo(f"receipts in {gathered.path if bundle is None else bundle}; the session {how}")
+    if gathered.added:
+        click.echo(
+            f"{gathered.added} records of them only its own journal had: its gateway had not acknowledged them"
+        )
+    if gathered.left_out:
+        click.echo(
+            f"{gathered.left_out} records are not among them: a close speaks for all that came before it"
+        )
+    if done.taken is not None:
+        click.echo(f"copied to {output}: {counted(done.taken.changes)}")
+
+
+def _recovered(name: str, done: Recovered) -> dict[str, object]:
+    gathered, taken = done.gathered, done.taken
+    return {
+        "added": gathered.added,
+        "bundle": str(gathered.path),
+        "closed": gathered.closed,
+        "copied": None if taken is None else list(taken.changes.added),
+        "left_out": gathered.left_out,
+        "session": name,
+        "simulated": True,
+        "skipped": []
+        if taken is None
+        else [{"path": entry.path, "reason": entry.reason} for entry in taken.changes.skipped],
+    }
+
+
+def _row(entry: SessionEntry) -> tuple[str, ...]:
+    note = entry.note
+    cells = (
+        note.session,
+        note.state.value,
+        _time(_started(entry)),
+        None if note.asked is None else note.asked.agent,
+        note.exit_code if note.code is None else note.code,
+        entry.bundle,
+    )
+    return tuple(_cell(cell) for cell in cells)
+
+
+def _started(entry: SessionEntry) -> int | None:
+    return None if entry.note.asked is None else entry.note.asked.started
+
+
+def _time(seconds: int | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else printable(str(value))
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo(line.rstrip())

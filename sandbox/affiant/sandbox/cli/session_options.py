@@ -1,0 +1,36 @@
+"""What the commands about sessions share: their options, and the completion of a session's id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from affiant.attestation.cli.platform.commands import default_home
+from affiant.errors import AffiantError
+from affiant.sandbox.processes.home import open_home
+from affiant.sandbox.session_state.session_listing import list_sessions
+
+__all__ = ["home_option", "json_option", "session_argument"]
+
+
+def _known(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        entries = list_sessions(open_home(Path(context.params.get("home") or default_home())))
+    except (AffiantError, OSError):
+        return []
+    names = [(entry.note.session, entry.note.state.value) for entry in entries]
+    return [CompletionItem(name, help=state) for name, state in names if name.startswith(incomplete)]
+
+
+home_option = click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="AFFIANT_HOME",
+    default=default_home,
+    show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
+    help="State folder.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+session_argument = click.argument("name", metavar="SESSION", shell_complete=_known)

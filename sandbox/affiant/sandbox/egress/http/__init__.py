@@ -1,0 +1,1 @@
+"""Parses what the agent sends: TLS client hello, request heads, bodies. Hostile input."""

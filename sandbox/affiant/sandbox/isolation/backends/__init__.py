@@ -1,0 +1,1 @@
+"""gVisor and bubblewrap: which of them this machine has, and how each is started."""

@@ -1,0 +1,209 @@
+"""Which isolation this machine can give, and the choice that never goes below the floor.
+
+A backend is data here: its name in receipts, its class, and what speaks against it on this machine. What it
+does lies in :mod:`gvisor` and :mod:`bubblewrap`; the runner drives both in the same way. This file talks to
+the machine (programs, kernel) in :func:`probe` only.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.sandbox.base.privileges import Owner
+from affiant.sandbox.isolation.backends import confine
+from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
+from affiant.sandbox.isolation.backends.gvisor import (
+    OLDEST_RELEASE,
+    release_year,
+    runsc_program,
+    runsc_release,
+)
+from affiant.sandbox.isolation.backends.seccomp import supported_machines
+from affiant.sandbox.isolation.plan.errors import IsolationUnavailable
+from affiant.sandbox.isolation.plan.linux import landlock_version
+from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID
+
+__all__ = [
+    "NEEDS_ROOT",
+    "Availability",
+    "BackendName",
+    "IsolationClass",
+    "choose",
+    "file_owner",
+    "probe",
+]
+
+_PROBE_SECONDS: Final = 20
+_INSTALL: Final = "Run scripts/install_sandbox_runtime.sh"
+NEEDS_ROOT: Final = "gVisor with a network of its own needs root"
+"""The one reason against gVisor that nothing installed would change."""
+
+
+class IsolationClass(enum.Enum):
+    """How far the agent is from the machine's kernel; in rising order."""
+
+    NAMESPACE = "namespace"
+    USERSPACE_KERNEL = "userspace-kernel"
+
+    def reaches(self, floor: IsolationClass) -> bool:
+        """Whether this class is at or above ``floor``."""
+        order = tuple(IsolationClass)
+        return order.index(self) >= order.index(floor)
+
+
+class BackendName(enum.Enum):
+    """The backends; the values are the receipt's ``iso``."""
+
+    GVISOR = "gvisor"
+    BUBBLEWRAP = "bwrap-landlock"
+
+    @property
+    def isolation(self) -> IsolationClass:
+        """The class that the backend gives."""
+        match self:
+            case BackendName.GVISOR:
+                return IsolationClass.USERSPACE_KERNEL
+            case BackendName.BUBBLEWRAP:
+                return IsolationClass.NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What a backend is on this machine. An empty ``reasons`` means that it can be used."""
+
+    backend: BackendName
+    release: str
+    reasons: tuple[str, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.reasons
+
+
+def probe() -> Mapping[BackendName, Availability]:
+    """Look at this machine: programs, kernel, and whether it really makes the namespaces (5 to 20 ms each)."""
+    return {BackendName.GVISOR: _probe_gvisor(), BackendName.BUBBLEWRAP: _probe_bubblewrap()}
+
+
+def choose(floor: IsolationClass, found: Mapping[BackendName, Availability]) -> Availability:
+    """The strongest usable backend at or above ``floor``.
+
+    Raises:
+        IsolationUnavailable: there is none; the text says what is missing.
+    """
+    eligible = [name for name in BackendName if name.isolation.reaches(floor)]
+    for name in eligible:
+        if name in found and found[name].usable:
+            return found[name]
+    missing = "; ".join(
+        f"{name.value}: {', '.join(found[name].reasons)}" for name in eligible if name in found
+    )
+    lower, strong = found.get(BackendName.BUBBLEWRAP), found.get(BackendName.GVISOR)
+    only_root = (
+        floor is IsolationClass.USERSPACE_KERNEL and strong is not None and strong.reasons == (NEEDS_ROOT,)
+    )
+    hint = "gVisor needs root here: run as root" if only_root else f"{_INSTALL} as root"
+    if floor is IsolationClass.USERSPACE_KERNEL and lower is not None and lower.usable:
+        hint += ", or accept bubblewrap with --min-isolation namespace (receipts will say so)"
+    raise IsolationUnavailable(
+        "no isolation on this machine reaches the floor",
+        expected=floor.value,
+        found=missing or "nothing",
+        hint=f"{hint}.",
+    )
+
+
+def file_owner(backend: BackendName, session: str) -> Owner:
+    """Who must own the session's files, so that the agent inside can use them and nobody else is it.
+
+    Under bubblewrap, as root, every session has a user of its own, above all ranges that systems assign
+    (0x7000_0000 up). Under gVisor the machine never sees the agent's processes, only its file accesses.
+    """
+    if os.geteuid() != 0:
+        return Owner(os.geteuid(), os.getegid())
+    match backend:
+        case BackendName.GVISOR:
+            return Owner(AGENT_UID, AGENT_GID)
+        case BackendName.BUBBLEWRAP:
+            number = int.from_bytes(hashlib.sha256(session.encode()).digest()[:4], "big") & 0x0FFFFFFF
+            return Owner(0x70000000 + number, 0x70000000 + number)
+
+
+def _probe_gvisor() -> Availability:
+    program = runsc_program()
+    if program is None:
+        return Availability(BackendName.GVISOR, "", (f"runsc is not installed ({_INSTALL})",))
+    release = runsc_release(program)
+    reasons = []
+    if release_year(release) < OLDEST_RELEASE:
+        reasons.append(f"runsc is older than {OLDEST_RELEASE} ({release or 'no version'})")
+    if os.geteuid() != 0:
+        reasons.append(NEEDS_ROOT)
+    elif not _runs("unshare", "--mount", "--net", "--pid", "--fork", "true"):
+        reasons.append("the kernel gives root no new namespaces here")
+    if not any(os.access(place, os.X_OK) for place in ("/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip")):
+        reasons.append(f"ip is not installed ({_INSTALL})")
+    return Availability(BackendName.GVISOR, release, tuple(reasons))
+
+
+def _probe_bubblewrap() -> Availability:
+    program = bwrap_program()
+    reasons = []
+    if program is None:
+        reasons.append(f"bwrap is not installed ({_INSTALL})")
+    elif not _runs(*_trial(program)):
+        reasons.append("the kernel does not let bubblewrap make a sandbox here")
+    version = landlock_version()
+    if version < confine.LEAST_ABI:
+        reasons.append(f"Landlock is too old or off (ABI {version}, needed {confine.LEAST_ABI})")
+    if platform.machine() not in supported_machines():
+        reasons.append(f"no system call filter for {platform.machine()}")
+    release = "" if program is None else f"bubblewrap, Landlock ABI {version}"
+    return Availability(BackendName.BUBBLEWRAP, release, tuple(reasons))
+
+
+def _trial(program: str) -> Sequence[str]:
+    """A sandbox with ``/usr`` alone, as the session's will be made: user, process and network namespaces."""
+    return (
+        *(
+            program,
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--die-with-parent",
+            "--ro-bind",
+            "/usr",
+            "/usr",
+        ),
+        *(
+            "--symlink",
+            "usr/lib",
+            "/lib",
+            "--symlink",
+            "usr/lib64",
+            "/lib64",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+        ),
+        *("--", "/usr/bin/true"),
+    )
+
+
+def _runs(*argv: str) -> bool:
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, check=False, timeout=_PROBE_SECONDS, env={"PATH": "/usr/bin:/bin"}
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

@@ -1,0 +1,1 @@
+"""The privileged runner: starts and stops the sandbox, and enforces its limits."""

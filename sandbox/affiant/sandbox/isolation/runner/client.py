@@ -1,0 +1,220 @@
+"""The unprivileged side: an asyncio client of the runner, and the launcher's way to start one.
+
+The launcher calls :func:`spawn_runner` (with root where gVisor is wanted) and gives the control socket to the
+supervisor, which builds a :class:`RunnerClient` over it::
+
+    runner = RunnerClient(control)
+    proxy = await runner.prepare(plan, ca_bundle=pem)      # proxy.listener: accept the sandbox's connections
+    await runner.start(Command(("python3", "agent.py"), env), stdin=0, stdout=w1, stderr=w2)
+    end = await runner.wait()
+    await runner.cleanup()
+
+Closing the client without :meth:`RunnerClient.cleanup` has the same effect: the runner ends the sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from affiant.errors import AffiantError
+from affiant.sandbox.isolation.plan.errors import FrameRefused, RunnerLost, refusal_from_json
+from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
+from affiant.sandbox.isolation.plan.plan_wire import command_to_json, plan_to_json
+from affiant.sandbox.isolation.plan.protocol import control_pair, receive_frame, send_frame
+from affiant.sandbox.isolation.runner.lifecycle import Settings
+from affiant.sandbox.isolation.runner.network import Endpoint
+from affiant.sandbox.isolation.runner.runner import runner_command
+
+__all__ = ["Ended", "ProxySocket", "RunnerClient", "spawn_runner"]
+
+_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+"""All that the runner inherits; the launcher's own environment may hold anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySocket:
+    """The only way out of the sandbox: a listening TCP socket that nothing else can reach."""
+
+    endpoint: Endpoint
+    listener: socket.socket
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the command ended (``code``: its exit code, or 128 + the signal's number) and what it used."""
+
+    code: int
+    wall_ms: int
+    memory_peak_bytes: int
+
+
+def spawn_runner(settings: Settings) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a runner as the present user; return it and the supervisor's end of its control socket."""
+    ours, theirs = control_pair()
+    with theirs:
+        process = subprocess.Popen(
+            runner_command(settings, control_fd=theirs.fileno()),
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            env=_ENVIRONMENT,
+            cwd="/",
+            start_new_session=True,
+        )
+    return process, ours
+
+
+class RunnerClient:
+    """Commands to one runner. Several may be under way at once (``wait`` usually is)."""
+
+    def __init__(self, control: socket.socket) -> None:
+        control.setblocking(False)  # noqa: FBT003 - takes no keyword
+        self._control = control
+        self._loop = asyncio.get_running_loop()
+        self._next = 1
+        self._open: dict[int, asyncio.Future[tuple[Mapping[str, object], tuple[int, ...]]]] = {}
+        self._loop.add_reader(control, self._read)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the runner, which then ends the sandbox. Idempotent."""
+        if self._control.fileno() >= 0:
+            self._loop.remove_reader(self._control)
+            self._control.close()
+        lost = RunnerLost("the control socket was closed")
+        for future in self._open.values():
+            if not future.done():
+                future.set_exception(lost)
+        self._open.clear()
+
+    async def prepare(self, plan: SandboxPlan, *, ca_bundle: bytes) -> ProxySocket:
+        """Make the sandbox; ``ca_bundle`` is the PEM that programs inside shall trust.
+
+        Raises:
+            PlanRefused: the plan does not fit what the launcher fixed.
+            SandboxFailed: the machine refused a step.
+        """
+        bundle = os.memfd_create("affiant-ca-bundle", os.MFD_CLOEXEC)
+        try:
+            _write_all(bundle, ca_bundle)
+            facts, descriptors = await self._ask("prepare", {"plan": plan_to_json(plan)}, (bundle,))
+        finally:
+            os.close(bundle)
+        if len(descriptors) != 1:
+            _close(descriptors)
+            raise FrameRefused("the runner sent another number of sockets than one")
+        return ProxySocket(
+            endpoint=Endpoint(str(facts["host"]), _integer(facts, "port")),
+            listener=socket.socket(fileno=descriptors[0]),
+            backend=str(facts["backend"]),
+        )
+
+    async def start(self, command: Command, *, stdin: int, stdout: int, stderr: int) -> None:
+        """Run the command. The descriptors stay the caller's; outputs must not be regular files."""
+        await self._ask("start", {"command": command_to_json(command)}, (stdin, stdout, stderr))
+
+    async def signal(self, number: int) -> None:
+        """Send a signal: those of ``driver.FOR_ALL`` to every process of the command, another to its first."""
+        await self._ask("signal", {"number": number})
+
+    async def wait(self) -> Ended:
+        """Until the command has ended.
+
+        Raises:
+            CommandNotRun: it could not be executed.
+            LimitExceeded: a limit of the plan ended it.
+            SandboxFailed: the sandbox did not come up, or was lost.
+            RunnerLost: the runner is gone, and the sandbox with it.
+        """
+        facts, _ = await self._ask("wait", {})
+        names = ("code", "wall_ms", "memory_peak_bytes")
+        return Ended(**{name: _integer(facts, name) for name in names})
+
+    async def usage(self) -> Mapping[str, int]:
+        """``wall_ms`` and ``memory_peak_bytes`` up to now."""
+        facts, _ = await self._ask("usage", {})
+        return {name: _integer(facts, name) for name in facts}
+
+    async def checkpoint(self, folder: str, *, leave_running: bool = False) -> None:
+        """Write the memory image into ``folder`` (a relative path in the session's folder)."""
+        await self._ask("checkpoint", {"dir": folder, "leave_running": leave_running})
+
+    async def kill(self) -> None:
+        """End everything in the sandbox at once; ``wait`` then returns."""
+        await self._ask("kill", {})
+
+    async def cleanup(self) -> None:
+        """End the sandbox and the runner; nothing but the session's files is left when this returns."""
+        await self._ask("cleanup", {})
+        self.close()
+
+    async def _ask(
+        self, command: str, members: Mapping[str, object], descriptors: Sequence[int] = ()
+    ) -> tuple[Mapping[str, object], tuple[int, ...]]:
+        if self._control.fileno() < 0:
+            raise RunnerLost("the control socket is closed")
+        number, self._next = self._next, self._next + 1
+        future = self._loop.create_future()
+        self._open[number] = future
+        try:
+            send_frame(self._control, {"id": number, "do": command, **members}, descriptors)
+            answer, received = await future
+        except OSError as error:
+            raise RunnerLost("the runner does not take commands any more") from error
+        finally:
+            self._open.pop(number, None)
+        refused = answer.get("refused")
+        if isinstance(refused, dict):
+            _close(received)
+            raise refusal_from_json(refused)
+        facts = answer.get("ok")
+        return (facts if isinstance(facts, dict) else {}), received
+
+    def _read(self) -> None:
+        """One frame from the runner to whoever asked; a closed or broken socket ends the client."""
+        try:
+            received = receive_frame(self._control)
+        except BlockingIOError:
+            return
+        except (AffiantError, OSError):
+            self.close()
+            return
+        if received is None:
+            self.close()
+            return
+        answer, descriptors = received
+        number = answer.get("id")
+        future = self._open.get(number) if isinstance(number, int) else None
+        if future is None or future.done():
+            _close(descriptors)
+        else:
+            future.set_result((answer, descriptors))
+
+
+def _integer(facts: Mapping[str, object], name: str) -> int:
+    value = facts.get(name)
+    if not isinstance(value, int):
+        raise FrameRefused("the runner's answer lacks a number", where=name)
+    return value
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)

@@ -1,0 +1,269 @@
+"""One sandbox from nothing to nothing: the runner's state, and what is allowed in each.
+
+::
+
+    new --prepare--> prepared --start--> running --(command ends)--> ended
+    any of them --cleanup--> cleaned
+
+Every step is made once. A refused ``prepare`` or ``start`` leads to ``ended``: nothing is tried twice in one
+enclosure.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import platform
+import socket
+import stat
+import time
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.sandbox.base.privileges import Owner
+from affiant.sandbox.isolation.backends.backend import BackendName, file_owner
+from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
+from affiant.sandbox.isolation.backends.bubblewrap_driver import BubblewrapDriver
+from affiant.sandbox.isolation.backends.enclosure import PRIVATE, Enclosure, isolate_runner, start_init
+from affiant.sandbox.isolation.backends.gvisor import runsc_program
+from affiant.sandbox.isolation.backends.gvisor_driver import GVisorDriver
+from affiant.sandbox.isolation.backends.mounts import show_image, show_session
+from affiant.sandbox.isolation.backends.seccomp import seccomp_program
+from affiant.sandbox.isolation.plan.driver import Driver, Exit, Prepared, Stdio
+from affiant.sandbox.isolation.plan.errors import IsolationUnavailable, PlanRefused, StepRefused
+from affiant.sandbox.isolation.plan.leftover_record import write_file
+from affiant.sandbox.isolation.plan.plan import Command, Limits, RootFS, SandboxPlan
+from affiant.sandbox.isolation.plan.rootfs import build_root
+from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, listen_on_loopback
+from affiant.sandbox.isolation.runner.watchdog import Usage, check_files, check_limits, measure, measure_files
+
+__all__ = ["Sandbox", "Settings", "State"]
+
+_NEW_MOUNTS_AT: Final = Path("/run")
+_FILES_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the launcher fixes on the runner's command line; no frame can change it."""
+
+    session_dir: Path
+    backend: BackendName
+    rootfs: RootFS
+    runtime: str | None
+
+
+class State(enum.Enum):
+    """Where the sandbox is; see the module's drawing."""
+
+    NEW = "new"
+    PREPARED = "prepared"
+    RUNNING = "running"
+    ENDED = "ended"
+    CLEANED = "cleaned"
+
+
+@dataclass(slots=True)
+class Sandbox:
+    """The one sandbox of a runner. Not thread-safe: the runner has one thread."""
+
+    settings: Settings
+    state: State = State.NEW
+    pid: int = 0
+    memory_peak: int = 0
+    _enclosure: Enclosure | None = None
+    _driver: Driver | None = None
+    _prepared: Prepared | None = None
+    _started_at: float = field(default=0.0, repr=False)
+    _wall: float = 0.0
+    _files_due: float = 0.0
+    _outcome: Exit | AffiantError | None = None
+    _ended_by: AffiantError | None = None
+
+    @property
+    def enclosure(self) -> Enclosure:
+        """The namespaces, once prepared.
+
+        Raises:
+            StepRefused: not prepared yet, or cleaned up.
+        """
+        if self._enclosure is None:
+            raise StepRefused("there is no sandbox", expected="prepare comes first", found=self.state.value)
+        return self._enclosure
+
+    @property
+    def outcome(self) -> Exit | AffiantError | None:
+        """How the command ended; None while it has not."""
+        return self._outcome
+
+    @property
+    def wall_seconds(self) -> float:
+        """How long the command has run, or ran."""
+        if self.state is State.RUNNING:
+            return time.monotonic() - self._started_at
+        return self._wall
+
+    def prepare(self, plan: SandboxPlan, ca_bundle: bytes) -> tuple[Endpoint, socket.socket]:
+        """Make everything that the command needs; return where the proxy listens, and its socket.
+
+        Raises:
+            AffiantError: the plan does not fit the settings, or the machine refused a step.
+        """
+        self._expect(State.NEW)
+        if plan.rootfs != self.settings.rootfs or plan.runtime != self.settings.runtime:
+            raise PlanRefused("the plan names another root or runtime than the launcher did")
+        if self.settings.session_dir.is_relative_to(_NEW_MOUNTS_AT):
+            raise PlanRefused("the session's folder may not lie in /run", where="--session-dir")
+        self.state = State.ENDED
+        gvisor = self.settings.backend is BackendName.GVISOR
+        owner = file_owner(self.settings.backend, plan.session) if os.geteuid() == 0 else None
+        _keep_to(plan.limits.cpus, session=plan.session)
+        isolate_runner()
+        self._prepared = self._show(plan, ca_bundle, owner)
+        self._enclosure = start_init(own_network=gvisor, hide_network_settings=gvisor)
+        self._driver = self._make_driver(owner)
+        found = join_namespaces(1, enter_near=self._enclosure.enter) if gvisor else listen_on_loopback()
+        self.state = State.PREPARED
+        return found
+
+    def _make_driver(self, owner: Owner | None) -> Driver:
+        match self.settings.backend:
+            case BackendName.GVISOR:
+                return GVisorDriver(_found(runsc_program(), "runsc"), self.enclosure)
+            case BackendName.BUBBLEWRAP:
+                program = _found(bwrap_program(), "bwrap")
+                return BubblewrapDriver(program, self.enclosure, seccomp_program(platform.machine()), owner)
+
+    def _show(self, plan: SandboxPlan, ca_bundle: bytes, owner: Owner | None) -> Prepared:
+        """The skeleton, and in the runner's private folder everything that will be mounted into it."""
+        root, shown_at = PRIVATE / "root", PRIVATE / "shown"
+        root.mkdir(mode=0o755)
+        shown_at.mkdir(mode=0o711)
+        image = show_image(build_root(plan, at=root, ca_bundle=ca_bundle), at=shown_at)
+        session = show_session(plan, session_dir=self.settings.session_dir, at=shown_at, owner=owner)
+        return Prepared(plan, (*image, *session), root)
+
+    def start(self, command: Command, stdio: Stdio) -> None:
+        """Run ``command``; its streams must not be regular files.
+
+        Raises:
+            AffiantError: out of turn, or the backend could not be started.
+        """
+        self._expect(State.PREPARED)
+        for name, fd in (("stdout", stdio.stdout), ("stderr", stdio.stderr)):
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                raise PlanRefused(
+                    "an output stream of the sandbox may not be a regular file",
+                    where=name,
+                    expected="a pipe, a socket or a terminal: gVisor would overwrite the file from its start",
+                )
+        self.state = State.ENDED
+        if self._driver is None or self._prepared is None:  # pragma: no cover - PREPARED means both are there
+            raise StepRefused("there is no sandbox")
+        self.pid = self._driver.start(self._prepared, command, stdio)
+        self._started_at = time.monotonic()
+        self.state = State.RUNNING
+
+    def signal(self, number: int) -> None:
+        """Deliver a signal to the command: see :meth:`Driver.signal`."""
+        self._expect(State.RUNNING)
+        if self._driver is not None:
+            self._driver.signal(number)
+
+    def checkpoint_command(self, image: Path, *, leave_running: bool) -> tuple[str, ...]:
+        """The program that writes a memory image."""
+        self._expect(State.RUNNING)
+        if self._driver is None:  # pragma: no cover - RUNNING means it is there
+            raise StepRefused("there is no sandbox")
+        return self._driver.checkpoint(image, leave_running=leave_running)
+
+    def watch(self) -> Usage:
+        """Measure, and end a sandbox that is over its limits; the outcome then says which."""
+        usage = measure(os.readlink(f"/proc/{self.enclosure.init}/ns/pid"))
+        self.memory_peak = max(self.memory_peak, usage.memory_bytes)
+        if self._prepared is not None and self.state is State.RUNNING:
+            limits = self._prepared.plan.limits
+            try:
+                check_limits(usage, limits)
+                self._watch_files(limits)
+            except AffiantError as error:
+                self._ended_by = error
+                self.enclosure.kill()
+        return usage
+
+    def _watch_files(self, limits: Limits) -> None:
+        """Look at the session's files now and then: a look takes at most a twentieth of the time."""
+        before = time.monotonic()
+        folder = self.settings.session_dir / "files"
+        if before < self._files_due or not folder.is_dir():
+            return
+        check_files(measure_files(folder), limits)
+        after = time.monotonic()
+        self._files_due = after + max(_FILES_SECONDS, 20 * (after - before))
+
+    def ended(self) -> None:
+        """The backend's program has ended: reap it, and decide the outcome."""
+        self._expect(State.RUNNING)
+        _, status = os.waitpid(self.pid, 0)
+        self._wall = time.monotonic() - self._started_at
+        self.state = State.ENDED
+        try:
+            if self._ended_by is not None:
+                raise self._ended_by
+            if self._driver is not None:
+                self._outcome = self._driver.judge(os.waitstatus_to_exitcode(status))
+        except AffiantError as error:
+            self._outcome = error
+        self._keep_log()
+
+    def kill(self) -> None:
+        """End everything in the sandbox at once. Idempotent."""
+        if self._enclosure is not None:
+            self._enclosure.kill()
+
+    def cleanup(self) -> None:
+        """Give everything back; afterwards nothing of the sandbox is left but the session's files. Idempotent.
+
+        The order matters: the kernel takes the process namespace down only when each of its processes has been
+        reaped by its parent, and the sandbox's own program is a child of the runner.
+        """
+        self.kill()
+        if self.state is State.RUNNING:
+            self.ended()
+        if self._enclosure is not None:
+            self._enclosure.destroy()
+            self._enclosure = None
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+        self.state = State.CLEANED
+
+    def _keep_log(self) -> None:
+        log = b"" if self._driver is None else self._driver.log()
+        if log:
+            write_file(self.settings.session_dir, "runsc.log", log)
+
+    def _expect(self, state: State) -> None:
+        if self.state is not state:
+            raise StepRefused(
+                "the step does not fit the sandbox's state", expected=state.value, found=self.state.value
+            )
+
+
+def _keep_to(cpus: int | None, *, session: str) -> None:
+    """Keep this process and all it starts to ``cpus`` processors; which ones depends on the session."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if cpus is not None and cpus < len(allowed):
+        first = zlib.crc32(session.encode()) % len(allowed)
+        os.sched_setaffinity(0, {allowed[(first + n) % len(allowed)] for n in range(cpus)})
+
+
+def _found(program: str | None, name: str) -> str:
+    if program is None:
+        raise IsolationUnavailable(
+            f"{name} is not installed", hint="Run scripts/install_sandbox_runtime.sh as root."
+        )
+    return program

@@ -1,0 +1,124 @@
+"""The only network a sandbox has: one listening socket, the proxy's, and nothing behind it.
+
+For gVisor two fresh network namespaces are joined by a veth pair. The *near* one is the sandbox's. The *far*
+one holds the other end, the proxy's listening socket, and nothing else: no route, no other interface, no
+process. Neither is the machine's; neither has a name, so both vanish with the last process or socket in them.
+As everything is private to the session, the addresses are constants, which also keeps a memory snapshot valid
+in the namespaces of its restore. For bubblewrap the sandbox's own loopback carries the listening socket.
+
+This file talks to the kernel, and to it by the ``ip`` program (iproute2).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.sandbox.isolation.plan.errors import SandboxFailed
+from affiant.sandbox.isolation.plan.linux import loopback_up
+
+__all__ = ["PROXY_PORT", "Endpoint", "join_namespaces", "listen_on_loopback"]
+
+PROXY_PORT: Final = 3128
+_FAR: Final = "10.189.0.1"
+_NEAR: Final = "10.189.0.2"
+_PREFIX: Final = 30
+"""One private network of two addresses (RFC 1918), the same in every session: no session sees another's."""
+
+_BACKLOG: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the sandbox finds its proxy."""
+
+    host: str
+    port: int = PROXY_PORT
+
+    @property
+    def url(self) -> str:
+        """What HTTP_PROXY and its kin are set to."""
+        return f"http://{self.host}:{self.port}"
+
+
+def listen_on_loopback() -> tuple[Endpoint, socket.socket]:
+    """Open the proxy's socket on the loopback interface of the present (fresh) network namespace."""
+    loopback_up()
+    return Endpoint("127.0.0.1"), _listener("127.0.0.1")
+
+
+def join_namespaces(near: int, *, enter_near: Callable[[], None]) -> tuple[Endpoint, socket.socket]:
+    """Join the present, fresh network namespace (the far one) with the near one; open the proxy's socket here.
+
+    Args:
+        near: the process whose network namespace is the near one, as ``ip`` will see its number.
+        enter_near: run in a child to enter the near namespace.
+
+    Raises:
+        SandboxFailed: the kernel or ``ip`` refused.
+    """
+    _ip(f"link add far type veth peer name eth0 netns {near}", *_addressed("far", _FAR))
+    _ip("link set dev lo up", *_addressed("eth0", _NEAR), preexec=enter_near)
+    _ignore_echo()
+    return Endpoint(_FAR), _listener(_FAR)
+
+
+def _addressed(name: str, address: str) -> tuple[str, ...]:
+    """``addrgenmode none``: without it the kernel adds an IPv6 link-local address by itself."""
+    return (
+        f"link set dev {name} addrgenmode none",
+        f"address add {address}/{_PREFIX} dev {name}",
+        f"link set dev {name} up",
+    )
+
+
+def _ip(*commands: str, preexec: Callable[[], None] | None = None) -> None:
+    batch = "".join(f"{command}\n" for command in commands).encode()
+    done = subprocess.run(
+        [_program(), "-batch", "-"],
+        input=batch,
+        capture_output=True,
+        check=False,
+        env={},
+        preexec_fn=preexec,
+    )
+    if done.returncode != 0:
+        raise SandboxFailed("the sandbox's network could not be made", found=_excerpt(done.stderr))
+
+
+def _program() -> str:
+    for place in ("/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"):
+        if os.access(place, os.X_OK):
+            return place
+    raise SandboxFailed("the program ip is not here", hint="Install iproute2.")
+
+
+def _excerpt(output: bytes) -> str:
+    return ascii(output[:200].decode("utf-8", "replace").strip())
+
+
+def _ignore_echo() -> None:
+    """The far end does not answer ping either; /proc/sys/net shows the reader's own network namespace."""
+    try:
+        Path("/proc/sys/net/ipv4/icmp_echo_ignore_all").write_text("1\n")
+    except OSError as error:
+        raise SandboxFailed(
+            "the far end of the network cannot be made silent", found=error.strerror
+        ) from error
+
+
+def _listener(address: str) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        listener.bind((address, PROXY_PORT))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)  # noqa: FBT003 - takes no keyword
+    except BaseException:
+        listener.close()
+        raise
+    return listener

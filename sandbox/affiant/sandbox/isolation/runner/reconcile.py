@@ -1,0 +1,70 @@
+"""Ends what a killed launcher left behind. What a dead *runner* left, the kernel has already ended.
+
+The next command calls :func:`reap_leftovers`. A runner whose owner is gone is killed; its namespaces, mounts,
+interfaces and processes end with it (see :mod:`enclosure`). Sessions that live are not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from affiant.sandbox.isolation.plan.leftover_record import (
+    ProcessName,
+    RunnerRecord,
+    read_record,
+    remove_record,
+)
+
+__all__ = ["reap_leftovers"]
+
+_PATIENCE_SECONDS: Final = 5.0
+_STEP_SECONDS: Final = 0.01
+
+
+def reap_leftovers(sessions_dir: Path) -> tuple[str, ...]:
+    """Clean every session's folder below ``sessions_dir`` whose owner is gone; return their names.
+
+    Returns within 5 seconds for each leftover; normally at once.
+    """
+    reaped = []
+    if not sessions_dir.is_dir():
+        return ()
+    for session_dir in sorted(sessions_dir.iterdir()):
+        record = read_record(session_dir)
+        if record is not None and not _in_use(record):
+            for process in (record.runner, record.init):
+                if process is not None:
+                    _kill(process)
+            remove_record(session_dir)
+            reaped.append(session_dir.name)
+    return tuple(reaped)
+
+
+def _in_use(record: RunnerRecord) -> bool:
+    return record.owner.alive() and record.runner.alive()
+
+
+def _kill(process: ProcessName) -> None:
+    """SIGKILL, to this very process and no later one of its number; wait until it is gone."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if process.alive():  # asked after the handle was taken: the handle cannot change its process any more
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            _wait_until_gone(process)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(handle)
+
+
+def _wait_until_gone(process: ProcessName) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while process.alive() and time.monotonic() < deadline:
+        time.sleep(_STEP_SECONDS)

@@ -1,0 +1,291 @@
+"""Serves the runner's control socket: one thread, one sandbox, one loop.
+
+The loop waits for the control socket, the sandbox's end, jobs (checkpoints), and a clock for the limits. A refused
+command is an answer, never an end; a closed socket is the end of everything.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.sandbox.isolation.backends.mounts import open_beneath
+from affiant.sandbox.isolation.plan.driver import Exit, Stdio
+from affiant.sandbox.isolation.plan.errors import FrameRefused, SandboxFailed, StepRefused
+from affiant.sandbox.isolation.plan.leftover_record import (
+    ProcessName,
+    RunnerRecord,
+    remove_record,
+    write_record,
+)
+from affiant.sandbox.isolation.plan.plan_wire import command_from_json, plan_from_json
+from affiant.sandbox.isolation.plan.protocol import receive_frame, send_frame
+from affiant.sandbox.isolation.runner.lifecycle import Sandbox, State
+
+__all__ = ["Reply", "Runner"]
+
+_WATCH_MILLISECONDS: Final = 500
+_MAX_CA_BUNDLE: Final = 4 << 20
+_SIGNALS: Final = frozenset(
+    {
+        signal.SIGCONT,
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGKILL,
+        signal.SIGQUIT,
+        signal.SIGSTOP,
+        signal.SIGTERM,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer and the descriptors that go with it; the descriptors are closed once it is sent."""
+
+    members: Mapping[str, object] = field(default_factory=dict)
+    descriptors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A checkpoint in progress: the program's end is the answer to a request."""
+
+    request: int
+    child: subprocess.Popen[bytes]
+    image: str
+
+
+@dataclass(slots=True)
+class Runner:
+    """Serves one control socket until it closes or ``cleanup`` is done."""
+
+    control: socket.socket
+    sandbox: Sandbox
+    _waiting: list[int] = field(default_factory=list)
+    _jobs: dict[int, _Job] = field(default_factory=dict)
+    _sandbox_end: int | None = None
+
+    def serve(self) -> None:
+        """Obey, then leave nothing of the sandbox but the session's files."""
+        try:
+            while self.sandbox.state is not State.CLEANED and self._turn():
+                pass
+        finally:
+            self._clean_up()
+
+    def _turn(self) -> bool:
+        """One round of the loop; False: the supervisor is gone."""
+        poll = select.poll()
+        for fd in (self.control.fileno(), self._sandbox_end, *self._jobs):
+            if fd is not None:
+                poll.register(fd, select.POLLIN)
+        running = self.sandbox.state is State.RUNNING
+        ready = {fd for fd, _ in poll.poll(_WATCH_MILLISECONDS if running else None)}
+        for fd in ready & set(self._jobs):
+            self._finish_job(fd)
+        if self._sandbox_end in ready:
+            self._sandbox_ended()
+        elif running:
+            self.sandbox.watch()
+        return self.control.fileno() not in ready or self._obey()
+
+    def _obey(self) -> bool:
+        """Take one command and answer it; False: the control socket is closed."""
+        request = 0
+        descriptors: tuple[int, ...] = ()
+        try:
+            received = receive_frame(self.control)
+            if received is None:
+                return False
+            members, descriptors = received
+            request = _request_number(members)
+            reply = self._carry_out(request, members, descriptors)
+            if reply is not None:
+                self._answer(request, {"ok": reply.members}, reply.descriptors)
+        except AffiantError as error:
+            self._answer(request, {"refused": error.to_json()})
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        except OSError as error:  # the machine refused a step: that is an answer, and no end of the runner
+            refusal = SandboxFailed("the machine refused a step of the sandbox", found=error.strerror)
+            self._answer(request, {"refused": refusal.to_json()})
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+        return True
+
+    def _carry_out(
+        self, request: int, members: Mapping[str, object], descriptors: Sequence[int]
+    ) -> Reply | None:
+        """Carry out one command; None: the answer comes later."""
+        match members.get("do"):
+            case "prepare":
+                return self._prepare(members, descriptors)
+            case "start":
+                return self._start(members, descriptors)
+            case "signal":
+                return self._signal(members)
+            case "wait":
+                self._waiting.append(request)
+                self._answer_waiting()
+                return None
+            case "usage":
+                return Reply(self._usage())
+            case "checkpoint":
+                self._checkpoint(request, members)
+                return None
+            case "kill":
+                self.sandbox.kill()
+                return Reply()
+            case "cleanup":
+                self._clean_up()
+                return Reply()
+            case other:
+                raise FrameRefused("unknown command", found=repr(str(other)[:40]))
+
+    def _prepare(self, members: Mapping[str, object], descriptors: Sequence[int]) -> Reply:
+        (ca_bundle,) = _exactly(descriptors, 1)
+        plan = plan_from_json(members.get("plan"))
+        self._record()
+        endpoint, listener = self.sandbox.prepare(plan, _read_all(ca_bundle))
+        self._record(init=self.sandbox.enclosure.init)
+        facts = {"host": endpoint.host, "port": endpoint.port, "backend": self.sandbox.settings.backend.value}
+        return Reply(facts, (listener.detach(),))
+
+    def _record(self, init: int | None = None) -> None:
+        runner, owner = ProcessName.of(os.getpid()), ProcessName.of(os.getppid())
+        if runner is not None and owner is not None:
+            process = None if init is None else ProcessName.of(init)
+            write_record(self.sandbox.settings.session_dir, RunnerRecord(runner, owner, process))
+
+    def _start(self, members: Mapping[str, object], descriptors: Sequence[int]) -> Reply:
+        stdin, stdout, stderr = _exactly(descriptors, 3)
+        self.sandbox.start(command_from_json(members.get("command")), Stdio(stdin, stdout, stderr))
+        self._sandbox_end = os.pidfd_open(self.sandbox.pid)
+        return Reply()
+
+    def _signal(self, members: Mapping[str, object]) -> Reply:
+        number = members.get("number")
+        if not isinstance(number, int) or number not in _SIGNALS:
+            raise FrameRefused("not a signal that may be sent", found=repr(str(number)[:20]))
+        self.sandbox.signal(number)
+        return Reply()
+
+    def _usage(self) -> Mapping[str, object]:
+        if self.sandbox.state is State.RUNNING:
+            self.sandbox.watch()
+        return {
+            "memory_peak_bytes": self.sandbox.memory_peak,
+            "wall_ms": int(self.sandbox.wall_seconds * 1000),
+        }
+
+    def _checkpoint(self, request: int, members: Mapping[str, object]) -> None:
+        """Write the memory image into a new folder of the session; the answer comes when it is written."""
+        name, leave_running = members.get("dir"), members.get("leave_running")
+        if not isinstance(name, str) or not isinstance(leave_running, bool):
+            raise FrameRefused("checkpoint takes dir and leave_running")
+        if any(segment in {"", ".", ".."} for segment in name.split("/")):
+            raise FrameRefused(
+                "not a folder of the session", expected="a relative path", found=repr(name[:80])
+            )
+        place = open_beneath(self.sandbox.settings.session_dir, name, owner=None)
+        try:
+            child = subprocess.Popen(
+                self.sandbox.checkpoint_command(Path(f"/proc/self/fd/{place}"), leave_running=leave_running),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                pass_fds=(place,),
+                preexec_fn=self.sandbox.enclosure.enter,  # noqa: PLW1509 - the runner has one thread
+            )
+        finally:
+            os.close(place)
+        self._jobs[os.pidfd_open(child.pid)] = _Job(request, child, name)
+
+    def _finish_job(self, fd: int) -> None:
+        job = self._jobs.pop(fd)
+        os.close(fd)
+        if job.child.wait() == 0:
+            self._answer(job.request, {"ok": {"dir": job.image}})
+        else:
+            refusal = SandboxFailed("the memory image could not be written", where=job.image)
+            self._answer(job.request, {"refused": refusal.to_json()})
+
+    def _sandbox_ended(self) -> None:
+        self._forget_sandbox_end()
+        self.sandbox.ended()
+        self._answer_waiting()
+
+    def _answer_waiting(self) -> None:
+        """Answer every ``wait`` if the command has ended, or never will."""
+        outcome = self.sandbox.outcome
+        if outcome is None and self.sandbox.state in {State.RUNNING, State.PREPARED, State.NEW}:
+            return
+        refusal = StepRefused("no command was run in this sandbox") if outcome is None else outcome
+        for request in self._waiting:
+            match refusal:
+                case Exit(code):
+                    self._answer(request, {"ok": {**self._usage(), "code": code}})
+                case _:
+                    self._answer(request, {"refused": refusal.to_json()})
+        self._waiting.clear()
+
+    def _clean_up(self) -> None:
+        self._forget_sandbox_end()
+        self.sandbox.kill()
+        for fd in tuple(self._jobs):  # they are in the sandbox's process namespace, and ours to reap
+            self._finish_job(fd)
+        self.sandbox.cleanup()
+        self._answer_waiting()
+        remove_record(self.sandbox.settings.session_dir)
+
+    def _forget_sandbox_end(self) -> None:
+        if self._sandbox_end is not None:
+            os.close(self._sandbox_end)
+            self._sandbox_end = None
+
+    def _answer(self, request: int, members: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
+        try:
+            send_frame(self.control, {"id": request, **members}, descriptors)
+        except (
+            OSError
+        ):  # nobody is there to read it: the next turn finds the socket closed and ends everything
+            return
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+
+
+def _request_number(members: Mapping[str, object]) -> int:
+    request = members.get("id")
+    if not isinstance(request, int) or isinstance(request, bool):
+        raise FrameRefused("a request has no number")
+    return request
+
+
+def _exactly(descriptors: Sequence[int], count: int) -> Sequence[int]:
+    if len(descriptors) != count:
+        raise FrameRefused("another number of descriptors", expected=str(count), found=str(len(descriptors)))
+    return descriptors
+
+
+def _read_all(fd: int) -> bytes:
+    """The trust bundle: a sealed memory file, read from its start whatever its offset is."""
+    data = bytearray()
+    while chunk := os.pread(fd, 1 << 20, len(data)):
+        data += chunk
+        if len(data) > _MAX_CA_BUNDLE:
+            raise FrameRefused("the trust bundle is too large", expected=f"at most {_MAX_CA_BUNDLE} bytes")
+    return bytes(data)

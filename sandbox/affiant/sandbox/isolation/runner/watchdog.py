@@ -1,0 +1,150 @@
+"""How much a sandbox uses, read from /proc; and whether that is more than its plan allows.
+
+Memory is what the machine would get back if the sandbox ended: the processes' own pages and their shared ones.
+Under gVisor all memory of the agent is one anonymous file of the sandbox's kernel, much of it mapped nowhere, so
+such files count by their size on the machine. Read twice a second.
+
+Files are what lies in the session's own directories; read every two seconds, or less often where that takes long.
+Both can be overrun between two looks. The other limits (processes, open files, size
+of /tmp) are kept at once by the kernel under the agent, whichever kernel that is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.sandbox.isolation.plan.errors import LimitExceeded
+from affiant.sandbox.isolation.plan.plan import Limits
+from affiant.sandbox.workspace.errors import TreeTooLarge
+from affiant.sandbox.workspace.walk import Limits as TreeLimits
+from affiant.sandbox.workspace.walk import open_directory, walk
+
+__all__ = ["Usage", "check_files", "check_limits", "measure", "measure_files"]
+
+_LOOKED_AT: Final = TreeLimits(files=500_000, depth=128)
+
+_FIRST_DESCRIPTORS: Final = 64
+"""gVisor's kernel opens its memory file before anything else; an agent's own thousands are not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """At one moment: bytes of memory, and processes as this machine counts them."""
+
+    memory_bytes: int
+    processes: int
+
+
+def measure(namespace: str) -> Usage:
+    """What the processes in the process namespace ``namespace`` (readlink of ns/pid), or below it, use."""
+    own = shared = processes = 0
+    files: dict[int, int] = {}
+    for process in _members(namespace):
+        processes += 1
+        pages = _pages(process)
+        own += pages.get("Pss_Anon", 0)
+        shared += pages.get("Pss_Shmem", 0)
+        files.update(_anonymous_files(process))
+    return Usage(own + max(shared, sum(files.values())), processes)
+
+
+def check_limits(usage: Usage, limits: Limits) -> None:
+    """Refuse more memory than the plan allows.
+
+    Raises:
+        LimitExceeded: it is more.
+    """
+    if usage.memory_bytes > limits.memory_bytes:
+        raise LimitExceeded(
+            "the sandbox used more memory than its limit and was ended",
+            where="memory",
+            expected=f"at most {limits.memory_bytes} bytes",
+            found=f"{usage.memory_bytes} bytes",
+        )
+
+
+def measure_files(folder: Path) -> int:
+    """Bytes on the machine of all files below ``folder``, which a hostile agent writes to while we look.
+
+    Raises:
+        LimitExceeded: so many files or levels that they cannot be looked at.
+    """
+    total = 0
+    try:
+        with open_directory(folder) as root:
+            for found in walk(root, limits=_LOOKED_AT, refuse=lambda _path, _error: None):
+                with suppress(FileNotFoundError):
+                    total += os.stat(found.name, dir_fd=found.parent, follow_symlinks=False).st_blocks * 512
+    except TreeTooLarge as error:
+        raise LimitExceeded(
+            "the sandbox made more files or levels of directories than its limit and was ended",
+            where="files",
+            expected=f"at most {_LOOKED_AT.files} files, {_LOOKED_AT.depth} levels",
+        ) from error
+    return total
+
+
+def check_files(total: int, limits: Limits) -> None:
+    """Refuse more bytes in files than the plan allows.
+
+    Raises:
+        LimitExceeded: it is more.
+    """
+    if total > limits.files_bytes:
+        raise LimitExceeded(
+            "the sandbox wrote more into its files than its limit and was ended",
+            where="files",
+            expected=f"at most {limits.files_bytes} bytes",
+            found=f"{total} bytes",
+        )
+
+
+def _members(namespace: str) -> Iterator[Path]:
+    """Processes whose namespace is it, and their descendants in namespaces further in."""
+    parents: dict[int, int] = {}
+    inside: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            stat = (entry / "stat").read_bytes()
+            parents[int(entry.name)] = int(stat[stat.rindex(b")") + 2 :].split()[1])
+            if os.readlink(entry / "ns" / "pid") == namespace:
+                inside.add(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    for pid in parents:
+        above: int | None = pid
+        while above and above not in inside:
+            above = parents.get(above)
+        if above:
+            yield Path("/proc", str(pid))
+
+
+def _pages(process: Path) -> dict[str, int]:
+    """Bytes by kind, shared ones by this process's part (proc(5), smaps_rollup)."""
+    try:
+        lines = (process / "smaps_rollup").read_text().splitlines()[1:]
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return {}
+    fields = (line.split() for line in lines)
+    return {field[0].rstrip(":"): int(field[1]) * 1024 for field in fields if len(field) == 3}
+
+
+def _anonymous_files(process: Path) -> dict[int, int]:
+    """Inode -> bytes on the machine, of the memfds among the descriptors that a process opened first."""
+    found = {}
+    for number in range(_FIRST_DESCRIPTORS):
+        descriptor = process / "fd" / str(number)
+        try:
+            if os.readlink(descriptor).startswith("/memfd:"):
+                facts = descriptor.stat()
+                found[facts.st_ino] = facts.st_blocks * 512
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found

@@ -1,0 +1,1 @@
+"""Services of one machine: state folder, platform, gateway, and the processes of each session."""

@@ -1,0 +1,310 @@
+"""Starting, awaiting and ending a service: a process of ours with, where root allows, a user of its own.
+
+What a service gets: a cleaned environment, ``/`` as its folder, ``/dev/null`` as its input, a process group and
+session of its own (a terminal's Ctrl-C is the launcher's alone), the descriptors that were named for it, and a
+view of closed folders with nothing but its needs in it (``exposure``). What it loses before a line of its
+code runs: the user, core files, inspection, the way to new privileges (``service_stage``). Without root
+everything runs as the one user there is, and :attr:`ServiceProcess.own_user` says so.
+
+:func:`start_service` must be called from a thread that lives as long as the service shall: the kernel ties
+"my parent died" to the thread (prctl(2), PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+import affiant
+from affiant.command_line import printable
+from affiant.sandbox.base.errors import ServiceFailed, ServiceSilent
+from affiant.sandbox.base.exposure import Facts, Need, exposure_plan, step_to_json
+from affiant.sandbox.base.privileges import drop_privileges, is_root
+
+__all__ = [
+    "READY_FD",
+    "ServiceProcess",
+    "ServiceSpec",
+    "clean_environment",
+    "code_needs",
+    "drop_privileges",
+    "start_service",
+]
+
+READY_FD: Final = "{ready-fd}"
+"""In a service's arguments: the number of the descriptor on which it writes one line when it is ready."""
+
+_STOP_GRACE_S: Final = 5.0
+_TAIL_LINES: Final = 20
+_LINE_LIMIT: Final = 64 * 1024
+_KEPT: Final = ("LANG", "LC_ALL", "LC_CTYPE", "PATH", "TZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSpec:
+    """One service to start.
+
+    Args:
+        name: for messages (``gateway``).
+        argv: module, then its arguments, as after ``python -m``; may hold :data:`READY_FD` once.
+        user: whom to become if started as root. None: stay who we are, because the service itself starts others
+            and then calls :func:`drop_privileges`.
+        needs: paths to reach beside the code itself.
+        fds: descriptors to inherit, under the same numbers.
+        home: its ``HOME``.
+        death_signal: what it gets when the thread that starts it dies. None: it finds out by itself.
+        own_view: whether closed folders are covered for it; not for a service that stays the machine's owner.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    home: Path
+    user: int | None = None
+    needs: tuple[Need, ...] = ()
+    fds: tuple[int, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    death_signal: signal.Signals | None = None
+    own_view: bool = True
+
+
+def clean_environment(environment: Mapping[str, str], *, home: Path) -> dict[str, str]:
+    """What a service keeps of ``environment``: search path, language, and our own variables."""
+    kept = {
+        name: value for name, value in environment.items() if name in _KEPT or name.startswith("AFFIANT_")
+    }
+    return {"PATH": os.defpath, **kept, "HOME": str(home)}
+
+
+def code_needs() -> tuple[Need, ...]:
+    """What any Python process of this installation must read: interpreter, packages, our own source roots."""
+    paths = [sys.executable, sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
+    paths += [path for path in sys.path if path.startswith("/")]
+    paths += [str(Path(portion).parent) for portion in affiant.__path__]
+    return tuple(Need(path) for path in dict.fromkeys(paths) if os.path.exists(path))
+
+
+def _facts() -> Facts:
+    return Facts(is_closed=_is_closed, readlink=_readlink)
+
+
+def _is_closed(path: str) -> bool:
+    try:
+        return not os.stat(path).st_mode & stat.S_IXOTH
+    except OSError:
+        return False
+
+
+def _readlink(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:  # not a link, or nothing there: opening it will say so
+        return None
+
+
+def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
+    """Start ``spec``; :meth:`ServiceProcess.ready` waits for it.
+
+    Args:
+        echo: copy what it writes to its standard error to ours as well.
+
+    Raises:
+        ServiceUnreadable: no plan leads to what it needs.
+    """
+    own_view = is_root() and spec.own_view
+    needs = (*code_needs(), *spec.needs) if own_view else ()
+    plan = {
+        "death_signal": spec.death_signal,
+        "must_read": [need.path for need in needs if not need.writable] if spec.user is not None else [],
+        "parent": os.getpid(),
+        "steps": [step_to_json(step) for step in exposure_plan(needs, _facts())],
+        "user": spec.user,
+    }
+    ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+    plan_fd = os.memfd_create("affiant-service-plan", os.MFD_CLOEXEC)
+    try:
+        os.write(plan_fd, json.dumps(plan).encode())
+        os.lseek(plan_fd, 0, os.SEEK_SET)
+        argv = [str(ready_write) if argument == READY_FD else argument for argument in spec.argv]
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                "-s",
+                "-m",
+                "affiant.sandbox.processes.service_stage",
+                "--plan-fd",
+                str(plan_fd),
+                *argv,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**clean_environment(os.environ, home=spec.home), **spec.environment},
+            pass_fds=(plan_fd, ready_write, *spec.fds),
+            start_new_session=True,
+        )
+    except BaseException:  # closed whatever happened, and raised again
+        os.close(ready_read)
+        raise
+    finally:
+        os.close(plan_fd)
+        os.close(ready_write)
+    return ServiceProcess(spec, process, ready_read, own_user=is_root() and spec.user is not None, echo=echo)
+
+
+class ServiceProcess:
+    """A running service. Whoever started it ends it: :meth:`stop`, or :meth:`wait` if it ends by itself."""
+
+    def __init__(
+        self,
+        spec: ServiceSpec,
+        process: subprocess.Popen[bytes],
+        ready: int,
+        *,
+        own_user: bool,
+        echo: bool,
+    ) -> None:
+        self.name = spec.name
+        self.own_user = own_user
+        """Whether it runs under a user of its own."""
+        self._process = process
+        self._pidfd: int | None = os.pidfd_open(process.pid)
+        self._ready: int | None = ready
+        self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        assert process.stderr is not None
+        self._drain = threading.Thread(
+            target=_drain, args=(process.stderr, self._tail, echo), name=f"stderr-{spec.name}", daemon=True
+        )
+        self._drain.start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id; also that of its process group."""
+        return self._process.pid
+
+    @property
+    def last_words(self) -> str:
+        """The last lines of its standard error, fit to be printed."""
+        return printable("\n".join(self._tail))
+
+    @property
+    def ended(self) -> bool:
+        """Whether its main process has ended."""
+        if self._pidfd is None:
+            return True
+        return os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the service's main process, if it is still there."""
+        if self._pidfd is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    async def ready(self, *, timeout_s: float = 20.0) -> str:
+        """The line that it wrote when it was ready, without its newline. Once.
+
+        Raises:
+            ServiceFailed: it ended first; the text carries its last lines.
+            ServiceSilent: not in time; it has been killed.
+        """
+        assert self._ready is not None
+        try:
+            async with asyncio.timeout(timeout_s):
+                line = await _read_line(self._ready)
+        except TimeoutError as error:
+            await self.stop(grace_s=0)
+            raise ServiceSilent(
+                f"the {self.name} is not ready after {timeout_s:g} s", found=self.last_words or None
+            ) from error
+        if not line.endswith(b"\n"):
+            code = await self.stop(grace_s=1)
+            raise ServiceFailed(
+                f"the {self.name} ended before it was ready",
+                found=f"exit status {code}: {self.last_words or 'it said nothing'}",
+            )
+        return line[:-1].decode("utf-8", "replace")
+
+    async def wait(self) -> int:
+        """Its exit status (negative: the signal that ended it), once it has ended.
+
+        What is left of its process group then is killed before its number can be used again.
+        """
+        if self._pidfd is not None:
+            await _readable(self._pidfd)
+        if self._pidfd is not None:  # not reaped meanwhile by another waiter
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._pidfd = None
+        if self._ready is not None:
+            os.close(self._ready)
+            self._ready = None
+        code = self._process.wait()
+        self._drain.join(1.0)
+        return code
+
+    def let_go(self) -> None:
+        """Leave it running, and have it reaped whenever it ends. Nothing else may be asked of it afterwards."""
+        for descriptor in (self._pidfd, self._ready):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._pidfd = self._ready = None
+        threading.Thread(target=self._process.wait, name=f"reap-{self.name}", daemon=True).start()
+
+    async def stop(self, *, grace_s: float = _STOP_GRACE_S) -> int:
+        """End it and everything in its process group: SIGTERM, then after ``grace_s`` SIGKILL. Idempotent."""
+        if grace_s > 0:
+            self.send_signal(signal.SIGTERM)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    return await self.wait()
+        self.send_signal(signal.SIGKILL)
+        return await self.wait()
+
+
+async def _readable(descriptor: int) -> None:
+    """Return when there is something to read. By a copy, because a loop has one watcher for each number."""
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+    own = os.dup(descriptor)
+    loop.add_reader(own, event.set)
+    try:
+        await event.wait()
+    finally:
+        loop.remove_reader(own)
+        os.close(own)
+
+
+async def _read_line(descriptor: int) -> bytes:
+    """Bytes up to and including the first newline, or up to the end."""
+    line = b""
+    while not line.endswith(b"\n") and len(line) < _LINE_LIMIT:
+        await _readable(descriptor)
+        part = os.read(descriptor, 4096)
+        if not part:
+            break
+        line += part
+    return line
+
+
+def _drain(stream: IO[bytes], tail: collections.deque[str], echo: bool) -> None:  # noqa: FBT001 - a thread's target
+    """Keep the last lines of a service's standard error, so that it never blocks and never fills a disk."""
+    with stream:
+        for line in iter(lambda: stream.readline(_LINE_LIMIT), b""):
+            text = line.decode("utf-8", "replace").rstrip("\n")
+            tail.append(text)
+            if echo:
+                with suppress(OSError, ValueError):  # nobody reads our own standard error any more
+                    sys.stderr.write(printable(text) + "\n")

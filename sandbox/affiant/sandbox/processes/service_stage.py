@@ -1,0 +1,166 @@
+"""The first moments of a service: confine this process, then become the service's own program.
+
+``python -P -s -m affiant.sandbox.processes.service_stage --plan-fd N MODULE ARGUMENT...`` reads its plan from
+descriptor N, takes the steps of ``exposure`` in a mount namespace of its own, becomes the service's user, and runs MODULE
+as ``python -m`` would, in this same process: an execve(2) would make it inspectable again (prctl(2),
+PR_SET_DUMPABLE). No code of the service runs before the privileges are gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import runpy
+import signal
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.sandbox.base.errors import ServiceUnreadable
+from affiant.sandbox.base.exposure import Cover, Link, Show, Step, step_from_json
+from affiant.sandbox.base.privileges import drop_privileges, end_with_parent
+
+__all__ = ["expose", "main"]
+
+_CLONE_NEWNS: Final = 0x00020000
+_MS_RDONLY: Final = 0x1
+_MS_NOSUID: Final = 0x2
+_MS_NODEV: Final = 0x4
+_MS_REMOUNT: Final = 0x20
+_MS_BIND: Final = 0x1000
+_MS_REC: Final = 0x4000
+_MS_SLAVE: Final = 0x80000
+_PLAN_LIMIT: Final = 1 << 20
+
+
+def expose(steps: Sequence[Step]) -> None:
+    """Take ``steps`` in a new mount namespace; the machine's own view does not change. Root only.
+
+    Raises:
+        ServiceUnreadable: a path is gone, or the kernel refuses a mount.
+    """
+    if not steps:
+        return
+    shown = [step for step in steps if isinstance(step, Show)]
+    sources: dict[str, int] = {}
+    try:
+        _call("unshare", ctypes.c_int(_CLONE_NEWNS))
+        _mount("none", "/", "none", _MS_REC | _MS_SLAVE)
+        for show in shown:  # in the new namespace: only its own mounts can be bound (mount(2), EINVAL)
+            sources[show.path] = os.open(show.path, os.O_PATH | os.O_CLOEXEC)
+        for step in steps:
+            _take(step, sources)
+        for step in steps:
+            if isinstance(step, Cover):
+                _mount(
+                    "none", step.path, "none", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
+                )
+    except OSError as error:
+        raise ServiceUnreadable(
+            "cannot show a service what it needs", where=str(error.filename or ""), found=error.strerror
+        ) from error
+    finally:
+        for source in sources.values():
+            os.close(source)
+
+
+def _take(step: Step, sources: Mapping[str, int]) -> None:
+    match step:
+        case Cover(path):
+            _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=1m")
+        case Link(path, target):
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            os.symlink(target, path)
+        case Show(path, writable):
+            source = sources[path]
+            _make_mount_point(path, directory=stat.S_ISDIR(os.fstat(source).st_mode))
+            _mount(f"/proc/self/fd/{source}", path, "none", _MS_BIND | _MS_REC)
+            read_only = 0 if writable else _MS_RDONLY
+            _mount("none", path, "none", _MS_REMOUNT | _MS_BIND | _MS_NOSUID | _MS_NODEV | read_only)
+
+
+def _make_mount_point(path: str, *, directory: bool) -> None:
+    if os.path.lexists(path):
+        return
+    os.makedirs(path if directory else os.path.dirname(path), mode=0o755, exist_ok=True)
+    if not directory:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    _call(
+        "mount",
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode(),
+        ctypes.c_ulong(flags),
+        data.encode(),
+        where=target,
+    )
+
+
+def _call(name: str, *arguments: object, where: str | None = None) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), where)
+
+
+def _read_plan(descriptor: int) -> Mapping[str, object]:
+    with open(descriptor, "rb") as stream:
+        plan = json.loads(stream.read(_PLAN_LIMIT))
+    if not isinstance(plan, dict) or set(plan) != {"death_signal", "must_read", "parent", "steps", "user"}:
+        raise ServiceUnreadable("not a service's plan")
+    return plan
+
+
+def _settle(plan: Mapping[str, object]) -> None:
+    """Everything between being started and running the service's code."""
+    steps, must_read, user = plan["steps"], plan["must_read"], plan["user"]
+    assert isinstance(steps, list)
+    assert isinstance(must_read, list)
+    os.umask(0o022)
+    expose([step_from_json(step) for step in steps])
+    os.chdir("/")
+    if isinstance(user, int):
+        os.umask(0o077)
+        drop_privileges(user)
+    else:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for path in must_read:
+        if not os.access(path, os.R_OK | (os.X_OK if Path(path).is_dir() else 0)):
+            raise ServiceUnreadable(
+                "a service cannot read what it needs under its own user",
+                where=path,
+                hint=f"Make it readable: chmod -R go+rX {path}",
+            )
+    if plan["death_signal"] is not None:
+        end_with_parent(signal.Signals(_int(plan["death_signal"])), parent=_int(plan["parent"]))
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Confine this process and run the module that ``arguments`` name."""
+    option, descriptor, module, *rest = arguments
+    if option != "--plan-fd":
+        raise SystemExit("usage: service_stage --plan-fd N MODULE ARGUMENT...")
+    try:
+        _settle(_read_plan(int(descriptor)))
+    except AffiantError as error:
+        sys.stderr.write(f"affiant: refused: {error} [{error.code}]\n")
+        raise SystemExit(1) from error
+    sys.argv = [module, *rest]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,175 @@
+"""Keeps platform and gateway running for as long as any launcher of this state folder lives.
+
+``python -m affiant.sandbox.processes.service_supervisor --home DIR [--platform] [--gateway]
+[--upstream URL]... --ready-fd N`` starts what is asked for, says so in one JSON line, and then waits for the exclusive lock on ``launchers.lock``. Every
+launcher holds that lock shared, so the keeper gets it exactly when the last of them has ended, by whatever death
+(flock(2)); it then stops what it started and ends. While it stops them it holds the lock: a launcher that comes
+just then waits, finds nothing running and starts afresh.
+
+As long as it lives it holds ``keepers.lock`` shared, with every other keeper: whoever gets that one exclusively knows
+that all have ended.
+
+If the keeper itself is killed, what it started gets SIGTERM from the kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from affiant.attestation.log.witness.embedded import own_witness
+from affiant.errors import AffiantError
+from affiant.sandbox.base.exposure import Need
+from affiant.sandbox.base.privileges import GATEWAY_USER, PLATFORM_USER, is_root
+from affiant.sandbox.processes.home import Home, give_folder, lock, open_home
+from affiant.sandbox.processes.service_process import READY_FD, ServiceProcess, ServiceSpec, start_service
+
+__all__ = ["gateway_spec", "keeper_spec", "keepers_lock", "launchers_lock", "main", "platform_spec"]
+
+
+def launchers_lock(home: Home) -> Path:
+    """What every launcher holds shared, and a keeper waits for."""
+    return home.path / "launchers.lock"
+
+
+def keepers_lock(home: Home) -> Path:
+    """What every keeper holds shared until it has ended."""
+    return home.path / "keepers.lock"
+
+
+def keeper_spec(home: Home, *, platform: bool, gateway: bool, upstreams: Sequence[str]) -> ServiceSpec:
+    """How a launcher starts the keeper. It outlives the launcher if others still need it."""
+    wanted = [*(["--platform"] if platform else []), *(["--gateway"] if gateway else [])]
+    chosen = [f"--upstream={url}" for url in upstreams]
+    return ServiceSpec(
+        name="keeper",
+        argv=(
+            "affiant.sandbox.processes.service_supervisor",
+            f"--home={home.path}",
+            *wanted,
+            *chosen,
+            "--ready-fd",
+            READY_FD,
+        ),
+        home=home.path,
+        own_view=False,
+    )
+
+
+def platform_spec(home: Home) -> ServiceSpec:
+    """The simulated platform: its own user, its own folder and nothing else of the state folder."""
+    return ServiceSpec(
+        name="simulated platform",
+        argv=("affiant", "platform", "serve", "--home", str(home.path), "--ready-fd", READY_FD),
+        home=home.platform,
+        user=PLATFORM_USER,
+        needs=(Need(str(home.platform), writable=True),),
+        death_signal=signal.SIGTERM,
+    )
+
+
+def gateway_spec(home: Home, *, upstreams: Sequence[str]) -> ServiceSpec:
+    """The gateway. Its launching half keeps our user, for it alone may ask the platform for a TD; the half that
+    serves is its child, holds the keys, and gives the user up."""
+    chosen = [argument for url in upstreams for argument in ("--upstream", url)]
+    if is_root():
+        chosen += ["--user", str(GATEWAY_USER)]
+    return ServiceSpec(
+        name="gateway",
+        argv=("affiant", "gateway", "serve", "--home", str(home.path), *chosen, "--ready-fd", READY_FD),
+        home=home.gateway,
+        needs=(
+            *(Need(str(folder), writable=True) for folder in (home.gateway, home.witness)),
+            *(Need(str(folder)) for folder in (home.platform, home.secrets)),
+        ),
+        death_signal=signal.SIGTERM,
+    )
+
+
+async def _start(home: Home, given: argparse.Namespace) -> tuple[list[ServiceProcess], Mapping[str, object]]:
+    started: list[ServiceProcess] = []
+    facts: dict[str, object] = {}
+    try:
+        if given.platform:
+            if is_root():
+                give_folder(home.platform, PLATFORM_USER)
+            started.append(start_service(platform_spec(home), echo=True))
+            facts["platform"] = json.loads(await started[-1].ready())
+        if given.gateway:
+            own_witness(
+                home.path, random_bytes=os.urandom
+            )  # its view of the state folder is of what is there
+            if is_root():
+                give_folder(home.gateway, GATEWAY_USER)
+            started.append(start_service(gateway_spec(home, upstreams=given.upstream), echo=True))
+            facts["gateway"] = json.loads(await started[-1].ready())
+    except BaseException:  # whatever went wrong, what was started does not stay; raised again
+        await _stop(started)
+        raise
+    return started, facts
+
+
+async def _stop(started: Sequence[ServiceProcess]) -> None:
+    for service in reversed(started):
+        await service.stop()
+
+
+async def _keep(home: Home, given: argparse.Namespace) -> int:
+    enough = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, enough.set)
+    try:
+        started, facts = await _start(home, given)
+    except AffiantError as error:
+        _say(given.ready_fd, {"refused": error.to_json()})
+        return 1
+    _say(given.ready_fd, facts)
+    _call_when_alone(home, enough.set)
+    await enough.wait()
+    await _stop(started)
+    return 0
+
+
+def _call_when_alone(home: Home, call: Callable[[], None]) -> None:
+    """Have the loop ``call`` once no launcher is left; from then on this process holds the lock until it ends."""
+    loop = asyncio.get_running_loop()
+    descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def wait() -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(RuntimeError):  # the loop is closed: a signal was faster
+            loop.call_soon_threadsafe(call)
+
+    threading.Thread(target=wait, name="last-launcher", daemon=True).start()
+
+
+def _say(descriptor: int, facts: Mapping[str, object]) -> None:
+    with suppress(BrokenPipeError), open(descriptor, "wb") as ready:  # whoever waited may have gone
+        ready.write(json.dumps(facts).encode("ascii") + b"\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start what is asked for, and stay until nobody needs it."""
+    parser = argparse.ArgumentParser(prog="affiant-keeper", allow_abbrev=False)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--platform", action="store_true")
+    parser.add_argument("--gateway", action="store_true")
+    parser.add_argument("--upstream", action="append", default=[])
+    parser.add_argument("--ready-fd", type=int, required=True)
+    given = parser.parse_args(arguments)
+    home = open_home(given.home)
+    with lock(keepers_lock(home), shared=True):
+        return asyncio.run(_keep(home, given))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

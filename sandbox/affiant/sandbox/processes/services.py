@@ -1,0 +1,328 @@
+"""The platform and the gateway of a session: those that run are used, what is missing is started.
+
+``ensure_services`` joins the launchers of the state folder (a shared lock that a keeper watches,
+``service_supervisor``) and returns what a session is built from: a provisioner, the reference values, and the one gateway configuration
+that the session's manifest will name. A gateway of this state folder is accepted if its configuration is the
+local one for the upstreams asked for, with or without witnesses; any other must be pinned by its configuration's
+digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
+from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.verdict.trust_file import TrustFile, accepted_at, parse_trust_file
+from affiant.errors import AffiantError, ConfigurationError
+from affiant.sandbox.base.descriptors import descriptor_from_thread
+from affiant.sandbox.base.errors import GatewayNotPinned, GatewayNotTheOne, SessionRefused
+from affiant.sandbox.processes.gateway_probe import RunningGateway, fetch_config, read_gateway_file
+from affiant.sandbox.processes.home import Home, lock
+from affiant.sandbox.processes.launch_records import live_launches
+from affiant.sandbox.processes.provisioner import SimulatedProvisioner
+from affiant.sandbox.processes.service_process import ServiceProcess, start_service
+from affiant.sandbox.processes.service_supervisor import keeper_spec, keepers_lock, launchers_lock
+
+__all__ = ["GatewayChoice", "Services", "ensure_services"]
+
+_KEEPER_STOPS_WITHIN_S = 15.0
+_SERVICES_STOP_WITHIN_S = 5.0
+_STEP_S = 0.02
+_KEEPER_STARTS_WITHIN_S = 45.0
+
+
+class ServicesBusy(ConfigurationError):
+    """What runs in this state folder cannot serve this session."""
+
+    code = "services.other_configuration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayChoice:
+    """Which gateway a session shall use.
+
+    Args:
+        url: an existing gateway; None: the state folder's own.
+        config_digests: ``sha256:`` names that the caller accepts for ``url``, beside those of the trust file.
+        upstreams: addresses for the state folder's own gateway; empty: the embedded echo.
+    """
+
+    url: str | None = None
+    config_digests: frozenset[str] = frozenset()
+    upstreams: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Services:
+    """What a session is built from. :meth:`leave` when its last process has ended."""
+
+    home: Home
+    provisioner: SimulatedProvisioner
+    gateway_url: str
+    gateway_config: GatewayConfig
+    reference: bytes
+    """Reference values that the gateway's quote, and this session's, are appraised against."""
+    started: tuple[str, ...]
+    """What was not running and was started: ``platform``, ``gateway``."""
+    membership: int = field(repr=False)
+    """Holds the launchers' lock. Whoever inherits it keeps the services too: the supervisor does, so that it can
+    still close its session when its launcher is gone."""
+    _keeper: ServiceProcess | None = field(repr=False, default=None)
+
+    async def leave(self) -> None:
+        """Stop using them. The last to leave waits until what was started has stopped, whoever started it; what
+        outlives us then is for the others. Idempotent."""
+        if self.membership >= 0:
+            os.close(self.membership)
+            self.membership = -1
+        keeper, self._keeper = self._keeper, None
+        try:
+            if not live_launches(self.home) and not _others(self.home):
+                await _until_stopped(self.home, keeper)
+        finally:
+            if keeper is not None and not keeper.ended:
+                keeper.let_go()
+
+
+async def ensure_services(
+    home: Home,
+    choice: GatewayChoice,
+    *,
+    now: datetime,
+    random_bytes: Callable[[int], bytes],
+    echo: bool = False,
+) -> Services:
+    """Platform and gateway for one session; what is missing is started.
+
+    Args:
+        echo: show what the services write.
+
+    Raises:
+        ReleaseMissingError: a source tree without its release manifest.
+        GatewayNotPinned: ``choice.url`` without a digest to expect.
+        ServicesBusy: the running gateway of this folder has other upstreams.
+        GatewayNotTheOne, GatewayUnreachable, ServiceFailed, ServiceSilent, SessionRefused: as named.
+    """
+    trust = _trust(home)
+    accepted = _accepted(choice, trust, now)
+    membership = await descriptor_from_thread(lambda: _join(home))
+    keeper: ServiceProcess | None = None
+    try:
+        async with _starting(home):
+            _, reference = simulated_reference(home.path, now=now, random_bytes=random_bytes)
+            missing = await asyncio.to_thread(_missing, home, choice)
+            if missing:
+                keeper = await _start(home, missing, choice, echo=echo)
+            url, config = await asyncio.to_thread(_gateway, home, choice, accepted, reference)
+        return Services(
+            home=home,
+            provisioner=SimulatedProvisioner(home.path),
+            gateway_url=url,
+            gateway_config=config,
+            reference=_reference_for(config, reference, trust, now),
+            started=missing,
+            membership=membership,
+            _keeper=keeper,
+        )
+    except BaseException:  # left whatever happened, and raised again
+        os.close(membership)
+        if keeper is not None:
+            await keeper.stop(grace_s=_KEEPER_STOPS_WITHIN_S)
+        raise
+
+
+def _join(home: Home) -> int:
+    """A descriptor that holds the launchers' lock shared; waits while a keeper is stopping."""
+    descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def _others(home: Home) -> bool:
+    """Whether a launcher of this state folder is left; a keeper that is stopping is none."""
+    descriptor = os.open(launchers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        return (
+            _locks(descriptor, fcntl.LOCK_SH)
+            and not _locks(descriptor, fcntl.LOCK_EX)
+            and _locks(descriptor, fcntl.LOCK_SH)  # again: a keeper may have got it between the two
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _locks(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def _until_stopped(home: Home, keeper: ServiceProcess | None) -> None:
+    """Wait, not for ever, until no keeper is left, and with them what they started."""
+    if keeper is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_KEEPER_STOPS_WITHIN_S):
+                await keeper.wait()
+    descriptor = os.open(keepers_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SERVICES_STOP_WITHIN_S):
+                while not _locks(descriptor, fcntl.LOCK_EX):  # noqa: ASYNC110 - nobody tells us of a lock
+                    await asyncio.sleep(_STEP_S)
+    finally:
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def _starting(home: Home) -> AsyncIterator[None]:
+    """One launcher at a time looks for services and starts them; the others wait without blocking their loop."""
+    with ExitStack() as stack:
+        await asyncio.to_thread(stack.enter_context, lock(home.path / "services.lock"))
+        yield
+
+
+async def _start(home: Home, missing: Sequence[str], choice: GatewayChoice, *, echo: bool) -> ServiceProcess:
+    keeper = start_service(
+        keeper_spec(
+            home,
+            platform="platform" in missing,
+            gateway="gateway" in missing,
+            upstreams=choice.upstreams,
+        ),
+        echo=echo,
+    )
+    try:
+        facts = json.loads(await keeper.ready(timeout_s=_KEEPER_STARTS_WITHIN_S))
+        match facts:
+            case {"refused": {"code": str() as code, "message": str() as message, **rest}}:
+                found, hint = rest.get("found"), rest.get("hint")
+                text = message if found is None else f"{message}; found {found}"
+                raise SessionRefused(code, text, hint=None if hint is None else str(hint))
+    except BaseException:  # stopped whatever happened, and raised again
+        await keeper.stop(grace_s=_KEEPER_STOPS_WITHIN_S)
+        raise
+    return keeper
+
+
+def _missing(home: Home, choice: GatewayChoice) -> tuple[str, ...]:
+    """What does not answer. Blocks for at most some seconds."""
+    missing = []
+    try:
+        SimulatedProvisioner(home.path).root()
+    except AffiantError:
+        missing.append("platform")
+    if choice.url is None and _own_gateway(home) is None:
+        missing.append("gateway")
+    return tuple(missing)
+
+
+def _own_gateway(home: Home) -> tuple[RunningGateway, GatewayConfig] | None:
+    """The gateway of this state folder and its configuration, if it answers under the key that its file names."""
+    named = read_gateway_file(home.gateway / "gateway.json")
+    if named is None:
+        return None
+    try:
+        config = fetch_config(named.url, spki=named.spki)
+    except AffiantError:
+        return None
+    return (named, config) if config.digest == named.config else None
+
+
+def _gateway(
+    home: Home, choice: GatewayChoice, accepted: frozenset[str], reference: bytes
+) -> tuple[str, GatewayConfig]:
+    """The gateway's address and its configuration. Blocks for at most some seconds."""
+    if choice.url is not None:
+        config = fetch_config(choice.url, spki=None)
+        if config.digest not in accepted:
+            raise GatewayNotTheOne(
+                "the gateway shows another configuration than was pinned",
+                where=choice.url,
+                expected=" or ".join(sorted(accepted)),
+                found=config.digest,
+            )
+        return choice.url, config
+    own = _own_gateway(home)
+    if own is None:
+        raise GatewayNotTheOne("the gateway became ready, but does not answer as its file says")
+    named, config = own
+    wanted = set(choice.upstreams) or {DEV_ECHO.url}
+    found = {upstream.url for upstream in config.upstreams}
+    local = local_gateway_config(parse_reference_values(reference))
+    if (
+        found != wanted
+        or config.reference != local.reference
+        or (not choice.upstreams and config.unwitnessed != local)
+    ):
+        raise ServicesBusy(
+            "a gateway with another configuration serves from this state folder",
+            expected=_told(wanted, local),
+            found=_told(found, config),
+            hint=f"To use it as it is: --gateway {named.url} --gateway-config {config.digest}. "
+            "Else wait until it has ended, or give --home another folder",
+        )
+    return named.url, config
+
+
+def _told(upstreams: Iterable[str], config: GatewayConfig) -> str:
+    """What can differ of a configuration, as far as whoever asked would know it again."""
+    tools = ", ".join(sorted(server.id for server in config.mcp_servers)) or "none"
+    return (
+        f"upstreams {', '.join(sorted(upstreams))}, tool servers {tools}, "
+        f"{len(config.profile_signers)} profile signers, reference values {config.reference}"
+    )
+
+
+def _trust(home: Home) -> TrustFile | None:
+    try:
+        return parse_trust_file(home.trust_file.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _accepted(choice: GatewayChoice, trust: TrustFile | None, now: datetime) -> frozenset[str]:
+    """The configuration digests under which ``choice.url`` may be used."""
+    if choice.url is None:
+        return frozenset()
+    named = {
+        entry.value
+        for entry in (trust.gateway_configs or () if trust is not None else ())
+        if accepted_at((entry,), entry.value, now)
+    }
+    if not named | choice.config_digests:
+        raise GatewayNotPinned(
+            "a gateway is named, but not which configuration it must prove",
+            hint="Name it with --gateway-config sha256:..., or list it in trust.json under gateway_configs",
+        )
+    return frozenset(named | choice.config_digests)
+
+
+def _reference_for(config: GatewayConfig, reference: bytes, trust: TrustFile | None, now: datetime) -> bytes:
+    """The reference values that ``config`` names.
+
+    Raises:
+        GatewayNotPinned: neither this build's nor any of the trust file's.
+    """
+    if sha256_name(reference) == config.reference:
+        return reference
+    known = None if trust is None else trust.reference_at(config.reference, now)
+    if known is None:
+        raise GatewayNotPinned(
+            "the gateway was measured against reference values that are not known here",
+            expected=sha256_name(reference),
+            found=config.reference,
+            hint="Another build or another simulated platform; list its reference values in trust.json",
+        )
+    return known.raw

@@ -1,0 +1,157 @@
+"""What is remembered of a session once its processes have ended: ``sessions/ID/session.json``.
+
+``{"typ":"affiant-session/1", ...}``, written by whoever ended it: its launcher, or the next command after a launcher
+that was killed. It stands in a folder that belonged to the supervisor's user while the session ran, so it is written
+only after the folder was taken back, and read without following a link. Nothing in it is evidence; receipts are.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.errors import MalformedError
+from affiant.sandbox.processes.home import Home, write_file
+
+__all__ = ["Asked", "SessionNote", "SessionState", "asked_from_json", "read_note", "write_note"]
+
+_TYP: Final = "affiant-session/1"
+_NAME: Final = "session.json"
+_LIMIT: Final = 64 * 1024
+
+
+class SessionState(enum.Enum):
+    """How a session stands, or ended."""
+
+    RUNNING = "running"
+    CLOSED = "closed"
+    """By its supervisor, for its launcher."""
+    CUT_OFF = "cut-off"
+    """Its launcher was killed; its supervisor closed it all the same."""
+    LOST = "lost"
+    """Nobody closed it who could still sign for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was asked for, as far as somebody else must know who ends the session.
+
+    Args:
+        agent, profile: which profile, and of which file. started: Unix seconds.
+        gateway: the address of a gateway that the caller named; None: the state folder's own.
+        output: where changes were to be copied. source: from where, below the session's folder.
+        exclude: what is never copied out.
+    """
+
+    agent: str
+    profile: str
+    started: int
+    gateway: str | None = None
+    output: str | None = None
+    source: str | None = None
+    exclude: tuple[str, ...] = ()
+
+    def to_json(self) -> Mapping[str, object]:
+        """Its members."""
+        return {**asdict(self), "exclude": list(self.exclude)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionNote:
+    """One session.
+
+    Args:
+        asked: None if its record did not say.
+        ended: Unix seconds. exit_code: the command's, if it is known. code: why affiant ended it, a stable code.
+        kept: whether files of the agent's were kept.
+    """
+
+    session: str
+    state: SessionState
+    asked: Asked | None = None
+    ended: int | None = None
+    exit_code: int | None = None
+    code: str | None = None
+    kept: bool = False
+
+    def to_json(self) -> Mapping[str, object]:
+        """The note's members."""
+        return {
+            "asked": None if self.asked is None else self.asked.to_json(),
+            "code": self.code,
+            "ended": self.ended,
+            "exit_code": self.exit_code,
+            "kept": self.kept,
+            "session": self.session,
+            "state": self.state.value,
+        }
+
+
+def write_note(home: Home, note: SessionNote) -> None:
+    """Write ``note`` whole or not at all, into a folder that was taken back."""
+    write_file(home.session(note.session) / _NAME, canonical({"typ": _TYP, **note.to_json()}))
+
+
+def read_note(folder: Path) -> SessionNote | None:
+    """The note in a session's ``folder``; None: there is none, or none of ours."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(folder / _NAME, flags), "rb") as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+                return None
+            members = parse_object(file.read(_LIMIT + 1), limit=_LIMIT)
+    except (OSError, MalformedError):
+        return None
+    match members:
+        case {"typ": "affiant-session/1", "session": str(session), "state": str(state), "kept": bool(kept)}:
+            if session != folder.name or state not in {each.value for each in SessionState}:
+                return None
+            return SessionNote(
+                session=session,
+                state=SessionState(state),
+                asked=asked_from_json(members.get("asked")),
+                ended=_int(members.get("ended")),
+                exit_code=_int(members.get("exit_code")),
+                code=_text(members.get("code")),
+                kept=kept,
+            )
+        case _:
+            return None
+
+
+def asked_from_json(value: object) -> Asked | None:
+    """What :class:`Asked` says in JSON; None: nothing, or something else."""
+    match value:
+        case {
+            "agent": str(agent),
+            "profile": str(profile),
+            "started": int(started),
+            "exclude": list(exclude),
+            **rest,
+        }:
+            return Asked(
+                agent=agent,
+                profile=profile,
+                started=started,
+                gateway=_text(rest.get("gateway")),
+                output=_text(rest.get("output")),
+                source=_text(rest.get("source")),
+                exclude=tuple(str(path) for path in exclude),
+            )
+        case _:
+            return None
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,1 @@
+"""A session from its plan to its bundle: `async with Session(...)`."""

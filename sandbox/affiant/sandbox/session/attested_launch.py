@@ -1,0 +1,202 @@
+"""From a plan to an admitted supervisor, and back: every resource of a session in the order of making.
+
+1. a launch record, so that whatever follows can be ended by somebody else;
+2. platform and gateway, those that run or new ones;
+3. the session's folder, with copies of the input and the image, given to the supervisor's user;
+4. manifest, activation, and a TD whose MRCONFIGID is the manifest's;
+5. the supervisor, which is told everything else and answers when the gateway has admitted it.
+
+Leaving undoes them in reverse. The copies of the agent's files are removed with the session; records, bundle and a
+note of the session stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.statements.gateway_config import GatewayConfig
+from affiant.attestation.statements.manifest import mrconfigid
+from affiant.policy.decision_log.rotation import Rotation, open_rotated
+from affiant.sandbox.base.descriptors import descriptor_from_thread
+from affiant.sandbox.base.errors import InputRefused, ServiceSilent
+from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
+from affiant.sandbox.isolation.backends.backend import file_owner
+from affiant.sandbox.isolation.plan.leftover_record import ProcessName
+from affiant.sandbox.isolation.runner.reconcile import reap_leftovers as reap_isolation
+from affiant.sandbox.processes.home import Home
+from affiant.sandbox.processes.launch_records import Launch
+from affiant.sandbox.processes.provisioner import Image
+from affiant.sandbox.processes.services import ensure_services
+from affiant.sandbox.processes.session_note import Asked, SessionNote, SessionState, read_note, write_note
+from affiant.sandbox.session.binding import bind_session, provision
+from affiant.sandbox.session.private_paths import private_inodes
+from affiant.sandbox.session.session_plan import SessionPlan
+from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink, start_supervisor
+from affiant.sandbox.session_state.session_folder import RECORDS, reclaim_folder, remove_files
+from affiant.sandbox.workspace.copy_in import Copied, copy_in
+from affiant.sandbox.workspace.image import unpack_image
+
+__all__ = ["LaunchedSession", "launched"]
+
+_ADMITTED_WITHIN_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedSession:
+    """A session whose supervisor was admitted."""
+
+    home: Home
+    plan: SessionPlan
+    copied: Copied | None
+    launch: Launch
+    link: SupervisorLink
+    facts: Mapping[str, object]
+    """What the supervisor said when it was ready."""
+
+
+@asynccontextmanager
+async def launched(
+    home: Home,
+    plan: SessionPlan,
+    progress: Progress,
+    *,
+    random_bytes: Callable[[int], bytes],
+    echo: bool,
+) -> AsyncIterator[LaunchedSession]:
+    """Launch ``plan`` for the length of the block.
+
+    Args:
+        random_bytes: for the activation's salts and challenge.
+        echo: show what the processes behind the session write.
+
+    Raises:
+        AffiantError: the step that could not be made; everything before it has been undone.
+    """
+    async with AsyncExitStack() as stack:
+        _make_output(plan.request.output)
+        decisions = _open_decisions(plan.request.decisions, stack)
+        launch = _record_launch(home, plan, stack)
+        progress("services" if is_root() else "services-one-user", {})
+        services = await ensure_services(
+            home, plan.request.gateway, now=datetime.now(UTC), random_bytes=random_bytes, echo=echo
+        )
+        stack.push_async_callback(services.leave)
+        stack.callback(launch.remove, home)  # before leaving the services: the last launcher waits for them
+        progress("services-ready", {"gateway": services.gateway_url, "started": list(services.started)})
+        progress("witnesses", {"text": _witnesses(services.gateway_config)})
+        stack.callback(remove_files, home, plan.session)
+        stack.callback(_note_if_unopened, home, launch)
+        stack.callback(reap_isolation, home.sessions)  # a supervisor that was killed has not done it
+        copied = await asyncio.to_thread(_fill_folder, home, plan, progress)
+        bindings = await bind_session(home, plan, services, copied, random_bytes=random_bytes)
+        td = await descriptor_from_thread(
+            lambda: services.provisioner.create_td(
+                image=Image.SESSION, mrconfigid=mrconfigid(bindings.manifest)
+            )
+        )
+        link = start_supervisor(home, plan, td=td, membership=services.membership, echo=echo)
+        stack.push_async_callback(link.stop)
+        launch.add(home, link.pid)
+        await provision(link, home, plan, services, bindings, decisions=decisions)
+        try:
+            async with asyncio.timeout(_ADMITTED_WITHIN_S):
+                facts = await link.expect({"ready"}, progress)
+        except TimeoutError as error:
+            raise ServiceSilent(f"the session was not admitted within {_ADMITTED_WITHIN_S:g} s") from error
+        progress("ready", facts)
+        yield LaunchedSession(home, plan, copied, launch, link, facts)
+
+
+def _make_output(path: Path | None) -> None:
+    """Make the output's folder now: what could not be written should not be found out after the work is done."""
+    if path is not None:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputRefused("the output cannot be made", where=str(path), found=error.strerror) from error
+
+
+def _open_decisions(path: Path | None, stack: AsyncExitStack) -> int | None:
+    """The descriptor of the decision log, before anything is started that would have to be undone."""
+    if path is None:
+        return None
+    descriptor = open_rotated(path, Rotation())
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _record_launch(home: Home, plan: SessionPlan, stack: AsyncExitStack) -> Launch:
+    launcher = ProcessName.of(os.getpid())
+    assert launcher is not None
+    launch = Launch(plan.session, launcher, asked=_asked(plan))
+    launch.write(home)
+    stack.callback(launch.remove, home)
+    return launch
+
+
+def _note_if_unopened(home: Home, launch: Launch) -> None:
+    """Leave a note of a session that signed records and was never handed to its caller."""
+    folder = home.session(launch.session)
+    if (folder / RECORDS).exists():
+        reclaim_folder(folder)
+        if read_note(folder) is None:
+            ended = int(datetime.now(UTC).timestamp())
+            state = SessionState.LOST
+            note = SessionNote(session=launch.session, state=state, asked=launch.asked, ended=ended)
+            write_note(home, note)
+
+
+def _asked(plan: SessionPlan) -> Asked:
+    request, place = plan.request, plan.place
+    return Asked(
+        agent=request.agent,
+        profile=_text(request.profile),
+        started=int(datetime.now(UTC).timestamp()),
+        gateway=request.gateway.url,
+        output=None if request.output is None else _text(request.output.absolute()),
+        source=None if place is None else plan.sandbox.source_of(place),
+        exclude=() if place is None else plan.sandbox.carved_out(place),
+    )
+
+
+def _witnesses(config: GatewayConfig) -> str:
+    """Who cosigns the gateway's log, and what that is worth; for a person."""
+    if config.witness_policy is None:
+        return "none (warning: nobody but the gateway sees its log)"
+    if config.asks_own_witness:
+        return "self (warning: it detects faults, not a determined operator)"
+    return ", ".join(config.witness_policy.witnesses)
+
+
+def _text(path: Path) -> str:
+    """A path as text: names that are none of it are shown, not kept."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _fill_folder(home: Home, plan: SessionPlan, progress: Progress) -> Copied | None:
+    """Make the session's folder, with the input in its place."""
+    folder = home.session(plan.session)
+    folder.mkdir(mode=0o700)
+    copied = None
+    if plan.request.input is not None and plan.place is not None:
+        copied = copy_in(
+            plan.request.input,
+            folder / plan.sandbox.source_of(plan.place),
+            exclude=frozenset(plan.sandbox.carved_out(plan.place)),
+            private=private_inodes(home, plan.request),
+            owner=file_owner(plan.backend, plan.session) if is_root() else None,
+        )
+        progress("input", {"digest": copied.digest, "entries": len(copied.entries)})
+    if plan.image is not None and plan.rootfs is not None:
+        digest = unpack_image(plan.image, plan.rootfs)
+        progress("rootfs", {"digest": digest})
+    if is_root():
+        os.chown(folder, SUPERVISOR_USER, SUPERVISOR_USER)
+    return copied

@@ -1,0 +1,190 @@
+"""What binds a TD to a session, and what its supervisor is told: the documents, and the descriptors beside them.
+
+Nothing secret is in a message: the local store, its key and a Vault token travel as descriptors, because the
+user of the one process that reads them cannot open the files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.records.sealed_disclosures import recipient
+from affiant.attestation.release.manifest import load_release
+from affiant.attestation.statements.manifest import Activation, Manifest
+from affiant.sandbox.base.errors import InputRefused
+from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.processes.home import Home
+from affiant.sandbox.processes.services import Services
+from affiant.sandbox.session.private_paths import private_inodes
+from affiant.sandbox.session.session_documents import session_activation, session_manifest
+from affiant.sandbox.session.session_plan import SessionPlan
+from affiant.sandbox.session.supervisor_link import SupervisorLink
+from affiant.sandbox.workspace.copy_in import Copied
+from affiant.sandbox.workspace.walk import runtime_digest
+from affiant.secrets.store.local_store_file import open_private_file
+
+__all__ = ["Bindings", "bind_session", "provision"]
+
+_ISOLATION: Final = {BackendName.GVISOR: "gvisor", BackendName.BUBBLEWRAP: "bwrap"}
+_SECRET_FILES: Final = {"secret_store": "store", "secret_key": "key"}
+"""The local store's two files: their names as descriptors of the supervisor, and in the state folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """What binds a TD to this session, and what its supervisor needs to show it."""
+
+    manifest: Manifest
+    activation: Activation
+    salt: bytes = field(repr=False)
+    """16 bytes that hide the agent's name in the activation."""
+    collateral: bytes = field(repr=False)
+
+
+async def bind_session(
+    home: Home,
+    plan: SessionPlan,
+    services: Services,
+    copied: Copied | None,
+    *,
+    random_bytes: Callable[[int], bytes],
+) -> Bindings:
+    """Manifest and activation of ``plan``, for these services and this input.
+
+    Args:
+        random_bytes: for the activation's salts and challenge.
+    """
+    rootfs, runtime = await asyncio.to_thread(_digests, home, plan)
+    manifest = session_manifest(
+        plan,
+        supervisor=load_release().build_digest,
+        rootfs=rootfs,
+        runtime=runtime,
+        gateway=services.gateway_config,
+    )
+    salt = random_bytes(16)
+    activation = session_activation(
+        plan,
+        salt=salt,
+        starter=str(os.getuid()),
+        input_digest=None if copied is None else copied.digest,
+        expires=int(datetime.now(UTC).timestamp()) + plan.request.lease_s,
+        openings=recipient(home.openings_key(random_bytes=random_bytes)),
+        random_bytes=random_bytes,
+    )
+    collateral = await asyncio.to_thread(services.provisioner.collateral)
+    return Bindings(manifest, activation, salt, collateral.to_bytes())
+
+
+async def provision(
+    link: SupervisorLink,
+    home: Home,
+    plan: SessionPlan,
+    services: Services,
+    bindings: Bindings,
+    *,
+    decisions: int | None = None,
+) -> None:
+    """Tell the supervisor everything; it compares it with what its TD was launched for.
+
+    Args:
+        decisions: the descriptor of the decision log; the supervisor's user could not open the file.
+    """
+    with ExitStack() as files:
+        descriptors = {
+            **_secret_files(plan.request.secret_store or home.secrets, files),
+            **_vault_token(plan, files),
+        }
+        message = _provision_message(home, plan, services, bindings)
+        log = {} if decisions is None else {"decisions": decisions}
+        await link.tell(
+            {**message, "secret_fds": list(descriptors), "decisions": bool(log)}, {**descriptors, **log}
+        )
+
+
+def _provision_message(
+    home: Home, plan: SessionPlan, services: Services, bindings: Bindings
+) -> Mapping[str, object]:
+    folder = home.session(plan.session)
+    runtime = plan.request.runtime
+    return {
+        "op": "provision",
+        "manifest": b64u(bindings.manifest.raw),
+        "activation": b64u(bindings.activation.raw),
+        "policy": b64u(plan.profile.normal_form),
+        "signature": None if plan.signature is None else b64u(plan.signature),
+        "reference": b64u(services.reference),
+        "gateway_config": b64u(services.gateway_config.raw),
+        "collateral": b64u(bindings.collateral),
+        "gateway_url": services.gateway_url,
+        "agent": {
+            "name": plan.request.agent,
+            "salt": bindings.salt.hex(),
+            "user": _user_name(),
+            "rules_source": plan.request.profile.name,
+        },
+        "roots": [b64u(der) for der in plan.roots],
+        "session_dir": str(folder),
+        "workspace": [
+            {"path": bind.target, "host_dir": str(folder / bind.source)} for bind in plan.sandbox.workspaces
+        ],
+        "runtime": None if runtime is None else str(runtime.resolve()),
+        "rootfs": "host-usr" if plan.rootfs is None else str(plan.rootfs),
+        "isolation": _ISOLATION[plan.backend],
+        "vault": None
+        if plan.request.vault is None
+        else {"address": plan.request.vault.address, "roots": [b64u(der) for der in plan.vault_roots]},
+        "openings": None,
+    }
+
+
+def _secret_files(folder: Path, stack: ExitStack) -> Mapping[str, int]:
+    """The local store and its key as descriptors, because the broker's user cannot open them; none, or both."""
+    found: dict[str, int] = {}
+    for name, file in _SECRET_FILES.items():
+        try:
+            found[name] = open_private_file(folder / file)
+        except FileNotFoundError:
+            return {}
+        stack.callback(os.close, found[name])
+    return found
+
+
+def _vault_token(plan: SessionPlan, stack: ExitStack) -> Mapping[str, int]:
+    """Vault's token as a descriptor: it is in no argument, no variable and no message."""
+    vault = plan.request.vault
+    if vault is None:
+        return {}
+    try:
+        descriptor = open_private_file(vault.token_file)
+    except FileNotFoundError as error:
+        raise InputRefused("there is no such file of a Vault token", where=str(vault.token_file)) from error
+    stack.callback(os.close, descriptor)
+    return {"vault_token": descriptor}
+
+
+def _digests(home: Home, plan: SessionPlan) -> tuple[str | None, str | None]:
+    """The digests of root file system and runtime, as the manifest names them."""
+    rootfs, runtime = plan.rootfs, plan.request.runtime
+    private = private_inodes(home, plan.request)
+    return (
+        None if rootfs is None else runtime_digest(rootfs, private=private),
+        None if runtime is None else runtime_digest(runtime, private=private),
+    )
+
+
+def _user_name() -> str:
+    """Who starts the session, as text: what receipts hide as ``user``."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid:{os.getuid()}"

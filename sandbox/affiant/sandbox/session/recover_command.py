@@ -1,0 +1,147 @@
+"""``affiant session recover``: a session's receipts and files, once nobody is left who would hand them over.
+
+The gateway that had the session is asked first if it runs; otherwise one is started on the same store for as long as
+it takes to ask it. A new gateway finds the old one's records in its journal and hands them on as they are: it signs
+nothing for them but its own ``gap`` (trust rules, 2). A gateway elsewhere answers only the session's own key, which
+died with its supervisor: there its operator has to help, with ``affiant gateway bundle``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from affiant.errors import StateError
+from affiant.sandbox.base.errors import GatewayUnreachable
+from affiant.sandbox.processes.home import Home
+from affiant.sandbox.processes.services import GatewayChoice, ensure_services
+from affiant.sandbox.processes.session_note import Asked, SessionState, write_note
+from affiant.sandbox.session.private_paths import refuse_private_output
+from affiant.sandbox.session_state.bundle_out import SealedBundle, parse_sealed_bundle, write_bundle
+from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
+from affiant.sandbox.session_state.session_folder import KEPT, remove_kept
+from affiant.sandbox.session_state.session_listing import SessionEntry
+from affiant.sandbox.workspace.copy_out import Taken, copy_out
+
+__all__ = ["Recovered", "SessionRuns", "recover", "take_files"]
+
+_OPERATOR: Final = (
+    "Ask its operator for: affiant gateway bundle {session} > FILE, then give it with --from FILE"
+)
+
+
+class SessionRuns(StateError):
+    """The session has not ended: its own launcher hands everything over."""
+
+    code = "session.running"
+
+
+class NotGathered(StateError):
+    """The session's receipts, or its files, are not to be had from here."""
+
+    code = "session.not_gathered"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was recovered."""
+
+    gathered: Gathered
+    taken: Taken | None
+
+
+def recover(
+    home: Home,
+    entry: SessionEntry,
+    *,
+    given: bytes | None,
+    bundle: Path | None,
+    output: Path | None,
+    starting: Callable[[], None],
+) -> Recovered:
+    """Gather the receipts of a session that has ended, and take its files if they were kept.
+
+    Args:
+        given: what the gateway's operator gave: a bundle with its sealed openings.
+        bundle: where else to write the bundle. output: where to copy the kept files.
+        starting: called before services are started.
+
+    Raises:
+        SessionRuns, NotGathered: as named. AffiantError: what it is made of is not of its form.
+    """
+    session = entry.note.session
+    if entry.note.state is SessionState.RUNNING:
+        raise SessionRuns("the session runs", where=session, hint="Wait until it has ended")
+    if output is not None and entry.kept is None:
+        raise NotGathered("no files were kept of this session", where=session)
+    if output is not None:
+        refuse_private_output(home, output)
+    sealed = parse_sealed_bundle(given) if given is not None else _sealed(home, entry, starting)
+    key = home.openings_key(random_bytes=secrets.token_bytes)
+    gathered = gather(home, session, sealed, key)
+    if not entry.noted:  # one of before there were notes
+        state = SessionState.CLOSED if gathered.in_order else SessionState.LOST
+        write_note(home, replace(entry.note, state=state))
+    if bundle is not None:
+        write_bundle(bundle, gathered.bundle, stream=True)
+    return Recovered(gathered, None if output is None else take_files(home, entry, output))
+
+
+def take_files(home: Home, entry: SessionEntry, output: Path) -> Taken:
+    """Copy the kept files to ``output`` by the rules of every output, then remove them."""
+    asked = entry.note.asked
+    taken = copy_out(
+        _kept_place(home, entry.note.session, asked),
+        output,
+        before=(),
+        exclude=frozenset(() if asked is None else asked.exclude),
+    )
+    remove_kept(home, entry.note.session)
+    write_note(home, replace(entry.note, kept=False))
+    return taken
+
+
+def _kept_place(home: Home, session: str, asked: Asked | None) -> Path:
+    """What was to be copied out, in the folder that it was kept in."""
+    kept = home.session(session) / KEPT
+    if kept.is_symlink():  # the folder was the supervisor's while the session ran
+        raise NotGathered("what was kept is a link", where=session)
+    below = PurePosixPath("files" if asked is None or asked.source is None else asked.source)
+    return kept / PurePosixPath(*below.parts[1:])
+
+
+def _sealed(home: Home, entry: SessionEntry, starting: Callable[[], None]) -> SealedBundle:
+    session, asked = entry.note.session, entry.note.asked
+    try:
+        return fetch_sealed(home, session)
+    except GatewayUnreachable as error:
+        if asked is not None and asked.gateway is not None:
+            raise NotGathered(
+                "this session's gateway is not the state folder's own, and answers nobody but the session",
+                where=asked.gateway,
+                hint=_OPERATOR.format(session=session),
+            ) from error
+    starting()
+    return asyncio.run(_from_new_gateway(home, session))
+
+
+async def _from_new_gateway(home: Home, session: str) -> SealedBundle:
+    services = await ensure_services(
+        home, GatewayChoice(), now=datetime.now(UTC), random_bytes=secrets.token_bytes
+    )
+    try:
+        return await asyncio.to_thread(fetch_sealed, home, session)
+    except GatewayUnreachable as error:
+        raise NotGathered(
+            "no gateway of this state folder has had this session",
+            where=session,
+            found=error.found,
+            hint=_OPERATOR.format(session=session),
+        ) from error
+    finally:
+        await services.leave()

@@ -1,0 +1,223 @@
+"""The socket at which a running session is asked to narrow its profile: ``sessions/ID/narrow.sock``, 0600.
+
+The launcher listens while the agent's command runs. A connection carries messages of the supervisor's control socket
+(``control``), without descriptors: ``show`` is answered with the profile in force, ``narrow`` is passed
+on to the supervisor, which decides. Nothing here is decided, and nothing is believed but that both ends are processes
+of one user: under root the folder is the supervisor's user's, who could put a socket of its own in this place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.simulated.served.socket_path import reachable_address
+from affiant.errors import AffiantError
+from affiant.sandbox.base.errors import ControlRefused, SessionNotOpen, SessionRefused
+from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink
+from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members
+
+__all__ = ["InForce", "NarrowingServer", "connected", "narrowing_members"]
+
+_CONNECTIONS: Final = 4
+_IDLE_S: Final = 60.0
+_MAX_POLICY: Final = 700_000
+_MAX_SIGNATURE: Final = 200_000
+"""Characters: a request of both is a message that the supervisor takes. A larger one would end the session there."""
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The profile in force: its normal form, and how often it was narrowed. ``agent``: whose."""
+
+    agent: str
+    policy: bytes
+    epoch: int
+
+    def to_json(self) -> Mapping[str, object]:
+        """As ``show`` is answered."""
+        return {"agent": self.agent, "policy": b64u(self.policy), "epoch": self.epoch}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, object]) -> InForce:
+        """Read strictly.
+
+        Raises:
+            ControlRefused: another form. EncodingError: not base64url.
+        """
+        match members:
+            case {"agent": str(agent), "policy": str(policy), "epoch": int(epoch), **rest} if not rest:
+                return cls(agent, from_b64u(policy), epoch)
+        raise ControlRefused("not an answer about the profile in force", where="show")
+
+
+def narrowing_members(policy: bytes, file_digest: str, signature: bytes | None) -> Mapping[str, object]:
+    """The members of a request, as ``parse_narrow_request`` reads them."""
+    return {
+        "policy": b64u(policy),
+        "file": file_digest,
+        "signature": None if signature is None else b64u(signature),
+    }
+
+
+class NarrowingServer:
+    """Listens for one session.
+
+    Args:
+        progress: told each narrowing.
+    """
+
+    def __init__(self, link: SupervisorLink, in_force: InForce, progress: Progress) -> None:
+        self._link = link
+        self._in_force = in_force
+        self._progress = progress
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def listening(self, path: Path) -> AsyncIterator[None]:
+        """Listen at ``path`` for the length of the block; where no socket can be made, nobody is heard."""
+        with _bound(path) as listener:
+            if listener is None:
+                yield
+                return
+            accepting = asyncio.create_task(self._accept(listener))
+            try:
+                yield
+            finally:
+                await self._stop(accepting)
+
+    async def _stop(self, accepting: asyncio.Task[None]) -> None:
+        """Answer who waits, then let everybody go."""
+        self._link.give_up(SessionNotOpen("the session is being closed", expected="one whose command runs"))
+        tasks = [accepting, *self._connections]
+        await asyncio.sleep(0)
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=0.2)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(listener)
+            if len(self._connections) >= _CONNECTIONS or _peer(connection) != os.geteuid():
+                connection.close()
+                continue
+            task = asyncio.create_task(self._serve(ControlChannel(connection)))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, channel: ControlChannel) -> None:
+        try:
+            while True:
+                async with asyncio.timeout(_IDLE_S):
+                    message = await channel.receive()
+                if message is None:
+                    return
+                message.close()
+                await channel.send(await self._answer(message.members))
+        except (AffiantError, OSError, TimeoutError):
+            return  # it speaks another language, or is gone: there is nobody to tell
+        finally:
+            channel.close()
+
+    async def _answer(self, members: Mapping[str, object]) -> Mapping[str, object]:
+        try:
+            match members:
+                case {"op": "show", **rest} if not rest:
+                    return self._in_force.to_json()
+                case {
+                    "op": "narrow",
+                    "policy": str(policy),
+                    "file": str(file),
+                    "signature": signature,
+                    **rest,
+                } if not rest:
+                    return await self._narrowed(policy, file, signature)
+            raise ControlRefused("not a request of this socket", expected="show or narrow")
+        except AffiantError as refusal:
+            return {"refused": refusal_members(refusal)}
+
+    async def _narrowed(self, policy: str, file: str, signature: object) -> Mapping[str, object]:
+        if len(policy) > _MAX_POLICY or (isinstance(signature, str) and len(signature) > _MAX_SIGNATURE):
+            raise ControlRefused("the profile or its signature is too large", where="narrow")
+        if len(file) > 100 or not isinstance(signature, (str, type(None))):
+            raise ControlRefused("not a request of this socket", where="narrow")
+        form = from_b64u(policy)
+        if signature is not None:  # other characters are longer in the message than they are many
+            from_b64u(signature)
+        answer = await self._link.narrow({"policy": policy, "file": file, "signature": signature})
+        if answer.get("event") != "narrowed":
+            hint = answer.get("hint")
+            raise SessionRefused(
+                str(answer.get("code")), str(answer.get("message")), hint=None if hint is None else str(hint)
+            )
+        epoch, changed = answer.get("epoch"), answer.get("changed") is True
+        if changed and isinstance(epoch, int):
+            self._in_force = InForce(self._in_force.agent, form, epoch)
+            self._progress("narrowed", {"epoch": epoch, "digest": str(answer.get("digest"))})
+        return {"narrowed": {"epoch": epoch, "digest": answer.get("digest"), "changed": changed}}
+
+
+@contextmanager
+def _bound(path: Path) -> Iterator[socket.socket | None]:
+    """A socket that only its owner can open, gone with the block; None: it cannot be made, as on a full disk."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            os.fchmod(listener.fileno(), 0o600)
+            with reachable_address(path) as address:
+                listener.bind(address)
+            listener.listen(_CONNECTIONS)
+            listener.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+        except OSError:  # the session is not worth less for that
+            yield None
+            return
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def connected(path: Path) -> AsyncIterator[ControlChannel]:
+    """A connection to the session that listens at ``path``.
+
+    Raises:
+        SessionNotOpen: nobody listens there, or another user does.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with reachable_address(path) as address:
+            connection.connect(address)
+        if _peer(connection) != os.geteuid():
+            raise SessionNotOpen("another user listens in the session's place", where=str(path))
+    except OSError as error:
+        connection.close()
+        raise SessionNotOpen(
+            "the session takes no requests", expected="one whose command runs", found=error.strerror
+        ) from error
+    except BaseException:
+        connection.close()
+        raise
+    channel = ControlChannel(connection)
+    try:
+        yield channel
+    finally:
+        with suppress(OSError):
+            channel.close()
+
+
+def _peer(connection: socket.socket) -> int:
+    """The user at the other end (unix(7), SO_PEERCRED)."""
+    size = struct.calcsize("3i")
+    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return int(user)

@@ -1,0 +1,351 @@
+"""A session: a command of an agent, in an attested sandbox, with a receipt for everything that it did.
+
+::
+
+    async with Session.open(SessionRequest(profile=Path("profiles.yaml"), agent="code_implementer")) as session:
+        result = await session.run(["python3", "agent.py"], timeout_s=600)
+    print(result.exit_code, session.bundle_path)
+
+Opening starts what is missing (simulated platform, gateway), asks for a TD whose MRCONFIGID names the profile and
+the gateway, starts the supervisor in it and waits until the gateway has admitted it. Leaving closes the session,
+writes its bundle with the hidden values opened, copies changes out, and stops what was started. Leaving by an
+exception closes the session as ``killed``; the bundle is written all the same.
+
+This is the rim: the clock, the machine's randomness and the environment are read here, and nowhere below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.errors import AffiantError
+from affiant.policy.loading.policy_file import policy_owners
+from affiant.sandbox.base.errors import ServiceSilent, SessionNotOpen
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.processes.home import default_home, open_home
+from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
+from affiant.sandbox.session.attested_launch import LaunchedSession, launched
+from affiant.sandbox.session.captured import Capture
+from affiant.sandbox.session.private_paths import refuse_private
+from affiant.sandbox.session.restriction_socket import InForce, NarrowingServer
+from affiant.sandbox.session.session_documents import new_session_id
+from affiant.sandbox.session.session_plan import SessionRequest, plan_session
+from affiant.sandbox.session.supervisor_link import Progress, run_message
+from affiant.sandbox.session_state.interrupted import reap_leftovers
+from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
+from affiant.sandbox.session_state.session_folder import BUNDLE, NARROWING_SOCKET, keep_files, reclaim_folder
+from affiant.sandbox.workspace.copy_out import Taken, copy_out
+
+__all__ = ["CommandResult", "Session"]
+
+_CAPTURE_LIMIT: Final = 1 << 20
+_FINISHED_WITHIN_S: Final = 60.0
+_TERM_GRACE_S: Final = 5.0
+
+EXIT_LOST: Final = 125
+"""Exit code of a command whose end was not told."""
+
+Why = Literal["done", "killed"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command ended.
+
+    ``exit_code`` is its own, or 128 + n if signal n ended it. ``stdout`` and ``stderr`` are what was captured;
+    empty where a descriptor was given.
+    """
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    """Whether more was written than is kept here."""
+    timed_out: bool = False
+
+
+def _quiet(step: str, detail: Mapping[str, object]) -> None:
+    """Progress for nobody."""
+
+
+class Session:
+    """An open session; made by :meth:`open` only."""
+
+    def __init__(self, opened: LaunchedSession, progress: Progress) -> None:
+        self._opened = opened
+        self._progress = progress
+        self._used = False
+        self._why: Why = "done"
+        self._command_runs = False
+        self._early_signals: list[int] = []
+        self._gathered: Gathered | None = None
+        self._exit_code_told: int | None = None
+        self._kept = False
+        self.output: Taken | None = None
+        """What was copied out, once the session is closed and if an output was asked for."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        request: SessionRequest,
+        *,
+        home: Path | None = None,
+        progress: Progress = _quiet,
+        echo: bool = False,
+    ) -> AsyncIterator[Session]:
+        """Open a session for the length of the block.
+
+        Args:
+            home: the state folder; None: ``$AFFIANT_HOME``, else the XDG state folder.
+            progress: told what is being done.
+            echo: show what the processes behind the session write to their standard error.
+
+        Raises:
+            AffiantError: whatever stands in the way, before anything of the agent has run.
+        """
+        place = open_home(default_home(os.environ) if home is None else home)
+        for reaped in await asyncio.to_thread(reap_leftovers, place):
+            progress("reaped", {"session": reaped.session, "text": reaped.text})
+        refuse_private(place, request)
+        name = new_session_id(secrets.token_bytes)
+        plan = await asyncio.to_thread(
+            plan_session,
+            request,
+            session=name,
+            folder=place.session(name),
+            probe=probe,
+            owners=policy_owners(os.geteuid(), os.environ),
+        )
+        progress("planned", {"session": plan.session, "isolation": plan.backend.value})
+        async with launched(place, plan, progress, random_bytes=secrets.token_bytes, echo=echo) as opened:
+            session = cls(opened, progress)
+            try:
+                yield session
+            except BaseException as first:  # closed whatever happened in the block, and raised again
+                with suppress(AffiantError):  # what happened first is what the caller must hear
+                    await session._close("killed", because=first if isinstance(first, AffiantError) else None)
+                raise
+            await session._close(session._why)
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._opened.plan.session
+
+    @property
+    def isolation(self) -> str:
+        """What isolates the agent, as receipts name it: ``gvisor`` or ``bwrap-landlock``."""
+        return self._opened.plan.backend.value
+
+    @property
+    def bundle_path(self) -> Path:
+        """Where the session's bundle is, once it is closed."""
+        return self._opened.home.session(self.id) / BUNDLE
+
+    def bundle(self) -> Bundle:
+        """The session's receipts with everything needed to check them.
+
+        Raises:
+            SessionNotOpen: the session is still open.
+        """
+        if self._gathered is None:
+            raise SessionNotOpen(
+                "the bundle is made when the session is closed", expected="leave the block first"
+            )
+        return self._gathered.bundle
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        timeout_s: float | None = None,
+        capture_limit: int = _CAPTURE_LIMIT,
+    ) -> CommandResult:
+        """Run the session's command in the sandbox and wait for its end.
+
+        Args:
+            env: variables beside those that the supervisor sets; these never win over them.
+            cwd: a path inside; None: where the input is.
+            stdin: a descriptor; None: nothing to read.
+            stdout, stderr: descriptors to write to as it happens; None: captured, up to ``capture_limit`` bytes.
+            timeout_s: after that, SIGTERM, and five seconds later the end.
+
+        Raises:
+            SessionNotOpen: the session has run its command, or is closed.
+            SessionRefused, SupervisorLost: as named.
+        """
+        if self._used:
+            raise SessionNotOpen("a session runs one command", expected="a session for each")
+        self._used = True
+        with ExitStack() as stack:
+            if stdin is None:
+                stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, stdin)
+            out = None if stdout is not None else stack.enter_context(Capture(capture_limit))
+            err = None if stderr is not None else stack.enter_context(Capture(capture_limit))
+            streams = {"stdin": stdin, "stdout": _end(stdout, out), "stderr": _end(stderr, err)}
+            place = self._opened.plan.place if cwd is None else cwd
+            with suppress(OSError):  # a full disk will be noticed where it matters
+                await asyncio.to_thread(self._opened.launch.note_command, self._opened.home)
+            await self._opened.link.tell(run_message(argv, env or {}, place), streams)
+            captures = [capture for capture in (out, err) if capture is not None]
+            for capture in captures:
+                capture.close_writing()
+            async with self._narrowings():
+                code, timed_out = await self._exit_code(timeout_s)
+            return CommandResult(
+                exit_code=code,
+                stdout=b"" if out is None else await out.result(),
+                stderr=b"" if err is None else await err.result(),
+                truncated=any(capture.truncated for capture in captures),
+                timed_out=timed_out,
+            )
+
+    def _narrowings(self) -> AbstractAsyncContextManager[None]:
+        """Listen for ``affiant session narrow`` while the command runs."""
+        opened = self._opened
+        in_force = InForce(opened.plan.request.agent, opened.plan.profile.normal_form, 0)
+        server = NarrowingServer(opened.link, in_force, self._progress)
+        return server.listening(opened.home.session(self.id) / NARROWING_SOCKET)
+
+    async def signal(self, number: int) -> None:
+        """Send a signal to the command; one that comes before the command has started waits for it."""
+        if self._command_runs:
+            await self._opened.link.tell({"op": "signal", "number": int(number)})
+        else:
+            self._early_signals.append(int(number))
+
+    async def kill(self) -> None:
+        """End the command at once; the session will be closed as ``killed``."""
+        self._why = "killed"
+        await self.signal(signal.SIGKILL)
+
+    async def _exit_code(self, timeout_s: float | None) -> tuple[int, bool]:
+        waiting = asyncio.ensure_future(self._exited())
+        try:
+            for limit, number in ((timeout_s, signal.SIGTERM), (_TERM_GRACE_S, signal.SIGKILL)):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(limit):
+                        return await asyncio.shield(waiting), number is signal.SIGKILL
+                await (self.kill() if number is signal.SIGKILL else self.signal(number))
+            return await waiting, True
+        finally:
+            waiting.cancel()
+            await asyncio.wait({waiting})  # the control socket has one reader at a time
+
+    async def _exited(self) -> int:
+        """The command's exit code, once it has started and ended."""
+        while True:
+            message = await self._opened.link.expect({"started", "exited"}, self._progress)
+            if message["event"] == "exited":
+                code = message.get("code")
+                self._exit_code_told = code if isinstance(code, int) else None
+                return EXIT_LOST if self._exit_code_told is None else self._exit_code_told
+            self._command_runs = True
+            for number in self._early_signals:
+                await self.signal(number)
+
+    async def _close(self, why: Why, *, because: AffiantError | None = None) -> None:
+        """Close the session, take its changes and its bundle: each, whatever became of the others.
+
+        Args:
+            because: what went wrong before.
+
+        Raises:
+            AffiantError: the first of what went wrong here.
+        """
+        self._used = True
+        wrong: list[AffiantError] = []
+        try:
+            await self._finish(why)
+        except AffiantError as error:
+            wrong.append(error)
+        finally:
+            await self._opened.link.stop()
+        reclaim_folder(self._opened.home.session(self.id))
+        for take in (self._take_output, self._take_bundle):
+            try:
+                await asyncio.to_thread(take)
+            except AffiantError as error:
+                wrong.append(error)
+        first = because or (wrong[0] if wrong else None)
+        await asyncio.to_thread(self._leave_note, None if first is None else first.code)
+        if wrong:
+            raise wrong[0]
+
+    def _leave_note(self, code: str | None) -> None:
+        in_order = self._gathered is not None and self._gathered.in_order
+        note = SessionNote(
+            session=self.id,
+            state=SessionState.CLOSED if in_order else SessionState.LOST,
+            asked=self._opened.launch.asked,
+            ended=int(datetime.now(UTC).timestamp()),
+            exit_code=self._exit_code_told,
+            code=code,
+            kept=self._kept,
+        )
+        with suppress(OSError):  # it is for a person's convenience; receipts are elsewhere
+            write_note(self._opened.home, note)
+
+    async def _finish(self, why: Why) -> None:
+        try:
+            async with asyncio.timeout(_FINISHED_WITHIN_S):
+                await self._opened.link.tell({"op": "finish", "why": why})
+                await self._opened.link.expect({"finished"}, self._progress)
+        except TimeoutError as error:
+            raise ServiceSilent(
+                f"the session was not closed within {_FINISHED_WITHIN_S:g} s; its supervisor was ended"
+            ) from error
+
+    def _take_bundle(self) -> None:
+        opened = self._opened
+        key = opened.home.openings_key(random_bytes=secrets.token_bytes)
+        self._gathered = gather(opened.home, self.id, fetch_sealed(opened.home, self.id), key)
+        self._progress("bundled", {"path": str(self.bundle_path)})
+
+    def _take_output(self) -> None:
+        opened, output = self._opened, self._opened.plan.request.output
+        if output is None or opened.plan.place is None:
+            return
+        source = opened.home.session(self.id) / opened.plan.sandbox.source_of(opened.plan.place)
+        try:
+            self.output = copy_out(
+                source,
+                output,
+                before=() if opened.copied is None else opened.copied.entries,
+                exclude=frozenset(opened.plan.sandbox.carved_out(opened.plan.place)),
+            )
+        except AffiantError as error:
+            if source.exists():
+                kept = keep_files(opened.home, self.id)
+                self._kept = True
+                error.hint = (
+                    f"What the agent left is kept in {kept}, "
+                    f"take it with: affiant session recover {self.id} --output DIR"
+                )
+            raise
+        self._progress("output", {"path": str(output), "changes": self.output.changes})
+
+
+def _end(descriptor: int | None, capture: Capture | None) -> int:
+    """Where the command writes: the caller's descriptor, or the capture that stands in for it."""
+    if capture is not None:
+        return capture.writing
+    assert descriptor is not None
+    return descriptor

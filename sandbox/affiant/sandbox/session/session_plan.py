@@ -1,0 +1,284 @@
+"""From what a caller asks for to what a session is made of: everything that can be decided before any process.
+
+``plan_session`` reads the profile file and the caller's folders, and refuses here, with a place and a hint,
+whatever could not work later: an unknown agent, an input that the profile has no room for, an isolation that
+this machine does not have. It starts nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureOther
+from affiant.errors import ConfigurationError
+from affiant.policy.canonical.hosts import canonical_host
+from affiant.policy.loading.policy_file import read_policy_file
+from affiant.policy.loading.profile_set import Profile, ProfileSet
+from affiant.policy.signing.signature_file import read_signature, signature_beside
+from affiant.policy.signing.signatures import require_about
+from affiant.sandbox.base.errors import InputRefused
+from affiant.sandbox.isolation.backends.backend import Availability, BackendName, IsolationClass, choose
+from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxPlan
+from affiant.sandbox.processes.services import GatewayChoice
+from affiant.sandbox.supervisor.launch.sandbox_plan import session_sandbox
+
+__all__ = ["SessionPlan", "SessionRequest", "VaultChoice", "plan_session"]
+
+_PEM_LIMIT: Final = 1 << 20
+
+
+class RootsRefused(ConfigurationError):
+    """A file of extra certificate authorities is none."""
+
+    code = "session.extra_ca"
+
+
+class HostRefusedHere(ConfigurationError):
+    """A host-to-address entry is malformed."""
+
+    code = "session.host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaultChoice:
+    """Where the profile's ``vault:`` references are resolved: ``https://host[:port]``, the authorities of its
+    certificate (PEM), and a private file (0600) that holds a token. Nothing is taken from the environment."""
+
+    address: str
+    ca: Path
+    token_file: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """What a caller asks for.
+
+    Args:
+        profile: the profile file; agent: which profile in it.
+        input: a folder to copy in; input_at: where (default: the profile's only listed path).
+        output: a folder to copy changes out to.
+        runtime: a prepared environment, shown read-only.
+        rootfs: an image in place of the machine's /usr: an unpacked folder, an OCI layout, or a tar archive.
+        min_isolation: the floor; it stands in the manifest.
+        gateway: which gateway.
+        hosts: private hosts, name -> the only addresses at which they may be dialled.
+        secret_store: the folder of the encrypted local store; None: the state folder's own.
+        extra_roots: PEM files of certificate authorities that the proxy trusts beside the system's.
+        vault: where ``vault:`` references are resolved; None: they are not, and get no placeholder.
+        decisions: a file to which each decision of the profile is appended, for reviewers; made if it is not there.
+        lease_s: how long the session may last, seconds.
+        policy_signature: a signature over the profile file; None: the one beside it, if there is one. It is passed on
+            to the gateway, which may demand one and knows whose counts; here it must be about this very file.
+    """
+
+    profile: Path
+    agent: str
+    input: Path | None = None
+    input_at: str | None = None
+    output: Path | None = None
+    runtime: Path | None = None
+    rootfs: Path | None = None
+    min_isolation: IsolationClass = IsolationClass.USERSPACE_KERNEL
+    gateway: GatewayChoice = field(default_factory=GatewayChoice)
+    hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    secret_store: Path | None = None
+    extra_roots: tuple[Path, ...] = ()
+    vault: VaultChoice | None = None
+    decisions: Path | None = None
+    lease_s: int = 12 * 3600
+    policy_signature: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """What the session will be made of, decided and checked.
+
+    ``place`` is the path inside at which the input lies and from which the output is taken. ``rootfs`` is where
+    the root file system is, or where ``image`` must be unpacked first.
+    """
+
+    request: SessionRequest
+    session: str
+    profile: Profile
+    file_digest: str
+    backend: BackendName
+    sandbox: SandboxPlan
+    place: str | None
+    rootfs: Path | None
+    image: Path | None
+    roots: tuple[bytes, ...]
+    """DER certificates."""
+    vault_roots: tuple[bytes, ...]
+    """DER certificates of Vault's authorities."""
+    hosts: Mapping[str, tuple[str, ...]]
+    signature: bytes | None
+    """Over the profile file, as it goes to the gateway."""
+
+
+def plan_session(
+    request: SessionRequest,
+    *,
+    session: str,
+    folder: Path,
+    probe: Callable[[], Mapping[BackendName, Availability]],
+    owners: frozenset[int],
+) -> SessionPlan:
+    """Decide everything that ``request`` leaves open.
+
+    Args:
+        session: the session's id.
+        folder: the session's folder, which does not exist yet.
+        probe: what isolation this machine has; asked last, since it takes the longest.
+        owners: users whose profile files may be enforced (``policy_owners``).
+
+    Raises:
+        MalformedError, ConfigurationError: as the module says; each code names the part at fault.
+    """
+    file = read_policy_file(request.profile, owners=owners)
+    profile = file.profiles.profile(request.agent)
+    signature = _signature(request, file.profiles)
+    roots = tuple(der for path in request.extra_roots for der in _read_roots(path))
+    hosts = {canonical_host(name): _addresses(name, given) for name, given in request.hosts.items()}
+    folders = (
+        (request.input, "input"),
+        (request.runtime, "runtime"),
+        (request.secret_store, "secret store"),
+    )
+    for path, what in folders:
+        _check_folder(path, what)
+    rootfs, image = _rootfs(request.rootfs, folder)
+    sandbox = session_sandbox(
+        profile.compiled,
+        session=session,
+        rootfs=HostUsr() if rootfs is None else DirectoryRoot(str(rootfs)),
+        runtime=None if request.runtime is None else str(request.runtime.resolve()),
+    )
+    place = _place(request, sandbox)
+    return SessionPlan(
+        request=request,
+        session=session,
+        profile=profile,
+        file_digest=file.profiles.source_digest,
+        backend=choose(request.min_isolation, probe()).backend,
+        sandbox=sandbox,
+        place=place,
+        rootfs=rootfs,
+        image=image,
+        roots=roots,
+        vault_roots=() if request.vault is None else _read_roots(request.vault.ca),
+        hosts=hosts,
+        signature=signature,
+    )
+
+
+def _signature(request: SessionRequest, profiles: ProfileSet) -> bytes | None:
+    """The signature that goes with the profile. One that is about another file would be refused, or mislead a reader.
+
+    Raises:
+        AffiantError: it is no signature, or is not about this file.
+    """
+    place = request.policy_signature or signature_beside(request.profile)
+    if place is None:
+        return None
+    signature = read_signature(place)
+    try:
+        require_about(signature.claimed, profiles)
+    except ProfileSignatureOther as error:
+        error.hint = f"Have the file signed again, or move {place.name} away"
+        raise
+    return signature.raw
+
+
+def _read_roots(path: Path) -> tuple[bytes, ...]:
+    try:
+        with open(path, "rb") as file:
+            found = x509.load_pem_x509_certificates(file.read(_PEM_LIMIT))
+    except (OSError, ValueError) as error:
+        raise RootsRefused(
+            "not a file of certificates", where=str(path), expected="one or more certificates in PEM"
+        ) from error
+    return tuple(certificate.public_bytes(Encoding.DER) for certificate in found)
+
+
+def _addresses(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(
+            str(ipaddress.ip_network(address) if "/" in address else ipaddress.ip_address(address))
+            for address in given
+        )
+    except ValueError as error:
+        raise HostRefusedHere(
+            "not an address for a host", where=name, expected="NAME=ADDRESS", found=", ".join(given)[:120]
+        ) from error
+
+
+def _check_folder(path: Path | None, what: str) -> None:
+    if path is None:
+        return
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise InputRefused(f"the {what} cannot be read", where=str(path), found=error.strerror) from error
+    if not stat.S_ISDIR(mode):
+        raise InputRefused(f"the {what} is no folder", where=str(path))
+
+
+def _rootfs(given: Path | None, folder: Path) -> tuple[Path | None, Path | None]:
+    """Where the root file system is or will be, and the image to unpack there, if it is one."""
+    if given is None:
+        return None, None
+    if given.is_file():
+        return folder / "rootfs", given.resolve()
+    _check_folder(given, "rootfs")
+    if (given / "oci-layout").is_file():
+        return folder / "rootfs", given.resolve()
+    return given.resolve(), None
+
+
+def _place(request: SessionRequest, sandbox: SandboxPlan) -> str | None:
+    """Where the input lies inside, and where the output is taken from.
+
+    Raises:
+        InputRefused: there is no such place, or more than one.
+    """
+    listed = tuple(bind.target for bind in sandbox.workspaces)
+    wanted = request.input is not None or request.output is not None
+    if request.input_at is not None:
+        sandbox.source_of(request.input_at)
+        place: str | None = request.input_at
+    elif len(listed) == 1:
+        place = listed[0]
+    elif not wanted:
+        return None
+    else:
+        raise InputRefused(
+            "the profile does not say where the files belong",
+            where=request.profile.name,
+            expected="one path under filesystem_access",
+            found=", ".join(listed) or "none",
+            hint="Name one: --input DIR:PATH" if listed else "List a path, such as read-write:/workspace",
+        )
+    if request.output is not None and not any(
+        bind.writable
+        and place is not None
+        and (
+            bind.target == place or bind.target.startswith(place + "/") or place.startswith(bind.target + "/")
+        )
+        for bind in sandbox.binds
+    ):
+        raise InputRefused(
+            "the profile lets the agent change nothing there",
+            where=str(place),
+            expected="read-write",
+            hint="Leave --output out, or let the profile grant read-write",
+        )
+    return place

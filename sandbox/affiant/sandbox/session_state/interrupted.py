@@ -1,0 +1,127 @@
+"""What the next command does about sessions whose launcher was killed: end, tidy up, gather, and say so.
+
+For each, under a lock so that two commands do not do it at once:
+
+1. what still runs is ended, within five seconds (``launch_records``);
+2. the agent's working files are removed, as with every session; if changes were to be copied out and the agent had
+   begun, its files are kept instead, because they are the only copy of what was asked for;
+3. the receipts are gathered if that needs nobody to be started: the supervisor has closed the session and left them,
+   or a gateway of this state folder runs (``recovery``; else ``affiant session recover``);
+4. a note of how it ended replaces the record of its launch.
+
+Nothing of the user's own is touched: input and output folders are no part of a session's folder.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from affiant.errors import AffiantError
+from affiant.sandbox.processes.home import Home, lock
+from affiant.sandbox.processes.launch_records import Launch, end_leftovers
+from affiant.sandbox.processes.session_note import SessionNote, SessionState, write_note
+from affiant.sandbox.session_state.bundle_out import read_spooled
+from affiant.sandbox.session_state.recovery import Gathered, fetch_sealed, gather
+from affiant.sandbox.session_state.session_folder import (
+    KEPT,
+    RECORDS,
+    keep_files,
+    reclaim_folder,
+    remove_files,
+)
+
+__all__ = ["CutOff", "reap_leftovers"]
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """One session whose launcher was killed."""
+
+    session: str
+    text: str
+    """One line: how it ended, where its receipts are, and what was not done."""
+
+
+def reap_leftovers(home: Home) -> tuple[CutOff, ...]:
+    """End and tidy up what killed launchers left; what cannot be tidied up is said, and tried again next time."""
+    with lock(home.path / "reap.lock"):
+        found = []
+        for launch in end_leftovers(home):
+            try:
+                text = _settled(home, launch)
+                launch.remove(home)
+            except OSError as error:
+                text = f"session {launch.session} was cut off, and cannot be tidied up: {error}"
+            found.append(CutOff(launch.session, text))
+        return tuple(found)
+
+
+def _settled(home: Home, launch: Launch) -> str:
+    folder = home.session(launch.session)
+    named = f"session {launch.session}" + (f" (agent {launch.asked.agent})" if launch.asked else "")
+    if not folder.is_dir():
+        return f"{named} was cut off before it began: its launcher was killed"
+    reclaim_folder(folder)
+    kept = _tidied(home, launch)
+    if not (folder / RECORDS).exists():
+        return f"{named} was cut off before its agent ran: its launcher was killed"
+    gathered = _gathered(home, launch.session)
+    closed = gathered is not None and gathered.in_order
+    note = SessionNote(
+        session=launch.session,
+        state=SessionState.CUT_OFF if closed else SessionState.LOST,
+        asked=launch.asked,
+        ended=int(datetime.now(UTC).timestamp()),
+        kept=kept,
+    )
+    write_note(home, note)
+    return f"{named} {_how(closed=closed)}; {_where(home, launch.session, gathered)}{_files(note)}"
+
+
+def _tidied(home: Home, launch: Launch) -> bool:
+    """Whether the agent's files were kept, and not removed."""
+    kept = False
+    if launch.ran and launch.asked is not None and launch.asked.output is not None:
+        try:
+            keep_files(home, launch.session)
+            kept = True
+        except FileNotFoundError:  # whoever did this before us got as far
+            kept = (home.session(launch.session) / KEPT).exists()
+        except OSError:  # what cannot be moved is not removed either
+            return True
+    remove_files(home, launch.session)
+    return kept
+
+
+def _gathered(home: Home, session: str) -> Gathered | None:
+    try:
+        key = home.openings_key(random_bytes=secrets.token_bytes)
+        return gather(home, session, fetch_sealed(home, session), key)
+    except AffiantError:  # nobody has it now, or it is not what it should be: recovering says which
+        return None
+
+
+def _how(*, closed: bool) -> str:
+    if closed:
+        return "was cut off: its launcher was killed, its supervisor ended the agent and closed it"
+    return "was lost: its launcher was killed, and nobody closed it"
+
+
+def _where(home: Home, session: str, gathered: Gathered | None) -> str:
+    if gathered is not None:
+        return f"receipts in {gathered.path}"
+    place = home.session(session) / RECORDS
+    try:
+        signed = f"{len(read_spooled(place))} signed records"
+    except AffiantError:  # the folder was the supervisor's while the session ran
+        signed = "no readable records"
+    return f"{signed} in {place}, gather its receipts with: affiant session recover {session}"
+
+
+def _files(note: SessionNote) -> str:
+    if not note.kept or note.asked is None:
+        return ""
+    take = f"affiant session recover {note.session} --output DIR"
+    return f". Its changes were not copied to {note.asked.output}; its files are kept, take them with: {take}"

@@ -1,0 +1,89 @@
+"""Gathering a session's receipts when its launcher did not: from whoever still has them, nothing signed anew.
+
+1. What the supervisor fetched when it had closed the session (``bundle.json``), or a file that the gateway's operator
+   gave, or what the gateway of this state folder finds in its journal, of this boot or an earlier one;
+2. the supervisor's records that are missing there, because they were never acknowledged, from the session's own
+   journal, unless a close speaks for both sides: it says which record was the last, and stays true;
+3. the openings of both, which are sealed to whoever started the session.
+
+Every record is as it was signed. What is missing is missing: a session without a close is judged as open or lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from affiant.attestation.bundle.bundle import Bundle
+from affiant.sandbox.processes.home import Home
+from affiant.sandbox.session_state.bundle_out import (
+    SealedBundle,
+    close_of,
+    open_bundle,
+    parse_sealed_bundle,
+    read_sealed_bundle,
+    read_spooled,
+    with_spooled,
+    write_bundle,
+)
+from affiant.sandbox.session_state.operator_socket import fetch_session_bundle, operator_socket
+from affiant.sandbox.session_state.session_folder import BUNDLE, RECORDS, SEALED
+
+__all__ = ["Gathered", "fetch_sealed", "gather"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A session's bundle, written."""
+
+    path: Path
+    bundle: Bundle
+    closed: str | None
+    """``why`` of its close; None: it has none."""
+    added: int
+    """Records that only the supervisor's journal has."""
+    left_out: int
+    """Such records beside a close that speaks for both sides: they stay in the session's folder."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the session was closed while its supervisor could still speak for it."""
+        return self.closed not in {None, "lost"}
+
+
+def fetch_sealed(home: Home, session: str) -> SealedBundle:
+    """What the supervisor left, else what the running gateway of this state folder has. Blocks for some seconds.
+
+    Raises:
+        GatewayUnreachable: the supervisor left none, and no gateway of this folder has it.
+        SealedBundleMalformed, BundleMalformed: it is not what it should be.
+    """
+    left = home.session(session) / SEALED
+    if left.exists():
+        return read_sealed_bundle(left)
+    return parse_sealed_bundle(fetch_session_bundle(operator_socket(home.gateway), session))
+
+
+def gather(home: Home, session: str, sealed: SealedBundle, key: X25519PrivateKey) -> Gathered:
+    """Write the bundle of ``session``, hidden values opened, into its folder.
+
+    Args:
+        key: opens what is sealed to whoever started the session.
+
+    Raises:
+        AffiantError: something in it is not of its form, or an opening is for another key or receipt.
+    """
+    spooled = read_spooled(home.session(session) / RECORDS)
+    whole, left_out = with_spooled(sealed, spooled, session=session)
+    bundle = open_bundle(whole, key)
+    path = home.session(session) / BUNDLE
+    write_bundle(path, bundle)
+    return Gathered(
+        path=path,
+        bundle=bundle,
+        closed=close_of(sealed, session),
+        added=len(whole.bundle.receipts) - len(sealed.bundle.receipts),
+        left_out=left_out,
+    )

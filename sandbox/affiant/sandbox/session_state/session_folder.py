@@ -1,0 +1,75 @@
+"""A session's folder between its processes: taken back from the supervisor's user, its working files kept or removed.
+
+The agent worked on copies. They go with the session, unless something that the user asked for is only there: then
+they are kept beside the records, as ``files.kept``, for whoever takes them out by the rules of
+``copy_out``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from affiant.sandbox.base.privileges import is_root
+from affiant.sandbox.processes.home import Home
+
+__all__ = [
+    "BUNDLE",
+    "KEPT",
+    "NARROWING_SOCKET",
+    "RECORDS",
+    "SEALED",
+    "keep_files",
+    "reclaim_folder",
+    "remove_files",
+    "remove_kept",
+]
+
+BUNDLE: Final = "bundle.affiant.json"
+"""The receipts, hidden values opened: what a user takes home."""
+SEALED: Final = "bundle.json"
+"""What the supervisor fetched from the gateway when it had closed the session."""
+RECORDS: Final = "records.ndjson"
+"""The supervisor's own journal."""
+NARROWING_SOCKET: Final = "narrow.sock"
+"""Where a session whose command runs hears of narrowings."""
+KEPT: Final = "files.kept"
+"""The agent's files, if they could not be copied out."""
+
+
+def reclaim_folder(folder: Path) -> None:
+    """Take a session's folder back from the supervisor's user, once that is gone. Idempotent."""
+    if is_root():
+        os.chown(folder, os.getuid(), os.getgid(), follow_symlinks=False)
+
+
+def keep_files(home: Home, session: str) -> Path:
+    """Keep what the agent left, because it could not be copied out; where it is now."""
+    kept = home.session(session) / KEPT
+    (home.session(session) / "files").rename(kept)
+    return kept
+
+
+def remove_files(home: Home, session: str) -> None:
+    """Remove the copies that the agent worked on and in, and the socket of a launcher that was killed."""
+    with suppress(FileNotFoundError):
+        reclaim_folder(home.session(session))
+    folder = home.session(session)
+    _remove(folder / "files", folder / "rootfs", folder / NARROWING_SOCKET)
+    with suppress(OSError):  # a session that never came to be leaves an empty folder
+        home.session(session).rmdir()
+
+
+def remove_kept(home: Home, session: str) -> None:
+    """Remove what was kept, once it is copied out."""
+    _remove(home.session(session) / KEPT)
+
+
+def _remove(*paths: Path) -> None:
+    """By rm(1): it follows no link and has no limit of depth, and the agent may have nested folders as deep as it
+    liked."""
+    command = ["rm", "-rf", "--one-file-system", "--", *(str(path) for path in paths)]
+    subprocess.run(command, check=False, stderr=subprocess.DEVNULL)

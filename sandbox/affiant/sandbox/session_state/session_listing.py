@@ -1,0 +1,117 @@
+"""The sessions of a state folder, those that run and those that ended; read from it alone.
+
+Where a session's processes still run, the record of its launch says so. Of the others there is a note
+(``session_note``), a bundle, or at least the records that its supervisor signed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.errors import ConfigurationError
+from affiant.sandbox.processes.home import Home
+from affiant.sandbox.processes.launch_records import Launch, live_launches
+from affiant.sandbox.processes.session_note import SessionNote, SessionState, read_note
+from affiant.sandbox.session_state.session_folder import BUNDLE, KEPT, RECORDS
+
+__all__ = ["SessionEntry", "SessionNotHere", "find_session", "list_sessions"]
+
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{21}")
+
+
+class SessionNotHere(ConfigurationError):
+    """This state folder has no session of that id."""
+
+    code = "session.not_here"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEntry:
+    """One session. ``bundle``, ``records`` and ``kept`` are None where there is no such file or folder."""
+
+    note: SessionNote
+    bundle: Path | None
+    records: Path | None
+    kept: Path | None
+    noted: bool = True
+    """Whether somebody left a note; else the state is a guess."""
+
+    def to_json(self) -> Mapping[str, object]:
+        """The entry's members."""
+        asked = self.note.asked
+        return {
+            "agent": None if asked is None else asked.agent,
+            "bundle": _shown(self.bundle),
+            "code": self.note.code,
+            "ended": self.note.ended,
+            "exit_code": self.note.exit_code,
+            "gateway": None if asked is None else asked.gateway,
+            "kept": _shown(self.kept),
+            "output": None if asked is None else asked.output,
+            "profile": None if asked is None else asked.profile,
+            "records": _shown(self.records),
+            "session": self.note.session,
+            "started": None if asked is None else asked.started,
+            "state": self.note.state.value,
+        }
+
+
+def list_sessions(home: Home) -> tuple[SessionEntry, ...]:
+    """Every session of ``home``, the last started first."""
+    running = {launch.session: launch for launch in live_launches(home)}
+    names = {path.name for path in home.sessions.iterdir() if _ID.fullmatch(path.name)} | set(running)
+    entries = [entry for name in names if (entry := _entry(home, name, running)) is not None]
+    return tuple(sorted(entries, key=_order, reverse=True))
+
+
+def find_session(home: Home, session: str) -> SessionEntry:
+    """The session with this id.
+
+    Raises:
+        SessionNotHere: there is none.
+    """
+    running = {launch.session: launch for launch in live_launches(home)}
+    entry = _entry(home, session, running) if _ID.fullmatch(session) else None
+    if entry is None:
+        raise SessionNotHere(
+            "no such session in this state folder",
+            where=str(home.path),
+            found=ascii(session[:60]),
+            hint="See: affiant session list",
+        )
+    return entry
+
+
+def _entry(home: Home, session: str, running: Mapping[str, Launch]) -> SessionEntry | None:
+    folder = home.session(session)
+    bundle, records, kept = (_existing(folder / name) for name in (BUNDLE, RECORDS, KEPT))
+    if session in running:
+        note = SessionNote(session=session, state=SessionState.RUNNING, asked=running[session].asked)
+        return SessionEntry(note, bundle, records, kept)
+    found = read_note(folder)
+    if found is not None:
+        return SessionEntry(found, bundle, records, kept)
+    if bundle is None and records is None:  # it never came to be
+        return None
+    state = SessionState.LOST if bundle is None else SessionState.CLOSED
+    return SessionEntry(SessionNote(session=session, state=state), bundle, records, kept, noted=False)
+
+
+def _order(entry: SessionEntry) -> tuple[int, str]:
+    return (0 if entry.note.asked is None else entry.note.asked.started, entry.note.session)
+
+
+def _existing(path: Path) -> Path | None:
+    try:
+        path.lstat()
+    except OSError:
+        return None
+    return path
+
+
+def _shown(path: Path | None) -> str | None:
+    return None if path is None else str(path)

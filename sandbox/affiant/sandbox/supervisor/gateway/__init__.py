@@ -1,0 +1,1 @@
+"""The supervisor's client of the gateway: appraisal, admission, records, approvals."""

@@ -1,0 +1,204 @@
+"""The appraised gateway as this session uses it: every request carries the session's proof of possession.
+
+Five things are asked of it: inference and reads for the agent (:meth:`SessionGateway.send`), to take this session's
+records, to narrow its profile, to close the session, and for its bundle. Counters are taken here, one for each
+inference request, and never used twice; nothing that carries one is ever sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.records.chain import Head
+from affiant.attestation.records.proof import PROOF_HEADER, Request, issue_proof
+from affiant.sandbox.base.errors import GatewayUnreachable
+from affiant.sandbox.egress.http.request_head import HeaderField
+from affiant.sandbox.supervisor.gateway.admission import (
+    ADMISSION_TYPE,
+    SessionIdentity,
+    fetch_nonce,
+    gateway_refusal,
+)
+from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, GatewayReply
+from affiant.sandbox.supervisor.records.records import Submission
+
+__all__ = ["SessionGateway"]
+
+_MAX_ANSWER: Final = 64 * 1024
+_MAX_BUNDLE: Final = 256 << 20
+"""Bytes of a session's bundle with its sealed openings; the record budget keeps an agent below it."""
+
+_TRY_AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
+"""Answers after which the same record may be submitted once more."""
+
+
+class SessionGateway:
+    """One session's side of its gateway."""
+
+    def __init__(
+        self,
+        client: GatewayClient,
+        identity: SessionIdentity,
+        *,
+        session: str,
+        keyset_digest: str,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._identity = identity
+        self._session = session
+        self._keyset_digest = keyset_digest
+        self._clock = clock
+        self._next = 0
+        self._answers: dict[int, GatewayReply] = {}
+
+    @property
+    def unaccounted(self) -> Sequence[int]:
+        """Counters whose answers began and did not end: if the gateway is gone, it may have no record of them."""
+        return sorted(cseq for cseq, reply in self._answers.items() if reply.unaccounted)
+
+    @property
+    def last_counter(self) -> int:
+        """The last ``cseq`` taken; -1 if none was."""
+        return self._next - 1
+
+    def take_counter(self) -> int:
+        """The next ``cseq``: from here on it ends in exactly one record."""
+        counter, self._next = self._next, self._next + 1
+        return counter
+
+    async def send(
+        self, method: str, target: str, headers: Sequence[HeaderField], body: bytes, *, cseq: int | None
+    ) -> GatewayReply:
+        """Send one request with the proof of this session (as :class:`~.gateway_route.InferenceGateway`).
+
+        Raises:
+            GatewayUnreachable, GatewayNotTheOne: no answer.
+        """
+        proof = issue_proof(
+            self._identity.signer,
+            Request.of(
+                method,
+                target,
+                body,
+                content_type=_value(headers, b"content-type"),
+                nonce=_value(headers, b"affiant-nonce"),
+            ),
+            session=self._session,
+            cseq=cseq,
+            keyset_digest=self._keyset_digest,
+            now=self._clock(),
+        )
+        reply = await self._client.request(
+            method, target, (*headers, (PROOF_HEADER.encode("ascii"), proof.encode("ascii"))), body
+        )
+        if cseq is not None:
+            self._answers = {n: each for n, each in self._answers.items() if each.unaccounted}
+            self._answers[cseq] = reply
+        return reply
+
+    async def submit(self, submission: Submission) -> Head:
+        """Hand one record over; the gateway's own head for this session. Idempotent.
+
+        Raises:
+            GatewayUnreachable: no answer, or one that says to try again.
+            AdmissionRefused: the gateway does not take the record.
+        """
+        headers: tuple[HeaderField, ...] = ((b"Content-Type", b"application/jose"),)
+        if submission.openings is not None:
+            headers = (*headers, (b"Affiant-Openings", submission.openings.encode("ascii")))
+        members = await self._asked("records", headers, submission.jws.encode("ascii"))
+        match members.get("head"):
+            case {"chn": str(chn), "seq": int(seq), "rh": str(rh)}:
+                return Head(chn, seq, rh)
+            case _:
+                raise GatewayUnreachable("the gateway's acknowledgement has no head")
+
+    async def nonce(self) -> str:
+        """A nonce for fresh evidence of this session (43 characters).
+
+        Raises:
+            GatewayUnreachable, AdmissionRefused: none was given.
+        """
+        return await fetch_nonce(self._client)
+
+    async def narrow(self, admission: bytes) -> str:
+        """Have the session's profile narrowed; the gateway's attestation result of the new evidence. Never sent twice.
+
+        Args:
+            admission: a collection of that evidence and the new profile's normal form.
+
+        Raises:
+            AdmissionRefused: it is not narrowed. GatewayUnreachable: nobody knows.
+        """
+        members = await self._asked("narrow", (ADMISSION_TYPE,), admission)
+        result = members.get("result")
+        if not isinstance(result, str):
+            raise GatewayUnreachable("the gateway's answer has no attestation result")
+        return result
+
+    async def close(self, why: str) -> str:
+        """Close the session; the gateway's close record. Idempotent.
+
+        Raises:
+            GatewayUnreachable, AdmissionRefused: it was not closed.
+        """
+        json_body = ((b"Content-Type", b"application/json"),)
+        members = await self._asked("close", json_body, canonical({"why": why}))
+        record = members.get("close")
+        if not isinstance(record, str):
+            raise GatewayUnreachable("the gateway's answer has no close record")
+        return record
+
+    async def bundle(self) -> AsyncGenerator[bytes]:
+        """The session's bundle with its sealed openings, as the gateway gives it, piece by piece.
+
+        Raises:
+            GatewayUnreachable: no answer, or a larger one than any bundle. AdmissionRefused: refused.
+        """
+        reply = await self.send("GET", f"/v1/sessions/{self._session}/bundle", (), b"", cseq=None)
+        size = 0
+        try:
+            if reply.status != 200:
+                raise gateway_refusal(_members(await reply.body(_MAX_ANSWER)), reply.status)
+            async for piece in reply.chunks():
+                size += len(piece)
+                if size > _MAX_BUNDLE:
+                    raise GatewayUnreachable(
+                        "the bundle is too large", expected=f"at most {_MAX_BUNDLE} bytes"
+                    )
+                yield piece
+        finally:
+            await reply.close()
+
+    async def _asked(self, what: str, headers: Sequence[HeaderField], body: bytes) -> Mapping[str, object]:
+        target = f"/v1/sessions/{self._session}/{what}"
+        reply = await self.send("POST", target, headers, body, cseq=None)
+        try:
+            data = await reply.body(_MAX_ANSWER)
+        finally:
+            await reply.close()
+        if reply.status in _TRY_AGAIN:
+            raise GatewayUnreachable(
+                "the gateway cannot take it now", where=what, found=f"status {reply.status}"
+            )
+        if reply.status not in {200, 201}:
+            raise gateway_refusal(_members(data), reply.status)
+        return _members(data)
+
+
+def _members(data: bytes) -> Mapping[str, object]:
+    try:
+        return parse_object(data, strict_form=False)
+    except JSONError:  # said by its status alone
+        return {}
+
+
+def _value(headers: Sequence[HeaderField], name: bytes) -> str | None:
+    for field, value in headers:
+        if field.lower() == name:
+            return value.decode("latin-1")
+    return None

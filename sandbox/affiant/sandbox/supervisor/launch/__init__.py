@@ -1,0 +1,1 @@
+"""What the supervisor is given and what it starts: provision, children, the sandbox's plan."""

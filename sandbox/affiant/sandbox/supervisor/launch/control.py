@@ -1,0 +1,193 @@
+"""The control socket between launcher and supervisor: messages out and in, with descriptors.
+
+A connected stream socket. A message is a length (4 bytes, big-endian) and that many bytes of canonical JSON (an
+object, at most 1 MiB); the descriptors that its member ``fds`` names, in that order, come with it
+(``SCM_RIGHTS``). When the other end closes, there is nobody left to serve: the supervisor ends its session.
+
+:class:`Messages` takes bytes apart without any I/O; :class:`ControlChannel` serves an event loop with it, and
+:func:`receive_first` the moments before there is one.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.errors import AffiantError
+from affiant.sandbox.base.errors import ControlRefused
+from affiant.whole_sending import WholeSender
+
+__all__ = ["ControlChannel", "Message", "Messages", "receive_first", "refusal_members"]
+
+_LENGTH: Final = struct.Struct(">I")
+_MAX_MESSAGE: Final = 1 << 20
+_MAX_DESCRIPTORS: Final = 8
+_PIECE: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. The receiver owns its descriptors."""
+
+    members: Mapping[str, object]
+    descriptors: Mapping[str, int] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        """A member that must be text.
+
+        Raises:
+            ControlRefused: it is not there, or something else.
+        """
+        value = self.members.get(name)
+        if not isinstance(value, str):
+            raise ControlRefused("a member is missing, or is not text", where=name)
+        return value
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        for descriptor in self.descriptors.values():
+            os.close(descriptor)
+
+
+def refusal_members(refusal: AffiantError) -> Mapping[str, object]:
+    """``code``, ``message`` and ``hint`` of a refusal: its text without the hint, which has a member of its own."""
+    message, hint = str(refusal), refusal.hint
+    if hint is not None:
+        message = message.removesuffix(f". {hint}")
+    return {"code": refusal.code, "message": message, "hint": hint}
+
+
+class Messages:
+    """The messages in a stream of bytes and descriptors; sans-IO."""
+
+    __slots__ = ("_buffer", "_descriptors")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._descriptors: deque[int] = deque()
+
+    def feed(self, data: bytes, descriptors: Sequence[int]) -> None:
+        """Take what was received together."""
+        self._buffer += data
+        self._descriptors.extend(descriptors)
+
+    def next(self) -> Message | None:
+        """The next complete message.
+
+        Raises:
+            ControlRefused: not a message of this protocol, or without the descriptors that it names.
+            JSONError: not canonical JSON.
+        """
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (size,) = _LENGTH.unpack(self._buffer[: _LENGTH.size])
+        if size > _MAX_MESSAGE:
+            raise ControlRefused("a control message is too large", expected=f"at most {_MAX_MESSAGE} bytes")
+        if len(self._buffer) < _LENGTH.size + size:
+            return None
+        members = dict(parse_object(bytes(self._buffer[_LENGTH.size : _LENGTH.size + size])))
+        del self._buffer[: _LENGTH.size + size]
+        return Message(members, self._named(members.pop("fds", [])))
+
+    def _named(self, names: object) -> Mapping[str, int]:
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ControlRefused("fds is not a list of names", where="fds")
+        if len(names) > len(self._descriptors) or len(set(names)) != len(names):
+            raise ControlRefused("a control message without the descriptors that it names", where="fds")
+        return {name: self._descriptors.popleft() for name in names}
+
+    def close(self) -> None:
+        """Close descriptors that no message has named."""
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
+
+
+def _receive(control: socket.socket) -> tuple[bytes, tuple[int, ...]]:
+    room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)
+    data, ancillary, flags, _ = control.recvmsg(_PIECE, room, socket.MSG_CMSG_CLOEXEC)
+    received = array.array("i")
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
+    if flags & socket.MSG_CTRUNC:
+        raise ControlRefused("descriptors were lost on the control socket")
+    return data, tuple(received)
+
+
+def receive_first(control: socket.socket, messages: Messages) -> Message | None:
+    """The first message, blocking; None: the other end closed. What follows it stays in ``messages``."""
+    while (message := messages.next()) is None:
+        data, descriptors = _receive(control)
+        if not data:
+            return None
+        messages.feed(data, descriptors)
+    return message
+
+
+class ControlChannel:
+    """One end of the control socket in an event loop; closes the socket when it is closed."""
+
+    def __init__(self, control: socket.socket, messages: Messages | None = None) -> None:
+        control.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+        self._control = control
+        self._messages = messages or Messages()
+        self._sender = WholeSender(control)
+
+    async def receive(self) -> Message | None:
+        """The next message; None: the other end closed.
+
+        Raises:
+            ControlRefused, JSONError: not a message of this protocol.
+        """
+        while (message := self._messages.next()) is None:
+            try:
+                data, descriptors = _receive(self._control)
+            except BlockingIOError:
+                await self._readable()
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._messages.feed(data, descriptors)
+        return message
+
+    async def send(self, members: Mapping[str, object], descriptors: Mapping[str, int] | None = None) -> None:
+        """Send one message; descriptors stay the caller's to close.
+
+        A message that was begun is sent whole, also when whoever sends it is cancelled.
+
+        Raises:
+            OSError: the other end is gone, or this one was closed.
+        """
+        named = dict(descriptors or {})
+        content = canonical({**members, "fds": list(named)} if named else members)
+        await self._sender.send(_LENGTH.pack(len(content)) + content, tuple(named.values()))
+
+    async def _readable(self) -> None:
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._control, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._control)
+
+    def stop_listening(self) -> None:
+        """Take the other end for closed from now on; it can still be told things."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RD)
+
+    def close(self) -> None:
+        """Close the socket, and descriptors that nobody took; what was not sent yet is not."""
+        self._sender.close()
+        self._messages.close()
+        self._control.close()

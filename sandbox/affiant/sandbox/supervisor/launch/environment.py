@@ -1,0 +1,76 @@
+"""The agent's environment: exactly the variables of the wire specification, and what the user adds.
+
+The proxy is the only way out, so everything points at it; the inference gateway is a name that the proxy serves;
+the API key is a constant that the proxy strips. A granted secret that the broker holds stands here as its
+placeholder, under its own name; a key that signs requests also as the pair that clients of AWS sign with. One that it
+does not hold has no variable at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from affiant.attestation.schema.trace_context import trace_of
+from affiant.errors import ConfigurationError
+from affiant.sandbox.isolation.plan.etc_files import CA_BUNDLE_AT
+from affiant.sandbox.isolation.plan.plan import RUNTIME_AT
+
+__all__ = ["VariableRefused", "agent_environment"]
+
+_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_PROXY: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+_TRUST: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+
+
+class VariableRefused(ConfigurationError):
+    """A variable of the user's that the supervisor sets itself, or that is none."""
+
+    code = "session.environment"
+
+
+def agent_environment(
+    *,
+    proxy_url: str,
+    placeholders: Mapping[str, str],
+    traceparent: str,
+    with_runtime: bool,
+    user: Mapping[str, str],
+) -> Mapping[str, str]:
+    """The whole environment of the agent's command.
+
+    Args:
+        proxy_url: where the sandbox finds the proxy.
+        placeholders: the variables of the secrets that the broker holds.
+        traceparent: W3C trace context for this run; one that the user gives takes its place.
+        with_runtime: whether a prepared runtime is mounted; its programs then come first.
+        user: what the launcher adds; it may set ``PATH``, ``HOME``, ``LANG`` and ``TRACEPARENT``, not the rest.
+
+    Raises:
+        VariableRefused: a name that is reserved, or no name.
+    """
+    ours: dict[str, str] = {
+        **dict.fromkeys(_PROXY, proxy_url),
+        "NO_PROXY": "",
+        "no_proxy": "",
+        **dict.fromkeys(_TRUST, CA_BUNDLE_AT),
+        "OPENAI_BASE_URL": "http://gateway.affiant.internal/v1",
+        "OPENAI_API_KEY": "affiant-session",
+        **placeholders,
+    }
+    defaults = {
+        "PATH": f"{RUNTIME_AT}/bin:{_PATH}" if with_runtime else _PATH,
+        "HOME": "/tmp",  # noqa: S108 - inside the sandbox, its private tmpfs
+        "LANG": "C.UTF-8",
+        "TRACEPARENT": traceparent,
+    }
+    for name, value in user.items():
+        if _NAME.match(name) is None or "\0" in value:
+            raise VariableRefused("not an environment variable", found=ascii(name[:40]))
+        if name in ours:
+            raise VariableRefused("the supervisor sets this variable itself", found=name)
+        if name == "TRACEPARENT" and trace_of([value.encode("utf-8", "replace")]) is None:
+            raise VariableRefused("not a W3C trace context", where=name)
+    return {**defaults, **user, **ours}

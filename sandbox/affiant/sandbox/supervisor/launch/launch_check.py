@@ -1,0 +1,140 @@
+"""The first question: is what this supervisor was given what its TD was launched for?
+
+In order:
+
+1. the policy's digest, recomputed from its bytes, is the one in the manifest;
+2. MRCONFIGID of the TD's own report is SHA-384 of this manifest's initdata;
+3. build, trust roots, agent, isolation and expiry agree with manifest and activation;
+4. RTMR3 is untouched: one TD has one activation.
+
+Then RTMR3 is extended by the session's five events in their order; ``affiant-ready`` is the barrier (TDX
+specification, "Bindings").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.signatures.approvers.identities import require_verifiable
+from affiant.attestation.statements.evidence_source import QuoteSource, TDRegisters
+from affiant.attestation.statements.manifest import (
+    Activation,
+    Manifest,
+    agent_commitment,
+    mrconfigid,
+    parse_activation,
+    parse_manifest,
+    session_events,
+    vault_authority,
+)
+from affiant.attestation.tdx import Event, EventLog, LoggedEvent
+from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
+from affiant.sandbox.egress.records_of_egress import PolicyFacts
+from affiant.sandbox.isolation.backends.backend import IsolationClass
+from affiant.sandbox.isolation.plan.plan import HostUsr
+from affiant.sandbox.supervisor.launch.errors import (
+    MRCONFIGIDMismatch,
+    ProfileMismatch,
+    ProvisionMismatch,
+    SessionExpired,
+)
+from affiant.sandbox.supervisor.launch.provision import Provision
+
+__all__ = ["Launch", "check_launch", "extend_session_events"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A provision that agrees with the TD it runs in. Made by :func:`check_launch` only."""
+
+    manifest: Manifest
+    activation: Activation
+    policy: CompiledPolicy
+    facts: PolicyFacts
+    signature: bytes | None
+    """Over the file that the policy is of: believed by nobody here, passed on to the gateway."""
+
+
+def check_launch(provision: Provision, registers: TDRegisters, *, build: str, now: datetime) -> Launch:
+    """Steps 1 to 4.
+
+    Args:
+        build: ``sha256:`` of this installation's release manifest.
+
+    Raises:
+        ProfileMismatch, MRCONFIGIDMismatch, ProvisionMismatch, SessionExpired: as the steps say.
+        AffiantError: a document is not in its form.
+    """
+    manifest = parse_manifest(provision.manifest)
+    policy = parse_normal_form(provision.policy)
+    if policy.digest != manifest.profile_digest:
+        raise ProfileMismatch(
+            "the policy is not the one that the manifest names",
+            expected=manifest.profile_digest,
+            found=policy.digest,
+        )
+    if registers.mrconfigid != mrconfigid(manifest):
+        raise MRCONFIGIDMismatch(
+            "this TD was launched for another manifest",
+            expected=mrconfigid(manifest).hex(),
+            found=registers.mrconfigid.hex(),
+        )
+    require_verifiable(policy.policy.approval.identities)
+    activation = parse_activation(provision.activation)
+    _check_manifest(provision, manifest, build)
+    _check_activation(provision, activation, now)
+    if any(registers.rtmrs[3]):
+        raise ProvisionMismatch("this TD was activated before", expected="RTMR3 of zeros")
+    facts = PolicyFacts(provision.agent.name, manifest.profile_digest, manifest.file_digest)
+    return Launch(manifest, activation, policy, facts, provision.signature)
+
+
+def _check_manifest(provision: Provision, manifest: Manifest, build: str) -> None:
+    """Step 3, what is the same for every session of this kind."""
+    if manifest.supervisor != build:
+        raise ProvisionMismatch(
+            "this is not the build that the manifest names", expected=manifest.supervisor, found=build
+        )
+    roots = tuple(sorted({sha256_name(root) for root in provision.roots}))
+    if roots != manifest.upstream_roots:
+        raise ProvisionMismatch("the trust roots are not those that the manifest names")
+    vault = provision.vault
+    found = None if vault is None else {"address": vault.address, "ca": vault_authority(vault.roots)}
+    if found != manifest.vault:
+        raise ProvisionMismatch("Vault is not the one that the manifest names")
+    if isinstance(provision.rootfs, HostUsr) != (manifest.rootfs == "host-usr"):
+        raise ProvisionMismatch("the root file system is not the one that the manifest names")
+    if (provision.runtime is None) != (manifest.runtime is None):
+        raise ProvisionMismatch("the runtime is not the one that the manifest names")
+    if not provision.backend.isolation.reaches(IsolationClass(manifest.isolation_floor)):
+        raise ProvisionMismatch(
+            "the isolation is below the manifest's floor",
+            expected=manifest.isolation_floor,
+            found=provision.backend.value,
+        )
+
+
+def _check_activation(provision: Provision, activation: Activation, now: datetime) -> None:
+    """Step 3, what is this session's own."""
+    if agent_commitment(provision.agent.salt, provision.agent.name) != activation.agent:
+        raise ProvisionMismatch("the agent is not the one that the activation names")
+    if provision.backend.value != activation.isolation:
+        raise ProvisionMismatch(
+            "the isolation is not the one that the activation names",
+            expected=activation.isolation,
+            found=provision.backend.value,
+        )
+    if now.timestamp() >= activation.expires:
+        raise SessionExpired("the activation's time is over", expected=f"before {activation.expires}")
+
+
+def extend_session_events(td: QuoteSource, launch: Launch) -> EventLog:
+    """Extend RTMR3 by the session's events, and return their log."""
+    events = tuple(
+        Event(name, payload) for name, payload in session_events(launch.manifest, launch.activation)
+    )
+    for event in events:
+        td.extend(event)
+    return EventLog(tuple(LoggedEvent(3, event) for event in events))

@@ -1,0 +1,165 @@
+"""What the launcher provides, read strictly: the documents of one session and where its things lie.
+
+Nothing here is believed for being here: ``launch_check`` compares it with the manifest, and the manifest with the
+TD's own register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from affiant.attestation.encoding.binary_text import from_b64u, from_hex
+from affiant.sandbox.base.errors import ControlRefused
+from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, RootFS
+from affiant.sandbox.supervisor.launch.control import Message
+
+__all__ = ["Agent", "Provision", "Vault", "parse_provision"]
+
+_BACKENDS: Final = {
+    "gvisor": BackendName.GVISOR,
+    "bwrap": BackendName.BUBBLEWRAP,
+    "bwrap-landlock": BackendName.BUBBLEWRAP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who runs. ``salt``: 16 bytes that hide the name in the activation's commitment."""
+
+    name: str
+    salt: bytes
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """Where Vault is, the DER certificates of its authorities, and the descriptor of a file with a token."""
+
+    address: str
+    roots: tuple[bytes, ...]
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """One session, as provided: exact bytes of its documents."""
+
+    manifest: bytes
+    activation: bytes
+    policy: bytes
+    """The profile's normal form."""
+    reference: bytes
+    gateway_config: bytes
+    collateral: bytes
+    gateway_url: str
+    agent: Agent
+    roots: tuple[bytes, ...]
+    """DER certificates that the proxy trusts beside the system's."""
+    session_dir: Path
+    runtime: str | None
+    rootfs: RootFS
+    backend: BackendName
+    secrets: tuple[int, int] | None
+    """Descriptors of the local secret store and of its key."""
+    vault: Vault | None = None
+    decisions: int | None = None
+    """Descriptor of the decision log, if one was asked for."""
+    signature: bytes | None = None
+    """A signature over the file that the policy is of; the gateway's to judge."""
+
+
+def parse_provision(message: Message) -> Provision:
+    """The provision in the launcher's first message.
+
+    Raises:
+        ControlRefused: a member is missing or of another type. EncodingError: not base64url.
+    """
+    if message.members.get("op") != "provision":
+        raise ControlRefused("the first message is no provision", expected='"op": "provision"')
+    return Provision(
+        manifest=from_b64u(message.text("manifest")),
+        activation=from_b64u(message.text("activation")),
+        policy=from_b64u(message.text("policy")),
+        reference=from_b64u(message.text("reference")),
+        gateway_config=from_b64u(message.text("gateway_config")),
+        collateral=from_b64u(message.text("collateral")),
+        gateway_url=message.text("gateway_url"),
+        agent=_agent(message.members.get("agent")),
+        roots=tuple(from_b64u(_text(root, "roots")) for root in _list(message.members.get("roots"), "roots")),
+        session_dir=Path(message.text("session_dir")),
+        runtime=_optional(message.members.get("runtime"), "runtime"),
+        rootfs=_rootfs(message.text("rootfs")),
+        backend=_backend(message.text("isolation")),
+        secrets=_secrets(message.descriptors),
+        vault=_vault(message.members.get("vault"), message.descriptors.get("vault_token")),
+        decisions=_decisions(message),
+        signature=_signature(message.members.get("signature")),
+    )
+
+
+def _signature(value: object) -> bytes | None:
+    return None if value is None else from_b64u(_text(value, "signature"))
+
+
+def _agent(value: object) -> Agent:
+    if not isinstance(value, Mapping):
+        raise ControlRefused("a member is missing, or no object", where="agent")
+    return Agent(
+        name=_text(value.get("name"), "agent.name"),
+        salt=from_hex(_text(value.get("salt"), "agent.salt")),
+        user=_optional(value.get("user"), "agent.user"),
+    )
+
+
+def _rootfs(text: str) -> RootFS:
+    return HostUsr() if text == "host-usr" else DirectoryRoot(text)
+
+
+def _backend(text: str) -> BackendName:
+    if text not in _BACKENDS:
+        raise ControlRefused("unknown isolation", expected=" or ".join(_BACKENDS), where="isolation")
+    return _BACKENDS[text]
+
+
+def _secrets(descriptors: Mapping[str, int]) -> tuple[int, int] | None:
+    store, key = descriptors.get("secret_store"), descriptors.get("secret_key")
+    if (store is None) != (key is None):
+        raise ControlRefused("a secret store without its key, or a key without its store", where="fds")
+    return None if store is None or key is None else (store, key)
+
+
+def _vault(value: object, token: int | None) -> Vault | None:
+    if value is None and token is None:
+        return None
+    if not isinstance(value, Mapping) or token is None:
+        raise ControlRefused("Vault's address without a token, or a token without an address", where="vault")
+    roots = tuple(from_b64u(_text(root, "vault.roots")) for root in _list(value.get("roots"), "vault.roots"))
+    return Vault(_text(value.get("address"), "vault.address"), roots, token)
+
+
+def _decisions(message: Message) -> int | None:
+    """The log's descriptor. One that was asked for and did not come must not become a session without a log."""
+    asked, descriptor = message.members.get("decisions", False), message.descriptors.get("decisions")
+    if not isinstance(asked, bool) or asked != (descriptor is not None):
+        raise ControlRefused("a decision log without its descriptor, or a descriptor without it", where="fds")
+    return descriptor
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise ControlRefused("a member is missing, or is not text", where=where)
+    return value
+
+
+def _optional(value: object, where: str) -> str | None:
+    return None if value is None else _text(value, where)
+
+
+def _list(value: object, where: str) -> list[object]:
+    if not isinstance(value, list):
+        raise ControlRefused("a member is missing, or is not a list", where=where)
+    return value

@@ -1,0 +1,1 @@
+"""The session's chain: each record signed in order, durable, then held by the gateway."""

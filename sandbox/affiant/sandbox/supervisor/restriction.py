@@ -1,0 +1,295 @@
+"""The session's profile in force, and how it is narrowed while the session runs: never wider, and never by halves.
+
+In order; what is refused up to step 4 leaves everything as it was:
+
+1. the request is read: the normal form of the new profile, the digest of its file, maybe a signature;
+2. the two profiles are compared, exactly: the new one is narrower, in nothing that a running sandbox cannot take; it is
+   signed where the gateway's configuration asks for that; the session has not been narrowed too often;
+3. new requests of the agent wait (``gate``), those under way end, or are cut after a while;
+4. the gateway gives a nonce;
+5. the broker lets go of what is withdrawn, RTMR3 is extended by the narrowing, and a quote is taken over the nonce;
+6. the gateway appraises that, compares the profiles itself, and goes by the new one from then on; its signed result
+   must be of this evidence;
+7. the ``policy`` record is signed, the first that names the new evidence, and acknowledged;
+8. the supervisor itself goes by the new profile, and what waited goes on.
+
+Whatever fails from step 5 on ends the session: the TD says that it was narrowed, and nobody could say who goes by what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from affiant.attestation.signatures.profiles.errors import ProfileSignatureMissing
+from affiant.attestation.signatures.profiles.verification import parse_profile_signature, verify_by_one_of
+from affiant.attestation.statements.ear import verify_ear
+from affiant.attestation.statements.evidence import Admission, evidence_digest, wrap_admission, wrap_evidence
+from affiant.attestation.statements.evidence_source import QuoteSource
+from affiant.attestation.statements.gateway_config import GatewayConfig
+from affiant.attestation.statements.restriction import MAX_NARROWINGS, Narrowing
+from affiant.attestation.statements.statement import KeysetStatement
+from affiant.attestation.tdx import EventLog, LoggedEvent
+from affiant.errors import AffiantError
+from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
+from affiant.policy.diff.report import narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import compare_narrowing, require_enforced, require_narrower
+from affiant.policy.signing.signatures import require_profile
+from affiant.sandbox.egress.forward import Forwarder
+from affiant.sandbox.egress.proxy import EgressProxy
+from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
+from affiant.sandbox.supervisor.gateway.admission import SessionIdentity, make_evidence
+from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
+from affiant.sandbox.supervisor.launch.errors import (
+    AdmissionMismatch,
+    AdmissionRefused,
+    NarrowingBusy,
+    NarrowingFailed,
+)
+from affiant.sandbox.supervisor.launch.grants import kept_grants
+from affiant.sandbox.supervisor.launch.launch_check import Launch
+from affiant.sandbox.supervisor.launch.restriction_request import Narrowed, NarrowRequest
+from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
+from affiant.sandbox.supervisor.records.records import SessionRecords
+from affiant.secrets.broker.client.client import BrokerClient
+from affiant.secrets.broker.client.messages import KeptGrant
+
+__all__ = ["Narrowable", "Narrower", "NarrowingTimes"]
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowingTimes:
+    """Seconds. ``drain``: for requests under way to end by themselves; ``cut``: for those that are cut to have their
+    record; ``nonce``: for the gateway to give one; ``commit``: for all from step 5 on."""
+
+    drain: float = 5.0
+    cut: float = 3.0
+    nonce: float = 10.0
+    commit: float = 45.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowable:
+    """Everything of an open session that a narrowing needs or changes.
+
+    Args:
+        td: the TD that we run in. log: what its RTMR3 was extended by until now.
+        statement: the gateway's. config: its configuration.
+        placeholders: name -> its variables, as a command will get them; those that are withdrawn are taken out.
+    """
+
+    td: QuoteSource
+    launch: Launch
+    identity: SessionIdentity
+    log: EventLog
+    gateway: SessionGateway
+    statement: KeysetStatement
+    config: GatewayConfig
+    broker: BrokerClient
+    records: SessionRecords
+    egress: EgressRecords
+    proxy: EgressProxy
+    decisions: SessionDecisions | None
+    placeholders: MutableMapping[str, Mapping[str, str]]
+    clock: Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A narrowing that may be made."""
+
+    policy: CompiledPolicy
+    narrowing: Narrowing
+    difference: str
+    """``dif``."""
+    signature: bytes | None
+
+
+class Narrower:
+    """Narrows one session's profile, one request after the other."""
+
+    def __init__(self, session: Narrowable, *, times: NarrowingTimes | None = None) -> None:
+        self._session = session
+        self._times = times or NarrowingTimes()
+        self._turn = asyncio.Lock()
+        self._log = session.log
+        self._epoch = 0
+        self.policy = session.launch.policy
+        """The profile in force."""
+        self.changed = asyncio.Event()
+        """Set when :attr:`policy` changes, and then another one."""
+        self.committing = False
+        """Whether a narrowing is at a step that cannot be taken back."""
+
+    async def narrow(self, request: NarrowRequest) -> Narrowed:
+        """Narrow the profile, or find that it allows the same.
+
+        Raises:
+            NarrowingFailed: it began and was not completed: the session must be ended. The gate stays held.
+            NarrowingBusy: requests under way do not end. AffiantError: as the steps say; everything is as it was.
+        """
+        async with self._turn:
+            if self.committing:
+                raise NarrowingBusy("a narrowing failed, and the session is being ended")
+            planned = await asyncio.to_thread(self._planned, request)
+            if planned is None:
+                return Narrowed(self._epoch, self.policy.digest, changed=False)
+            nonce = await self._held()
+            self.committing = True
+            try:
+                async with asyncio.timeout(self._times.commit):
+                    await self._commit(planned, nonce)
+            except Exception as error:  # a defect of ours among them: half of it was done
+                raise _failed(error) from error
+            self.committing = False
+            self._session.proxy.gate.release()
+            return Narrowed(self._epoch, self.policy.digest, changed=True)
+
+    # -- 1 and 2 -------------------------------------------------------------------------------------------------------
+
+    def _planned(self, request: NarrowRequest) -> _Planned | None:
+        policy, now = parse_normal_form(request.policy), self.policy
+        differences = compare_narrowing(now, policy)
+        if not differences:
+            return None
+        require_narrower(differences)
+        require_enforced(now, policy, differences)
+        self._require_room()
+        self._require_signed(request, policy)
+        narrowing = Narrowing(self._epoch + 1, policy.digest, request.file_digest, old=now.digest)
+        document = narrowing_document(differences, old=now.digest, new=policy.digest)
+        return _Planned(policy, narrowing, narrowing_digest(document), request.signature)
+
+    def _require_room(self) -> None:
+        if self._epoch >= MAX_NARROWINGS:
+            raise NarrowingBusy(
+                "the session's profile was narrowed as often as it can be",
+                expected=f"at most {MAX_NARROWINGS} times",
+            )
+
+    def _require_signed(self, request: NarrowRequest, policy: CompiledPolicy) -> None:
+        """As the gateway will ask: found out here, it costs nothing."""
+        signers = self._session.config.profile_signers
+        if request.signature is not None:
+            signature = parse_profile_signature(request.signature)
+            require_profile(signature.claimed, policy, file_digest=request.file_digest)
+            if signers:
+                verify_by_one_of(signature, signers, at=self._session.clock())
+        elif signers:
+            raise ProfileSignatureMissing(
+                "the gateway takes signed profiles only",
+                expected="a signature by one of its profile signers",
+                hint="Have the profile's file signed: affiant policy sign",
+            )
+
+    # -- 3 and 4 -------------------------------------------------------------------------------------------------------
+
+    async def _held(self) -> str:
+        """Hold the gate with nobody passing; the gateway's nonce."""
+        session, times = self._session, self._times
+        gate = session.proxy.gate
+        gate.hold()
+        try:
+            if not await gate.empty(within_s=times.drain) and not await session.proxy.cut(within_s=times.cut):
+                raise NarrowingBusy("requests under way do not end", hint="Ask again")
+            await session.records.settled(times.cut)  # the gateway knows what they did, if that can be had
+            async with asyncio.timeout(times.nonce):
+                return await session.gateway.nonce()
+        except TimeoutError as error:
+            gate.release()
+            raise NarrowingBusy("the gateway gives no nonce in time", hint="Ask again") from error
+        except BaseException:  # whatever happened, nothing was changed; raised again
+            gate.release()
+            raise
+
+    # -- 5 to 8 --------------------------------------------------------------------------------------------------------
+
+    async def _commit(self, planned: _Planned, nonce: str) -> None:
+        session = self._session
+        kept = kept_grants(planned.policy, session.proxy.forwarder.table)
+        narrower = _narrower(session.proxy.forwarder, planned.policy, kept)
+        await session.broker.narrow(kept)
+        event = planned.narrowing.event
+        await asyncio.to_thread(session.td.extend, event)
+        self._log = EventLog((*self._log.entries, LoggedEvent(3, event)))
+        evidence = wrap_evidence(
+            await asyncio.to_thread(
+                make_evidence,
+                session.td,
+                session.launch,
+                self._log,
+                session.identity.signer,
+                gks=session.statement.keyset_digest,
+                chn=session.identity.chn,
+                nonce=nonce,
+            )
+        )
+        admission = Admission(evidence, planned.policy.normal_form, planned.signature)
+        self._require_of(evidence, await session.gateway.narrow(wrap_admission(admission)))
+        facts = PolicyFacts(
+            session.launch.facts.name,
+            planned.policy.digest,
+            planned.narrowing.file_digest,
+            bind="rtmr3",
+            epoch=planned.narrowing.epoch,
+        )
+        await self._record(planned, facts, evidence_digest(evidence))
+        self._follow(planned, facts, narrower)
+
+    def _require_of(self, evidence: bytes, result: str) -> None:
+        """The gateway's word is of this evidence, signed by the key that its quote binds."""
+        key = self._session.statement.ear_key
+        assert key is not None
+        found = verify_ear(result, key)
+        if (found.peer, found.evd) != ("session", evidence_digest(evidence)):
+            raise AdmissionMismatch("the gateway's result is not of this evidence", found=found.evd)
+
+    async def _record(self, planned: _Planned, facts: PolicyFacts, evd: str) -> None:
+        members = {
+            "pol": {
+                "dec": "allow",
+                "dig": facts.digest,
+                "fil": facts.file_digest,
+                "bind": facts.bind,
+                "epoch": facts.epoch,
+            },
+            "old": planned.narrowing.old,
+            "dif": planned.difference,
+        }
+        await self._session.records.narrowed(evd, members, {"pol": {"id": facts.name, "rules": []}})
+
+    def _follow(self, planned: _Planned, facts: PolicyFacts, narrower: Forwarder) -> None:
+        """All that decides here goes by the new profile, in one turn of the event loop."""
+        session, policy = self._session, planned.policy
+        session.proxy.narrow(narrower)
+        session.egress.follow(facts)
+        if session.decisions is not None:
+            session.decisions.follow(policy.digest)
+        if narrower.approvals is not None:
+            narrower.approvals.narrow(policy=policy.digest, approval=policy.policy.approval)
+        for name in set(session.placeholders) - {grant.name for grant in policy.secret_grants()}:
+            del session.placeholders[name]
+        self.policy, self._epoch = policy, facts.epoch
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+
+def _narrower(forwarder: Forwarder, policy: CompiledPolicy, kept: Sequence[KeptGrant]) -> Forwarder:
+    """What requests will be judged by. Nothing is on its way, so what was counted until now is all there is."""
+    return replace(
+        forwarder,
+        policy=policy,
+        table=forwarder.table.narrowed_to({grant.name: grant.endpoints for grant in kept}),
+        meters=forwarder.meters.narrowed(policy),
+    )
+
+
+def _failed(error: BaseException) -> NarrowingFailed:
+    code = error.code if isinstance(error, AffiantError) else type(error).__name__
+    if isinstance(error, AdmissionRefused):
+        code = error.gateway_code
+    return NarrowingFailed(
+        "the profile could not be narrowed once that had begun, so the session is ended", found=code
+    )

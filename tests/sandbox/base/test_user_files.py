@@ -1,0 +1,56 @@
+"""Files at places of the user's own: whole or not at all, and a refusal where the machine does not let us."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from affiant.sandbox.base.errors import OutputPlaceRefused
+from affiant.sandbox.base.user_files import write_user_file
+
+
+def test_a_file_is_written_whole_in_place_of_the_old_one(tmp_path: Path):
+    (tmp_path / "f").write_text("old")
+    write_user_file(tmp_path / "f", b"new", mode=0o600)
+    assert (tmp_path / "f").read_text() == "new"
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+@pytest.mark.root
+def test_a_full_disk_is_a_refusal_and_leaves_the_old_file_and_nothing_else(full_disk: Path):
+    (full_disk / "f").write_text("old")
+    with pytest.raises(OutputPlaceRefused, match="No space left") as refused:
+        write_user_file(full_disk / "f", bytes(100_000))
+    assert refused.value.where == str(full_disk / "f")
+    assert [path.read_text() for path in full_disk.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("name", ["missing/f", "folder"])
+def test_a_place_that_takes_no_file_is_a_refusal(tmp_path: Path, name: str):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OutputPlaceRefused):
+        write_user_file(tmp_path / name, b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_pipe_is_written_to_and_not_replaced_by_a_file(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_user_file(tmp_path / "pipe", b"x")
+        assert os.read(reading, 10) == b"x"
+    finally:
+        os.close(reading)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_where_others_could_have_put_something_it_is_replaced_and_no_link_followed(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    write_user_file(tmp_path / "link", b"x", stream=False)
+    assert (tmp_path / "link").is_file()
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "pipe").is_fifo()

@@ -1,0 +1,121 @@
+"""What is written for runsc. Pure; the running of it is tested in test_runner and its neighbours."""
+
+import pytest
+
+from affiant.sandbox.isolation.backends.gvisor import (
+    checkpoint_command,
+    command_failure,
+    oci_config,
+    release_year,
+    run_command,
+    signal_command,
+)
+from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, plan_sandbox
+from affiant.sandbox.isolation.plan.rootfs import Shown
+
+PLAN = plan_sandbox(
+    "s",
+    [
+        FileGrant("/w", Access.READ_WRITE),
+        FileGrant("/var/log", Access.READ_ONLY),
+        FileGrant("/w/a/b", Access.NONE),
+    ],
+)
+SHOWN = (
+    Shown("/usr", "/m/usr"),
+    *(Shown(bind.target, f"/m{bind.target}", bind.writable) for bind in PLAN.binds),
+)
+CONFIG = oci_config(PLAN, Command(("x", "y"), {"A": "b"}, "/w"), SHOWN, root="/r", network="/n")
+
+
+def mounts():
+    return {mount["destination"]: mount for mount in CONFIG["mounts"]}
+
+
+def test_the_command_is_the_given_one_and_has_no_power():
+    process = CONFIG["process"]
+    assert (process["args"], process["env"], process["cwd"]) == (["x", "y"], ["A=b"], "/w")
+    assert process["user"] == {"uid": 1000, "gid": 1000}
+    assert process["noNewPrivileges"] is True
+    assert set(map(tuple, process["capabilities"].values())) == {()}
+
+
+def test_only_writable_entries_and_scratch_are_writable():
+    assert CONFIG["root"] == {"path": "/r", "readonly": True}
+    writable = {
+        target for target, mount in mounts().items() if mount["type"] == "bind" and "rw" in mount["options"]
+    }
+    assert writable == {"/w", "/w/a"}
+    assert "ro" in mounts()["/w/a/b"]["options"]
+    assert mounts()["/w/a/b"]["type"] == "tmpfs"
+
+
+def test_nothing_is_shown_that_is_not_in_the_plan():
+    sources = {mount["source"] for mount in CONFIG["mounts"] if mount["type"] == "bind"}
+    assert sources == {"/m/usr", "/m/w", "/m/w/a", "/m/var/log"}
+
+
+def test_inner_mounts_come_after_outer_ones():
+    order = [mount["destination"] for mount in CONFIG["mounts"]]
+    for number, target in enumerate(order):
+        assert not any(earlier.startswith(target + "/") for earlier in order[:number]), target
+
+
+def test_every_mount_is_without_setuid_and_devices_where_it_can_be():
+    for mount in CONFIG["mounts"]:
+        assert "nosuid" in mount["options"], mount
+
+
+def test_no_mounts_and_no_namespaces_can_be_made_inside():
+    rules = CONFIG["linux"]["seccomp"]["syscalls"]
+    names = {name for rule in rules for name in rule["names"]}
+    assert names >= {"mount", "umount2", "unshare", "setns", "clone3", "ptrace", "pivot_root", "chroot"}
+    flags = {rule["args"][0]["value"] for rule in rules if rule["names"] == ["clone"]}
+    assert sum(flags) == 0x7E020080
+
+
+def test_every_runsc_command_has_the_same_isolation(tmp_path):
+    commands = [
+        run_command("runsc", tmp_path),
+        signal_command("runsc", tmp_path, 15, everyone=True),
+        checkpoint_command("runsc", tmp_path, tmp_path / "i", leave_running=True),
+    ]
+    for flag in (
+        *(
+            "--network=sandbox",
+            "--host-uds=none",
+            "--host-fifo=none",
+            "--net-raw=false",
+            "--oci-seccomp=true",
+        ),
+        *("--overlay2=none", "--platform=systrap"),
+    ):
+        assert all(flag in command for command in commands)
+    assert "--leave-running" in commands[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "year"),
+    [
+        ("runsc version release-20240729.0", 2024),
+        ("runsc version 0.0~20221219.0", 2022),
+        ("", 0),
+        ("2024", 0),
+        ("20249999", 0),
+    ],
+)
+def test_the_year_of_a_release(text, year):
+    assert release_year(text) == year
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("starting container: starting root container: failed to load /x: no such file or directory", 127),
+        ("starting container: creating process: failed to load /x: permission denied", 126),
+        ("starting container: something else", None),
+        ("no such file or directory", None),
+    ],
+)
+def test_a_command_that_cannot_run_is_told_from_a_sandbox_that_cannot(message, code):
+    assert command_failure(b'not json\n[]\n{"msg":"%s","level":"error"}\n' % message.encode()) == code

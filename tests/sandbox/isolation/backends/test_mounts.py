@@ -1,0 +1,63 @@
+"""What the machine's kernel itself holds: read-only and carved-out mounts, before any backend is asked."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root"),
+]
+
+PROGRAM = """
+import errno, json, os, sys
+from pathlib import Path
+from affiant.sandbox.isolation import linux, mounts
+from affiant.sandbox.base.privileges import Owner
+from affiant.sandbox.isolation.plan.errors import SandboxFailed
+from affiant.sandbox.isolation.plan.plan import Access, FileGrant, plan_sandbox
+from affiant.sandbox.isolation.plan.rootfs import Shown
+
+session, at, image = (Path(argument) for argument in sys.argv[1:])
+linux.unshare(linux.CLONE_NEWNS)
+linux.make_mounts_slave()
+linux.mount("x", str(image / "inner"), "tmpfs")
+entries = {"/w": "read-write", "/r": "read-only", "/r/out": "read-write", "/w/a/hole": "none"}
+plan = plan_sandbox("s", [FileGrant(path, Access(access)) for path, access in entries.items()])
+shown = {item.target: item for item in mounts.show_session(plan, session_dir=session, at=at, owner=Owner(7, 8))}
+(root,) = mounts.show_image((Shown("/usr", str(image)),), at=at)
+
+def write(path):
+    try:
+        Path(path, "new").touch()
+        return "ok"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+print(json.dumps({
+    "written": {target: write(item.source) for target, item in shown.items()},
+    "hole": write(shown["/w"].source + "/a/hole"),
+    "hole_again": write(shown["/w/a"].source + "/hole"),
+    "image": [write(root.source), write(root.source + "/inner")],
+    "owner": [os.stat(shown["/w"].source).st_uid, os.stat(session / "files/1/a").st_gid],
+}))
+"""
+
+
+def test_read_only_and_carved_out_hold_for_root_of_the_machine(tmp_path):
+    for name in ("session", "at", "image/inner"):
+        (tmp_path / name).mkdir(parents=True)
+    arguments = [str(tmp_path / name) for name in ("session", "at", "image")]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["written"] == {"/r": "EROFS", "/w": "ok", "/r/out": "ok", "/w/a": "ok"}
+    assert (facts["hole"], facts["hole_again"]) == ("EROFS", "EROFS")
+    assert facts["image"] == ["EROFS", "EROFS"]
+    assert facts["owner"] == [7, 8]
+    assert list((tmp_path / "session" / "files" / "1" / "a" / "hole").iterdir()) == []

@@ -1,0 +1,54 @@
+"""Which gateway of the state folder is taken for ours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from affiant.attestation.release.manifest import build_release, reference_values
+from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
+from affiant.attestation.tdx import parse_reference_values
+from affiant.attestation.tlog.note_keys import CosignerKey
+from affiant.sandbox.processes import services
+from affiant.sandbox.processes.gateway_probe import RunningGateway
+from affiant.sandbox.processes.home import Home
+from affiant.sandbox.processes.services import GatewayChoice, ServicesBusy
+
+REFERENCE = parse_reference_values(
+    reference_values(build_release([("affiant/a.py", "11" * 32)]), b"a root key")
+)
+_WITNESS = CosignerKey("w.example/1", bytes(32))
+WITNESSES = f"witness w {_WITNESS.vkey()} http://127.0.0.1:7000\nquorum w\n"
+OTHER = replace(DEV_ECHO, url="http://127.0.0.1:9/v1")
+
+
+def gateway_of_this_home(
+    config: GatewayConfig, upstreams: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, GatewayConfig]:
+    running = RunningGateway("https://127.0.0.1:1", config.digest, "s" * 43)
+    monkeypatch.setattr(services, "_own_gateway", lambda _: (running, config))
+    choice = GatewayChoice(upstreams=upstreams)
+    return services._gateway(Home(tmp_path), choice, frozenset(), REFERENCE.raw)
+
+
+@pytest.mark.parametrize("upstreams", [(), (OTHER.url,)])
+@pytest.mark.parametrize("witnesses", [None, WITNESSES])
+def test_a_gateway_that_asks_witnesses_is_ours_as_one_that_asks_nobody(
+    upstreams: tuple[str, ...], witnesses: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = local_gateway_config(
+        REFERENCE, upstreams=(OTHER if upstreams else DEV_ECHO,), witnesses=witnesses
+    )
+    assert gateway_of_this_home(config, upstreams, tmp_path, monkeypatch)[1] == config
+    assert config.unwitnessed.witness_policy is None
+
+
+@pytest.mark.parametrize("witnesses", [None, WITNESSES])
+def test_a_gateway_with_other_upstreams_is_not_taken_for_ours(
+    witnesses: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = local_gateway_config(REFERENCE, upstreams=(OTHER,), witnesses=witnesses)
+    with pytest.raises(ServicesBusy):
+        gateway_of_this_home(config, (), tmp_path, monkeypatch)

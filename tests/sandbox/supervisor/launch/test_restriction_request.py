@@ -1,0 +1,67 @@
+"""A request to narrow is read strictly: it comes from outside of the trusted half."""
+
+from __future__ import annotations
+
+import pytest
+
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.errors import AffiantError
+from affiant.sandbox.base.errors import ControlRefused
+from affiant.sandbox.supervisor.launch.errors import NarrowingBusy
+from affiant.sandbox.supervisor.launch.restriction_request import (
+    Narrowed,
+    NarrowRequest,
+    narrow_id,
+    parse_narrow_request,
+    refused_answer,
+)
+
+GOOD = {"op": "narrow", "id": 3, "policy": b64u(b"{}"), "file": "sha256:" + "0" * 64, "signature": None}
+
+
+def test_a_request_is_read() -> None:
+    assert parse_narrow_request(GOOD) == NarrowRequest(b"{}", "sha256:" + "0" * 64, None)
+    assert parse_narrow_request({**GOOD, "signature": b64u(b"s")}).signature == b"s"
+    assert narrow_id(GOOD) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy": None},
+        {"policy": "="},
+        {"policy": 1},
+        {"file": "sha256:" + "0" * 63},
+        {"file": "sha384:" + "0" * 64},
+        {"file": "sha256:" + "0" * 64 + "\n"},
+        {"signature": 1},
+        {"signature": "!"},
+        {"more": 1},
+    ],
+)
+def test_anything_else_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(AffiantError):
+        parse_narrow_request({**GOOD, **changes})
+    for name in GOOD:
+        with pytest.raises(ControlRefused):
+            parse_narrow_request({key: value for key, value in GOOD.items() if key != name})
+
+
+@pytest.mark.parametrize("number", [None, "1", -1, True, 1.0, 1 << 31])
+def test_a_request_without_a_number_cannot_be_answered(number: object) -> None:
+    with pytest.raises(ControlRefused):
+        narrow_id({**GOOD, "id": number})
+
+
+def test_answers_name_the_request() -> None:
+    assert Narrowed(2, "sha384:x", changed=True).to_json(7) == {
+        "event": "narrowed", "id": 7, "epoch": 2, "digest": "sha384:x", "changed": True,
+    }  # fmt: skip
+    answer = refused_answer(7, NarrowingBusy("not now", hint="Ask again"))
+    assert answer == {
+        "event": "narrow-refused",
+        "id": 7,
+        "code": "session.narrowing_busy",
+        "message": "not now",
+        "hint": "Ask again",
+    }
