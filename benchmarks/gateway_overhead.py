@@ -96,7 +96,9 @@ def _surroundings() -> Iterator[tuple[int, int, SessionClient, int]]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        echo = subprocess.Popen([sys.executable, "-m", "affiant.gateway.dev_echo", "--port", str(port)])
+        echo = subprocess.Popen(
+            [sys.executable, "-m", "affiant.gateway.upstream.dev_echo", "--port", str(port)]
+        )
         try:
             asyncio.run(_until_open(port))
             upstream = f"http://127.0.0.1:{port}/v1"

@@ -31,10 +31,10 @@ from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash, verify_inclusion
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.verify_bundle import verify_bundle
-from affiant.gateway.entries import RecordEntry
-from affiant.gateway.journal import Place
-from affiant.gateway.leaves import Logged
-from affiant.gateway.transparency_log import LogBounds, TransparencyLog
+from affiant.gateway.log.transparency_log import LogBounds, TransparencyLog
+from affiant.gateway.store.entries import RecordEntry
+from affiant.gateway.store.journal import Place
+from affiant.gateway.store.leaves import Logged
 from benchmarks.timing import Figure, interleaved
 
 TESTS = Path(__file__).parents[1] / "tests"

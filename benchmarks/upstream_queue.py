@@ -15,9 +15,9 @@ from heapq import heappop, heappush
 from statistics import quantiles
 from typing import NamedTuple, Protocol
 
-from affiant.gateway.upstream_queue.band import Ticket
-from affiant.gateway.upstream_queue.bounds import BandBounds, QueueBounds
-from affiant.gateway.upstream_queue.fair_queue import FairQueue
+from affiant.gateway.upstream.bounds import BandBounds, QueueBounds
+from affiant.gateway.upstream.fair_queue import FairQueue
+from affiant.gateway.upstream.priority_band import Ticket
 from affiant.policy.model.share import PRIORITIES, Share
 from benchmarks.timing import Figure, interleaved
 

@@ -26,8 +26,8 @@ BASE_MODULES = (
     "affiant.attestation.cli.bundle.reconcile_commands",
     "affiant.attestation.audit.reconcile_report.following",
     "affiant.policy.commands",
-    "affiant.gateway.bundle_commands",
-    "affiant.gateway.erase_commands",
+    "affiant.gateway.bundles.bundle_commands",
+    "affiant.gateway.erasure.erase_commands",
     "affiant.__main__",
 )
 EXTRAS = (

@@ -41,7 +41,10 @@ COMMANDS: Final = {
         "affiant.attestation.cli.bundle.verify_command", "verify", None, "Check a receipt bundle, offline."
     ),
     "bundle": _Entry(
-        "affiant.gateway.bundle_commands", "bundle", None, "Export a period of a gateway; look into a bundle."
+        "affiant.gateway.bundles.bundle_commands",
+        "bundle",
+        None,
+        "Export a period of a gateway; look into a bundle.",
     ),
     "reconcile": _Entry(
         "affiant.attestation.cli.bundle.reconcile_commands",
@@ -80,7 +83,7 @@ COMMANDS: Final = {
         "Cosign the checkpoints of transparency logs.",
     ),
     "erase": _Entry(
-        "affiant.gateway.erase_commands",
+        "affiant.gateway.erasure.erase_commands",
         "erase",
         None,
         "Erase records by an authority's order.",
@@ -92,7 +95,7 @@ COMMANDS: Final = {
         "Hold records against erasure, or end it.",
     ),
     "approvals": _Entry(
-        "affiant.gateway.approvals.commands",
+        "affiant.gateway.cli.approvals_commands",
         "approvals",
         None,
         "Approve what an agent does only once somebody has agreed.",
@@ -103,7 +106,7 @@ COMMANDS: Final = {
     "secret": _Entry(
         "affiant.secrets.store.commands", "secret", "secrets", "Keep secrets in the encrypted local store."
     ),
-    "gateway": _Entry("affiant.gateway.commands", "gateway", "gateway", "Serve the inference gateway."),
+    "gateway": _Entry("affiant.gateway.cli.commands", "gateway", "gateway", "Serve the inference gateway."),
     "platform": _Entry(
         "affiant.attestation.cli.platform.commands", "platform", None, "Serve the SIMULATED TDX platform."
     ),

@@ -19,8 +19,8 @@ from examples.demo.processes import descendants
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, verify_receipt
 from affiant.attestation.statements.statement import parse_statement
-from affiant.gateway.entries import BootEntry, RecordEntry, decode_entry
-from affiant.gateway.journal_format import scan
+from affiant.gateway.store.entries import BootEntry, RecordEntry, decode_entry
+from affiant.gateway.store.journal_format import scan
 
 _ASKING = """
 import json, sys, urllib.request

@@ -45,7 +45,7 @@ DURABLE_COMMIT = Sabotage(
     "durable commit",
     (
         Patch(
-            "gateway/affiant/gateway/inference.py",
+            "gateway/affiant/gateway/inference/inference.py",
             "hidden=relay.hidden)\n        await recorded.durable\n",
             "hidden=relay.hidden)\n",
         ),
@@ -112,7 +112,7 @@ TOOLS_OFFERED = Sabotage(
     "tool filter, requests",
     (
         Patch(
-            "gateway/affiant/gateway/inference.py",
+            "gateway/affiant/gateway/inference/inference.py",
             'if verdict.decision == "redact" else body',
             "if False else body",
         ),
@@ -123,11 +123,15 @@ TOOLS_CALLED = Sabotage(
     "tool filter, answers",
     (
         Patch(
-            "gateway/affiant/gateway/tool_filter.py",
+            "gateway/affiant/gateway/openai/tool_filter.py",
             "if call.nameless or rules is None or None in found.values():",
             "if False:",
         ),
-        Patch("gateway/affiant/gateway/tool_filter.py", "rules = found[name]", "rules = found[name] or ()"),
+        Patch(
+            "gateway/affiant/gateway/openai/tool_filter.py",
+            "rules = found[name]",
+            "rules = found[name] or ()",
+        ),
     ),
     ("the model's call of it was stopped, whole and streaming",),
 )

@@ -32,12 +32,12 @@ from affiant.attestation.statements.gateway_config import (
     make_gateway_config,
 )
 from affiant.attestation.tdx import parse_reference_values
-from affiant.gateway.boot import Ambient, booted
-from affiant.gateway.config import Settings
-from affiant.gateway.http1 import Timeouts
-from affiant.gateway.journal import hold_store
-from affiant.gateway.server import gateway_app
-from affiant.gateway.service import Service
+from affiant.gateway.config.config import Settings
+from affiant.gateway.process.server import gateway_app
+from affiant.gateway.service.boot import Ambient, booted
+from affiant.gateway.service.service import Service
+from affiant.gateway.store.journal import hold_store
+from affiant.gateway.upstream.http1 import Timeouts
 from affiant.steady_clock import SteadyClock
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.encoding.canonical import parse_object
-from affiant.gateway.entries import BootEntry, Entry, OpenEntry, RecordEntry, decode_entry
-from affiant.gateway.journal_format import scan
+from affiant.gateway.store.entries import BootEntry, Entry, OpenEntry, RecordEntry, decode_entry
+from affiant.gateway.store.journal_format import scan
 
 
 def entries_of(store: Path) -> list[list[Entry]]:

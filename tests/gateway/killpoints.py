@@ -25,8 +25,9 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.served.client import PlatformClient
-from affiant.gateway import http1_connection, server
-from affiant.gateway.config import Settings, encode_settings
+from affiant.gateway.config.config import Settings, encode_settings
+from affiant.gateway.process import server
+from affiant.gateway.upstream import http1_connection
 
 
 class Points:

@@ -10,7 +10,7 @@ import pytest
 
 import affiant.gateway
 
-MODULES = [f"affiant.gateway.{entry.name}" for entry in pkgutil.iter_modules(affiant.gateway.__path__)]
+MODULES = [found.name for found in pkgutil.walk_packages(affiant.gateway.__path__, "affiant.gateway.")]
 
 
 @pytest.mark.parametrize("name", MODULES)

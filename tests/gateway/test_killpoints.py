@@ -18,8 +18,8 @@ from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.records.receipt import parse_receipt, receipt_hash, verify_receipt
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.statement import parse_statement
-from affiant.gateway.entries import Entry, PeerEntry, RecordEntry
-from affiant.gateway.recovery import recover
+from affiant.gateway.service.recovery import recover
+from affiant.gateway.store.entries import Entry, PeerEntry, RecordEntry
 
 NEVER = 1 << 40
 

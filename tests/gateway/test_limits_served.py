@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.conftest import Running, serving_gateway
 from tests.gateway.in_process import in_process
+from tests.gateway.inference.test_inference import records_of
 from tests.gateway.session_client import Answer, SessionClient
-from tests.gateway.test_inference import records_of
 from tests.gateway.upstream_server import (
     Received,
     ScriptedUpstream,

@@ -24,10 +24,10 @@ from affiant.attestation.tlog.note import parse_note, verify_note
 from affiant.attestation.tlog.proof import parse_log_proof, verify_log_proof
 from affiant.attestation.tlog.tiles import Tile, TileNodes, bundles_of, decode_bundle
 from affiant.attestation.tlog.tree import consistency_path, range_hash, verify_consistency
-from affiant.gateway.errors import LogDamaged
-from affiant.gateway.leaves import leaf_of
-from affiant.gateway.log_key import load_log_signer
-from affiant.gateway.transparency_log import log_folder
+from affiant.gateway.log.log_key import load_log_signer
+from affiant.gateway.log.transparency_log import log_folder
+from affiant.gateway.store.leaves import leaf_of
+from affiant.gateway.wire.errors import LogDamaged
 
 
 def statement_of(gateway: Gateway) -> KeysetStatement:

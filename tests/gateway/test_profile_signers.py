@@ -32,7 +32,7 @@ from affiant.attestation.signatures.profiles.statement import SignedProfiles
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.statements.evidence import Admission, wrap_admission
 from affiant.attestation.statements.gateway_config import parse_gateway_config
-from affiant.gateway.named_parties import read_named
+from affiant.gateway.config.trusted_keys import read_named
 from affiant.policy.loading.load import load_profiles
 from affiant.policy.signing.signatures import signed_profiles
 

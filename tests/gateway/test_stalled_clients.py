@@ -17,16 +17,16 @@ import pytest
 import uvicorn
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.gateway.in_process import InProcess, in_process
+from tests.gateway.inference.test_inference import DONE, records_of
 from tests.gateway.session_client import SessionClient
-from tests.gateway.test_inference import DONE, records_of
 from tests.gateway.upstream_server import Received, Step, completion, scripted_upstream, streamed, whole
 
 from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.simulated.served.client import PlatformClient
-from affiant.gateway.bounded_http import BoundedHTTP
-from affiant.gateway.http_request import Receive, Scope, Send
-from affiant.gateway.launch import UpstreamChoice, upstream_configs
-from affiant.gateway.tls import make_tls_identity
+from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
+from affiant.gateway.wire.bounded_http import BoundedHTTP
+from affiant.gateway.wire.http_request import Receive, Scope, Send
+from affiant.gateway.wire.tls import make_tls_identity
 
 CHAT = "/v1/chat/completions"
 STALLED_S = 0.9

@@ -17,9 +17,9 @@ from tests.gateway.session_client import SessionClient
 
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.errors import AffiantError
-from affiant.gateway.journal import Journal
-from affiant.gateway.narrowings import Narrowings
-from affiant.gateway.sessions import Session, SessionState
+from affiant.gateway.admission.restrict import Narrowings
+from affiant.gateway.sessions.sessions import Session, SessionState
+from affiant.gateway.store.journal import Journal
 
 WITHIN_S = 0.2
 
@@ -212,7 +212,7 @@ def test_a_request_that_is_refused_meanwhile_and_has_no_record_yet_makes_it_fail
             assert one.cancelled()
 
         monkeypatch.setattr(Narrowings, "_settle", settled)
-        monkeypatch.setattr("affiant.gateway.control_plane.DURABLE_WITHIN_S", WITHIN_S)
+        monkeypatch.setattr("affiant.gateway.service.control_plane.DURABLE_WITHIN_S", WITHIN_S)
         began = time.monotonic()
         answer = client.narrow(NARROW)
         assert (answer.status, answer.code) == (503, "journal.unavailable"), "its refusal cannot be recorded"

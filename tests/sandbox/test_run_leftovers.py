@@ -22,7 +22,7 @@ PARTS = {
     "keeper": "affiant.sandbox.processes.service_supervisor",
     "platform": "affiant platform serve",
     "gateway": "affiant gateway serve",
-    "gateway-server": "affiant.gateway.server",
+    "gateway-server": "affiant.gateway.process.server",
     "supervisor": "affiant.sandbox.supervisor --control-fd",
     "runner": "affiant.sandbox.isolation.runner.runner",
     "broker": "affiant.secrets.broker",

@@ -18,7 +18,7 @@ from affiant.sandbox.base.privileges import (
 
 USERS = {
     "affiant platform serve": PLATFORM_USER,
-    "affiant.gateway.server": GATEWAY_USER,
+    "affiant.gateway.process.server": GATEWAY_USER,
     "affiant witness serve": WITNESS_USER,
     "affiant.sandbox.supervisor": SUPERVISOR_USER,
     "affiant.secrets.broker": BROKER_USER,
@@ -45,6 +45,6 @@ def test_each_process_is_its_own_user(machine):
     process.stdin.write(b"\n")
     process.communicate(timeout=30)
     assert all(USERS[mark] in users for mark, users in found.items()), found
-    assert found["affiant.gateway.server"] == {GATEWAY_USER}
+    assert found["affiant.gateway.process.server"] == {GATEWAY_USER}
     assert found["affiant witness serve"] == {WITNESS_USER}
     assert found["affiant.secrets.broker"] == {BROKER_USER}

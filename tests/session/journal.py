@@ -13,7 +13,7 @@ from tests.gateway.journal_reader import entries_of, opens_of, statement_of
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, receipt_hash, verify_receipt
 from affiant.attestation.records.sealed_disclosures import open_sealed
 from affiant.attestation.statements.statement import parse_statement
-from affiant.gateway.entries import Entry, OpeningEntry, PeerEntry, RecordEntry
+from affiant.gateway.store.entries import Entry, OpeningEntry, PeerEntry, RecordEntry
 from affiant.sandbox.processes.home import open_home
 
 

@@ -253,10 +253,10 @@ POINTS: dict[int, Point] = {
         ("policy-flag-not-as-demanded", "policy-flag-not-said", "policy-other-machine"),
     ),
     43: Point(
-        ("tests/gateway/test_admission.py::test_a_session_in_order_is_admitted",),
+        ("tests/gateway/admission/test_appraise_session.py::test_a_session_in_order_is_admitted",),
         ("other-report-data",)
-        + ("tests/gateway/test_nonces.py::test_a_nonce_is_taken_once",)
-        + ("tests/gateway/test_nonces.py::test_a_nonce_expires",),
+        + ("tests/gateway/store/test_nonces.py::test_a_nonce_is_taken_once",)
+        + ("tests/gateway/store/test_nonces.py::test_a_nonce_expires",),
     ),
     44: Point(
         ("log-replays", "dstack-log-replays"),
@@ -415,9 +415,9 @@ MISTAKES: dict[int, Mistake] = {
     39: Mistake(
         "verdict computed, then dropped",
         (
-            "tests/gateway/test_admission.py::test_one_wrong_fact_is_refused",
-            "tests/gateway/test_admission.py::test_a_platform_whose_key_is_revoked_admits_nobody",
-            "tests/gateway/test_admission.py::test_another_platforms_quote_is_refused",
+            "tests/gateway/admission/test_appraise_session.py::test_one_wrong_fact_is_refused",
+            "tests/gateway/admission/test_appraise_session.py::test_a_platform_whose_key_is_revoked_admits_nobody",
+            "tests/gateway/admission/test_appraise_session.py::test_another_platforms_quote_is_refused",
         ),
     ),
     40: Mistake(
@@ -440,8 +440,8 @@ MISTAKES: dict[int, Mistake] = {
         "no nonce",
         (
             "other-report-data",
-            "tests/gateway/test_nonces.py::test_a_nonce_is_taken_once",
-            "tests/gateway/test_admission.py::test_evidence_is_admitted_once",
+            "tests/gateway/store/test_nonces.py::test_a_nonce_is_taken_once",
+            "tests/gateway/admission/test_appraise_session.py::test_evidence_is_admitted_once",
         ),
     ),
     44: Mistake(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.attestation.signatures.approvers.signing_identity import SigningIdentity, root_of
 from tests.gateway.approvals.approver import Approver, action_of, path_of
-from tests.gateway.approvals.test_mailbox import post, receipt_of, said
+from tests.gateway.approvals.test_queue import post, receipt_of, said
 from tests.gateway.in_process import InProcess, in_process
 from tests.gateway.session_client import Answer, SessionClient
 from tests.sigstore_authority.authority import Authority

@@ -71,7 +71,7 @@ def gated(
     platform: PlatformClient, web: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[InProcess]:
     from affiant.gateway.tool_gate.path_copies import folder_of_copies
-    from affiant.gateway.tool_gate.stdio_host import served_commands
+    from affiant.gateway.tool_servers.stdio_host import served_commands
     from affiant.secrets.names.value import SecretValue
 
     home = tmp_path_factory.mktemp("gated")

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.attestation.signatures.approvers.signing_identity import SigningIdentity, root_of
 from tests.gateway.approvals.approver import Approver, path_of
 from tests.gateway.approvals.test_by_identity import ByIdentity
+from tests.gateway.bundles.test_bundles import with_openings
 from tests.gateway.in_process import InProcess, asgi
 from tests.gateway.session_client import SessionClient
-from tests.gateway.test_bundles import with_openings
 from tests.gateway.tool_gate.conftest import Agent
 from tests.sigstore_authority.authority import Authority
 

@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import pytest
 
-from affiant.gateway.errors import (
+from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool, served_tools
+from affiant.gateway.wire.errors import (
     ToolArgumentsRefused,
     ToolNameAmbiguous,
     ToolNotAllowed,
     ToolSchemaChanged,
     ToolUnknown,
 )
-from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool, served_tools
 from affiant.policy.decision.questions import question_text
 from affiant.policy.decision_log.file import DecisionsUnavailable
 from affiant.policy.loading.load import load_profiles

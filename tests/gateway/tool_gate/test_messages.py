@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from affiant.gateway.errors import RequestMalformed
 from affiant.gateway.tool_gate.messages import MAX_MESSAGES, Message, call_params, parse_envelope
+from affiant.gateway.wire.errors import RequestMalformed
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": {"a": 1}}}
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from affiant.gateway.errors import SettingsRefused
 from affiant.gateway.tool_gate import path_copies
 from affiant.gateway.tool_gate.path_copies import PathChanged, PathCopies, folder_of_copies
+from affiant.gateway.wire.errors import SettingsRefused
 from affiant.policy.approvals.action import BoundPath
 from affiant.sandbox.base.privileges import GATEWAY_USER, is_root
 

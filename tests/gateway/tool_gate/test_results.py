@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from affiant.gateway.errors import UpstreamAnswerRefused
 from affiant.gateway.tool_gate.results import MAX_RESULT, error_text, passed_result
+from affiant.gateway.wire.errors import UpstreamAnswerRefused
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.redaction import Redactor
 

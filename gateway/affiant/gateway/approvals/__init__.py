@@ -1,1 +1,1 @@
-"""What waits for approval at this gateway: the mailbox, and the tool calls that it lets through itself."""
+"""The approval queue over HTTP, for sessions and for approvers."""

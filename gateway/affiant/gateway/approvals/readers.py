@@ -28,9 +28,9 @@ from affiant.attestation.signatures.approvers.signed_by_identity import (
     verify_signed_reader,
 )
 from affiant.errors import AffiantError
-from affiant.gateway.approvals.mailbox import Approvers, Mailbox
-from affiant.gateway.errors import ProofMissing
-from affiant.gateway.http_request import Scope, header, target_of
+from affiant.gateway.approvals.queue import Approvers, Mailbox
+from affiant.gateway.wire.errors import ProofMissing
+from affiant.gateway.wire.http_request import Scope, header, target_of
 
 __all__ = ["Readers"]
 

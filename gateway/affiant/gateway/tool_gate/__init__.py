@@ -1,1 +1,1 @@
-"""The tool gate: servers of tools behind the gateway, each call judged, recorded and bounded."""
+"""`POST /mcp`: judges, approves, calls and records tool calls."""

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.gateway.approvals.mailbox import Approved, Mailbox
-from affiant.gateway.errors import RequestMalformed
-from affiant.gateway.sessions import Session
+from affiant.gateway.approvals.queue import Approved, Mailbox
+from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.tool_gate.catalogue import ServedTool
 from affiant.gateway.tool_gate.messages import CallParams
 from affiant.gateway.tool_gate.path_content import read_paths
+from affiant.gateway.wire.errors import RequestMalformed
 from affiant.policy.approvals.action import Action, BoundPath, Draft, tool_draft
 from affiant.policy.approvals.bindable import every_bindable, paths_among
 from affiant.policy.approvals.errors import (

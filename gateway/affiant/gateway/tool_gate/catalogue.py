@@ -15,16 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.gateway.decisions import SILENT, Note
-from affiant.gateway.errors import (
+from affiant.gateway.requests.policy_gate import decide_call
+from affiant.gateway.sessions.decisions import SILENT, Note
+from affiant.gateway.tool_gate.schema_check import fits
+from affiant.gateway.wire.errors import (
     ToolArgumentsRefused,
     ToolNameAmbiguous,
     ToolNotAllowed,
     ToolSchemaChanged,
     ToolUnknown,
 )
-from affiant.gateway.policy_gate import decide_call
-from affiant.gateway.tool_gate.schema_check import fits
 from affiant.policy.approvals.bindable import some_bindable
 from affiant.policy.canonical.errors import NameRefused, ToolDefinitionRefused
 from affiant.policy.canonical.names import check_tool_name

@@ -13,10 +13,10 @@ from typing import Final
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.errors import AffiantError
-from affiant.gateway.errors import Busy, ToolServerUnavailable
 from affiant.gateway.tool_gate.catalogue import Catalogue, FirstSeen, ServedTool
 from affiant.gateway.tool_gate.link import Link, Opener
 from affiant.gateway.tool_gate.path_copies import PathCopies
+from affiant.gateway.wire.errors import Busy, ToolServerUnavailable
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import ToolRule
 from affiant.secrets.redaction.redaction import Redactor

@@ -25,8 +25,8 @@ from mcp.types import Implementation
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
 from affiant.attestation.statements.gateway_config import MCPServerConfig
-from affiant.gateway.errors import ToolCallTimeout, ToolServerUnavailable
 from affiant.gateway.tool_gate.catalogue import MAX_TOOLS, ServedTool, served_tools
+from affiant.gateway.wire.errors import ToolCallTimeout, ToolServerUnavailable
 
 __all__ = ["Link", "Opener", "ServerError"]
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from affiant.attestation.encoding.canonical import MAX_INTEGER
-from affiant.gateway.chat import parse_json
-from affiant.gateway.errors import RequestMalformed
-from affiant.gateway.one_reading import folded, inexact
+from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.openai.strict_json import folded, inexact
+from affiant.gateway.wire.errors import RequestMalformed
 
 __all__ = [
     "MAX_BODY",

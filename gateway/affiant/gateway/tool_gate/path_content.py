@@ -1,6 +1,6 @@
 """What paths among the arguments of a call lead to, read once: below the folders that the configuration names.
 
-An approver is shown what is read here, and the server gets a copy of just that (:mod:`.path_copies`). Whoever writes to
+An approver is shown what is read here, and the server gets a copy of just that (``path_copies``). Whoever writes to
 the folder may be hostile, and may change it meanwhile: from the opened folder on, the kernel takes one name after the
 other, follows no link, and leaves the folder by no ``..`` and no mount (openat2(2)); what is opened is looked at before
 a byte is read, and only a regular file of one name counts that everybody may read, in folders that everybody may enter:

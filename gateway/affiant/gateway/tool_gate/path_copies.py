@@ -2,7 +2,7 @@
 
 The file that an agent named may be another by now. So a call that was approved with a path in it gets a path to a copy,
 made from the bytes that were shown: the file and its folder belong to the gateway's user, or to root, and the server
-has a user of its own (:mod:`.stdio_users`). Its name cannot be guessed and the folders above it cannot be listed, so
+has a user of its own (``stdio_users``). Its name cannot be guessed and the folders above it cannot be listed, so
 no other session's server finds it, as long as its own tells nobody. It is there for the length of one call. Without
 root a server has our own user, and could change what it is given: then there are no copies, and what would need one is
 not approved.
@@ -21,7 +21,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import NotAuthenticError
-from affiant.gateway.errors import SettingsRefused
+from affiant.gateway.wire.errors import SettingsRefused
 from affiant.policy.approvals.action import BoundPath
 from affiant.sandbox.base.privileges import is_root
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.gateway.errors import UpstreamAnswerRefused
+from affiant.gateway.wire.errors import UpstreamAnswerRefused
 from affiant.secrets.redaction.redaction import Redactor
 
 __all__ = ["MAX_RESULT", "Result", "error_text", "passed_result"]

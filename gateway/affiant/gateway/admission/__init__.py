@@ -1,0 +1,1 @@
+"""Appraises session evidence, admits, restricts and closes sessions."""

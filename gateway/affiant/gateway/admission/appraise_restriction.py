@@ -1,0 +1,103 @@
+"""A narrowing: is this still the session that was admitted, and may it do less, and nothing more, than before?
+
+Pure, as ``appraise_session``, whose steps are made again over the new evidence; the nonce was taken before, and the
+session is changed after. Before those steps:
+
+1. the evidence is of the same TD's session: the manifest, the activation and the keys that were admitted;
+2. its log holds the narrowings that this gateway knows of and exactly one more, from the profile in force;
+3. the profile that came with it is narrower than the one in force, by this gateway's own comparison of all that either
+   allows. What the session's supervisor found does not count: nothing of it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from affiant.attestation.statements.restriction import Narrowing, logged_narrowings
+from affiant.attestation.tdx import Collateral, parse_event_log
+from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser
+from affiant.gateway.sessions.sessions import Admitted
+from affiant.gateway.wire.errors import AdmissionMismatch
+from affiant.policy.diff.report import narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import NotNarrower, compare_narrowing, require_enforced, require_narrower
+
+__all__ = ["NarrowingAppraiser", "require_same_session"]
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowingAppraiser:
+    """What this gateway judges narrowings by: as admissions, and by what it admitted."""
+
+    appraiser: Appraiser
+
+    def appraise(
+        self,
+        request: AdmissionRequest,
+        admitted: Admitted,
+        *,
+        collateral: Collateral,
+        now: datetime,
+        random_text: Callable[[], str],
+    ) -> Admitted:
+        """All steps, and the signed result; what the session is from then on. Takes a while: not in an event loop.
+
+        Args:
+            admitted: what the session is until then.
+
+        Raises:
+            AdmissionMismatch: of another session, or keys. NotNarrower: another profile, and not a narrower one.
+            AffiantError: as an admission is refused, or a log of narrowings.
+        """
+        require_same_session(request, admitted)
+        narrowings = _one_more(request, admitted)
+        difference = _require_narrower(request, admitted)
+        again = self.appraiser.appraise(
+            request, collateral=collateral, now=now, random_text=random_text, narrowings=narrowings
+        )
+        return replace(again, difference=difference)
+
+
+def require_same_session(request: AdmissionRequest, admitted: Admitted) -> None:
+    """Step 1.
+
+    Raises:
+        AdmissionMismatch: something else than was admitted.
+    """
+    facts: tuple[tuple[str, object, object], ...] = (
+        ("manifest", request.manifest.digest, admitted.manifest.digest),
+        ("activation", request.activation.digest, admitted.activation.digest),
+        ("keyset", request.statement.keyset_digest, admitted.statement.keyset_digest),
+    )
+    for what, found, expected in facts:
+        if found != expected:
+            raise AdmissionMismatch(
+                f"the {what} is not the one that was admitted", expected=expected, found=found, where=what
+            )
+
+
+def _one_more(request: AdmissionRequest, admitted: Admitted) -> tuple[Narrowing, ...]:
+    """2."""
+    found = logged_narrowings(
+        parse_event_log(request.evidence.eventlog), first=request.manifest.profile_digest
+    )
+    if len(found) != admitted.epoch + 1 or found[:-1] != admitted.narrowings:
+        raise AdmissionMismatch(
+            "the log holds other narrowings than those that are known and one more",
+            expected=f"{admitted.epoch + 1} narrowings",
+            found=len(found),
+            where="eventlog",
+        )
+    return found
+
+
+def _require_narrower(request: AdmissionRequest, admitted: Admitted) -> str:
+    """3; ``dif``."""
+    old, new = admitted.policy, request.policy
+    differences = compare_narrowing(old, new)
+    if not differences:
+        raise NotNarrower("the profile allows the same as the one in force", found=new.digest)
+    require_narrower(differences)
+    require_enforced(old, new, differences)
+    return narrowing_digest(narrowing_document(differences, old=old.digest, new=new.digest))

@@ -1,0 +1,1 @@
+"""Bundles of sessions and periods, from the journal."""

@@ -1,0 +1,1 @@
+"""`affiant gateway` and `affiant approvals`."""

@@ -1,0 +1,1 @@
+"""The gateway's configuration, which its TD is launched for, and its keyset."""

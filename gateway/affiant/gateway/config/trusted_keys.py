@@ -1,0 +1,67 @@
+"""Whose word counts with a gateway, besides its witnesses': the files in which its operator names them.
+
+They become part of the configuration, and so of what the gateway's TD is launched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from affiant.attestation.encoding.canonical import parse_strict
+from affiant.attestation.encoding.keys import public_key_of
+from affiant.attestation.signatures.profiles.accepted_signers import (
+    MAX_SIGNERS_FILE,
+    AcceptedSigner,
+    parse_signers_file,
+)
+from affiant.errors import MalformedError
+from affiant.gateway.wire.errors import SettingsRefused
+
+__all__ = ["Named", "read_named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """``authorities``: whose orders to erase and to hold are carried out. ``signers``: one of whom must have signed a
+    session's profile; nobody: it need not be signed."""
+
+    authorities: tuple[ec.EllipticCurvePublicKey, ...]
+    signers: tuple[AcceptedSigner, ...]
+
+
+def read_named(authorities: Sequence[Path], signers: Path | None) -> Named:
+    """Those whom the files name.
+
+    Raises:
+        SettingsRefused: a file cannot be read, or holds no authority's key. SignersInvalid: it is no list of signers.
+    """
+    return Named(_authorities(authorities), _signers(signers))
+
+
+def _signers(path: Path | None) -> tuple[AcceptedSigner, ...]:
+    if path is None:
+        return ()
+    try:
+        with path.open("rb") as file:
+            return parse_signers_file(file.read(MAX_SIGNERS_FILE + 1))
+    except OSError as error:
+        raise SettingsRefused(
+            "the file of profile signers cannot be read", where=str(path), found=error.strerror
+        ) from error
+
+
+def _authorities(paths: Sequence[Path]) -> tuple[ec.EllipticCurvePublicKey, ...]:
+    try:
+        return tuple(public_key_of(parse_strict(path.read_bytes(), limit=4096)) for path in paths)
+    except OSError as error:
+        raise SettingsRefused(
+            "an authority's public key cannot be read", where=str(error.filename), found=error.strerror
+        ) from error
+    except MalformedError as error:
+        raise SettingsRefused(
+            f"not an authority's public key: {error}", hint="Made by: affiant erase keygen"
+        ) from error

@@ -1,0 +1,1 @@
+"""Carries out orders of erasure, pruning and retention."""

@@ -1,0 +1,334 @@
+"""``POST /v1/chat/completions``: one request from its first byte to the record that ends it.
+
+The order, and what each step owes to the next (trust rules, 3):
+
+1, 2. who asks, and for what: ``request_run``;
+3. form, policy, limits: what is refused up to the choice of an upstream ends in a ``refusal``;
+4. ``open`` is durable, and it is the request's turn (:mod:`.upstream_queue`): only now a byte goes upstream;
+5. the same bytes are forwarded, or the same without tools that the profile does not list;
+6. the answer is relayed as it comes, hashed; tool calls are judged, counted and recorded before they go on;
+7. the record is durable: only now the last byte, or the terminal event, leaves.
+
+However it ends, it ends in one record: complete, client_abort, upstream_abort, policy_stop, gateway_error, or a
+refusal. Where no record can be made durable the client gets no complete answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
+from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
+from affiant.errors import AffiantError
+from affiant.gateway.log.published_log import PublishedLog
+from affiant.gateway.openai.chat import ChatRequest, parse_chat, without_tools
+from affiant.gateway.openai.relay import Relay, Step, usage_of
+from affiant.gateway.openai.tool_filter import Judge, ToolCall, judge_answer, judge_error
+from affiant.gateway.requests.account import Account, Verdict
+from affiant.gateway.requests.authentication import Authenticator
+from affiant.gateway.requests.policy_gate import (
+    OriginOf,
+    decide_model,
+    judge_of,
+    may_offer,
+    own_origin,
+    tools_verdict,
+)
+from affiant.gateway.requests.receipts import for_agent
+from affiant.gateway.requests.request_run import NOTHING, Exchange
+from affiant.gateway.service.tool_offers import ToolOffers
+from affiant.gateway.sessions.decisions import GatewayDecisions
+from affiant.gateway.sessions.recorder import Recorded, Recorder
+from affiant.gateway.sessions.refusal_budget import RefusalBudget
+from affiant.gateway.sessions.sessions import Session
+from affiant.gateway.upstream.cost import estimated_cost
+from affiant.gateway.upstream.model_routing import Upstreams
+from affiant.gateway.upstream.openai_upstream import read_whole
+from affiant.gateway.upstream.response_forms import end_of, media_type, require_plain
+from affiant.gateway.upstream.upstream import Upstream, UpstreamAnswer
+from affiant.gateway.upstream.upstream_key_redaction import KeyGuard
+from affiant.gateway.wire.bodies import Bodies, Share
+from affiant.gateway.wire.errors import (
+    RequestMalformed,
+    ToolNotAllowed,
+)
+from affiant.gateway.wire.http_request import (
+    NONCE_HEADER,
+    Receive,
+    Scope,
+    Send,
+    header,
+    header_values,
+    require_media_type,
+)
+from affiant.policy.decision.limit_errors import LimitReached
+from affiant.policy.decision.meters import nanoseconds
+
+__all__ = ["ChatCompletions"]
+
+_PATH: Final = "/chat/completions"
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
+_TOLD_OF: Final = (b"content-type", b"content-encoding")
+"""Headers of an answer that a refusal may name."""
+_log = logging.getLogger("affiant.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCompletions:
+    """The route, and what it needs.
+
+    Args:
+        log: where it is too far behind, nothing is taken.
+        body_max: largest request body, bytes. bodies: bounds them all.
+        refusals: bounds the records of requests that belong to no session.
+        draining: whether the gateway is being stopped. seconds: a clock that never goes back, for limits.
+        tools: the servers of tools, for where an offered tool comes from.
+        decisions: takes what policy decides, if somebody asked for a decision log.
+    """
+
+    recorder: Recorder
+    log: PublishedLog
+    authenticator: Authenticator
+    upstreams: Upstreams
+    keyset_digest: str
+    body_max: int
+    bodies: Bodies
+    refusals: RefusalBudget
+    draining: Callable[[], bool]
+    decisions: GatewayDecisions
+    seconds: Callable[[], float]
+    tools: ToolOffers | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; an ASGI application."""
+        trace = trace_of(header_values(scope, TRACEPARENT))
+        account = Account(self.recorder, self.recorder.new_id(), scope["method"], scope["path"][:256], trace)
+        try:
+            with self.bodies.memory.share() as share:
+                await _Exchange(self, scope, receive, send, account=account, share=share).run()
+        finally:
+            account.leave()
+
+
+class _Exchange(Exchange):
+    """One request under way."""
+
+    def __init__(
+        self,
+        route: ChatCompletions,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        account: Account,
+        share: Share,
+    ) -> None:
+        super().__init__(route, scope, receive, send, account=account, share=share)
+        self._upstreams = route.upstreams
+        self._tools = route.tools
+        self._decisions = route.decisions
+        self._origin_of: OriginOf = own_origin
+        self._relay: Relay | None = None
+        self._guard = KeyGuard(None)
+        self._inline = False
+
+    async def answer(self, session: Session) -> None:
+        """As :meth:`~.exchange.Exchange.answer`."""
+        request = self._read_request()
+        await self._find_origins(session, request)
+        forwarded = self._decide(session, request)
+        self._account.require_formable()
+        await self._account.open()
+        upstream = await self._upstreams.choose(request.model)  # may ask what they list
+        session.require_open(now=self._route.authenticator.clock().timestamp())  # which may take its time
+        await self._unless_gone(self._in_turn(session, upstream, forwarded))
+
+    # -- 3: may it go on? ----------------------------------------------------------------------------------
+
+    def _read_request(self) -> ChatRequest:
+        require_media_type(self._scope, _JSON)
+        body = self._request_body
+        self._account.nonce = _nonce(header(self._scope, NONCE_HEADER))
+        self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
+        return parse_chat(body)
+
+    async def _find_origins(self, session: Session, request: ChatRequest) -> None:
+        """Ask the servers of tools what they serve, if a rule for an offered tool names one."""
+        policy = session.admitted.policy
+        names = {tool.name for tool in request.tools if tool.name is not None}
+        named = {name for name in names if policy.tool_servers(name)}
+        if self._tools is not None and named:
+            await self._account.open()
+            self._origin_of = await self._tools.origins(session, named)
+
+    def _decide(self, session: Session, request: ChatRequest) -> bytes:
+        body, policy = self._request_body, session.admitted.policy
+        note = self._decisions.of(session)
+        rules = decide_model(policy, request, self._account, note=note)
+        verdict = tools_verdict(policy, request.tools, rules, self._origin_of, note=note)
+        allowed = may_offer(policy, self._origin_of)
+        forwarded = without_tools(body, allowed) if verdict.decision == "redact" else body
+        self._account.reservation = session.limits.reserve(
+            request.model, request.answer, rules=rules, size=len(forwarded), now=self._now()
+        )
+        self._account.request, self._account.verdict = request, verdict
+        self._account.forwarded = sha256_name(forwarded)
+        return forwarded
+
+    # -- 4 to 7: there and back ----------------------------------------------------------------------------
+
+    async def _in_turn(self, session: Session, upstream: Upstream, forwarded: bytes) -> None:
+        """Wait for a turn at ``upstream``, if one has to be waited for, and take it."""
+        request = self._account.request
+        assert request is not None
+        turns = self._upstreams.turns_at(upstream)
+        turn = turns.enter(session, estimated_cost(request.answer, size=len(forwarded)))
+        try:
+            if not turn.has_come:
+                self._require_wanted(session)
+                await turn.come()
+                self._require_wanted(session)
+            self._guard, self._account.forwarding = upstream.guard, True
+            accept = _EVENTS if request.stream else _JSON
+            await self._forward(
+                upstream.request(
+                    "POST",
+                    _PATH,
+                    forwarded,
+                    attempts=self._account.attempts,
+                    accept=accept.encode("ascii"),
+                    trace=self._account.trace,
+                )
+            )
+        finally:
+            turn.end(cost=self._account.cost(turn.cost))
+
+    def _require_wanted(self, session: Session) -> None:
+        """Return if a request that has no turn yet may have one later."""
+        session.require_open(now=self._route.authenticator.clock().timestamp())
+        session.require_not_held()
+
+    async def _forward(self, asked: Coroutine[None, None, UpstreamAnswer]) -> None:
+        answer = await asked
+        self._account.answered = answer.status
+        try:
+            self._guard.require_absent(*(answer.header(name) or b"" for name in _TOLD_OF))
+            if media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
+                await self._relay_stream(answer)
+            else:
+                await self._pass_whole(answer)
+        finally:
+            answer.abort()
+
+    @property
+    def _wants_stream(self) -> bool:
+        return self._account.request is not None and self._account.request.stream
+
+    async def _pass_whole(self, answer: UpstreamAnswer) -> None:
+        require_plain(answer, _JSON)
+        body = await read_whole(answer)
+        self._guard.require_absent(body)
+        judge = self._judge()
+        if answer.status < 300:  # a client takes every 2xx for an answer
+            await self._record_calls(judge_answer(body, judge))
+        elif judge is not None:
+            judge_error(body)
+        self._account.usage, self._account.complete = usage_of(body), True
+        recorded = self._account.inference(
+            "complete", status=answer.status, hidden={"dig": sha256_name(body), "len": len(body)}
+        )
+        await recorded.durable
+        inline = [(b"affiant-receipt", for_agent(recorded.issued).encode("ascii"))] if self._inline else []
+        await self._client.whole(answer.status, body, inline)
+
+    async def _relay_stream(self, answer: UpstreamAnswer) -> None:
+        require_plain(answer, _EVENTS)
+        self._relay = relay = Relay(self._judge())
+        await self._client.start(answer.status, _EVENTS, [(b"cache-control", b"no-store")])
+        terminal = b""
+        while not terminal:
+            chunk = await answer.read()
+            step = relay.feed(chunk) if chunk else relay.finish()
+            self._guard.require_absent(b"".join(step.events), step.terminal)
+            await self._release(relay, step)
+            terminal = step.terminal
+        relay.count(terminal)
+        self._account.usage, self._account.complete = relay.usage, True
+        recorded = self._account.inference("complete", status=self._client.status, hidden=relay.hidden)
+        await recorded.durable
+        comment = f": affiant-receipt {for_agent(recorded.issued)}\n" if self._inline else ""
+        await self._client.body(comment.encode("ascii") + terminal, more=False)
+
+    async def _release(self, relay: Relay, step: Step) -> None:
+        await self._record_calls(step.calls)
+        if step.events:
+            await self._client.body(b"".join(step.events), more=True)
+            self._require_client()
+            relay.count(*step.events)  # not before: a client that stalls here is never handed them
+
+    async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
+        """Room for all of them, and one durable record for each call, before any of them goes on."""
+        if calls:
+            assert self._account.session is not None
+            self._account.session.limits.answered_calls.take([call.rules for call in calls], now=self._now())
+            made = [self._account.tool(call) for call in calls]
+            await asyncio.gather(*(recorded.durable for recorded in made))
+
+    def _now(self) -> int:
+        return nanoseconds(self._route.seconds())
+
+    def _judge(self) -> Judge | None:
+        assert self._account.session is not None
+        assert self._account.request is not None
+        policy = self._account.session.admitted.policy
+        if not policy.restricts_tools:
+            return None
+        note = self._decisions.of(self._account.session)
+        return judge_of(policy, self._account.request.tools, self._origin_of, note=note)
+
+    # -- how it ends otherwise -----------------------------------------------------------------------------
+
+    async def end_started(self, error: AffiantError) -> None:
+        """The API's own error event ends the stream; it is covered by the digest like all before it."""
+        assert self._relay is not None
+        event = self._relay.error_event(error)
+        self._relay.count(event)
+        self._account.usage = self._relay.usage
+        await self._record_failure(error, event, self._relay.hidden, status=self._client.status).durable
+        await self._client.body(event, more=False)
+
+    def failure(
+        self, error: AffiantError, told: bytes, hidden: Mapping[str, object], *, status: int
+    ) -> Recorded:
+        """As :meth:`~.exchange.Exchange.failure`: from where it is forwarded on, of the inference."""
+        account = self._account
+        if isinstance(error, LimitReached):
+            fired = () if account.verdict is None else account.verdict.rules
+            account.verdict = Verdict("deny", (*fired, *error.rules))
+        elif isinstance(error, ToolNotAllowed) and account.verdict is not None:
+            account.verdict = Verdict("deny", account.verdict.rules)
+        if not account.forwarding:
+            return account.refusal(error, told)
+        return account.inference(end_of(error), status=status, hidden=hidden)
+
+    @property
+    def handed(self) -> Mapping[str, object]:
+        """What of the answer the client was handed."""
+        return NOTHING if self._relay is None else self._relay.hidden
+
+
+def _nonce(text: str | None) -> str | None:
+    if text is not None:
+        from_b64u(text, size=32)
+    return text
+
+
+def _wants_inline(text: str | None) -> bool:
+    if text not in (None, "inline"):
+        raise RequestMalformed("no wish for a receipt", expected="inline", where="Affiant-Receipt")
+    return text is not None

@@ -1,0 +1,1 @@
+"""The gateway's transparency log: leaves, checkpoints, witnesses, anchors, mirror."""

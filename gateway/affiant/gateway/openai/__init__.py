@@ -1,0 +1,1 @@
+"""OpenAI's chat completions: strict JSON, event streams, tool calls, model fallbacks. Sans-IO."""

@@ -1,0 +1,263 @@
+"""A chat completion request, read once and never rewritten, except that tools may be removed.
+
+The body is read strictly, because two readers must not see two requests: duplicate members anywhere, ``NaN``
+and nesting without end are refused, and a member like ``Model`` that a reader without regard to case takes for
+one that is judged. What is forwarded are the very bytes that came; where tools are removed,
+all other members keep their bytes (:func:`without_tools`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, NoReturn
+
+import msgspec
+
+from affiant.gateway.openai.model_fallbacks import names_other_models
+from affiant.gateway.openai.passable_responses import AnswerBound, answer_bound
+from affiant.gateway.openai.strict_json import folded, inexact
+from affiant.gateway.wire.errors import RequestMalformed
+from affiant.policy.canonical.errors import ToolDefinitionRefused
+from affiant.policy.canonical.tool_origin import tool_digest
+
+__all__ = ["ChatRequest", "Offered", "parse_chat", "parse_json", "without_tools"]
+
+_PARAMETERS: Final = (
+    "frequency_penalty",
+    "logit_bias",
+    "max_completion_tokens",
+    "max_tokens",
+    "n",
+    "presence_penalty",
+    "reasoning_effort",
+    "seed",
+    "stop",
+    "temperature",
+    "top_k",
+    "top_p",
+)
+"""Members that shape sampling; disclosed as ``mdl.prm``, each in its own spelling, cut at 64 characters."""
+
+_MEMBERS: Final = folded(
+    "function_call",
+    "functions",
+    "messages",
+    "model",
+    "parallel_tool_calls",
+    "stream",
+    "tool_choice",
+    "tools",
+    *_PARAMETERS,
+)
+_TOOL_MEMBERS: Final = folded("custom", "function", "name", "type")
+_FORMS: Final = ("function", "custom")
+
+_MODEL: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
+
+
+class Offered(NamedTuple):
+    """A tool that a request offers to the model. ``name`` is None where it has none of its own."""
+
+    name: str | None
+    body: Mapping[str, object] = {}
+    """What holds its name."""
+
+    @property
+    def schema(self) -> str | None:
+        """The digest of its definition (``tool_digest``); None where it has none."""
+        described, parameters = self.body.get("description"), self.body.get("parameters")
+        if self.name is None or not isinstance(described, (str, type(None))):
+            return None
+        try:
+            return (
+                tool_digest(self.name, described or "", parameters) if isinstance(parameters, dict) else None
+            )
+        except ToolDefinitionRefused:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What is decided about; the bytes themselves go on untouched."""
+
+    model: str
+    stream: bool
+    tools: tuple[Offered, ...]
+    """``tools`` and ``functions`` in order."""
+    parameters: Mapping[str, str]
+    answer: AnswerBound
+    """How long its answers may be."""
+    other_models: str | None = None
+    """A member by which another model than ``model`` may answer."""
+
+
+def parse_chat(body: bytes) -> ChatRequest:
+    """Read a request.
+
+    Raises:
+        RequestMalformed: not strict JSON, or not a chat completion request.
+    """
+    value = parse_json(body)
+    if not isinstance(value, dict):
+        raise RequestMalformed("the body is not an object", found=type(value).__name__)
+    _require_exact(value)
+    model, stream = value.get("model"), value.get("stream", False)
+    if not isinstance(model, str) or _MODEL.match(model) is None:
+        raise RequestMalformed(
+            "no usable model name", expected="1 to 200 printable ASCII characters", where="model"
+        )
+    if not isinstance(stream, (bool, type(None))):
+        raise RequestMalformed("not a truth value", where="stream")
+    if not isinstance(value.get("messages"), list):
+        raise RequestMalformed("not an array", where="messages")
+    return ChatRequest(
+        model=model,
+        stream=bool(stream),
+        tools=(*map(_tool, _array(value, "tools")), *map(_function, _array(value, "functions"))),
+        parameters={name: _spelled(value[name]) for name in _PARAMETERS if value.get(name) is not None},
+        answer=answer_bound(value),
+        other_models=names_other_models(value),
+    )
+
+
+def _require_exact(value: Mapping[str, object]) -> None:
+    """Return if what is judged stands in ``value`` in its exact spelling only; a tool's own schema is free."""
+    held = [
+        *_array(value, "tools"),
+        *_array(value, "functions"),
+        value.get("tool_choice"),
+        value.get("function_call"),
+    ]
+    entries = [entry for entry in held if isinstance(entry, dict)]
+    bodies = [body for entry in entries for form in _FORMS if isinstance(body := entry.get(form), dict)]
+    found = inexact(value, _MEMBERS)
+    for inner in (*entries, *bodies):
+        found = found or inexact(inner, _TOOL_MEMBERS)
+    if found is not None:
+        raise RequestMalformed(
+            "a member in another spelling",
+            expected=found,
+            where=found,
+            hint="Two readers would see two requests",
+        )
+
+
+def parse_json(data: bytes | str) -> object:
+    """The value of one JSON text; each member once, finite numbers, bounded nesting.
+
+    Raises:
+        RequestMalformed: anything else.
+    """
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data  # json would guess UTF-16 and more
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite)
+    except UnicodeDecodeError as error:
+        raise RequestMalformed("the body is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise RequestMalformed("the body is not JSON", where=where) from error
+    except RecursionError as error:
+        raise RequestMalformed("the body is nested too deep") from error
+    except ValueError as error:  # an integer of thousands of digits (CPython's own bound)
+        raise RequestMalformed("a number is too long") from error
+
+
+def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise RequestMalformed("a member stands twice", hint="Two readers would see two requests")
+    return members
+
+
+def _not_finite(text: str) -> NoReturn:
+    raise RequestMalformed("not a number", found=text)
+
+
+def _array(value: Mapping[str, object], name: str) -> Sequence[object]:
+    found = value.get(name)
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise RequestMalformed("not an array", where=name)
+    return found
+
+
+def _spelled(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)
+    shown = "".join(char if char.isprintable() else "?" for char in text[:64])
+    return shown or "?"
+
+
+_NAMELESS: Final = Offered(None)
+
+
+def _tool(entry: object) -> Offered:
+    """An entry of ``tools`` or ``tool_choice``; without a name where it names no function of the caller's."""
+    if not isinstance(entry, dict):
+        return _NAMELESS
+    kind = entry.get("type", "function")
+    if kind not in _FORMS:
+        return _NAMELESS
+    found = _function(entry.get(kind))
+    others = [form for form in _FORMS if form != kind and entry.get(form) is not None]
+    return _NAMELESS if others or entry.get("name", found.name) not in (None, found.name) else found
+
+
+def _function(entry: object) -> Offered:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return Offered(name, entry) if isinstance(name, str) and isinstance(entry, dict) else _NAMELESS
+
+
+def without_tools(body: bytes, allowed: Callable[[Offered], bool]) -> bytes:
+    """``body`` with only the tools that are ``allowed``; every other member keeps its bytes.
+
+    What would then point at nothing goes too: ``tool_choice``, ``parallel_tool_calls``, ``function_call``.
+
+    Raises:
+        RequestMalformed: not one JSON object.
+    """
+    try:
+        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        return _assembled(_without(members, allowed))
+    except (msgspec.DecodeError, UnicodeError) as error:  # what one reader takes and the other does not
+        raise RequestMalformed("the body is not JSON") from error
+
+
+def _without(
+    members: dict[str, msgspec.Raw], allowed: Callable[[Offered], bool]
+) -> Mapping[str, msgspec.Raw]:
+    names: set[str | None] = set()
+    for name, read in (("tools", _tool), ("functions", _function)):
+        if name in members and bytes(members[name]) != b"null":
+            entries = msgspec.json.decode(members[name], type=list[msgspec.Raw])
+            offered = [(entry, read(parse_json(bytes(entry)))) for entry in entries]
+            kept = [(entry, tool) for entry, tool in offered if tool.name is not None and allowed(tool)]
+            names |= {tool.name for _, tool in kept}
+            if kept:
+                members[name] = msgspec.Raw(b"[" + b",".join(bytes(entry) for entry, _ in kept) + b"]")
+            else:
+                del members[name]
+    if "tools" not in members:
+        members.pop("tool_choice", None)
+        members.pop("parallel_tool_calls", None)
+    elif "tool_choice" in members and not _choice_stands(members["tool_choice"], names):
+        del members["tool_choice"]
+    if "functions" not in members or not _choice_stands(members.get("function_call"), names):
+        members.pop("function_call", None)
+    return members
+
+
+def _assembled(members: Mapping[str, msgspec.Raw]) -> bytes:
+    pairs = (msgspec.json.encode(name) + b":" + bytes(value) for name, value in members.items())
+    return b"{" + b",".join(pairs) + b"}"
+
+
+def _choice_stands(raw: msgspec.Raw | None, names: Collection[str | None]) -> bool:
+    """Whether a choice names nothing (``auto``), or one of the tools that stay."""
+    choice = None if raw is None else parse_json(bytes(raw))
+    if not isinstance(choice, dict):
+        return True
+    return (_tool(choice) if "type" in choice else _function(choice)).name in names

@@ -1,0 +1,162 @@
+"""One streamed answer on its way through: split, judged, counted, and held before its end. Sans I/O.
+
+The digest, the event count and the events root cover exactly what the owner says it sends (:meth:`Relay.count`).
+The terminal event is never handed out with the rest: the owner records first, then sends it. An event of the
+API's own error form ends a stream that cannot be completed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.merkle import Accumulator
+from affiant.errors import AffiantError
+from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.openai.sse import EventSplitter, event_data, is_terminal
+from affiant.gateway.openai.tool_filter import Judge, StreamFilter, ToolCall
+from affiant.gateway.wire.errors import RequestMalformed, UpstreamCut
+from affiant.gateway.wire.errors_http import error_body
+
+__all__ = ["Relay", "Step", "Usage", "usage_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts as the upstream states them; None where it does not.
+
+    ``beside_choices``: stated in an event of a stream that holds a choice, and so perhaps of that choice alone.
+    """
+
+    prompt: int | None = None
+    completion: int | None = None
+    total: int | None = None
+    beside_choices: bool = False
+
+    def tokens(self, *, answers: int) -> int | None:
+        """All of them: the sum, or the stated total where that is more; None where they are not stated.
+
+        No request has a prompt of no tokens: servers that do not count say 0. Of several answers, what is stated
+        beside one says nothing of the others (``continuous_usage_stats``, which an agent can ask for).
+
+        Args:
+            answers: how many the request asked for.
+        """
+        if not self.prompt or self.completion is None or (self.beside_choices and answers > 1):
+            return None
+        return max(self.prompt + self.completion, self.total or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What may be sent once ``calls`` are recorded; ``terminal`` only after the stream's own record."""
+
+    events: tuple[bytes, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    terminal: bytes = b""
+
+
+class Relay:
+    """The state of one stream.
+
+    Args:
+        judge: decides about tools; None: the profile restricts none, and nothing is parsed.
+    """
+
+    def __init__(self, judge: Judge | None) -> None:
+        self._splitter = EventSplitter()
+        self._filter = None if judge is None else StreamFilter(judge)
+        self._hash = hashlib.sha256()
+        self._tree = Accumulator()
+        self._usage_event = b""
+        self.size = 0
+
+    def feed(self, chunk: bytes) -> Step:
+        """Take bytes as they come from the upstream.
+
+        Raises:
+            ToolNotAllowed, UpstreamAnswerRefused: nothing more of this stream goes on.
+        """
+        return self._take(self._splitter.feed(chunk))
+
+    def finish(self) -> Step:
+        """The upstream's body is complete.
+
+        Raises:
+            UpstreamCut: without the terminal event, or amid an event.
+        """
+        last = self._splitter.finish()
+        step = self._take((last,) if last else ())
+        if not step.terminal:
+            raise UpstreamCut("the upstream's stream ended without its terminal event")
+        return step
+
+    @staticmethod
+    def error_event(error: AffiantError) -> bytes:
+        """The event that ends the stream instead."""
+        return b"data: " + error_body(error) + b"\n\n"
+
+    def count(self, *events: bytes) -> None:
+        """Count events as sent."""
+        for event in events:
+            self._hash.update(event)
+            self._tree.add(event)
+            self.size += len(event)
+
+    @property
+    def hidden(self) -> dict[str, object]:
+        """The hidden members of ``res`` for all that was counted."""
+        return {
+            "dig": f"sha256:{self._hash.hexdigest()}",
+            "len": self.size,
+            "evs": self._tree.size,
+            "evr": b64u(self._tree.root()),
+        }
+
+    @property
+    def usage(self) -> Usage:
+        """What the upstream said of tokens in the stream."""
+        data = event_data(self._usage_event) if self._usage_event else None
+        return Usage() if data is None else usage_of(data, streamed=True)
+
+    def _take(self, events: tuple[bytes, ...]) -> Step:
+        passed: list[bytes] = []
+        calls: list[ToolCall] = []
+        terminal = b""
+        for event in events:
+            data = event_data(event) if b"[DONE]" in event else None
+            if data is not None and is_terminal(data):
+                terminal = event  # what an upstream sends beyond it is nobody's
+                break
+            if b'"usage"' in event:
+                self._usage_event = event
+            if self._filter is None:
+                passed.append(event)
+            else:
+                step = self._filter.feed(event)
+                passed += step.events
+                calls += step.calls
+        if terminal and self._filter is not None:
+            step = self._filter.end(terminal)
+            passed += step.events
+            calls += step.calls
+        return Step(tuple(passed), tuple(calls), terminal)
+
+
+def usage_of(data: bytes, *, streamed: bool = False) -> Usage:
+    """``usage`` of an answer, or of an event of a stream; unstated where it cannot be read."""
+    try:
+        value = parse_json(data)
+    except RequestMalformed:  # counts are a courtesy of the upstream: unreadable ones are left out
+        return Usage()
+    if not isinstance(value, dict) or not isinstance(usage := value.get("usage"), dict):
+        return Usage()
+    prompt, completion, total = (
+        _count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    )
+    return Usage(prompt, completion, total, beside_choices=streamed and bool(value.get("choices")))
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None

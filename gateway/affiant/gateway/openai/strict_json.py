@@ -1,0 +1,147 @@
+"""JSON that every reader reads alike: what is judged here is what a client, or an upstream, acts on.
+
+Readers differ. Some match member names without regard to case (Go, .NET), some take ``toolCalls`` for
+``tool_calls`` (protobuf), some end a name at its NUL, and some search a whole answer for calls. So a member whose
+name is like one that is judged must be that one, spelled exactly; and a call stands in its own place only.
+Members that are like none of these pass, whatever they are.
+
+>>> fold("Tool_Calls") == fold("toolCalls") == fold("tool_calls")
+True
+>>> fold("reasoning_content") in CHAT_MEMBERS
+False
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NoReturn
+
+from affiant.gateway.wire.errors import UpstreamAnswerRefused
+
+__all__ = ["CHAT_MEMBERS", "fold", "folded", "inexact", "require_calls_in_place", "require_no_calls"]
+
+_LONGEST_KEPT: Final = 64
+_DOTLESS: Final = str.maketrans({"\u0131": "i"})
+"""Readers that compare letters in upper case (Java) take the dotless i for an i; case folding does not."""
+
+
+def fold(name: str) -> str:
+    """``name`` without what some reader overlooks: case, compatibility forms, all but letters and digits."""
+    return _fold_kept(name) if len(name) <= _LONGEST_KEPT else _fold(name)
+
+
+def _fold(name: str) -> str:
+    text = unicodedata.normalize("NFKC", name.partition("\0")[0].casefold()).casefold()
+    return "".join(filter(str.isalnum, text)).translate(_DOTLESS)
+
+
+_fold_kept = lru_cache(maxsize=2048)(_fold)
+
+
+def folded(*names: str) -> Mapping[str, str]:
+    """What :func:`inexact` looks for: folded name -> exact name."""
+    return {_fold(name): name for name in names}
+
+
+CHAT_MEMBERS: Final = folded(
+    "arguments",
+    "choices",
+    "custom",
+    "delta",
+    "finish_reason",
+    "function",
+    "function_call",
+    "id",
+    "index",
+    "input",
+    "message",
+    "name",
+    "tool_calls",
+    "type",
+)
+"""Members by which a client of chat completions finds a call: folded name -> exact name."""
+
+_CALLS: Final = frozenset(
+    map(_fold, ("tool_call", "tool_calls", "tool_use", "function_call", "function_calls", "custom_tool_call"))
+)
+"""Members, and values of ``type``, by which some interface of some model says a call."""
+
+_OTHER: Final = "other"
+_NEXT: Final[Mapping[tuple[str, str], str]] = {
+    ("answer", "choices"): "choice",
+    ("choice", "message"): "message",
+    ("choice", "delta"): "message",
+    ("message", "tool_calls"): "call",
+    ("message", "function_call"): "called",
+    ("call", "function"): "called",
+    ("call", "custom"): "called",
+}
+"""The one way to a call: an object's place, a member -> the place of what the member holds."""
+
+
+def inexact(members: Mapping[str, object], known: Mapping[str, str]) -> str | None:
+    """The exact name of a member that stands in ``members`` in another spelling; None if there is none.
+
+    Args:
+        known: folded name -> exact name.
+    """
+    for name in members:
+        exact = known.get(fold(name))
+        if exact is not None and exact != name:
+            return exact
+    return None
+
+
+def require_calls_in_place(answer: object) -> None:
+    """Return if every call in ``answer`` stands where chat completions have it, in its exact spelling.
+
+    Raises:
+        UpstreamAnswerRefused: a reader could find one elsewhere, or under another spelling.
+    """
+    _walk(answer, "answer")
+
+
+def require_no_calls(answer: object) -> None:
+    """Return if ``answer``, which tells of an error, holds no call at all.
+
+    Raises:
+        UpstreamAnswerRefused: a reader could find one.
+    """
+    _walk(answer, _OTHER)
+
+
+def _walk(answer: object, place: str) -> None:
+    left: list[tuple[object, str]] = [(answer, place)]  # no recursion: the depth is the upstream's
+    while left:
+        value, place = left.pop()
+        if isinstance(value, list):
+            left += [(entry, place) for entry in value if isinstance(entry, (dict, list))]
+        elif isinstance(value, dict):
+            left += _members(value, place)
+
+
+def _members(value: Mapping[str, object], place: str) -> list[tuple[object, str]]:
+    """What ``value``, an object at ``place``, holds, each with its place."""
+    if place != _OTHER and (exact := inexact(value, CHAT_MEMBERS)) is not None:
+        _refuse("a member in another spelling", exact)
+    found: list[tuple[object, str]] = []
+    for name, member in value.items():
+        if isinstance(member, (dict, list)):
+            following = _NEXT.get((place, name), _OTHER)
+            if following == _OTHER and member and fold(name) in _CALLS:
+                _refuse("a call out of its place", CHAT_MEMBERS.get(fold(name)))
+            found.append((member, following))
+        elif place != "call" and isinstance(member, str) and fold(name) == "type" and fold(member) in _CALLS:
+            _refuse("a call out of its place", "type")
+    return found
+
+
+def _refuse(problem: str, where: str | None) -> NoReturn:
+    raise UpstreamAnswerRefused(
+        problem,
+        expected="calls in choices[].message or .delta only",
+        where=where,
+        hint="Readers would differ",
+    )

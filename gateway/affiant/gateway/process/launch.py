@@ -1,0 +1,492 @@
+"""Launches the gateway's TD: the half of ``affiant gateway serve`` that talks to the platform.
+
+It builds the configuration, has a TD launched for exactly that, hands the TD's descriptor and the settings to
+the server process, and stays: collateral is renewed every hour, signals are passed on, and its exit code is the
+server's. It never holds a key of the gateway; the server would refuse a TD or settings that do not fit.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import JSONError
+from affiant.attestation.log.witness.embedded import OwnWitness, own_witness
+from affiant.attestation.log_reading.object_store import open_objects
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.manifest import load_release, reference_values
+from affiant.attestation.schema.shapes import ShapeMismatch
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.attestation.simulated.served.serve_command import simulated_reference
+from affiant.attestation.statements.gateway_config import (
+    DEV_ECHO,
+    GatewayConfig,
+    MCPServerConfig,
+    UpstreamConfig,
+    local_gateway_config,
+)
+from affiant.attestation.tdx import ReferenceValues, parse_reference_values
+from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
+from affiant.errors import AffiantError
+from affiant.folders import make_private
+from affiant.gateway.config.collateral_file import COLLATERAL_NAME, write_collateral
+from affiant.gateway.config.config import BODIES_MAX, Settings, encode_settings
+from affiant.gateway.config.trusted_keys import Named, read_named
+from affiant.gateway.log.log_mirror import forget_state, mirrored, shown_by
+from affiant.gateway.log.transparency_log import log_folder
+from affiant.gateway.process.decision_handover import DecisionKeeper
+from affiant.gateway.process.own_witness import served_own_witness
+from affiant.gateway.tool_gate.path_copies import folder_of_copies
+from affiant.gateway.tool_servers.servers_file import ToolServers, read_tool_servers
+from affiant.gateway.tool_servers.stdio_host import served_commands
+from affiant.gateway.upstream.openai_upstream import Credentials
+from affiant.gateway.wire.errors import SettingsRefused
+from affiant.policy.decision_log.rotation import Rotation
+from affiant.secrets.broker.local_source import LocalSource
+from affiant.secrets.names.source import parse_reference
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.store.local_store_file import LocalStoreFile
+
+__all__ = [
+    "Launch",
+    "UpstreamChoice",
+    "WitnessChoice",
+    "launch_gateway",
+    "planned_config",
+    "upstream_configs",
+]
+
+RENEW_COLLATERAL_S: Final = 3600.0
+_STOP_GRACE_S: Final = 30.0
+_MAX_WITNESSES: Final = 32768
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamChoice:
+    """An upstream as the operator names it.
+
+    Args:
+        key: a secret reference (``local:NAME``).
+        root: a PEM file with the only certificate to trust for it.
+        concurrent: how many requests it is asked at once; None: the default.
+    """
+
+    url: str
+    key: str | None = None
+    root: Path | None = None
+    concurrent: int | None = None
+
+
+WitnessChoice = Literal["self", "none"] | Path
+"""The gateway's own witness, which is started with it; nobody; or those of a C2SP tlog-policy file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What ``affiant gateway serve`` was told.
+
+    Args:
+        home: the state folder that holds ``gateway/`` and ``secrets/``.
+        platform: the platform's socket.
+        ready: a descriptor that gets one line of JSON; passed on to the server.
+        user: the user id that the server runs as, when this half is root; the store becomes that user's.
+        bodies_max: bytes that all request bodies together may hold.
+        witnesses: who must cosign the log.
+        erasure_authorities: files with the public keys of those whose orders to erase and to hold are carried out.
+        profile_signers: a file of those one of whom must have signed a session's profile; None: nobody need have.
+        decisions: a file to which each decision of a profile is appended; None: nowhere.
+        rotation: when that file is set aside, and how many such are kept. Not of the configuration, which is measured.
+        log_objects: where the log's copy is kept, ``s3://bucket/prefix`` or ``file:///folder``; None: nowhere.
+        mcp_servers: the file of tool servers; None: there is no tool gate.
+    """
+
+    home: Path
+    platform: Path
+    host: str
+    port: int
+    upstreams: tuple[UpstreamChoice, ...]
+    ready: int | None
+    user: int | None = None
+    bodies_max: int = BODIES_MAX
+    witnesses: WitnessChoice = "self"
+    erasure_authorities: tuple[Path, ...] = ()
+    profile_signers: Path | None = None
+    log_objects: str | None = None
+    mcp_servers: Path | None = None
+    decisions: Path | None = None
+    rotation: Rotation = field(default_factory=Rotation)
+
+
+def upstream_configs(choices: Sequence[UpstreamChoice]) -> tuple[UpstreamConfig, ...]:
+    """The configuration of each upstream; without any, the embedded echo.
+
+    Raises:
+        SettingsRefused: not an address, or a root that cannot be read.
+    """
+    if not choices:
+        return (DEV_ECHO,)
+    configs: list[UpstreamConfig] = []
+    for choice in choices:
+        taken = {config.id for config in configs}
+        roots = () if choice.root is None else (sha256_name(_root(choice.root)),)
+        configs.append(_upstream_config(choice, roots, taken))
+    return tuple(configs)
+
+
+def _upstream_config(choice: UpstreamChoice, roots: tuple[str, ...], taken: set[str]) -> UpstreamConfig:
+    if choice.url == DEV_ECHO.url:
+        return DEV_ECHO
+    parts = urlsplit(choice.url)
+    if parts.scheme not in ("http", "https") or parts.hostname is None or "@" in parts.netloc:
+        raise SettingsRefused(  # the address is not repeated: somebody may have put a password into it
+            "not an upstream's address",
+            expected="http(s)://host[:port]/v1",
+            hint="A credential goes into the secret store, and its name into --upstream-key-ref",
+        )
+    name = re.sub("[^a-z0-9]+", "-", parts.netloc.lower()).strip("-")[:48] or "upstream"
+    identifier = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 99))) if n not in taken)
+    bind = "tls" if parts.scheme == "https" else "none"
+    return UpstreamConfig(
+        id=identifier, url=choice.url, bind=bind, key=choice.key, roots=roots, concurrent=choice.concurrent
+    )
+
+
+def _root(path: Path) -> bytes:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
+    except (OSError, ValueError) as error:
+        raise SettingsRefused("not a certificate in PEM form", where=str(path)) from error
+
+
+def planned_config(
+    home: Path,
+    choices: Sequence[UpstreamChoice],
+    *,
+    now: datetime,
+    random_bytes: Callable[[int], bytes],
+    witnesses: WitnessChoice = "self",
+    erasure_authorities: Sequence[Path] = (),
+    profile_signers: Path | None = None,
+    mcp_servers: Path | None = None,
+) -> GatewayConfig:
+    """The configuration that a gateway of this state folder would serve with; nothing is started.
+
+    Raises:
+        AffiantError: there is no release manifest, or an upstream or witness is refused.
+    """
+    _, reference = simulated_reference(home, now=now, random_bytes=random_bytes)
+    own = own_witness(home, random_bytes=random_bytes) if witnesses == "self" else None
+    named = read_named(erasure_authorities, profile_signers)
+    tools = _tool_servers(mcp_servers).configs
+    return _config(parse_reference_values(reference), choices, witnesses, own, named, tools=tools)
+
+
+def _tool_servers(path: Path | None) -> ToolServers:
+    if path is None:
+        return ToolServers()
+    if importlib.util.find_spec("mcp") is None:
+        raise SettingsRefused(
+            "tool servers need the MCP SDK", where=str(path), hint="pip install 'affiant[mcp]'"
+        )
+    return read_tool_servers(path, _root)
+
+
+def _config(
+    reference: ReferenceValues,
+    choices: Sequence[UpstreamChoice],
+    witnesses: WitnessChoice,
+    own: OwnWitness | None,
+    named: Named,
+    *,
+    tools: Sequence[MCPServerConfig],
+) -> GatewayConfig:
+    if isinstance(witnesses, Path):
+        return _config_under(reference, choices, witnesses, named, tools=tools)
+    policy = None if own is None else own.policy
+    try:
+        return local_gateway_config(
+            reference,
+            upstreams=upstream_configs(choices),
+            witnesses=policy,
+            erasure_authorities=named.authorities,
+            profile_signers=named.signers,
+            mcp_servers=tools,
+        )
+    except (ShapeMismatch, JSONError) as error:
+        raise _refused_servers(error) or error from error
+
+
+def _refused_servers(error: AffiantError) -> SettingsRefused | None:
+    """What is wrong with a tool server, in the operator's words; None where that is not what is wrong."""
+    if not str(error.where).startswith("config.mcp_servers"):
+        return None
+    return SettingsRefused(error.message, where=error.where, expected=error.expected, found=error.found)
+
+
+def _config_under(
+    reference: ReferenceValues,
+    choices: Sequence[UpstreamChoice],
+    witnesses: Path,
+    named: Named,
+    *,
+    tools: Sequence[MCPServerConfig],
+) -> GatewayConfig:
+    text = _witness_text(witnesses)
+    try:
+        config = local_gateway_config(
+            reference,
+            upstreams=upstream_configs(choices),
+            witnesses=text,
+            erasure_authorities=named.authorities,
+            profile_signers=named.signers,
+            mcp_servers=tools,
+        )
+    except ShapeMismatch as error:
+        refused = _refused_servers(error)
+        if refused is not None:
+            raise refused from error
+        if not str(error.where).startswith("config.witnesses"):
+            raise
+        raise SettingsRefused(
+            error.message, where=str(witnesses), expected=error.expected, found=error.found
+        ) from error
+    if config.asks_own_witness:
+        raise SettingsRefused(
+            "an address that is kept for the gateway's own witness",
+            where=str(witnesses),
+            found=OWN_WITNESS_URL,
+            hint="The gateway's own witness stands alone: --witnesses self",
+        )
+    return config
+
+
+def _witness_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_WITNESSES + 1).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsRefused("the witness policy cannot be read", where=str(path)) from error
+
+
+def launch_gateway(launch: Launch) -> int:
+    """Serve until the server ends; its exit code.
+
+    Raises:
+        AffiantError: the platform, the secrets or the settings refuse before a server exists.
+    """
+    store = launch.home / "gateway"
+    objects = None if launch.log_objects is None else open_objects(launch.log_objects)
+    make_private(store)
+    if launch.user is not None:
+        for path in (store, *store.iterdir(), *_log_files_of_others(store / "log", launch.user)):
+            os.chown(path, launch.user, launch.user, follow_symlinks=False)
+    platform = PlatformClient(launch.platform)
+    release = load_release()
+    reference = parse_reference_values(reference_values(release, platform.root()))
+    own = own_witness(launch.home, random_bytes=os.urandom) if launch.witnesses == "self" else None
+    named = read_named(launch.erasure_authorities, launch.profile_signers)
+    tools = _tool_servers(launch.mcp_servers)
+    config = _config(reference, launch.upstreams, launch.witnesses, own, named, tools=tools.configs)
+    environments = _environments(launch, config)
+    settings = Settings(
+        store=store,
+        host=launch.host,
+        port=launch.port,
+        config=config,
+        reference=reference,
+        collateral=platform.collateral(),
+        boot_log=platform.boot_log(Image.GATEWAY),
+        build=release.build_digest,
+        credentials=_credentials(launch, config),
+        mcp_credentials=_tool_credentials(launch, config, tools.roots or {}),
+        mcp_secrets=tuple(value for each in environments.values() for value in each.values()),
+        bodies_max=launch.bodies_max,
+    )
+    with ExitStack() as running:
+        decisions = None if launch.decisions is None else DecisionKeeper(launch.decisions, launch.rotation)
+        if decisions is not None:
+            running.callback(decisions.close)
+        if own is not None:
+            log = log_folder(store, config.origin)
+            running.enter_context(served_own_witness(own, store, log, user=launch.user))
+        running.enter_context(
+            served_commands(
+                config.mcp_servers,
+                {
+                    name: {key: value.reveal().decode("utf-8") for key, value in each.items()}
+                    for name, each in environments.items()
+                },
+                home=launch.home,
+                store=store,
+                user=launch.user,
+            )
+        )
+        if any(server.folders for server in config.mcp_servers):
+            copies = folder_of_copies(user=launch.user, random_bytes=os.urandom)
+            settings = replace(settings, path_copies=running.enter_context(copies))
+        server = _server(launch, settings, platform, decisions)
+        if objects is None:
+            forget_state(store)
+        else:
+            log = log_folder(store, config.origin)
+            running.enter_context(mirrored(store, log, objects, newest=shown_by(store)))
+        return _stay(server, platform, store / COLLATERAL_NAME)
+
+
+def _server(
+    launch: Launch, settings: Settings, platform: PlatformClient, decisions: DecisionKeeper | None
+) -> subprocess.Popen[bytes]:
+    """The server's process, in a TD of its own."""
+    with ExitStack() as stack:
+        td = platform.create_td(image=Image.GATEWAY, mrconfigid=settings.config.mrconfigid)
+        stack.callback(os.close, td)
+        document = stack.enter_context(_descriptor_with(encode_settings(settings)))
+        return _start(td, document, launch, decisions)
+
+
+def _log_files_of_others(folder: Path, user: int) -> Iterator[Path]:
+    """The files of the logs, if they were written by another user: a gateway that was started otherwise before."""
+    if folder.is_dir() and any(log.lstat().st_uid != user for log in folder.iterdir()):
+        yield from folder.rglob("*")
+
+
+def _credentials(launch: Launch, config: GatewayConfig) -> Mapping[str, Credentials]:
+    """API keys, resolved once, here; and the roots' bytes."""
+    credentials = {}
+    for choice, upstream in zip(launch.upstreams, config.upstreams, strict=False):
+        key = None if choice.key is None else _secret(launch, choice.key)
+        roots = () if choice.root is None else (_root(choice.root),)
+        credentials[upstream.id] = Credentials(key, roots)
+    return credentials
+
+
+def _secret(launch: Launch, reference: str) -> SecretValue:
+    store = LocalStoreFile(launch.home / "secrets", random_bytes=os.urandom)
+    return LocalSource(store.read()).resolve(parse_reference(reference)).value
+
+
+def _tool_credentials(
+    launch: Launch, config: GatewayConfig, roots: Mapping[str, bytes]
+) -> Mapping[str, Credentials]:
+    """As :func:`_credentials`, for the tool servers with a url."""
+    return {
+        server.id: Credentials(
+            None if server.key is None else _secret(launch, server.key),
+            (roots[server.id],) if server.id in roots else (),
+        )
+        for server in config.mcp_servers
+        if server.url is not None
+    }
+
+
+def _environments(launch: Launch, config: GatewayConfig) -> Mapping[str, Mapping[str, SecretValue]]:
+    """The secrets of the tool servers that are commands, by server and variable."""
+    return {
+        server.id: {name: _secret(launch, reference) for name, reference in server.env}
+        for server in config.mcp_servers
+        if server.env
+    }
+
+
+@contextmanager
+def _descriptor_with(data: bytes) -> Iterator[int]:
+    """A memory file that holds ``data``, at its beginning."""
+    descriptor = os.memfd_create("affiant-gateway-settings", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _start(
+    td: int, document: int, launch: Launch, decisions: DecisionKeeper | None
+) -> subprocess.Popen[bytes]:
+    ready, user = launch.ready, launch.user
+    log = () if decisions is None else decisions.descriptors
+    passed = tuple(each for each in (td, document, ready, *log) if each is not None)
+    arguments = [sys.executable, "-P", "-m", "affiant.gateway.process.server"]
+    arguments += ["--td-fd", str(td), "--settings-fd", str(document)]
+    if ready is not None:
+        arguments += ["--ready-fd", str(ready)]
+    if log:
+        arguments += ["--decisions-fd", str(log[0]), "--decisions-link-fd", str(log[1])]
+    try:
+        server = subprocess.Popen(
+            arguments,
+            pass_fds=passed,
+            stdin=subprocess.DEVNULL,
+            env=_environment(),
+            user=user,
+            group=user,
+            extra_groups=None if user is None else (),
+        )
+    finally:
+        if ready is not None:
+            os.close(ready)
+    if decisions is not None:
+        decisions.served()
+    return server
+
+
+def _environment() -> Mapping[str, str]:
+    """Nothing that changes what the server trusts (such as SSL_CERT_FILE) or runs reaches it."""
+    return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
+
+
+def _stay(server: subprocess.Popen[bytes], platform: PlatformClient, collateral: Path) -> int:
+    """Pass signals on and renew collateral until the server ends."""
+    ended = threading.Event()
+    renewing = threading.Thread(target=_renew, args=(platform, collateral, ended), daemon=True)
+    renewing.start()
+    with _signals_to(server):
+        code = server.wait()
+    ended.set()
+    renewing.join(_STOP_GRACE_S)
+    if code < 0:
+        sys.stderr.write(
+            f"affiant gateway: the server was ended by signal {-code}. Its sessions are lost; its records stand, "
+            "and the next start discloses the gap\n"
+        )
+    return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _signals_to(server: subprocess.Popen[bytes]) -> Iterator[None]:
+    def forward(number: int, _frame: FrameType | None) -> None:
+        server.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _renew(platform: PlatformClient, path: Path, ended: threading.Event) -> None:
+    while not ended.wait(RENEW_COLLATERAL_S):
+        try:
+            write_collateral(path, platform.collateral())
+        except (AffiantError, OSError) as error:
+            sys.stderr.write(f"affiant gateway: collateral was not renewed: {error}\n")

@@ -1,0 +1,333 @@
+"""The server process: ``python -m affiant.gateway.process.server --td-fd N --settings-fd N [--ready-fd N] ...``.
+
+It holds the keys, so it closes itself to inspection before it makes any, and ends when its launcher does. It
+listens on TLS only (and on the operator's Unix socket), says on the ready descriptor where, and on SIGTERM or
+SIGINT takes nothing new, lets what is under way end, closes open sessions as lost and its chain with ``end``.
+"""
+
+from __future__ import annotations
+
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until all is loaded: it makes no garbage, and looking for some took a seventh of the start
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+import uvloop
+
+from affiant.attestation.simulated.served.client import SimulatedTD
+from affiant.attestation.simulated.served.socket_path import reachable_address
+from affiant.command_line import EXIT_REFUSED, show_refusal
+from affiant.errors import AffiantError
+from affiant.gateway.config.config import Settings, parse_settings
+from affiant.gateway.config.keyset import LIFETIME
+from affiant.gateway.inference.inference import ChatCompletions
+from affiant.gateway.process.confinement import confine
+from affiant.gateway.process.decision_handover import take_over
+from affiant.gateway.service.boot import Ambient, booted
+from affiant.gateway.service.control_plane import control_plane, operator_plane
+from affiant.gateway.service.service import Service
+from affiant.gateway.sessions.decisions import GatewayDecisions
+from affiant.gateway.sessions.sessions import SessionState
+from affiant.gateway.store.journal import hold_store
+from affiant.gateway.wire.asgi import Application, GatewayApp
+from affiant.gateway.wire.bounded_http import BoundedHTTP
+from affiant.gateway.wire.errors import JournalUnavailable, SettingsRefused
+from affiant.gateway.wire.tls import TLSIdentity, make_tls_identity
+from affiant.policy.decision_log.file import DecisionFile
+from affiant.steady_clock import SteadyClock
+
+__all__ = ["CONTROL_SOCKET", "STATE_FILE", "main", "serve"]
+
+CONTROL_SOCKET: Final = "control.sock"
+STATE_FILE: Final = "gateway.json"
+_MAX_SETTINGS: Final = 4 << 20
+_log = logging.getLogger("affiant.gateway")
+
+
+def gateway_app(service: Service, decisions: DecisionFile | None = None) -> GatewayApp:
+    """The public application; ``decisions``: the log of what policy decides, if one was asked for."""
+    told = GatewayDecisions(decisions, service.clock)
+    chat = ChatCompletions(
+        recorder=service.recorder,
+        log=service.log,
+        authenticator=service.authenticator,
+        upstreams=service.upstreams,
+        keyset_digest=service.keyset.digest,
+        body_max=service.config.body_max,
+        bodies=service.bodies,
+        refusals=service.refusals,
+        draining=lambda: service.draining,
+        seconds=service.seconds,
+        tools=service.tools,
+        decisions=told,
+    )
+    routes: dict[tuple[str, str], Application] = {("POST", "/v1/chat/completions"): chat}
+    if service.tools is not None:
+        routes["POST", "/mcp"] = service.tools.route(service, told)
+    return GatewayApp(routes, control_plane(service))
+
+
+async def serve(
+    settings: Settings,
+    source: SimulatedTD,
+    *,
+    ready: int | None,
+    decisions: DecisionFile | None = None,
+    next_decisions: socket.socket | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``decisions`` as :func:`gateway_app`.
+
+    Args:
+        next_decisions: where the launcher passes the next file of the decision log.
+
+    Raises:
+        AffiantError: it cannot start, or could not end its chain.
+    """
+    tls = make_tls_identity(now=_now(), lifetime=LIFETIME)
+    clock = SteadyClock(_now, time.monotonic)
+    ambient = Ambient(source, tls.spki, clock, secrets.token_bytes, require_clock=clock.require)
+    listener = _listen(settings.host, settings.port)
+    if decisions is not None and next_decisions is not None:
+        take_over(decisions, next_decisions)
+    async with booted(settings, ambient) as service:
+        public = _server(gateway_app(service, decisions), settings, tls=tls)
+        with _operator_socket(settings.store / CONTROL_SOCKET) as control:
+            operator = _server(operator_plane(service), settings, tls=None)
+            tasks = [
+                asyncio.create_task(public.serve([listener])),
+                asyncio.create_task(operator.serve([control])),
+            ]
+            stop = _stop_on_signals()
+            clockwork = asyncio.gather(
+                _every_second(service, _epochs),
+                _every_second(service, _leases),
+                _every_second(service, _unrecorded),
+                _every_second(service, _tools),
+            )
+            try:
+                await _started(public, operator, tasks)
+                with _announced(settings, service, listener, tls, ready):
+                    await stop.wait()
+            finally:
+                service.draining = True
+                await service.closing.end_sessions()  # while supervisors can still reach us
+                public.should_exit = operator.should_exit = True
+                await asyncio.gather(*tasks)
+                clockwork.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await clockwork
+            await service.closing.end()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: stopping has an order here."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
+def _server(app: Application, settings: Settings, *, tls: TLSIdentity | None) -> _Server:
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http=BoundedHTTP,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=settings.connections_max,
+        timeout_graceful_shutdown=settings.drain_s,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
+    )
+    return _Server(config)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise SettingsRefused("cannot listen", found=error.strerror, where=f"{host}:{port}") from error
+    return listener
+
+
+@contextlib.contextmanager
+def _operator_socket(path: Path) -> Iterator[socket.socket]:
+    """A Unix socket that only its owner can open, gone when the gateway ends."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.fchmod(listener.fileno(), 0o600)
+        with reachable_address(path) as address:
+            listener.bind(address)
+        listener.listen(64)
+        yield listener
+    except OSError as error:
+        raise SettingsRefused("cannot make the operator's socket", found=error.strerror) from error
+    finally:
+        listener.close()
+        path.unlink(missing_ok=True)
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _started(
+    public: uvicorn.Server, operator: uvicorn.Server, tasks: Sequence[asyncio.Task[None]]
+) -> None:
+    while not (public.started and operator.started):
+        for task in tasks:
+            if task.done():
+                task.result()
+                raise SettingsRefused("the server did not start")
+        await asyncio.sleep(0.005)
+
+
+@contextlib.contextmanager
+def _announced(
+    settings: Settings, service: Service, listener: socket.socket, tls: TLSIdentity, ready: int | None
+) -> Iterator[None]:
+    """Say where the gateway is, on the ready descriptor and in a file, while it is there."""
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    line = json.dumps(
+        {
+            "url": f"https://{shown}:{port}",
+            "config": service.config.digest,
+            "keyset": service.keyset.digest,
+            "spki": tls.spki,
+            "pid": os.getpid(),
+        }
+    )
+    path = settings.store / STATE_FILE
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(line + "\n", "ascii")
+    unfinished.chmod(0o644)
+    unfinished.replace(path)
+    if ready is None:
+        sys.stderr.write(
+            f"affiant gateway on https://{shown}:{port} ({service.config.cls.upper()} platform)\n"
+        )
+    else:
+        with contextlib.suppress(BrokenPipeError), open(ready, "wb") as file:  # whoever asked may have gone
+            file.write(line.encode("ascii") + b"\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def _every_second(service: Service, work: Callable[[Service], Awaitable[None]]) -> None:
+    """Do ``work`` once a second, for as long as records can be made durable."""
+    while True:
+        await asyncio.sleep(1.0)
+        try:
+            await work(service)
+        except JournalUnavailable as error:
+            _log.error("no record can be made durable: %s", error)
+            return
+        except Exception as error:  # noqa: BLE001 - leases and epochs go on after a mistake of ours
+            code = getattr(error, "code", "")
+            _log.error("%s failed: %s %s", work.__name__, type(error).__name__, code)
+
+
+async def _epochs(service: Service) -> None:
+    service.closing.epoch_if_due(seconds=time.monotonic())
+
+
+async def _unrecorded(service: Service) -> None:
+    if count := service.refusals.take_count():
+        _log.warning("%d refused requests of unknown callers have no record", count)
+
+
+async def _tools(service: Service) -> None:
+    if service.tools is not None:
+        service.tools.sweep(
+            {session.id for session in service.sessions if session.state is SessionState.OPEN}
+        )
+
+
+async def _leases(service: Service) -> None:
+    await service.closing.sweep()
+
+
+def _read_settings(descriptor: int) -> Settings:
+    with open(descriptor, "rb") as file:
+        data = file.read(_MAX_SETTINGS + 1)
+    if len(data) > _MAX_SETTINGS:
+        raise SettingsRefused("the settings are too large", expected=f"at most {_MAX_SETTINGS} bytes")
+    return parse_settings(data)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the server; the exit code."""
+    gc.enable()
+    parser = argparse.ArgumentParser(
+        prog="python -m affiant.gateway.process.server", description="The gateway's server process."
+    )
+    parser.add_argument("--td-fd", type=int, required=True, help="descriptor of the TD to run in")
+    parser.add_argument("--settings-fd", type=int, required=True, help="descriptor of the settings document")
+    parser.add_argument("--ready-fd", type=int, help="descriptor that gets one line of JSON when serving")
+    parser.add_argument("--decisions-fd", type=int, help="descriptor of a decision log")
+    parser.add_argument(
+        "--decisions-link-fd", type=int, help="descriptor that the log's next files come over"
+    )
+    options = parser.parse_args(arguments)
+    logging.basicConfig(format="affiant gateway: %(message)s", level=logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what it reports, records say
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    try:
+        confine()
+        settings = _read_settings(options.settings_fd)
+        decisions = None if options.decisions_fd is None else DecisionFile(options.decisions_fd)
+        link = None if options.decisions_link_fd is None else socket.socket(fileno=options.decisions_link_fd)
+        with (
+            SimulatedTD(options.td_fd) as source,
+            hold_store(settings.store),
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(
+                serve(settings, source, ready=options.ready_fd, decisions=decisions, next_decisions=link)
+            )
+    except AffiantError as error:
+        show_refusal(error)
+        return EXIT_REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

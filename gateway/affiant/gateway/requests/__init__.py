@@ -1,0 +1,1 @@
+"""What every request of a session passes: proof, policy, account, receipt."""

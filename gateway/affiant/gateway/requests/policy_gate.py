@@ -1,0 +1,144 @@
+"""What a session's policy says of a request: its model, the tools it offers, the tools that are called.
+
+One function judges every call of a tool, whether a model makes it in an answer or an agent at the tool gate
+(:func:`decide_call`), and one whether a tool may be shown to a model or an agent at all (:func:`may_offer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from affiant.gateway.openai.chat import ChatRequest, Offered
+from affiant.gateway.openai.tool_filter import Judge
+from affiant.gateway.requests.account import Account, Verdict
+from affiant.gateway.sessions.decisions import SILENT, Note
+from affiant.gateway.wire.errors import ModelNotAllowed, ToolNeedsApproval, UpstreamNotAttested
+from affiant.policy.canonical.tool_origin import Origin
+from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
+from affiant.policy.decision_log.record import NAMELESS
+
+__all__ = ["OriginOf", "decide_call", "decide_model", "judge_of", "may_offer", "own_origin", "tools_verdict"]
+
+_UNKNOWN: Final = Origin()
+
+OriginOf = Callable[[Offered], Origin]
+"""Where a tool that a chat completion offers comes from, as far as is known."""
+
+
+def own_origin(offered: Offered) -> Origin:
+    """The agent's own word for a tool: no server's."""
+    return Origin(None, offered.schema)
+
+
+def decide_call(policy: CompiledPolicy, name: str, arguments: str | None, origin: Origin) -> Decision:
+    """Whether a tool of a name and origin may be called with a text of arguments.
+
+    The one place in which the gateway decides that. What needs approval is not allowed: by the policy itself where
+    nobody may approve (``approval_no_approver``), else as *ask*: the tool gate asks a person, others deny.
+    """
+    return policy.decide_call(name, arguments, origin)
+
+
+def judge_of(
+    policy: CompiledPolicy,
+    offered: Sequence[Offered] = (),
+    origin_of: OriginOf = own_origin,
+    *,
+    note: Note = SILENT,
+) -> Judge:
+    """By which rules a tool of a name may be called with its arguments.
+
+    Args:
+        offered: what the request offered; a call means each of them that has its name and may be called.
+        origin_of: where they come from.
+        note: takes each decision before it has any effect; the arguments of a call are not told.
+
+    What it returns raises :class:`~.errors.ToolNeedsApproval` of a call that a person would have to approve: an answer
+    is not held.
+    """
+    origins: dict[str | None, list[Origin]] = {}
+    for tool in offered:
+        if may_offer(policy, origin_of)(tool):
+            origins.setdefault(tool.name, []).append(origin_of(tool))
+
+    def judge(name: str, arguments: str | None) -> tuple[str, ...] | None:
+        found = []
+        for origin in origins.get(name, [_UNKNOWN]):
+            decision = decide_call(policy, name, arguments, origin)
+            note(ToolQuestion(name, arguments or "", origin), decision)
+            found.append(decision)
+        asking = next((decision for decision in found if decision.effect is Effect.ASK), None)
+        if asking is not None:
+            raise ToolNeedsApproval(
+                "the model called a tool that needs a person's approval",
+                reason=asking.reason,
+                rules=asking.rules,
+                hint="Let the agent call it at the tool gate",
+            )
+        if not all(decision.allowed for decision in found):
+            return None
+        return tuple(dict.fromkeys(rule for decision in found for rule in decision.rules))
+
+    return judge
+
+
+def may_offer(policy: CompiledPolicy, origin_of: OriginOf = own_origin) -> Callable[[Offered], bool]:
+    """Whether a tool may be offered: it may then be called with some arguments."""
+    return lambda tool: policy.decide_tool(tool.name or "", origin_of(tool)).allowed
+
+
+def decide_model(
+    policy: CompiledPolicy, request: ChatRequest, account: Account, *, note: Note = SILENT
+) -> tuple[str, ...]:
+    """The rules that allow the model of ``request``; a denial is kept in ``account`` for the record.
+
+    Raises:
+        ModelNotAllowed: the profile does not list it, or lists models and the request may mean others.
+        UpstreamNotAttested: it does, but for an attested upstream, and none is.
+    """
+    listed = policy.policy.models is not None
+    unclear = request.other_models if listed else None
+    model = request.model if unclear is None else NAMELESS
+    decision = policy.decide_model(model, attested=False)
+    note(ModelQuestion(model), decision)
+    if decision.allowed:
+        return decision.rules
+    account.verdict = Verdict("deny", decision.rules)
+    if decision.reason == "model_upstream_unattested":
+        raise UpstreamNotAttested(decision.text, hint="Configure an upstream that can be attested")
+    if unclear is not None:
+        raise ModelNotAllowed(
+            "the request may be answered by other models than it names",
+            found=f"the member {unclear[:64]!a}",
+            hint="The profile lists models: name one in 'model', and none elsewhere",
+        )
+    raise ModelNotAllowed(decision.text, found=model[:64])
+
+
+def tools_verdict(
+    policy: CompiledPolicy,
+    tools: Sequence[Offered],
+    rules: tuple[str, ...],
+    origin_of: OriginOf = own_origin,
+    *,
+    note: Note = SILENT,
+) -> Verdict:
+    """Whether the offered tools stand (``allow``) or some must go (``redact``).
+
+    Args:
+        rules: those that fired before.
+    """
+    if not policy.restricts_tools:
+        return Verdict("allow", rules)
+    decisions = []
+    for tool in tools:
+        name, origin = tool.name or "", origin_of(tool)
+        decision = policy.decide_tool(name, origin)
+        note(ToolQuestion(name, None, origin), decision, offered=True)
+        decisions.append(decision)
+    fired = sorted({rule for decision in decisions if decision.allowed for rule in decision.rules})
+    redacted = not all(decision.allowed for decision in decisions)
+    return Verdict("redact" if redacted else "allow", (*rules, *fired))

@@ -1,0 +1,1 @@
+"""The gateway as one object: boot, control plane, recovery."""

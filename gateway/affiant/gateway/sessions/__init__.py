@@ -1,0 +1,1 @@
+"""Admitted sessions: their state, limits, recorded decisions and records."""

@@ -1,0 +1,1 @@
+"""Connections to MCP servers: HTTP, and programs with stdio."""

@@ -1,0 +1,102 @@
+"""Which upstream serves a model, the only one or the first that lists it, and whose turn it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from affiant.errors import AffiantError
+from affiant.gateway.upstream.bounds import QueueBounds
+from affiant.gateway.upstream.fair_queue import FairQueue
+from affiant.gateway.upstream.slots import Turns
+from affiant.gateway.upstream.upstream import Upstream
+from affiant.gateway.wire.errors import ModelNotFound, SettingsRefused
+
+__all__ = ["Upstreams"]
+
+_LISTED_FOR_S: Final = 60.0
+_BOUNDS: Final = QueueBounds()
+
+
+class Upstreams:
+    """The upstreams of the configuration, in its order.
+
+    Args:
+        seconds: a clock that never goes back, for how long a list of models is believed.
+        bounds: of the queue in front of each.
+    """
+
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        *,
+        seconds: Callable[[], float],
+        bounds: QueueBounds = _BOUNDS,
+    ) -> None:
+        if not upstreams:
+            raise SettingsRefused("no upstream", expected="at least one")
+        self._upstreams = tuple(upstreams)
+        self._seconds = seconds
+        self._turns = {
+            each.id: Turns(FairQueue(each.concurrent, bounds), seconds=seconds) for each in upstreams
+        }
+        self._listed: dict[str, tuple[float, frozenset[str]]] = {}
+
+    async def choose(self, model: str) -> Upstream:
+        """The upstream for ``model``; a single one gets every model, and judges by itself.
+
+        Raises:
+            ModelNotFound: several upstreams, and none lists it.
+            AffiantError: none of them answers.
+        """
+        if len(self._upstreams) == 1:
+            return self._upstreams[0]
+        down: list[AffiantError] = []
+        for upstream in self._upstreams:
+            if model in await self._models_of(upstream, down):
+                return upstream
+        self._require_one_up(down)
+        raise ModelNotFound("no upstream lists this model", found=model[:64])
+
+    def turns_at(self, upstream: Upstream) -> Turns:
+        """The turns at one of them."""
+        return self._turns[upstream.id]
+
+    def report(self) -> Mapping[str, Mapping[str, int]]:
+        """Of each by its id: how many requests it is asked at once, and how many wait, for the operator."""
+        return {name: turns.report() for name, turns in self._turns.items()}
+
+    async def models(self) -> tuple[str, ...]:
+        """The ids of all models that are listed, each once, in order; an upstream that is down is left out.
+
+        Raises:
+            AffiantError: all of them are.
+        """
+        names: dict[str, None] = {}
+        down: list[AffiantError] = []
+        for upstream in self._upstreams:
+            names.update(dict.fromkeys(sorted(await self._models_of(upstream, down))))
+        self._require_one_up(down)
+        return tuple(names)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for upstream in self._upstreams:
+            await upstream.close()
+
+    def _require_one_up(self, down: Sequence[AffiantError]) -> None:
+        if len(down) == len(self._upstreams):
+            raise down[0]
+
+    async def _models_of(self, upstream: Upstream, down: list[AffiantError]) -> frozenset[str]:
+        """What ``upstream`` lists; nothing, and one more in ``down``, if it cannot be asked."""
+        now = self._seconds()
+        known = self._listed.get(upstream.id)
+        if known is None or now - known[0] >= _LISTED_FOR_S:
+            try:
+                known = (now, frozenset(await upstream.models()))
+            except AffiantError as error:  # it lists nothing now, and is asked again next time
+                down.append(error)
+                return frozenset()
+            self._listed[upstream.id] = known
+        return known[1]

@@ -1,0 +1,207 @@
+"""An OpenAI-compatible upstream over HTTP: which headers it is sent, what it is called, what it serves.
+
+Only a fixed set of headers goes out. Of what a client sent a valid ``traceparent`` alone is passed on, so no header of
+fairness, priority or credentials can be smuggled through; the one credential is this gateway's own.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
+from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig
+from affiant.gateway.openai.chat import parse_json
+from affiant.gateway.upstream.bounds import CONCURRENT
+from affiant.gateway.upstream.dev_echo import EchoConnector
+from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
+from affiant.gateway.upstream.http1_connection import Answer
+from affiant.gateway.upstream.response_forms import require_plain
+from affiant.gateway.upstream.upstream import Attempt, Upstream, UpstreamAnswer
+from affiant.gateway.upstream.upstream_key_redaction import KeyGuard
+from affiant.gateway.wire.errors import RequestMalformed, SettingsRefused, UpstreamAnswerRefused
+from affiant.secrets.names.value import SecretValue
+
+__all__ = ["Credentials", "OpenAIUpstream", "make_upstream", "pinned_context", "read_whole"]
+
+MAX_ANSWER: Final = 32 << 20
+"""Bytes of a whole answer."""
+_NO_LIST: Final = (404, 405, 501)
+"""An upstream that has no list of models says so; it may serve some all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What an upstream is reached with.
+
+    Args:
+        key: its API key.
+        roots: certificates, DER, that alone are trusted for it; empty: the system's.
+    """
+
+    key: SecretValue | None = None
+    roots: tuple[bytes, ...] = ()
+
+
+class OpenAIUpstream:
+    """One upstream of the configuration."""
+
+    def __init__(
+        self,
+        config: UpstreamConfig,
+        connector: Connector,
+        *,
+        key: SecretValue | None,
+        timeouts: Timeouts,
+    ) -> None:
+        parts = urlsplit(config.url)
+        self._config = config
+        self._key = key
+        self.guard = KeyGuard(key)
+        """Looks for its key in its answers."""
+        self._authority = parts.netloc
+        self._base = parts.path.rstrip("/")
+        self._client = HTTPClient(connector, timeouts=timeouts)
+
+    @property
+    def id(self) -> str:
+        """Its id in the configuration."""
+        return self._config.id
+
+    @property
+    def bind(self) -> str:
+        """``tls`` or ``none``."""
+        return self._config.bind
+
+    @property
+    def concurrent(self) -> int:
+        """As :attr:`~.upstream.Upstream.concurrent`."""
+        return self._config.concurrent or CONCURRENT
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        attempts: list[Attempt],
+        accept: bytes,
+        trace: TraceContext | None = None,
+    ) -> Answer:
+        """As :meth:`~.upstream.Upstream.request`."""
+
+        def tried(result: str, spki: bytes | None) -> None:
+            name = None if spki is None else f"sha256:{spki.hex()}"
+            attempts.append(Attempt(self.id, self._authority, self.bind, result, name))
+
+        headers = self._headers(method, len(body), accept)
+        if trace is not None:
+            headers.append((TRACEPARENT, trace.header))
+        head = request_head(method, self._base + path, headers)
+        return await self._client.request(head + body, tried=tried)
+
+    async def models(self) -> Sequence[str]:
+        """As :meth:`~.upstream.Upstream.models`."""
+        answer = await self.request("GET", "/models", b"", attempts=[], accept=b"application/json")
+        body = await read_whole(answer)
+        if answer.status in _NO_LIST:
+            return ()
+        require_plain(answer, "application/json")
+        self.guard.require_absent(body)
+        try:
+            value = parse_json(body)
+        except RequestMalformed as error:
+            raise UpstreamAnswerRefused("the upstream's list of models is not JSON") from error
+        data = value.get("data") if isinstance(value, dict) else None
+        if answer.status != 200 or not isinstance(data, list):
+            raise UpstreamAnswerRefused("the upstream does not list its models", found=answer.status)
+        ids = (entry.get("id") for entry in data if isinstance(entry, dict))
+        return tuple(name for name in ids if isinstance(name, str))
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._client.close()
+
+    def _headers(self, method: str, size: int, accept: bytes) -> list[tuple[bytes, bytes]]:
+        headers = [
+            (b"host", self._authority.encode("ascii")),
+            (b"accept", accept),
+            (b"accept-encoding", b"identity"),
+            (b"user-agent", b"affiant-gateway"),
+        ]
+        if method != "GET":
+            headers += [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(size).encode("ascii")),
+            ]
+        if self._key is not None:
+            headers.append((b"authorization", b"Bearer " + self._key.reveal()))
+        return headers
+
+
+async def read_whole(answer: UpstreamAnswer, *, limit: int = MAX_ANSWER) -> bytes:
+    """The whole body.
+
+    Raises:
+        UpstreamAnswerRefused: more than ``limit`` bytes.
+    """
+    parts, size = [], 0
+    while part := await answer.read():
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            answer.abort()
+            raise UpstreamAnswerRefused("the answer is too large", expected=f"at most {limit} bytes")
+    return b"".join(parts)
+
+
+def make_upstream(config: UpstreamConfig, credentials: Credentials, *, timeouts: Timeouts) -> Upstream:
+    """The upstream that ``config`` describes.
+
+    Raises:
+        SettingsRefused: its binding, roots or address do not fit together.
+    """
+    if config == DEV_ECHO:
+        return OpenAIUpstream(config, EchoConnector(), key=None, timeouts=timeouts)
+    parts = urlsplit(config.url)
+    expected = "tls" if parts.scheme == "https" else "none"
+    if config.bind != expected:
+        raise SettingsRefused(
+            "this upstream cannot be bound as configured",
+            expected=expected,
+            found=config.bind,
+            where=config.id,
+        )
+    plain = parts.username is None and not parts.query and not parts.fragment
+    if parts.hostname is None or not plain or not parts.netloc.isascii() or len(parts.netloc) > 255:
+        raise SettingsRefused(
+            "not an upstream's address", expected="scheme://host[:port]/path", where=config.id
+        )
+    context = pinned_context(config.id, config.roots, credentials) if expected == "tls" else None
+    port = parts.port or (443 if expected == "tls" else 80)
+    connector = TCPConnector(parts.hostname, port, context)
+    return OpenAIUpstream(config, connector, key=credentials.key, timeouts=timeouts)
+
+
+def pinned_context(name: str, roots: Sequence[str], credentials: Credentials) -> ssl.SSLContext:
+    """TLS to the upstream or server ``name``, whose certificates the configuration names as ``roots``.
+
+    Raises:
+        SettingsRefused: the certificates that are at hand are others.
+    """
+    if {sha256_name(root) for root in credentials.roots} != set(roots):
+        raise SettingsRefused("the roots are not those of the configuration", where=name)
+    if not credentials.roots:
+        return ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for root in credentials.roots:
+        pem = x509.load_der_x509_certificate(root).public_bytes(Encoding.PEM)
+        context.load_verify_locations(cadata=pem.decode("ascii"))
+    return context

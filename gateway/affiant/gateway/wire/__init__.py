@@ -1,0 +1,1 @@
+"""HTTP at the gateway's edge: requests, bounded bodies, TLS, error responses."""

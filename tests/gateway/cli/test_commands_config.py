@@ -1,0 +1,139 @@
+"""A real upstream and the verifier: the configuration's name is known before anything runs, and can be pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from affiant.attestation.cli.platform.commands import platform
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.statements.gateway_config import parse_gateway_config
+from affiant.attestation.tlog.note_keys import CosignerKey, LogKey
+from affiant.attestation.verdict.trust_file import parse_trust_file
+from affiant.gateway.cli.commands import gateway
+
+URL = "http://127.0.0.1:8000/v1"
+PROFILE = "sha384:" + "1" * 96
+
+
+def invoke(group, *arguments):
+    return CliRunner().invoke(group, arguments)
+
+
+def test_the_configuration_is_named_without_starting_anything(tmp_path):
+    result = invoke(gateway, "config", "--home", str(tmp_path / "home"), "--upstream", URL)
+    assert result.exit_code == 0, result.output
+    digest, raw = result.output.splitlines()
+    assert sha256_name(raw.encode()) == digest
+    assert [upstream.url for upstream in parse_gateway_config(raw.encode()).upstreams] == [URL]
+    assert (
+        invoke(gateway, "config", "--home", str(tmp_path / "home"), "--upstream", URL).output == result.output
+    )
+    as_json = invoke(gateway, "config", "--home", str(tmp_path / "home"), "--upstream", URL, "--json")
+    assert json.loads(as_json.output)["digest"] == digest
+
+
+def test_a_trust_file_pins_it_and_a_profile(tmp_path):
+    home = str(tmp_path / "home")
+    digest = invoke(gateway, "config", "--home", home, "--upstream", URL).output.splitlines()[0]
+    made = invoke(platform, "trust", "--home", home, "--gateway-config", digest, "--profile-digest", PROFILE)
+    trust = parse_trust_file(made.output.encode())
+    assert digest in [entry.value for entry in trust.gateway_configs]
+    assert [entry.value for entry in trust.profiles] == [PROFILE]
+
+
+def test_a_name_that_is_none_is_refused(tmp_path):
+    for option in ("--gateway-config", "--profile-digest"):
+        result = invoke(platform, "trust", "--home", str(tmp_path / "home"), option, "sha256:short")
+        assert result.exit_code == 1
+        assert "trust.malformed" in result.output
+
+
+def test_how_many_requests_an_upstream_is_asked_at_once_is_bound(tmp_path):
+    command = ("config", "--home", str(tmp_path / "home"), "--upstream", URL, "--upstream", URL)
+    plain = invoke(gateway, *command).output.splitlines()
+    digest, raw = invoke(gateway, *command, "--upstream-concurrency", "64").output.splitlines()
+    assert digest != plain[0]
+    assert [each.concurrent for each in parse_gateway_config(raw.encode()).upstreams] == [64, None]
+    assert "concurrent" not in plain[1]
+    for values in (["0"], ["4097"], ["many"], ["1", "1", "1"]):
+        options = [option for value in values for option in ("--upstream-concurrency", value)]
+        assert invoke(gateway, *command, *options).exit_code == 2
+
+
+def test_an_upstream_that_is_none_is_refused(tmp_path):
+    result = invoke(gateway, "config", "--home", str(tmp_path / "home"), "--upstream", "ftp://x")
+    assert result.exit_code == 1
+
+
+def vkey(name: str) -> str:
+    return CosignerKey(f"witness.example/{name}", hashlib.sha256(name.encode()).digest()).vkey()
+
+
+POLICY = f"""\
+# one file for monitor, gateway and trust file
+log {LogKey("log.example/x", bytes(32)).vkey()}
+witness\ta   {vkey("a")}  https://a.example/
+
+witness b {vkey("b")} http://127.0.0.1:8460
+group both 2 a b
+quorum both
+"""
+
+
+def test_witnesses_stand_in_the_configuration_and_change_its_name(tmp_path):
+    home = str(tmp_path / "home")
+    (tmp_path / "w.policy").write_text(POLICY)
+    plain = json.loads(invoke(gateway, "config", "--home", home, "--witnesses", "none", "--json").output)
+    made = invoke(gateway, "config", "--home", home, "--witnesses", str(tmp_path / "w.policy"), "--json")
+    found = json.loads(made.output)
+    assert found["digest"] != plain["digest"]
+    assert "witnesses" not in plain["config"]
+    assert found["config"]["witnesses"] == [
+        f"witness a {vkey('a')} https://a.example/",
+        f"witness b {vkey('b')} http://127.0.0.1:8460",
+        "group both 2 a b",
+        "quorum both",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("quorum none\n", "a quorum"),
+        ("", ""),
+        ("# nothing\n", ""),
+        (f"witness a {vkey('a')}\nquorum a\n", "witness <name> <vkey> http"),
+        (f"witness a {vkey('a')} ftp://a.example/\nquorum a\n", "witness <name> <vkey> http"),
+        (f"witness a {vkey('a')} https://a.example/\n", "`quorum`"),
+        ("witness a nonsense https://a.example/\nquorum a\n", "base64"),
+        ("\x00", ""),
+    ],
+)
+def test_witnesses_that_cannot_be_asked_are_refused_by_name_of_the_file(tmp_path, text, expected):
+    (tmp_path / "w.policy").write_text(text)
+    result = invoke(
+        gateway, "config", "--home", str(tmp_path / "home"), "--witnesses", str(tmp_path / "w.policy")
+    )
+    assert result.exit_code == 1, result.output
+    assert "w.policy" in result.output
+    assert "gateway.settings" in result.output
+    assert expected in result.output
+
+
+def test_a_trust_file_asks_for_them(tmp_path):
+    (tmp_path / "w.policy").write_text(POLICY)
+    made = invoke(
+        platform, "trust", "--home", str(tmp_path / "home"), "--witnesses", str(tmp_path / "w.policy")
+    )
+    ((_, policy),) = parse_trust_file(made.output.encode()).witnesses
+    assert set(policy.witnesses) == {"a", "b"}
+    (tmp_path / "w.policy").write_text("quorum none\n")
+    refused = invoke(
+        platform, "trust", "--home", str(tmp_path / "home"), "--witnesses", str(tmp_path / "w.policy")
+    )
+    assert refused.exit_code == 1
+    assert "asks nobody" in refused.output

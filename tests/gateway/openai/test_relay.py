@@ -1,0 +1,117 @@
+"""A relayed stream is the upstream's bytes, hashed as sent, held before its end."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.merkle import root
+from affiant.gateway.openai.relay import Relay, Usage, usage_of
+from affiant.gateway.upstream.dev_echo import stream
+from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamAnswerRefused, UpstreamCut
+
+REQUEST = {"model": "m", "messages": [{"role": "user", "content": "some words to echo, é"}]}
+EVENTS = list(stream(REQUEST))
+
+
+def run(relay: Relay, chunks: list[bytes]) -> tuple[bytes, bytes]:
+    """Relay ``chunks`` to their end: what went on before the terminal event, and that."""
+    sent, terminal = b"", b""
+    for chunk in [*chunks, b""]:
+        step = relay.feed(chunk) if chunk else relay.finish()
+        relay.count(*step.events)
+        sent += b"".join(step.events)
+        if step.terminal:
+            terminal = step.terminal
+            relay.count(terminal)
+            break
+    return sent, terminal
+
+
+@given(st.lists(st.integers(0, 5000), max_size=30), st.booleans())
+@settings(max_examples=100)
+def test_bytes_and_hashes_do_not_depend_on_the_chunking(cuts: list[int], judged: bool) -> None:
+    data = b"".join(EVENTS)
+    places = sorted({cut % len(data) for cut in cuts} | {0, len(data)})
+    relay = Relay((lambda name, arguments: None) if judged else None)
+    sent, terminal = run(relay, [data[a:b] for a, b in zip(places, places[1:], strict=False)])
+    assert sent + terminal == data
+    assert terminal == b"data: [DONE]\n\n"
+    assert relay.hidden == {
+        "dig": "sha256:" + hashlib.sha256(data).hexdigest(),
+        "len": len(data),
+        "evs": len(EVENTS),
+        "evr": b64u(root(EVENTS)),
+    }
+
+
+def test_what_follows_the_terminal_event_is_nobodys() -> None:
+    relay = Relay(None)
+    step = relay.feed(b"data: x\n\ndata: [DONE]\n\ndata: more\n\n")
+    assert step.events == (b"data: x\n\n",) and step.terminal == b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    "cut", [b"", b"data: x\n\n", b"data: x\n\ndata: [DONE]", b"data: x\n\ndata: [DONE]\n"]
+)
+def test_a_stream_without_its_terminal_event_is_cut(cut: bytes) -> None:
+    relay = Relay(None)
+    if cut:
+        relay.feed(cut)
+    with pytest.raises(UpstreamCut):
+        relay.finish()
+
+
+def test_the_terminal_event_may_end_with_carriage_returns() -> None:
+    relay = Relay(None)
+    assert relay.feed(b"data: [DONE]\r\r").terminal == b""
+    assert relay.finish().terminal == b"data: [DONE]\r\r"
+
+
+def test_the_terminal_event_does_not_let_a_held_call_slip_by() -> None:
+    relay = Relay(lambda name, arguments: None)
+    relay.feed(
+        b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"x"}}]}}]}\n\n'
+    )
+    with pytest.raises(ToolNotAllowed):
+        relay.feed(b"data: [DONE]\n\n")
+
+
+def test_counts_are_the_last_that_the_upstream_stated() -> None:
+    relay = Relay(None)
+    request = {**REQUEST, "stream_options": {"include_usage": True}}
+    run(relay, [b"".join(stream(request))])
+    assert relay.usage.prompt and relay.usage.completion == 6
+
+
+@pytest.mark.parametrize(("choices", "beside"), [("[]", False), ("null", False), ('[{"index":0}]', True)])
+def test_counts_beside_a_choice_of_a_stream_are_told_apart(choices: str, beside: bool) -> None:
+    usage = '{"prompt_tokens":3,"completion_tokens":2}'
+    relay = Relay(None)
+    relay.feed(f'data: {{"choices":{choices},"usage":{usage}}}\n\n'.encode())
+    assert relay.usage == Usage(3, 2, beside_choices=beside)
+    assert usage_of(f'{{"choices":[{{}}],"usage":{usage}}}'.encode()) == Usage(3, 2)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense",
+        b"{}",
+        b'{"usage":null}',
+        b'{"usage":{"prompt_tokens":-1,"completion_tokens":true}}',
+        b'{"usage":{"prompt_tokens":1e400}}',
+        b'{"usage":{"prompt_tokens":9007199254740992,"completion_tokens":1.0}}',
+    ],
+)
+def test_counts_that_make_no_sense_are_left_out(data: bytes) -> None:
+    assert usage_of(data) == Usage()
+
+
+def test_an_error_event_is_the_apis_own() -> None:
+    event = Relay.error_event(UpstreamAnswerRefused("no"))
+    assert event.startswith(b'data: {"error": {"message":') and event.endswith(b"\n\n")

@@ -1,0 +1,178 @@
+"""``affiant gateway serve --decisions``: every decision about models and tools is in the file, or nothing happens."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from tests.gateway.conftest import serving_gateway
+from tests.gateway.in_process import InProcess, in_process
+from tests.gateway.session_client import PROFILE, SessionClient
+from tests.gateway.upstream_server import Received, Step, scripted_upstream, whole
+
+from affiant.attestation.simulated.served.client import PlatformClient
+from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
+from affiant.gateway.process.server import gateway_app
+from affiant.gateway.sessions.decisions import GatewayDecisions
+from affiant.gateway.sessions.sessions import Session
+from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.questions import ModelQuestion, ToolQuestion
+from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable, open_decision_file
+from affiant.policy.decision_log.reader import agents_of, read_decision_log
+from affiant.policy.loading.load import load_profiles
+
+
+def tool(name: str) -> Mapping[str, object]:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+def call(name: str, arguments: str = '{"path": "hunter2"}') -> Mapping[str, object]:
+    entry = {"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": [entry]}}]}
+
+
+def answering(received: Received) -> list[Step]:
+    """Calls the tool that the prompt names."""
+    return whole(dict(call(json.loads(received.body)["messages"][0]["content"])))
+
+
+def asked(session: SessionClient, name: str, *offered: str):
+    message = {"role": "user", "content": name}
+    return session.chat({"model": "m", "messages": [message], "tools": [tool(each) for each in offered]})
+
+
+def told(log: Path) -> list[tuple[str, str, str, bool, bool]]:
+    agents = agents_of(load_profiles(PROFILE))
+    return [
+        (each.request.partition("#")[0], each.agent, each.reason, each.offered, each.withheld)
+        for each in read_decision_log(log.read_bytes().splitlines(keepends=True), agents=agents)
+    ]
+
+
+def test_models_offers_and_calls_are_told_and_no_arguments_in_whatever_file_the_log_goes_on(
+    platform: PlatformClient, platform_home: Path, tmp_path: Path
+) -> None:
+    log, moved = tmp_path / "decisions.jsonl", tmp_path / "moved"
+    with scripted_upstream(answering) as upstream:
+        options = ("--upstream", upstream.url, "--decisions", str(log))
+        with serving_gateway(tmp_path / "home", platform_home, *options) as running:
+            session = SessionClient.start(running.gateway, platform)
+            for _ in range(2):
+                assert asked(session, "read_file", "read_file", "other").status == 200
+            assert asked(session, "evil\u202e\n", "read_file").status == 403
+            log.rename(moved)  # as logrotate does
+            later, until = 0, time.monotonic() + 20
+            while (not log.exists() or log.stat().st_size == 0) and time.monotonic() < until:
+                asked(session, "evil\u202e\n")
+                later += 1
+            assert running.stop() == 0
+    ask = ("model:m", "tester", "allowed", False, False)
+    reads = ("tool:read_file@?", "tester", "allowed", False, True)
+    evil = ("tool:?@?", "tester", "tool_not_listed", False, True)
+    assert told(moved) + told(log) == [
+        ask,
+        ("tool:read_file@?", "tester", "allowed", True, False),
+        ("tool:other@?", "tester", "tool_not_listed", True, False),
+        reads,
+        ask,
+        reads,
+        ask,
+        evil,
+        *(ask, evil) * later,
+    ]
+    assert b"hunter2" not in moved.read_bytes() + log.read_bytes()
+    assert {each.stat().st_mode & 0o777 for each in (moved, log)} == {0o600}
+
+
+@pytest.fixture
+def inside(platform: PlatformClient, tmp_path: Path) -> Iterator[InProcess]:
+    with scripted_upstream(answering) as upstream:
+        configs = upstream_configs([UpstreamChoice(upstream.url)])
+        with in_process(platform, tmp_path / "store", upstreams=configs) as made:
+            made.upstream = upstream
+            yield made
+
+
+@pytest.mark.parametrize(("lines", "reached"), [(0, False), (1, False), (2, True)])
+def test_L5_what_cannot_be_told_is_not_done_nor_anything_after_it(
+    inside: InProcess, platform: PlatformClient, tmp_path: Path, lines: int, reached: bool
+) -> None:
+    """The model, the offer of the tool, the call: the log takes only so many of them."""
+    log = tmp_path / "decisions.jsonl"
+    file = DecisionFile(open_decision_file(log))
+    inside.app = gateway_app(inside.service, file)
+    session = SessionClient.start(inside, platform)
+    kept = file.append
+
+    def append(line: bytes) -> None:
+        if log.read_bytes().count(b"\n") >= lines:
+            file.close()  # as a disk that is full from now on
+        kept(line)
+
+    file.append = append  # type: ignore[method-assign]
+    for _ in range(2):
+        answer = asked(session, "read_file", "read_file")
+        assert (answer.status, answer.code) == (503, "decisions.unavailable")
+    assert bool(inside.upstream.received) is reached
+    assert log.read_bytes().count(b"\n") == lines
+
+
+class OneSession:
+    """What a decision log must know of a session."""
+
+    id = "s-1"
+    admitted = SimpleNamespace(policy=SimpleNamespace(digest="sha384:" + "0" * 96))
+
+
+@pytest.fixture
+def decisions(tmp_path: Path) -> GatewayDecisions:
+    file = DecisionFile(open_decision_file(tmp_path / "decisions.jsonl"))
+    return GatewayDecisions(file, lambda: datetime.now(UTC), most=64 << 10)
+
+
+def test_one_session_cannot_fill_the_log_of_all(decisions: GatewayDecisions, tmp_path: Path) -> None:
+    greedy, other = OneSession(), OneSession()
+    note = decisions.of(cast("Session", greedy))
+    with pytest.raises(DecisionsUnavailable, match="session"):
+        for number in range(1000):
+            note(ToolQuestion(f"{number:0128}"), Decision(Effect.DENY, "tool_not_listed"), offered=True)
+    assert (tmp_path / "decisions.jsonl").stat().st_size <= 64 << 10
+    with pytest.raises(DecisionsUnavailable):
+        note(ModelQuestion("m"), Decision(Effect.DENY, "model_not_listed"))
+    decisions.of(cast("Session", other))(ModelQuestion("m"), Decision(Effect.DENY, "model_not_listed"))
+    assert (tmp_path / "decisions.jsonl").read_bytes().endswith(b"\n")
+
+
+def test_names_that_nobody_could_list_are_told_once_and_kept_nowhere(
+    decisions: GatewayDecisions, tmp_path: Path
+) -> None:
+    session = OneSession()
+    note = decisions.of(cast("Session", session))
+    tracemalloc.start()
+    try:
+        for number in range(64):
+            name = f"{number}" + "x" * (1 << 20)
+            note(ToolQuestion(name), Decision(Effect.DENY, "tool_not_listed"), offered=True)
+        assert tracemalloc.get_traced_memory()[0] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "decisions.jsonl").read_bytes().count(b"\n") == 1
+
+
+def test_a_file_that_others_can_reach_starts_no_gateway(
+    platform: PlatformClient, platform_home: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "decisions.jsonl"
+    log.touch(mode=0o644)
+    with (
+        pytest.raises(AssertionError, match=r"decisions\.file"),
+        serving_gateway(tmp_path / "home", platform_home, "--decisions", str(log)),
+    ):
+        pass

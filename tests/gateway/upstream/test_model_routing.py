@@ -1,0 +1,91 @@
+"""Which upstream gets a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from affiant.gateway.upstream.model_routing import Upstreams
+from affiant.gateway.upstream.upstream import Upstream
+from affiant.gateway.wire.errors import ModelNotFound, SettingsRefused, UpstreamUnreachable
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Listed:
+    """An upstream that lists its models, and nothing else."""
+
+    id: str
+    names: Sequence[str] | None
+    asked: int = 0
+    bind: str = "none"
+    concurrent: int = 1
+
+    async def models(self) -> Sequence[str]:
+        self.asked += 1
+        if self.names is None:
+            raise UpstreamUnreachable("down")
+        return self.names
+
+    async def close(self) -> None:
+        pass
+
+
+def upstreams(*listed: Listed, seconds: list[float] | None = None) -> Upstreams:
+    clock = seconds or [0.0]
+    return Upstreams(listed, seconds=lambda: clock[0])  # type: ignore[arg-type]
+
+
+async def test_a_single_upstream_gets_every_model_unasked() -> None:
+    only = Listed("a", ["x"])
+    chosen: Upstream = await upstreams(only).choose("anything")
+    assert chosen is only and only.asked == 0  # type: ignore[comparison-overlap]
+
+
+async def test_the_first_that_lists_it_gets_it() -> None:
+    first, second = Listed("a", ["x", "y"]), Listed("b", ["y", "z"])
+    found = upstreams(first, second)
+    assert [(await found.choose(name)).id for name in "xyz"] == ["a", "a", "b"]
+    assert await found.models() == ("x", "y", "z")
+    assert (first.asked, second.asked) == (1, 1)
+    with pytest.raises(ModelNotFound):
+        await found.choose("w")
+
+
+async def test_one_that_is_down_lists_nothing_and_is_asked_again() -> None:
+    down, up = Listed("a", None), Listed("b", ["x"])
+    found = upstreams(down, up)
+    for _ in range(2):
+        assert (await found.choose("x")).id == "b"
+    assert (down.asked, up.asked) == (2, 1)
+
+
+async def test_all_of_them_down_is_told_as_a_request_would_be() -> None:
+    for found in (upstreams(Listed("a", None)), upstreams(Listed("a", None), Listed("b", None))):
+        with pytest.raises(UpstreamUnreachable):
+            await found.models()
+    with pytest.raises(UpstreamUnreachable):
+        await found.choose("x")
+
+
+async def test_one_that_is_down_is_left_out_of_the_list() -> None:
+    assert await upstreams(Listed("a", None), Listed("b", ["x"])).models() == ("x",)
+    assert await upstreams(Listed("a", None), Listed("b", [])).models() == ()
+
+
+async def test_a_list_is_believed_for_a_minute() -> None:
+    clock = [0.0]
+    one, two = Listed("a", ["x"]), Listed("b", ["y"])
+    found = upstreams(one, two, seconds=clock)
+    await found.choose("y")
+    clock[0] = 61.0
+    await found.choose("y")
+    assert one.asked == two.asked == 2
+
+
+async def test_no_upstream_at_all_is_refused() -> None:
+    with pytest.raises(SettingsRefused):
+        upstreams()

@@ -1,0 +1,58 @@
+"""One table decides the status of every refusal, and every refusal has a code of its own."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+from affiant.attestation.signatures.approvers.errors import ReaderRefused
+from affiant.attestation.signatures.sigstore.errors import TrustedRootUnusable
+from affiant.errors import AffiantError
+from affiant.gateway.wire import errors
+from affiant.gateway.wire.errors_http import STATUS, error_body, error_headers, status_of
+from affiant.policy.approvals.errors import ActionUnknown, TooManyApprovals
+from affiant.policy.decision_log.file import DecisionsUnavailable
+
+REFUSALS = [getattr(errors, name) for name in errors.__all__]
+
+
+def test_codes_are_unique_and_spelled_alike() -> None:
+    codes = [refusal.code for refusal in REFUSALS]
+    assert len(set(codes)) == len(codes)
+    assert all(code == code.lower() and " " not in code for code in codes)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda r: r.code)
+def test_every_refusal_has_a_status_and_the_apis_body(refusal: type[AffiantError]) -> None:
+    error = refusal("what happened\x1b[2J\u202e", expected="x", found="y")
+    assert 400 <= status_of(error) <= 599
+    body = json.loads(error_body(error))
+    assert set(body) == {"error"} and set(body["error"]) == {"message", "type", "code", "param"}
+    assert body["error"]["code"] == refusal.code and body["error"]["param"] is None
+    assert "\x1b" not in body["error"]["message"] and "\u202e" not in body["error"]["message"]
+    assert dict(error_headers(error))[b"x-should-retry"] in (b"true", b"false")
+
+
+def test_the_table_names_codes_that_exist() -> None:
+    from affiant.attestation.records import proof
+
+    known = {refusal.code for refusal in REFUSALS}
+    known |= {o.code for _, o in inspect.getmembers(proof, inspect.isclass) if issubclass(o, AffiantError)}
+    known |= {each.code for each in (DecisionsUnavailable, ReaderRefused, ActionUnknown, TooManyApprovals)}
+    known.add(TrustedRootUnusable.code)
+    assert set(STATUS) <= known
+
+
+def test_a_refusal_outside_the_table_has_its_familys_status() -> None:
+    from affiant.errors import MalformedError, NotAllowedError
+
+    class Strange(MalformedError):
+        code = "strange.thing"
+
+    class Denied(NotAllowedError):
+        code = "strange.denied"
+
+    assert (status_of(Strange("x")), status_of(Denied("x"))) == (400, 403)
+    assert status_of(AffiantError("x")) == 500
