@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import affiant.attestation as attestation
+import fault_scenarios
 from affiant.__main__ import cli
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
 from affiant.attestation.verdict.verdict import EXIT_CODES, EXIT_SIMULATED
@@ -20,7 +21,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "attestation.md"
 MODULES = [
     found.name
-    for found in pkgutil.walk_packages(attestation.__path__, f"{attestation.__name__}.")
+    for package in (attestation, fault_scenarios)
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if not found.ispkg
 ]
 

@@ -63,8 +63,9 @@ def test_services_end_when_the_last_launcher_leaves_and_not_before(home: Home):
 
 
 def test_services_end_when_the_last_launcher_is_killed(home: Home):
-    code = "import sys, time; from affiant.sandbox.processes.services import _join; from affiant.sandbox.processes.home import open_home\n"
-    code += (
+    code = (
+        "import sys, time; from affiant.sandbox.processes.services import _join\n"
+        "from affiant.sandbox.processes.home import open_home\n"
         "from pathlib import Path; _join(open_home(Path(sys.argv[1]))); print(1, flush=True); time.sleep(60)"
     )
     launcher = subprocess.Popen([sys.executable, "-c", code, str(home.path)], stdout=subprocess.PIPE)

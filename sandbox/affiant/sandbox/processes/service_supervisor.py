@@ -1,9 +1,10 @@
 """Keeps platform and gateway running for as long as any launcher of this state folder lives.
 
 ``python -m affiant.sandbox.processes.service_supervisor --home DIR [--platform] [--gateway]
-[--upstream URL]... --ready-fd N`` starts what is asked for, says so in one JSON line, and then waits for the exclusive lock on ``launchers.lock``. Every
-launcher holds that lock shared, so the keeper gets it exactly when the last of them has ended, by whatever death
-(flock(2)); it then stops what it started and ends. While it stops them it holds the lock: a launcher that comes
+[--upstream URL]... --ready-fd N`` starts what is asked for, says so in one JSON line, and then waits for the exclusive
+lock on ``launchers.lock``. Every launcher holds that lock shared, so the keeper gets it exactly when the last of them
+has ended, by whatever death (flock(2)); it then stops what it started and ends.
+While it stops them it holds the lock: a launcher that comes
 just then waits, finds nothing running and starts afresh.
 
 As long as it lives it holds ``keepers.lock`` shared, with every other keeper: whoever gets that one exclusively knows

@@ -1,10 +1,10 @@
 """The platform and the gateway of a session: those that run are used, what is missing is started.
 
 ``ensure_services`` joins the launchers of the state folder (a shared lock that a keeper watches,
-``service_supervisor``) and returns what a session is built from: a provisioner, the reference values, and the one gateway configuration
-that the session's manifest will name. A gateway of this state folder is accepted if its configuration is the
-local one for the upstreams asked for, with or without witnesses; any other must be pinned by its configuration's
-digest.
+``service_supervisor``) and returns what a session is built from: a provisioner, the reference values, and the one
+gateway configuration that the session's manifest will name. A gateway of this state folder is accepted if its
+configuration is the local one for the upstreams asked for, with or without witnesses; any other must be pinned by its
+configuration's digest.
 """
 
 from __future__ import annotations
