@@ -2,7 +2,7 @@
 
 The manifest is made here, while building, so that reference values exist before any quote does. The list of
 files is hatchling's own: exactly what it is about to pack. An editable install carries none; its source tree gets
-one by ``python -m affiant.attestation.release.manifest write``.
+one by ``python -m affiant.attestation.release write``.
 """
 
 from __future__ import annotations

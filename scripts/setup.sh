@@ -55,4 +55,4 @@ make_venv
 # Services run as users who cannot write here: without this they would compile everything at each start.
 "$VENV/bin/python" -m compileall -q attestation/affiant policy/affiant secrets/affiant sandbox/affiant gateway/affiant
 bash scripts/install_sandbox_runtime.sh
-"$VENV/bin/python" -m affiant.attestation.release.manifest write >/dev/null
+"$VENV/bin/python" -m affiant.attestation.release write >/dev/null

@@ -86,7 +86,7 @@ class SourceCopy:
             text = file.read_text()
             assert text.count(patch.old) == 1, f"{patch.path}: {text.count(patch.old)} times:\n{patch.old}"
             file.write_text(text.replace(patch.old, patch.new))
-        self.run("-m", "affiant.attestation.release.manifest", "write")
+        self.run("-m", "affiant.attestation.release", "write")
 
     def run(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         """Run the copy's Python to its good end; what it printed."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from affiant.attestation.release import manifest as release
 from affiant.attestation.release import measured_files as installed_files
+from affiant.attestation.release.__main__ import main
 from affiant.attestation.release.boot import Image, boot_registers
 from affiant.attestation.release.manifest import (
     Release,
@@ -24,7 +25,6 @@ from affiant.attestation.release.manifest import (
     build_release,
     check_release,
     load_release,
-    main,
     measure_files,
     mrtd_of,
     parse_release,
@@ -199,7 +199,7 @@ def test_a_wheel_carries_the_manifest_of_its_own_files(tmp_path: Path) -> None:
     packed: Release = parse_release((unpacked / "affiant" / "release.json").read_bytes())
     assert measure_files([unpacked / "affiant"]) == packed.files
     checked = subprocess.run(
-        [sys.executable, "-S", "-m", "affiant.attestation.release.manifest", "check"],
+        [sys.executable, "-S", "-m", "affiant.attestation.release", "check"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(unpacked)},
         check=True,

@@ -27,9 +27,9 @@ class Mistake:
     shown: tuple[str, ...]
 
 
+CONFIGFS = "tests/attestation/quote/providers/kernel/test_configfs_tsm.py"
+
 TDX = "tests/attestation/tdx"
-SOURCES = "tests/attestation/sources"
-CONFIGFS = f"{SOURCES}/test_configfs_tsm.py"
 
 POINTS: dict[int, Point] = {
     1: Point(
@@ -42,8 +42,8 @@ POINTS: dict[int, Point] = {
             "root-crl-too-large",
             "pck-crl-too-large",
             "collateral-of-garbage",
-            f"{TDX}/test_certificates.py::test_the_size_is_bounded_before_anything_is_read",
-            f"{TDX}/test_quote.py::test_every_cut_is_refused",
+            f"{TDX}/pki/test_certificates.py::test_the_size_is_bounded_before_anything_is_read",
+            f"{TDX}/quote/test_quote.py::test_every_cut_is_refused",
         ),
     ),
     2: Point(
@@ -65,7 +65,7 @@ POINTS: dict[int, Point] = {
         ("high-s", "short-r", "short-s"),
         ("attestation-key-off-the-curve", "attestation-key-zero", "quote-signature-zero")
         + ("quote-signature-of-the-order", "leaf-key-p384", "tcb-info-signature-zero")
-        + (f"{TDX}/test_ecdsa.py::test_r_and_s_are_in_range",),
+        + (f"{TDX}/pki/test_ecdsa.py::test_r_and_s_are_in_range",),
     ),
     6: Point(
         ("chain-without-root", "another-certificate-of-the-root"),
@@ -105,7 +105,7 @@ POINTS: dict[int, Point] = {
         ("root-crl-forged", "root-crl-of-another-issuer", "root-crl-expired", "root-crl-not-yet-valid")
         + ("root-crl-is-a-delta", "root-crl-is-indirect", "root-crl-is-partial", "root-crl-cut")
         + ("root-crl-with-unknown-critical-extension", "lists-exchanged")
-        + (f"{TDX}/test_crl.py::test_a_list_that_never_expires_is_refused",),
+        + (f"{TDX}/pki/test_crl.py::test_a_list_that_never_expires_is_refused",),
     ),
     12: Point(
         ("processor-ca", "last-second-of-the-collateral"),
@@ -120,7 +120,7 @@ POINTS: dict[int, Point] = {
         + ("root-crl-entry-removed", "pck-crl-entry-removed", "pck-crl-entry-of-another-issuer"),
     ),
     14: Point(
-        ("up-to-date", f"{TDX}/test_crl.py::test_an_empty_list_is_a_list"),
+        ("up-to-date", f"{TDX}/pki/test_crl.py::test_an_empty_list_is_a_list"),
         ("root-crl-missing", "pck-crl-missing", "root-crl-empty", "pck-crl-empty"),
     ),
     15: Point(
@@ -138,7 +138,7 @@ POINTS: dict[int, Point] = {
     17: Point(
         ("two-signer-certificates",),
         ("qe-identity-signed-by-pck-key", "renewed-tcb-signer-revoked", "collateral-of-two-roots")
-        + (f"{TDX}/test_collateral.py::test_one_collateral_has_one_root_even_where_two_are_trusted",),
+        + (f"{TDX}/tcb/test_collateral.py::test_one_collateral_has_one_root_even_where_two_are_trusted",),
     ),
     18: Point(
         ("unknown-members", "fmspc-in-upper-case"),
@@ -157,7 +157,7 @@ POINTS: dict[int, Point] = {
         ("qe-identity-of-sgx", "qe-identity-version-1", "qe-identity-expired", "qe-identity-not-yet-valid"),
     ),
     21: Point(
-        (f"{TDX}/test_collateral.py::test_the_lower_evaluation_number_counts",),
+        (f"{TDX}/tcb/test_collateral.py::test_the_lower_evaluation_number_counts",),
         ("evaluation-number-too-low", "lower-evaluation-number-counts"),
     ),
     22: Point(
@@ -165,7 +165,7 @@ POINTS: dict[int, Point] = {
         (
             "collateral-steps-back",
             "evaluation-steps-back",
-            f"{TDX}/test_rollback.py::test_what_was_kept_refuses_exactly_what_is_older_in_any_part",
+            f"{TDX}/tcb/test_rollback.py::test_what_was_kept_refuses_exactly_what_is_older_in_any_part",
         ),
     ),
     23: Point(
@@ -219,7 +219,7 @@ POINTS: dict[int, Point] = {
     ),
     34: Point(
         ("module-out-of-date-on-configuration-needed", "qe-out-of-date-on-sw-hardening-needed")
-        + (f"{TDX}/test_tcb_status.py::test_the_table_has_every_cell",),
+        + (f"{TDX}/tcb/test_tcb_status.py::test_the_table_has_every_cell",),
         ("platform-revoked", "module-revoked", "qe-revoked"),
     ),
     37: Point(
@@ -232,7 +232,7 @@ POINTS: dict[int, Point] = {
         ("td-debug", "td-hgs-profiling", "td-perf-profiling", "td-pmt-profiling", "td-reserved-low-bit")
         + ("td-reserved-high-bit", "td-without-sept-ve-disable", "td-migratable", "td-service-td-extension")
         + ("td-service-td-bound", "td-attributes-not-as-pinned")
-        + (f"{TDX}/test_attributes.py::test_each_bit_has_its_answer",),
+        + (f"{TDX}/quote/test_attributes.py::test_each_bit_has_its_answer",),
     ),
     39: Point(
         ("xfam-of-another-cloud", "everything-asked"),
@@ -241,12 +241,15 @@ POINTS: dict[int, Point] = {
     40: Point(
         ("everything-asked", "policy-holds", "policy-known-tdx-module"),
         ("other-mrtd", "mix-of-two-images", "mrconfigid-unbound", "other-mrconfigid", "policy-other-image")
-        + ("policy-other-tdx-module", f"{TDX}/test_reference.py::test_a_gap_or_a_contradiction_is_refused"),
+        + (
+            "policy-other-tdx-module",
+            f"{TDX}/appraise/test_reference.py::test_a_gap_or_a_contradiction_is_refused",
+        ),
     ),
     41: Point(
         ("everything-asked",),
         ("other-report-data", "report-data-one-bit", "report-data-half")
-        + (f"{TDX}/test_appraisal.py::test_an_expected_value_is_never_padded_or_cut",),
+        + (f"{TDX}/appraise/test_appraisal.py::test_an_expected_value_is_never_padded_or_cut",),
     ),
     42: Point(
         ("policy-flag-as-demanded", "policy-known-machine"),
@@ -270,16 +273,16 @@ POINTS: dict[int, Point] = {
 VALUES: dict[int, tuple[str, ...]] = {
     35: (
         "advisories-of-all-parts",
-        f"{TDX}/test_verify.py::test_dates_are_the_earliest_of_all_matched_levels",
+        f"{TDX}/verify/test_verify.py::test_dates_are_the_earliest_of_all_matched_levels",
     ),
     36: (
         f"{TDX}/test_checklist.py::test_the_first_part_that_ends_is_the_expiry",
-        f"{TDX}/test_verify.py::test_the_expiry_is_exact",
+        f"{TDX}/verify/test_verify.py::test_the_expiry_is_exact",
     ),
     45: (
         f"{TDX}/test_checklist.py::test_the_result_names_what_it_rests_on",
-        f"{TDX}/test_verify.py::test_the_result_names_every_input",
-        f"{TDX}/test_verify.py::test_every_point_of_the_checklist_is_held_or_said_to_be_open",
+        f"{TDX}/verify/test_verify.py::test_the_result_names_every_input",
+        f"{TDX}/verify/test_verify.py::test_every_point_of_the_checklist_is_held_or_said_to_be_open",
     ),
 }
 
@@ -328,7 +331,10 @@ MISTAKES: dict[int, Mistake] = {
     20: Mistake("only 32 bytes of authentication data", ("qe-auth-data-0", "qe-auth-data-64")),
     21: Mistake(
         "module's status replaces the platform's",
-        ("out-of-date", f"{TDX}/test_verify.py::test_an_up_to_date_module_does_not_hide_the_platform"),
+        (
+            "out-of-date",
+            f"{TDX}/verify/test_verify.py::test_an_up_to_date_module_does_not_hide_the_platform",
+        ),
     ),
     22: Mistake(
         "lax by default",
@@ -349,7 +355,7 @@ MISTAKES: dict[int, Mistake] = {
         "lesser statuses pass unseen",
         (
             "sw-hardening-not-accepted",
-            f"{TDX}/test_appraisal.py::test_a_status_that_was_not_accepted_is_refused",
+            f"{TDX}/appraise/test_appraisal.py::test_a_status_that_was_not_accepted_is_refused",
         ),
     ),
     26: Mistake("old enclave overwritten by advice to relaunch", ("td-relaunch-and-old-qe",)),
@@ -368,35 +374,44 @@ MISTAKES: dict[int, Mistake] = {
     ),
     29: Mistake(
         "expected values padded or cut",
-        ("report-data-half", f"{TDX}/test_appraisal.py::test_an_expected_value_is_never_padded_or_cut"),
+        (
+            "report-data-half",
+            f"{TDX}/appraise/test_appraisal.py::test_an_expected_value_is_never_padded_or_cut",
+        ),
     ),
     30: Mistake(
         "out of date a claim only, no event log a warning only",
         ("status-not-accepted", "log-empty")
-        + (f"{TDX}/test_appraisal.py::test_a_log_that_does_not_replay_proves_nothing",),
+        + (f"{TDX}/appraise/test_appraisal.py::test_a_log_that_does_not_replay_proves_nothing",),
     ),
     31: Mistake(
         "debuggable TD a claim only",
-        ("td-debug", f"{TDX}/test_asked.py::test_a_debuggable_td_is_refused_without_being_asked"),
+        (
+            "td-debug",
+            f"{TDX}/appraise/test_partial_appraisal.py::test_a_debuggable_td_is_refused_without_being_asked",
+        ),
     ),
     32: Mistake("another list replayed than the one judged", ("dstack-log-with-another-payload",)),
     33: Mistake("event of another type bypasses its hash", ("dstack-log-with-another-type",)),
     34: Mistake(
         "log and register in different orders",
         (
-            f"{SOURCES}/test_rtmr.py::test_a_hundred_events_of_many_threads_replay_to_the_register",
+            "tests/attestation/quote/providers/kernel/test_rtmr.py::test_a_hundred_events_of_many_threads_replay_to_the_register",
             "tests/attestation/simulated/served/test_client.py::test_threads_may_share_a_td_and_no_extension_is_lost",
         ),
     ),
     35: Mistake(
         "delimiter between name and payload",
-        ("dstack-log-with-a-delimiter", f"{TDX}/test_eventlog.py::test_name_and_payload_cannot_be_confused"),
+        (
+            "dstack-log-with-a-delimiter",
+            f"{TDX}/event_log/test_eventlog.py::test_name_and_payload_cannot_be_confused",
+        ),
     ),
     36: Mistake(
         "quadratic replay",
         (
-            f"{TDX}/test_runtime_log.py::test_a_hundred_thousand_events_take_linear_time",
-            f"{TDX}/test_ccel.py::test_a_hundred_thousand_events_take_linear_time",
+            f"{TDX}/event_log/test_runtime_log.py::test_a_hundred_thousand_events_take_linear_time",
+            f"{TDX}/event_log/test_ccel.py::test_a_hundred_thousand_events_take_linear_time",
         ),
     ),
     37: Mistake(
@@ -404,13 +419,15 @@ MISTAKES: dict[int, Mistake] = {
         (
             "tests/attestation/quote/collateral/test_fetch.py::test_the_environment_changes_nothing",
             "tests/attestation/verifier/test_verify_bundle.py::test_nothing_in_a_bundle_is_a_trust_anchor",
-            f"{TDX}/test_errors.py::test_the_core_reads_no_clock_no_network_and_no_environment",
+            f"{TDX}/quote/test_errors.py::test_the_core_reads_no_clock_no_network_and_no_environment",
         ),
     ),
     38: Mistake(
         "register extended without an entry",
         ("log-lacks-the-last-event", "dstack-log-lacks-an-event", "gateway-extended-rtmr3")
-        + (f"{SOURCES}/test_rtmr.py::test_an_extension_without_an_entry_is_refused",),
+        + (
+            "tests/attestation/quote/providers/kernel/test_rtmr.py::test_an_extension_without_an_entry_is_refused",
+        ),
     ),
     39: Mistake(
         "verdict computed, then dropped",
@@ -423,7 +440,7 @@ MISTAKES: dict[int, Mistake] = {
     40: Mistake(
         "fields at wrong offsets",
         (
-            f"{TDX}/test_quote.py::test_every_field_of_every_genuine_quote_is_at_its_offset",
+            f"{TDX}/quote/test_quote.py::test_every_field_of_every_genuine_quote_is_at_its_offset",
             "tests/attestation/simulated/platform/test_quote_format.py::test_the_verifier_reads_back_every_register",
         ),
     ),
@@ -451,14 +468,14 @@ MISTAKES: dict[int, Mistake] = {
     45: Mistake(
         "short integers of signatures",
         ("short-r", "short-s", "short-r-of-qe-report", "short-r-of-tcb-info")
-        + (f"{TDX}/test_ecdsa.py::test_leading_zeros_are_kept",),
+        + (f"{TDX}/pki/test_ecdsa.py::test_leading_zeros_are_kept",),
     ),
     46: Mistake("another kind of evidence not told apart", ("tdreport", "sgx-quote", "sgx-body")),
     47: Mistake(
         "Python: falsy lists, last of two members, spaces in hexadecimal, times without zone",
         ("tcb-info-member-twice", "tcb-info-fmspc-with-a-space", "collateral-crl-not-hexadecimal")
-        + (f"{TDX}/test_crl.py::test_an_empty_list_is_a_list",)
-        + (f"{TDX}/test_verify.py::test_a_time_without_a_zone_is_refused",),
+        + (f"{TDX}/pki/test_crl.py::test_an_empty_list_is_a_list",)
+        + (f"{TDX}/verify/test_verify.py::test_a_time_without_a_zone_is_refused",),
     ),
 }
 """Mistakes that verifiers in the field have made, or still make, by number."""

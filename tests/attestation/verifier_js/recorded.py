@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,10 @@ class Recorded:
     name: str
     question: Question
     verdict: Verdict
+
+
+_ROOT = Path(__file__).resolve().parents[3]
+_VERIFIER_TESTS = _ROOT / "tests" / "attestation" / "verifier"
 
 
 def recorded(
@@ -71,5 +76,6 @@ def arguments_of(test: Any) -> Iterator[dict[str, object]]:
 
 
 def asked_of(name: str) -> ModuleType:
-    """The test module ``tests/attestation/verifier/<name>.py``."""
-    return importlib.import_module(f"tests.attestation.verifier.{name}")
+    """The one test module ``<name>.py`` below ``tests/attestation/verifier``."""
+    (path,) = _VERIFIER_TESTS.rglob(f"{name}.py")
+    return importlib.import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts))

@@ -2,8 +2,8 @@
 
 Made when the package is built, before any quote exists, so reference values are never copied from evidence::
 
-    python -m affiant.attestation.release.manifest write     # a source tree: writes attestation/affiant/release.json
-    python -m affiant.attestation.release.manifest check     # does what is installed still match its manifest?
+    python -m affiant.attestation.release write     # a source tree: writes attestation/affiant/release.json
+    python -m affiant.attestation.release check     # does what is installed still match its manifest?
 
 The manifest is RFC 8785 JSON ``{"typ":"affiant-release/1","files":[[path,sha256 hex],...],"mrtd":<96 hex>,
 "images":{"gateway":{"mrtd","rtmr0","rtmr1","rtmr2"},"session":{...}}}``. Files are those of the wheel without
@@ -16,10 +16,8 @@ Only the standard library is imported: the build runs this before anything is in
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -54,7 +52,6 @@ __all__ = [
     "build_release",
     "check_release",
     "load_release",
-    "main",
     "measure",
     "measure_files",
     "mrtd_of",
@@ -168,7 +165,7 @@ def parse_release(data: bytes) -> Release:
     if release.to_bytes() != data:
         raise ReleaseMalformedError(
             "the release manifest's measurements do not follow from its files",
-            hint="Write it again: python -m affiant.attestation.release.manifest write",
+            hint="Write it again: python -m affiant.attestation.release write",
         )
     return release
 
@@ -217,7 +214,7 @@ def load_release() -> Release:
         raise ReleaseMissingError(
             "no release manifest beside the code",
             where=str(path),
-            hint="A source tree gets one by: python -m affiant.attestation.release.manifest write",
+            hint="A source tree gets one by: python -m affiant.attestation.release write",
         ) from error
     return parse_release(data)
 
@@ -243,7 +240,7 @@ def check_release() -> Release:
         raise ReleaseDiffersError(
             "the installed files are not those of the release manifest",
             found=f"{len(paths)} that differ: {', '.join(paths[:5])}",
-            hint="Install again, or, in a source tree: python -m affiant.attestation.release.manifest write",
+            hint="Install again, or, in a source tree: python -m affiant.attestation.release write",
         )
     return release
 
@@ -273,24 +270,4 @@ def write_release() -> Release:
 
 
 def _manifest_file() -> Path:
-    return Path(__file__).resolve().parent.parent / Path(MANIFEST_PATH).name
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command ``python -m affiant.attestation.release.manifest``: its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m affiant.attestation.release.manifest", description=(__doc__ or "").partition("\n")[0]
-    )
-    parser.add_argument("action", choices=("write", "check"))
-    action = write_release if parser.parse_args(arguments).action == "write" else check_release
-    try:
-        release = action()
-    except AffiantError as error:
-        sys.stderr.write(f"affiant: refused: {error} [{error.code}]\n")
-        return 1
-    sys.stdout.write(f"build {release.build_digest}\nmrtd  {release.mrtd.hex()}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    return Path(__file__).resolve().parents[2] / Path(MANIFEST_PATH).name
