@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.attestation.log_builder import LogBuilder
@@ -78,10 +79,19 @@ def sorted_records(story: Story) -> list[Issued]:
     return sorted(records, key=lambda each: (each.payload["iat"], each.payload["seq"]))
 
 
-def rezipped(source: Path, place: Path, changes: Mapping[str, bytes | None]) -> Path:
-    """``source`` with members changed, added or (None) removed, in the one form; the manifest is left as it is."""
-    import zlib
+def _deflated(data: bytes) -> bytes:
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
+    return deflate.compress(data) + deflate.flush()
 
+
+def rezipped(
+    source: Path,
+    place: Path,
+    changes: Mapping[str, bytes | None],
+    *,
+    deflated: Callable[[bytes], bytes] = _deflated,
+) -> Path:
+    """``source`` with members changed, added or (None) removed, in the one form; the manifest is left as it is."""
     from affiant.attestation.bundle.period.zip_form import LOCAL, Member, end_records
 
     with zipfile.ZipFile(source) as archive:
@@ -90,8 +100,7 @@ def rezipped(source: Path, place: Path, changes: Mapping[str, bytes | None]) -> 
     assert LOCAL.size == 30
     out, members = bytearray(), []
     for name, data in sorted((name, data) for name, data in content.items() if data is not None):
-        deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
-        packed = deflate.compress(data) + deflate.flush()
+        packed = deflated(data)
         member = Member(name, len(out), len(packed), len(data), zlib.crc32(data))
         out += member.local_header() + packed
         members.append(member)
@@ -101,6 +110,15 @@ def rezipped(source: Path, place: Path, changes: Mapping[str, bytes | None]) -> 
     out += end_records(len(members), directory, len(out) - directory)
     place.write_bytes(out)
     return place
+
+
+def last_bytes(archive: Path) -> dict[str, int]:
+    """Where the last packed byte of each member stands."""
+    with zipfile.ZipFile(archive) as source:
+        return {
+            info.filename: info.header_offset + 30 + len(info.filename) + info.compress_size - 1
+            for info in source.infolist()
+        }
 
 
 def central_entries(data: bytes) -> list[int]:

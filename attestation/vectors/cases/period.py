@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vectors.making import tree
-from vectors.making.archive import Member, archive
+from vectors.making.archive import Member, archive, padded
 from vectors.making.documents import ORIGIN
 from vectors.making.keys import ed25519_key
 from vectors.making.period import Files, manifest, members, period_files, zipped
@@ -80,6 +80,10 @@ def _formed(change: Callable[[list[Member]], list[Member]], **around: bytes) -> 
 def _readme(**changes: Any) -> Callable[[list[Member]], list[Member]]:
     """``README.txt``, the first member, with other fields."""
     return lambda found: [dataclasses.replace(found[0], **changes), *found[1:]]
+
+
+def _padded(found: list[Member]) -> list[Member]:
+    return [dataclasses.replace(found[0], packed=padded(found[0].data)), *found[1:]]
 
 
 def _two_gateways(story: Story) -> None:
@@ -228,6 +232,12 @@ _ARCHIVES: tuple[PeriodCase, ...] = tuple(
             "checksum",
             "A member has another checksum than it says.",
             _formed(_readme(said={"crc": 1})),
+            "zip.content",
+        ),
+        (
+            "padding",
+            "A bit after the end of a member's stream, in its last byte, is set.",
+            _formed(_padded),
             "zip.content",
         ),
         (

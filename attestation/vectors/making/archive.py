@@ -1,6 +1,7 @@
 """The one ZIP form of a period bundle, written by hand, and every way to write it otherwise.
 
-Members are deflated into stored blocks (RFC 1951, section 3.2.4): what a library packs differs from version to version.
+Members are deflated into stored blocks (RFC 1951, section 3.2.4), or where a case is about bits into one of the fixed
+code: what a library packs differs from version to version.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Member", "archive", "stored"]
+__all__ = ["Member", "archive", "padded", "stored"]
 
 _BLOCK = 0xFFFF
 _DATE = (1 << 5) | 1
@@ -43,6 +44,14 @@ def stored(data: bytes) -> bytes:
         for number, each in enumerate(blocks)
     )
     return b"".join(head + block for head, block in zip(heads, blocks, strict=True))
+
+
+def padded(data: bytes) -> bytes:
+    """``data`` (ASCII) in one block of the fixed code (section 3.2.6), with the highest bit after its end set."""
+    text = "110" + "".join(format(0b00110000 + each, "08b") for each in data) + "0000000"
+    assert len(text) % 8, "no bit is left"
+    text = text.ljust(len(text) // 8 * 8 + 7, "0") + "1"
+    return bytes(int(text[at : at + 8][::-1], 2) for at in range(0, len(text), 8))
 
 
 def archive(

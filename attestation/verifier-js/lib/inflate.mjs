@@ -1,5 +1,6 @@
 // Raw DEFLATE (RFC 1951), unpacked into exactly as many bytes as were announced: not one more is ever written, and all
-// of the packed bytes must be used. A browser's own decompressor stops at neither bound.
+// of the packed bytes must be used: the bits after the end, in the last byte, are zero. A browser's own decompressor stops
+// at neither bound.
 //
 // Codes are read bit by bit along their canonical order (RFC 1951, section 3.2.2): slower than tables, and short enough
 // to be read. Refused are codes that are over-subscribed, and incomplete ones but for a single code of one bit
@@ -25,7 +26,7 @@ const CODE_ORDER = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1
 const MOST_LITERALS = 286;
 const MOST_DISTANCES = 30;
 
-/** The `size` bytes that `packed` unpacks to. Refuses (`zip.content`) any other number, and bytes after the stream. */
+/** The `size` bytes that `packed` unpacks to. Refuses (`zip.content`) any other number, and bytes or set bits after the stream. */
 export function inflateRaw(packed, size) {
   const bits = new Bits(packed);
   const out = { bytes: new Uint8Array(size), at: 0 };
@@ -36,6 +37,7 @@ export function inflateRaw(packed, size) {
   }
   if (out.at !== size) throw wrong("a member is smaller than it says", size, out.at);
   if (bits.at !== packed.length) throw wrong("a member's packed bytes end elsewhere than it says");
+  if (bits.held !== 0) throw wrong("a member's last byte has padding bits that are not zero");
   return out.bytes;
 }
 

@@ -1,5 +1,6 @@
-// Holds the verifier's own inflate against node:zlib: what either refuses the other refuses, what both read is the same.
-// Prints {streams, whole, differing}. Usage: node inflate_check.mjs SEED STREAMS
+// Holds the verifier's own inflate against node:zlib: what either refuses the other refuses, what both read is the same. What
+// node:zlib reads although padding bits after the end are set is to be refused.
+// Prints {streams, whole, padded, differing}. Usage: node inflate_check.mjs SEED STREAMS
 
 import zlib from "node:zlib";
 
@@ -17,7 +18,7 @@ const WAYS = [
   { level: 6, strategy: Z_DEFAULT_STRATEGY, chunkSize: 64 },
 ];
 let state = Number(process.argv[2]);
-const found = { streams: 0, whole: 0, differing: [] };
+const found = { streams: 0, whole: 0, padded: 0, differing: [] };
 
 for (let round = 0; round < Number(process.argv[3]); round += 1) {
   const content = contentOf(round);
@@ -27,6 +28,7 @@ for (let round = 0; round < Number(process.argv[3]); round += 1) {
   for (const size of [content.length + 1, content.length - 1]) if (size >= 0) expect(packed, size, null);
   expect(Buffer.concat([packed, Buffer.of(0)]), content.length, null);
   expect(packed.subarray(0, -1), content.length, null);
+  for (let bit = 0; bit < 8; bit += 1) compare(flipped(packed, bit));
   for (const reach of [40, packed.length]) compare(spoiled(packed, reach));
   for (let hostile = 0; hostile < 20; hostile += 1) compare(hostileStream(hostile));
 }
@@ -56,16 +58,38 @@ function hostileStream(kind) {
 /** Both read the same stream: to the same bytes, and as far, or neither. */
 function compare(packed) {
   found.streams += 1;
-  let other = null;
+  const content = contentIn(packed);
+  if (content !== null) found.whole += 1;
+  const padded = content !== null && isPadded(packed, content);
+  if (padded) found.padded += 1;
+  const sizes = content === null ? [0, 1, 3, 10, 258] : [content.length];
+  for (const size of sizes) expect(packed, size, padded ? null : content);
+}
+
+/** What node:zlib reads from a stream that ends in its last byte, or null. */
+function contentIn(packed) {
   try {
     const { buffer, engine } = zlib.inflateRawSync(packed, { info: true, maxOutputLength: MOST });
-    other = engine.bytesWritten === packed.length ? buffer : null;
+    return engine.bytesWritten === packed.length ? buffer : null;
   } catch {
-    // Refused; where only the end is missing, so is the size that it would have.
+    return null; // Refused; where only the end is missing, so is the size that it would have.
   }
-  if (other !== null) found.whole += 1;
-  const sizes = other === null ? [0, 1, 3, 10, 258] : [other.length];
-  for (const size of sizes) expect(packed, size, other);
+}
+
+/**
+ * Whether a bit after the end is set. Above the last bit that is read no flip changes anything, and a flip of that bit always
+ * does: it ends the code of the end of the block, or the content of a stored one.
+ */
+function isPadded(packed, content) {
+  let bit = 7;
+  while (contentIn(flipped(packed, bit))?.equals(content)) bit -= 1;
+  return packed.at(-1) >> (bit + 1) !== 0;
+}
+
+function flipped(packed, bit) {
+  const bytes = Buffer.from(packed);
+  bytes[bytes.length - 1] ^= 1 << bit;
+  return bytes;
 }
 
 function expect(packed, size, content) {

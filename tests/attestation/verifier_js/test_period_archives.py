@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attestation.period_builder import build, central_entries, rezipped, sorted_records
+from tests.attestation.deflate_streams import ENDING_AT, STREAMS, Stream, bits, coded
+from tests.attestation.period_builder import build, central_entries, last_bytes, rezipped, sorted_records
 from tests.attestation.story import Story
 from tests.attestation.verifier_js.conftest import node
 from tests.attestation.verifier_js.test_foundations import Probe, answered, probe, question
@@ -72,14 +73,7 @@ def test_inflate_reads_and_refuses_what_zlib_does() -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["differing"] == []
-    assert found["streams"] > 2000 and found["whole"] > 200
-
-
-def bits(*fields: tuple[int, int], codes: tuple[str, ...] = ()) -> bytes:
-    """Fields (value, count), lowest bit first, then Huffman codes as they are read, filled up with zeros."""
-    text = "".join(format(value, f"0{count}b")[::-1] for value, count in fields) + "".join(codes)
-    text += "0" * (-len(text) % 8)
-    return bytes(int(text[at : at + 8][::-1], 2) for at in range(0, len(text), 8))
+    assert found["streams"] > 2000 and found["whole"] > 200 and found["padded"] > 100
 
 
 LAST_FIXED = ((1, 1), (1, 2))
@@ -116,6 +110,15 @@ def test_a_hostile_stream_is_refused(probe: Probe, name: str) -> None:
     assert {str(each) for each in probe([question("inflate", packed, size=size) for size in sizes])} == {
         str({"code": "zip.content"})
     }
+
+
+@pytest.mark.parametrize("stream", [*STREAMS.values(), *ENDING_AT.values()])
+def test_padding_bits_after_the_end_are_zero(probe: Probe, stream: Stream) -> None:
+    padded = [stream.with_padding(padding) for padding in range(1, 1 << (8 - stream.used))]
+    size = str(len(stream.content))
+    whole, *refused = probe([question("inflate", packed, size=size) for packed in (stream.packed, *padded)])
+    assert whole == {"ok": stream.content.hex()}
+    assert refused == [{"code": "zip.content"}] * len(padded)
 
 
 def test_nothing_is_written_beyond_the_announced_size(probe: Probe) -> None:
@@ -191,6 +194,19 @@ def test_every_lie_is_refused_for_the_same_reason(probe: Probe, archive: Path, t
     found = both(probe, tmp_path, archives)
     for (name, (code, _)), (ours, theirs) in zip(readers.LIES.items(), found, strict=True):
         assert ours == theirs == {"code": code}, name
+
+
+def test_both_refuse_every_flip_in_every_last_byte(probe: Probe, tmp_path: Path) -> None:
+    path = rezipped(readers.PUBLISHED, tmp_path / "x.zip", {}, deflated=lambda data: coded(data).packed)
+    whole, archives = path.read_bytes(), []
+    for at in last_bytes(path).values():
+        for bit in range(8):
+            data = bytearray(whole)
+            data[at] ^= 1 << bit
+            archives.append(bytes(data))
+    ((ours, theirs), *flipped) = both(probe, tmp_path, [whole, *archives])
+    assert ours == theirs and "ok" in theirs
+    assert flipped == [({"code": "zip.content"},) * 2] * len(archives)
 
 
 @pytest.mark.parametrize(

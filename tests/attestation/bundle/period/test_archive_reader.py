@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.attestation.period_builder import build, central_entries, rezipped, sorted_records
+from tests.attestation.deflate_streams import coded
+from tests.attestation.period_builder import build, central_entries, last_bytes, rezipped, sorted_records
 from tests.attestation.story import Story
 
 from affiant.attestation.bundle.period.archive import Archive
@@ -36,6 +37,8 @@ from affiant.attestation.bundle.period.writer import write_archive
 from affiant.attestation.bundle.period.zip_directory import ZipBounds, read_directory
 from affiant.attestation.bundle.period.zip_form import FULL32, Member, end_records
 from affiant.errors import AffiantError
+
+PUBLISHED = Path(__file__).parents[4] / "attestation/vectors/receipts/period/valid-session.affiant.zip"
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +319,22 @@ def test_a_member_of_another_size_than_its_headers_say_is_refused(archive: Path,
         (tmp_path / "x.zip").write_bytes(data)
         with Archive(tmp_path / "x.zip") as opened, pytest.raises(ZipContentMismatch):
             opened.read("README.txt")
+
+
+def test_every_bit_of_every_last_byte_counts(tmp_path: Path) -> None:
+    """Of a published archive, in each of its files: whether the bit belongs to the content or comes after its end."""
+    path = rezipped(PUBLISHED, tmp_path / "x.zip", {}, deflated=lambda data: coded(data).packed)
+    read_all(path)
+    whole = path.read_bytes()
+    for name, at in last_bytes(path).items():
+        for bit in range(8):
+            data = bytearray(whole)
+            data[at] ^= 1 << bit
+            path.write_bytes(data)
+            with pytest.raises(ZipContentMismatch):
+                read_all(path)
+            with Archive(path) as opened, pytest.raises(ZipContentMismatch, match=name):
+                opened.read(name)
 
 
 def test_one_name_twice_is_refused(archive: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from affiant.attestation.bundle.period.deflate_end import last_byte
 from affiant.attestation.bundle.period.errors import (
     ArchiveUnreadable,
     DigestMismatch,
@@ -108,22 +109,22 @@ class Archive:
         return f"sha256:{digest.hexdigest()}"
 
     def _inflated(self, member: Member) -> Iterator[bytes]:
+        """The unpacked content; the packed bytes end where the stream does, to the bit."""
         inflate = zlib.decompressobj(-zlib.MAX_WBITS)
         at, pending = member.content, b""
         try:
-            while not inflate.eof:
-                if not pending and at < member.end:
-                    pending = self._read(min(_PIECE, member.end - at), at)
-                    at += len(pending)
-                piece = inflate.decompress(pending, 1 << 20)
-                if piece:
+            while not inflate.eof and at < member.end - 1:
+                pending = self._read(min(_PIECE, member.end - 1 - at), at)
+                at += len(pending)
+                while piece := inflate.decompress(pending, 1 << 20):
                     yield piece
-                elif not pending and not inflate.eof:
-                    break  # nothing went in, nothing came out: it ends before its end
-                pending = inflate.unconsumed_tail
+                    pending = inflate.unconsumed_tail
+            if not inflate.eof and at == member.end - 1:
+                yield last_byte(inflate, self._read(1, at)[0], where=member.name)
+                at += 1
         except zlib.error as error:
             raise ZipContentMismatch("a member cannot be unpacked", where=member.name) from error
-        if not inflate.eof or inflate.unused_data or at != member.end:
+        if not inflate.eof or at != member.end:
             raise ZipContentMismatch("a member's packed bytes end elsewhere than it says", where=member.name)
 
     def _read(self, size: int, offset: int) -> bytes:

@@ -74,7 +74,7 @@ class Zip64Refused(MalformedError):
 
 
 class ZipContentMismatch(MalformedError):
-    """A member unpacks to another size or checksum than its headers say."""
+    """A member unpacks to another size or checksum than its headers say, or its padding bits are not zero."""
 
     code = "zip.content"
 
