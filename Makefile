@@ -15,13 +15,16 @@ TESTS := tests
 # Where it is set, every run compiles and rewrites all the tests anew, in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test-tools demo test test-all check bench clean format
+.PHONY: help setup verifier-page test-tools demo test test-all check bench clean format
 
 help: ## Show the commands
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make .venv with every extra, find or install the sandbox runtime, write the release manifest
 	@PYTHON=$(PYTHON) bash scripts/setup.sh
+
+verifier-page: ## Build the second verifier as one offline page; needs Node 20
+	@bash scripts/build_verifier_page.sh
 
 demo: setup ## One attested session from start to a checked receipt, told on the terminal
 	@$(BIN)/python -m examples.demo
@@ -50,5 +53,5 @@ format: ## Format the code
 
 clean: ## Remove what the commands above made in this folder
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build .demo \
-		attestation/affiant/release.json benchmarks/results
+		attestation/affiant/release.json attestation/verifier-js/page/affiant-verifier.html benchmarks/results
 	@find $(SOURCES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes this checkout ready: a virtual environment with every extra, the sandbox runtime, the release manifest.
+# Makes this checkout ready: a virtual environment with every extra, the sandbox runtime, the second verifier's page (where
+# Node is), the release manifest.
 # Idempotent: what is there and fits is left alone. Says what it installs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -55,4 +56,5 @@ make_venv
 # Services run as users who cannot write here: without this they would compile everything at each start.
 "$VENV/bin/python" -m compileall -q attestation/affiant policy/affiant secrets/affiant sandbox/affiant gateway/affiant
 bash scripts/install_sandbox_runtime.sh
+bash scripts/build_verifier_page.sh || [[ $? == 77 ]] # without Node everything else works
 "$VENV/bin/python" -m affiant.attestation.release write >/dev/null

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 // Writes page/affiant-verifier.html: the modules, the table and the style in one file that needs nothing else.
 //
-//   node build_page.mjs            write it
-//   node build_page.mjs --check    exit 1 if the file is not what would be written
+//   node build_page.mjs [FILE]     write it there, or to FILE
 //
 // Each module becomes a function that returns what it exports, in the order of the imports; no more is changed. The
 // policy of the page allows exactly this script and this style, by their digests, and nothing from anywhere.
@@ -18,7 +17,7 @@ const EXPORT = /^export (?=(?:async )?(?:function\*?|const|class) )/gm;
 const EXPORTED = /^export (?:async )?(?:function\*?|const|class) (\w+)/gm;
 
 /** The page's text. */
-export function buildPage() {
+function buildPage() {
   const style = read("page/page.css");
   const script = bundleScript(new URL("page/page.mjs", import.meta.url));
   const policy = [
@@ -74,8 +73,4 @@ function read(path) {
   return readFileSync(new URL(path, import.meta.url), "utf8");
 }
 
-if (process.argv[2] === "--check") {
-  process.exitCode = readFileSync(PAGE, "utf8") === buildPage() ? 0 : 1;
-} else {
-  writeFileSync(PAGE, buildPage());
-}
+writeFileSync(process.argv[2] ?? PAGE, buildPage());

@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attestation.verifier_js.conftest import node
 
 from affiant.attestation.release import manifest as release
 from affiant.attestation.release import measured_files as installed_files
@@ -175,36 +177,116 @@ def test_the_command_writes_checks_and_refuses(installed: Path, capsys: pytest.C
 # -- the build --------------------------------------------------------------------------------------------------
 
 
-def test_a_wheel_carries_the_manifest_of_its_own_files(tmp_path: Path) -> None:
-    """Built by the real back end from a copy of the tree, unpacked, and measured by its own code."""
+PAGE = "attestation/verifier-js/page/affiant-verifier.html"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """What a build needs of the tree, without what was built in it."""
     pytest.importorskip("hatchling", reason="the build back end is not installed")
     source = tmp_path / "source"
+    built = shutil.ignore_patterns("__pycache__", "release.json", Path(PAGE).name)
     for name in ("attestation", "policy", "secrets", "sandbox", "gateway"):
-        shutil.copytree(
-            ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "release.json")
-        )
+        shutil.copytree(ROOT / name, source / name, ignore=built)
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, source / name)
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"],
+    return source
+
+
+def packed_from(source: Path, target: str, out: Path) -> tuple[Path, str]:
+    """The wheel or sdist that the real back end builds from ``source`` without Node, and what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", out],
         cwd=source,
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    unpacked = tmp_path / "unpacked"
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(unpacked)
-    packed: Release = parse_release((unpacked / "affiant" / "release.json").read_bytes())
-    assert measure_files([unpacked / "affiant"]) == packed.files
-    checked = subprocess.run(
-        [sys.executable, "-S", "-m", "affiant.attestation.release", "check"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(unpacked)},
+        env={},
         check=True,
         capture_output=True,
         text=True,
         timeout=60,
-    )  # without site-packages: the check needs the standard library alone
-    assert packed.build_digest in checked.stdout
+    )
+    (built,) = out.iterdir()
+    return built, done.stderr
+
+
+def unpacked(wheel: Path, place: Path) -> Path:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place)
+    return place
+
+
+def checked(place: Path) -> str:
+    """What the installation at ``place`` says of itself. Without site-packages: it needs the standard library alone."""
+    return subprocess.run(
+        [sys.executable, "-S", "-m", "affiant.attestation.release", "check"],
+        cwd=place.parent,
+        env={"PYTHONPATH": str(place)},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+
+
+def test_a_wheel_carries_the_manifest_of_its_own_files(source: Path, tmp_path: Path) -> None:
+    """Built by the real back end from a copy of the tree, unpacked, and measured by its own code."""
+    wheel, _ = packed_from(source, "wheel", tmp_path / "dist")
+    place = unpacked(wheel, tmp_path / "unpacked")
+    packed: Release = parse_release((place / "affiant" / "release.json").read_bytes())
+    assert measure_files([place / "affiant"]) == packed.files
+    assert packed.build_digest in checked(place)
+
+
+def test_the_verifier_page_goes_through_sdist_and_wheel_and_is_not_measured(
+    source: Path, tmp_path: Path
+) -> None:
+    without, _ = packed_from(source, "wheel", tmp_path / "without")
+    build_page(source)
+    page = (source / PAGE).read_bytes()
+    sdist, told = packed_from(source, "sdist", tmp_path / "sdist")
+    assert "WARNING" not in told
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "from-sdist", filter="data")
+    (again,) = (tmp_path / "from-sdist").iterdir()
+    assert (again / PAGE).read_bytes() == page
+    wheel, told = packed_from(again, "wheel", tmp_path / "wheel")
+    assert "WARNING" not in told
+    place = unpacked(wheel, tmp_path / "unpacked")
+    assert (place / installed_files.VERIFIER_PAGE_PATH).read_bytes() == page
+    with zipfile.ZipFile(without) as archive:
+        manifest = archive.read(installed_files.MANIFEST_PATH)
+        assert installed_files.VERIFIER_PAGE_PATH not in archive.namelist()
+    assert (place / installed_files.MANIFEST_PATH).read_bytes() == manifest
+    assert parse_release(manifest).build_digest in checked(place)
+
+
+@pytest.mark.parametrize("target", ["sdist", "wheel"])
+def test_a_build_without_the_verifier_page_warns(source: Path, tmp_path: Path, target: str) -> None:
+    built, told = packed_from(source, target, tmp_path / "dist")
+    assert f"WARNING: this {target} is without {PAGE}" in told
+    assert "it was not built" in told and "make verifier-page" in told
+    assert Path(PAGE).name not in names_in(built)
+
+
+@pytest.mark.parametrize("target", ["sdist", "wheel"])
+def test_a_page_of_other_modules_is_left_out_with_a_warning(
+    source: Path, tmp_path: Path, target: str
+) -> None:
+    build_page(source)
+    with open(source / "attestation/verifier-js/lib/inflate.mjs", "a") as module:
+        module.write("// changed since\n")
+    built, told = packed_from(source, target, tmp_path / "dist")
+    assert "WARNING" in told and "built from other modules" in told
+    assert Path(PAGE).name not in names_in(built)
+
+
+def build_page(source: Path) -> None:
+    subprocess.run([node(), source / "attestation/verifier-js/build_page.mjs"], check=True, timeout=30)
+
+
+def names_in(built: Path) -> set[str]:
+    """The file names in a wheel or an sdist, without their folders."""
+    if built.suffix == ".whl":
+        with zipfile.ZipFile(built) as archive:
+            return {Path(name).name for name in archive.namelist()}
+    with tarfile.open(built) as archive:
+        return {Path(name).name for name in archive.getnames()}

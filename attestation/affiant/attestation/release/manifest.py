@@ -7,9 +7,9 @@ Made when the package is built, before any quote exists, so reference values are
 
 The manifest is RFC 8785 JSON ``{"typ":"affiant-release/1","files":[[path,sha256 hex],...],"mrtd":<96 hex>,
 "images":{"gateway":{"mrtd","rtmr0","rtmr1","rtmr2"},"session":{...}}}``. Files are those of the wheel without
-``*.dist-info/``, ``__pycache__/`` and the manifest itself, sorted by path. MRTD is SHA-384 of the RFC 8785 array
-of ``[path, sha256 hex]``: what the simulated platform measures, again, from the installed files at each launch.
-A changed installation therefore yields another MRTD than its manifest says, and its quotes are refused.
+``*.dist-info/``, ``__pycache__/``, the second verifier's page and the manifest itself, sorted by path. MRTD is SHA-384
+of the RFC 8785 array of ``[path, sha256 hex]``: what the simulated platform measures, again, from the installed files
+at each launch. A changed installation therefore yields another MRTD than its manifest says, and its quotes are refused.
 
 Only the standard library is imported: the build runs this before anything is installed.
 """

@@ -1,8 +1,8 @@
 """The installed files of this package, measured: what the platform calls a TD's initial contents.
 
-Which files: those of the wheel, without ``*.dist-info/``, ``__pycache__/`` and the release manifest. A wheel has
-them in one folder; a source tree in five, which are portions of one namespace package. Everything from which
-``affiant`` can be imported counts, so a file that was slipped in beside them is measured too.
+Which files: those of the wheel, without ``*.dist-info/``, ``__pycache__/``, the release manifest and the second
+verifier's page. A wheel has them in one folder; a source tree in five, which are portions of one namespace package.
+Everything from which ``affiant`` can be imported counts, so a file that was slipped in beside them is measured too.
 
 Only the standard library: the build of the package measures with the same code.
 """
@@ -21,6 +21,7 @@ from affiant.errors import MalformedError
 
 __all__ = [
     "MANIFEST_PATH",
+    "VERIFIER_PAGE_PATH",
     "InstalledFileError",
     "MeasuredFile",
     "installed_portions",
@@ -29,7 +30,12 @@ __all__ = [
 ]
 
 MANIFEST_PATH: Final = "affiant/release.json"
-"""The release manifest, relative to the wheel's root. The one file that is never measured."""
+"""The release manifest, relative to the wheel's root."""
+
+VERIFIER_PAGE_PATH: Final = "affiant/attestation/verifier-page/affiant-verifier.html"
+"""The second verifier's page, relative to the wheel's root. No code reads it; not every build has it."""
+
+_NEVER_MEASURED: Final = frozenset({MANIFEST_PATH, VERIFIER_PAGE_PATH})
 
 MeasuredFile = tuple[str, str]
 """A path relative to the wheel's root, ``/`` between its parts, and the file's SHA-256 in lower-case hex."""
@@ -67,7 +73,7 @@ def measure(files: Mapping[str, Path]) -> tuple[MeasuredFile, ...]:
     return tuple(
         (name, _sha256(path))
         for name, path in sorted(files.items())
-        if name != MANIFEST_PATH and _belongs(name)
+        if name not in _NEVER_MEASURED and _belongs(name)
     )
 
 
