@@ -1,63 +1,53 @@
-"""The README's commands are true: each ``$`` line of a console block is run, in order, as a new user would."""
+"""The README's commands are true: each quick start is run literally, in a fresh copy of the tree, as by a new user."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.docs.console import ROOT, commands, fresh_copy, play
 
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
-
-ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
+READERS = ("agent developers", "compliance teams", "security reviewers", "operators")
 
 
-def commands() -> list[tuple[str, int]]:
-    """Each command with the exit code that the README says (`# exit N`; without: 0)."""
-    found = []
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                command, _, note = line[2:].partition("  # exit ")
-                found.append((command, int(note or 0)))
-    return found
+def section(title: str) -> str:
+    (found,) = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)
+    return str(found)
 
 
-def test_the_readme_has_a_section_for_each_of_its_readers() -> None:
-    for reader in ("agent developers", "compliance teams", "security reviewers", "operators"):
-        assert f"## For {reader}" in README
-    assert len(commands()) >= 8
+@pytest.mark.parametrize("reader", READERS)
+def test_each_reader_has_a_quick_start_that_ends_with_where_to_go_on(reader: str) -> None:
+    text = section(f"For {reader}")
+    assert len(commands(text)) >= 3
+    last = text.strip().split("\n\n")[-1]
+    assert last.startswith("**Go on:**")
+    for link in re.findall(r"\]\(([^)#]+)", last):
+        assert (ROOT / link).exists(), link
 
 
 def test_make_knows_the_commands_that_the_readme_names() -> None:
-    for target in re.findall(r"^make ([a-z-]+)", README, re.MULTILINE):
+    targets = re.findall(r"^(?:\$ )?make ([a-z-]+)", README, re.MULTILINE)
+    assert {"demo", "test", "setup"} <= set(targets)
+    for target in targets:
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, check=False, timeout=60)
         assert done.returncode == 0, target
 
 
+def test_no_command_of_the_readme_stands_outside_of_what_is_run() -> None:
+    run = [
+        command
+        for title in ("Install", *(f"For {reader}" for reader in READERS))
+        for command in commands(section(title))
+    ]
+    assert run
+    assert len(commands(README)) == len(run)
+
+
 @pytest.mark.timeout(300)
-def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
-    binaries = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "AFFIANT_HOME": str(tmp_path / "home"),
-        "PATH": f"{binaries}:{os.environ['PATH']}",
-    }
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "profiles.yaml").write_bytes((ROOT / "policy" / "profiles" / "seed-profiles.yaml").read_bytes())
-    run = "affiant run" if _has_gvisor() else "affiant run --min-isolation namespace"
-    for written, code in commands():
-        command = written.replace("affiant run", run)
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=work, env=environment, capture_output=True, check=False, timeout=120
-        )
-        assert done.returncode == code, f"{command}\n{done.stdout.decode()}{done.stderr.decode()}"
-
-
-def _has_gvisor() -> bool:
-    return probe()[BackendName.GVISOR].usable
+@pytest.mark.parametrize("reader", READERS)
+def test_the_quick_start_works_literally_in_a_fresh_clone(reader: str, tmp_path: Path) -> None:
+    steps = [*commands(section("Install")), *commands(section(f"For {reader}"))]
+    play(steps, fresh_copy(tmp_path / "clone"), home=tmp_path / "home")
