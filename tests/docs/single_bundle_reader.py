@@ -130,8 +130,8 @@ def signed_by(jws: str, jwk: dict[str, str], typ: str) -> dict[str, Any]:
     raw = from_b64u(signature)
     r, s = int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big")
     demand(len(raw) == 64 and s <= ORDER // 2, "signature's form")
-    numbers = (int.from_bytes(from_b64u(jwk[each]), "big") for each in ("x", "y"))
-    key = EllipticCurvePublicNumbers(*numbers, SECP256R1()).public_key()
+    x, y = (int.from_bytes(from_b64u(jwk[each]), "big") for each in ("x", "y"))
+    key = EllipticCurvePublicNumbers(x, y, SECP256R1()).public_key()
     key.verify(encode_dss_signature(r, s), f"{header}.{payload}".encode(), ECDSA(SHA256()))
     body = from_b64u(payload)
     value = strict(body)
@@ -381,11 +381,10 @@ def chains(found: Read) -> None:
     for (chn, seq), one in here.items():
         before = here.get((chn, seq - 1))
         demand(before is None or one.payload["prev"] == before.rh, "prev")
-        peer = one.payload.get("peer")
-        other = None if peer is None else here.get((peer["chn"], peer["seq"]))
-        demand(
-            other is None or (other.rh == peer["rh"] and other.payload["role"] != one.payload["role"]), "peer"
-        )
+        if (peer := one.payload.get("peer")) is None:
+            continue
+        if (other := here.get((peer["chn"], peer["seq"]))) is not None:
+            demand(other.rh == peer["rh"] and other.payload["role"] != one.payload["role"], "peer")
 
 
 def closes(found: Read) -> None:
