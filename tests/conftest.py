@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-FIRST: Final = ("demo", "test_readme.py", "session", "sandbox", "gateway", "test_layout.py")
+FIRST: Final = ("demo", "test_readme.py", "docs", "session", "sandbox", "gateway", "test_layout.py")
 """Sessions wait more than they compute, and no long file is left for one process alone at the end. The order of
 pytest's own arguments does not count where one holds another."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import BackendName, probe
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NOT_IN_A_CLONE: Final = shutil.ignore_patterns(

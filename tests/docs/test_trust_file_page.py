@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.docs.console import ROOT, Command, commands, fresh_copy, play
 
 from affiant.__main__ import cli
-from affiant.attestation.trust_file import TrustFile, TrustFileMalformed, parse_trust_file
+from affiant.attestation.verdict.trust_file import TrustFile, TrustFileMalformed, parse_trust_file
 
 PAGE = (ROOT / "docs" / "trust-file.md").read_text()
 VECTORS = ROOT / "attestation" / "vectors" / "receipts"
