@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.gateway.test_narrowed_bundles import row, trust_for
 from tests.sandbox.supervisor.launcher import Launcher
-from tests.sandbox.supervisor.test_session import (
+from tests.sandbox.supervisor.test_supervised_session import (
     FETCH,
     HOST,
     VALUE,
