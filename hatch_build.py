@@ -40,6 +40,7 @@ class AffiantBuildHook(BuildHookInterface[Any]):
         from affiant.attestation.release.manifest import (  # noqa: PLC0415 - importable only from here on
             MANIFEST_PATH,
             build_release,
+            images_of,
             measure,
         )
         from affiant.attestation.release.measured_files import VERIFIER_PAGE_PATH  # noqa: PLC0415 - as above
@@ -51,7 +52,7 @@ class AffiantBuildHook(BuildHookInterface[Any]):
         }
         self._folder = tempfile.TemporaryDirectory(prefix="affiant-release-")
         manifest = Path(self._folder.name) / "release.json"
-        manifest.write_bytes(build_release(measure(packed)).to_bytes())
+        manifest.write_bytes(build_release(measure(packed), images_of(packed)).to_bytes())
         added[str(manifest)] = MANIFEST_PATH
         self._add_page(added, VERIFIER_PAGE_PATH)
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 
 from affiant.errors import AffiantError
+from affiant.printable import printable
 
 __all__ = [
     "DISK_TROUBLE",
@@ -75,14 +76,3 @@ def show_refusal(error: AffiantError) -> None:
 def print_json(value: Mapping[str, object]) -> None:
     """One JSON document on standard output, for programs."""
     click.echo(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=True))
-
-
-def printable(text: str, *, limit: int = 2000) -> str:
-    """``text`` without control, bidirectional or other invisible characters (shown escaped), bounded."""
-    shown = "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text[:limit])
-    return shown if len(text) <= limit else shown + "..."
-
-
-def _escaped(char: str) -> str:
-    point = ord(char)
-    return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"

@@ -30,7 +30,7 @@ __all__ = ["IMAGE", "MRCONFIGID", "RELEASE", "REPORT_DATA", "Bench", "same"]
 
 _T = TypeVar("_T")
 
-RELEASE: Final[Release] = build_release([("SIMULATED", "00" * 32)])
+RELEASE: Final[Release] = build_release([("SIMULATED", "00" * 32)], {image: ["SIMULATED"] for image in Image})
 """What the TDs of scenarios are said to run. No file is measured: the evidence is the same on every machine."""
 IMAGE: Final = Image.GATEWAY
 """A gateway's TD: RTMR3 is empty unless a scenario extends it."""
@@ -68,7 +68,7 @@ class Bench:
     remembered: timedelta | None = None
     newer: SimulatedPlatform | None = None
     trusted: SimulatedPlatform | None = None
-    mrtd: bytes = RELEASE.mrtd
+    mrtd: bytes = RELEASE.images[IMAGE].mrtd
     mrconfigid: bytes = MRCONFIGID
     report_data: bytes = REPORT_DATA
     td_attributes: bytes = TD_ATTRIBUTES

@@ -86,7 +86,7 @@ def settings_for(
             "reference": reference,
             "collateral": platform.collateral(),
             "boot_log": platform.boot_log(Image.GATEWAY),
-            "build": release.build_digest,
+            "build": release.images[Image.GATEWAY].digest,
             "timeouts": Timeouts(connect=2, head=2, read=2),
             **more,
         }

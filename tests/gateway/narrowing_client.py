@@ -18,8 +18,7 @@ from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import report_data
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
-from affiant.policy.diff.report import narrowing_digest, narrowing_document
-from affiant.policy.diff.restriction import compare_narrowing
+from affiant.policy.diff.restriction import compare_narrowing, narrowing_digest, narrowing_document
 from affiant.policy.loading.load import load_profiles
 
 WIDE = b"""

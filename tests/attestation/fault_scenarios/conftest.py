@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.attestation.release_of_files import release_of
 
 from affiant.__main__ import cli
 from affiant.attestation.release import manifest as release
@@ -39,5 +40,5 @@ def run(*arguments: str | Path) -> Result:
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This build's manifest, without writing into the source tree."""
     path = tmp_path / "release.json"
-    path.write_bytes(release.build_release(release.measure_files()).to_bytes())
+    path.write_bytes(release_of(release.measure_files()).to_bytes())
     monkeypatch.setattr(release, "_manifest_file", lambda: path)

@@ -5,6 +5,7 @@ import json
 from tests.attestation.fault_scenarios.conftest import AT, bench, evidence_of
 
 from affiant.attestation.quote.judge.pins import parse_reference_file
+from affiant.attestation.release.boot import Image
 from affiant.attestation.tdx.event_log.eventlog import parse_event_log
 from affiant.attestation.tdx.quote.quote import parse_quote
 from fault_scenarios.bench import IMAGE, RELEASE
@@ -31,7 +32,7 @@ def test_another_root_has_the_same_names_and_other_keys() -> None:
 
 def test_what_a_td_runs_is_measured_from_no_file() -> None:
     quote = parse_quote(bench().evidence().quote)
-    assert quote.body.mrtd == RELEASE.mrtd
+    assert quote.body.mrtd == RELEASE.images[Image.GATEWAY].mrtd
     assert [file for file, _ in RELEASE.files] == ["SIMULATED"]
     assert quote.body.rtmrs[3] == bytes(48)
     log = parse_event_log(bench().event_log)
@@ -43,4 +44,6 @@ def test_everything_asked_is_the_platforms_own() -> None:
     assert evidence.asked.reference is not None
     pins = parse_reference_file(evidence.asked.reference, AT)
     assert json.loads(evidence.asked.reference)["cls"] == "simulated"
-    assert {one.mrtd for one in pins.references[0].images[IMAGE.value]} == {RELEASE.mrtd}
+    assert {one.mrtd for one in pins.references[0].images[IMAGE.value]} == {
+        RELEASE.images[Image.GATEWAY].mrtd
+    }

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attestation.release_of_files import release_of
 from tests.attestation.verifier_js.conftest import node
 
+from affiant.attestation.release import images
 from affiant.attestation.release import manifest as release
 from affiant.attestation.release import measured_files as installed_files
 from affiant.attestation.release.__main__ import main
@@ -24,7 +26,6 @@ from affiant.attestation.release.manifest import (
     ReleaseDiffersError,
     ReleaseMalformedError,
     ReleaseMissingError,
-    build_release,
     check_release,
     load_release,
     measure_files,
@@ -54,21 +55,21 @@ def test_the_mrtd_is_sha384_of_the_rfc_8785_array() -> None:
 @settings(max_examples=40, deadline=None)
 @given(listings)
 def test_a_manifest_reads_back_as_it_was(files: list[tuple[str, str]]) -> None:
-    built = build_release(files)
+    built = release_of(files)
     assert parse_release(built.to_bytes()) == built
-    assert built == build_release(files[::-1])
+    assert built == release_of(files[::-1])
 
 
 def test_the_manifest_has_exactly_the_specified_members() -> None:
-    document = json.loads(build_release([("affiant/a.py", "11" * 32)]).to_bytes())
-    assert document.keys() == {"typ", "files", "mrtd", "images"}
-    assert document["typ"] == "affiant-release/1"
+    document = json.loads(release_of([("affiant/a.py", "11" * 32)]).to_bytes())
+    assert document.keys() == {"typ", "files", "images"}
+    assert document["typ"] == "affiant-release/2"
     assert document["images"].keys() == {"gateway", "session"}
-    assert document["images"]["gateway"].keys() == {"mrtd", "rtmr0", "rtmr1", "rtmr2"}
+    assert document["images"]["gateway"].keys() == {"digest", "files", "mrtd", "rtmr0", "rtmr1", "rtmr2"}
 
 
-def test_the_images_differ_in_rtmr2_alone() -> None:
-    built = build_release([("affiant/a.py", "11" * 32)])
+def test_images_of_the_same_files_differ_in_rtmr2_alone() -> None:
+    built = release_of([("affiant/a.py", "11" * 32)])
     gateway, session = built.images[Image.GATEWAY].to_json(), built.images[Image.SESSION].to_json()
     assert [name for name in gateway if gateway[name] != session[name]] == ["rtmr2"]
     assert built.images[Image.SESSION].rtmr2 == boot_registers(Image.SESSION)[2]
@@ -78,7 +79,7 @@ def test_the_images_differ_in_rtmr2_alone() -> None:
 @given(st.data())
 def test_any_flipped_byte_is_refused_or_is_another_release(data: st.DataObject) -> None:
     """Another file digest needs another MRTD, so a byte alone never makes a second valid manifest."""
-    manifest = bytearray(build_release([("affiant/a.py", "11" * 32), ("affiant/b.py", "22" * 32)]).to_bytes())
+    manifest = bytearray(release_of([("affiant/a.py", "11" * 32), ("affiant/b.py", "22" * 32)]).to_bytes())
     index = data.draw(st.integers(0, len(manifest) - 1))
     manifest[index] ^= data.draw(st.integers(1, 255))
     with pytest.raises(MalformedError):
@@ -86,7 +87,7 @@ def test_any_flipped_byte_is_refused_or_is_another_release(data: st.DataObject) 
 
 
 def test_a_manifest_whose_mrtd_does_not_follow_from_its_files_is_refused() -> None:
-    document = json.loads(build_release([("affiant/a.py", "11" * 32)]).to_bytes())
+    document = json.loads(release_of([("affiant/a.py", "11" * 32)]).to_bytes())
     document["files"][0][1] = "22" * 32
     forged = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
     with pytest.raises(ReleaseMalformedError, match="do not follow"):
@@ -96,20 +97,20 @@ def test_a_manifest_whose_mrtd_does_not_follow_from_its_files_is_refused() -> No
 @pytest.mark.parametrize("files", [[], [("affiant/a.py", "11" * 32), ("affiant/a.py", "22" * 32)]])
 def test_no_file_or_one_path_twice_is_refused(files: list[tuple[str, str]]) -> None:
     with pytest.raises(ReleaseMalformedError):
-        build_release(files)
+        release_of(files)
 
 
 def test_the_build_digest_is_the_sha256_of_the_manifest() -> None:
-    built = build_release([("affiant/a.py", "11" * 32)])
+    built = release_of([("affiant/a.py", "11" * 32)])
     assert built.build_digest == "sha256:" + hashlib.sha256(built.to_bytes()).hexdigest()
 
 
 def test_reference_values_are_simulated_and_parse() -> None:
-    built = build_release([("affiant/a.py", "11" * 32)])
+    built = release_of([("affiant/a.py", "11" * 32)])
     reference = parse_reference_values(reference_values(built, b"a root key"))
     assert reference.cls is EvidenceClass.SIMULATED
     assert reference.roots == {"sha256:" + hashlib.sha256(b"a root key").hexdigest()}
-    assert {image.mrtd for image in reference.images["session"]} == {built.mrtd}
+    assert {image.mrtd for image in reference.images["session"]} == {built.images[Image.SESSION].mrtd}
 
 
 # -- the command ------------------------------------------------------------------------------------------------
@@ -123,6 +124,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (portion / name).parent.mkdir(parents=True, exist_ok=True)
         (portion / name).write_bytes(name.encode())
     monkeypatch.setattr(installed_files, "installed_portions", lambda: (portion,))
+    monkeypatch.setattr(images, "PROGRAMS", dict.fromkeys(Image, ("affiant.errors",)))
     monkeypatch.setattr(release, "_manifest_file", lambda: portion / "release.json")
     return portion
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.attestation.release_of_files import launched
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
@@ -70,7 +71,7 @@ def path(platform: SimulatedPlatform, tmp_path: Path) -> Iterator[Path]:
     socket_path = tmp_path / "platform.sock"
     host = PlatformHost(
         platform,
-        measure=lambda: b"m" * 48,
+        measure=lambda _: launched(b"m" * 48),
         clock=lambda: NOW,
         random_bytes=counting_bytes("server"),
         max_tds=4,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from tests.attestation.release_of_files import launched
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
@@ -29,7 +30,7 @@ def judged(platform: SimulatedPlatform, quote: bytes) -> VerifiedQuote:
 
 def host_quote(image: Image) -> bytes:
     host = PlatformHost(
-        REVOKING, measure=lambda: bytes(48), clock=lambda: NOW, random_bytes=os.urandom, sessions_on=SECOND
+        REVOKING, measure=lambda _: launched(), clock=lambda: NOW, random_bytes=os.urandom, sessions_on=SECOND
     )
     from affiant.attestation.encoding.binary_text import from_b64u
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.attestation.release_of_files import release_of
 
 from affiant.attestation.release.boot import Image, boot_log
-from affiant.attestation.release.manifest import Release, build_release, reference_values
+from affiant.attestation.release.manifest import Release, reference_values
 from affiant.attestation.simulated.platform.keys import Role, derive_key
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
@@ -130,7 +131,7 @@ def v5(vectors: Vectors) -> Genuine:
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 MRCONFIGID = hashlib.sha384(b"initdata").digest()
 REPORT_DATA = hashlib.sha512(b"statement").digest()
-RELEASE: Release = build_release([("affiant/a.py", "00" * 32)])
+RELEASE: Release = release_of([("affiant/a.py", "00" * 32)])
 BOOT_EVENTS = tuple(Event(name, {"number": number}) for number, name in enumerate(SESSION_EVENT_ORDER))
 
 
@@ -154,7 +155,7 @@ def quote_of(
     mrconfigid: bytes = MRCONFIGID,
     image: Image = Image.SESSION,
     events: tuple[Event, ...] = BOOT_EVENTS,
-    mrtd: bytes = RELEASE.mrtd,
+    mrtd: bytes = RELEASE.images[Image.GATEWAY].mrtd,
     td: dict[str, bytes] | None = None,
     **options: Any,
 ) -> bytes:

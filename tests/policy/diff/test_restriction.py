@@ -16,12 +16,13 @@ from affiant.policy.canonical.errors import ComparisonTooLarge
 from affiant.policy.commands import policy
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy, parse_normal_form
 from affiant.policy.diff.differences import compare_compiled, compare_profiles
-from affiant.policy.diff.report import narrowing_digest, narrowing_document
 from affiant.policy.diff.restriction import (
     NarrowingNotEnforced,
     NotNarrower,
     compare_narrowing,
     first_wider,
+    narrowing_digest,
+    narrowing_document,
     require_enforced,
     require_narrower,
 )

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.attestation.release_of_files import release_of
 
-from affiant.attestation.release.manifest import build_release, reference_values
+from affiant.attestation.release.manifest import reference_values
 from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
 from affiant.attestation.tdx import parse_reference_values
 from affiant.attestation.tlog.note_keys import CosignerKey
@@ -16,9 +17,7 @@ from affiant.sandbox.processes.gateway_probe import RunningGateway
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.services import GatewayChoice, ServicesBusy
 
-REFERENCE = parse_reference_values(
-    reference_values(build_release([("affiant/a.py", "11" * 32)]), b"a root key")
-)
+REFERENCE = parse_reference_values(reference_values(release_of([("affiant/a.py", "11" * 32)]), b"a root key"))
 _WITNESS = CosignerKey("w.example/1", bytes(32))
 WITNESSES = f"witness w {_WITNESS.vkey()} http://127.0.0.1:7000\nquorum w\n"
 OTHER = replace(DEV_ECHO, url="http://127.0.0.1:9/v1")

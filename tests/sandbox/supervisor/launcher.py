@@ -206,7 +206,7 @@ class Launcher:
             "cls": "simulated",
             "profile_digest": loaded.digest,
             "file_digest": sha256_name(text.encode()),
-            "supervisor": load_release().build_digest,
+            "supervisor": load_release().images[Image.SESSION].digest,
             "rootfs": "host-usr",
             "runtime": None,
             "isolation_floor": "namespace",

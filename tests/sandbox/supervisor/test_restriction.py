@@ -29,8 +29,7 @@ from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.errors import AffiantError
 from affiant.policy.decision.limit_errors import BytesSpent
-from affiant.policy.diff.report import narrowing_digest, narrowing_document
-from affiant.policy.diff.restriction import compare_narrowing
+from affiant.policy.diff.restriction import compare_narrowing, narrowing_digest, narrowing_document
 from affiant.policy.loading.load import load_profiles
 from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.base.errors import GatewayUnreachable

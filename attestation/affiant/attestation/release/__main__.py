@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AffiantError as error:
         sys.stderr.write(f"affiant: refused: {error} [{error.code}]\n")
         return 1
-    sys.stdout.write(f"build {release.build_digest}\nmrtd  {release.mrtd.hex()}\n")
+    sys.stdout.write(f"build {release.build_digest}\n")
+    for image, released in release.images.items():
+        sys.stdout.write(f"{image.value:7} {released.digest} {len(released.files)} files\n")
     return 0
 
 

@@ -5,11 +5,14 @@ Made when the package is built, before any quote exists, so reference values are
     python -m affiant.attestation.release write     # a source tree: writes attestation/affiant/release.json
     python -m affiant.attestation.release check     # does what is installed still match its manifest?
 
-The manifest is RFC 8785 JSON ``{"typ":"affiant-release/1","files":[[path,sha256 hex],...],"mrtd":<96 hex>,
-"images":{"gateway":{"mrtd","rtmr0","rtmr1","rtmr2"},"session":{...}}}``. Files are those of the wheel without
-``*.dist-info/``, ``__pycache__/``, the second verifier's page and the manifest itself, sorted by path. MRTD is SHA-384
-of the RFC 8785 array of ``[path, sha256 hex]``: what the simulated platform measures, again, from the installed files
-at each launch. A changed installation therefore yields another MRTD than its manifest says, and its quotes are refused.
+The manifest is RFC 8785 JSON ``{"typ":"affiant-release/2","files":[[path,sha256 hex],...],
+"images":{"gateway":{"digest","files":[path,...],"mrtd","rtmr0","rtmr1","rtmr2"},"session":{...}}}``. ``files``
+is the whole wheel without ``*.dist-info/``, ``__pycache__/`` and the manifest itself, sorted by path; the
+manifest's own digest names the installation in verdicts. An image has the files that its programs can import or
+read (``images``). Its MRTD is SHA-384, its ``digest`` SHA-256, of the RFC 8785 array of their ``[path, sha256
+hex]``: what the simulated platform measures, again, from the installed files at each launch. A changed file of
+an image therefore yields another MRTD than its manifest says, and its quotes are refused; any other file moves
+neither.
 
 Only the standard library is imported: the build runs this before anything is installed.
 """
@@ -29,28 +32,33 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import from_hex, sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.release.boot import Image, boot_registers
+from affiant.attestation.release.images import files_of_image
 from affiant.attestation.release.measured_files import (
     MANIFEST_PATH,
     InstalledFileError,
     MeasuredFile,
+    find_files,
     measure,
     measure_files,
+    read_file,
 )
 from affiant.attestation.release.platform_identity import EVALUATION_NUMBER, TD_ATTRIBUTES, XFAM
 from affiant.errors import AffiantError, ConfigurationError, MalformedError, NotAuthenticError
 
 __all__ = [
     "MANIFEST_PATH",
-    "ImageMeasurements",
     "InstalledFileError",
     "MeasuredFile",
     "Release",
     "ReleaseDiffersError",
     "ReleaseMalformedError",
     "ReleaseMissingError",
+    "ReleasedImage",
     "build_name",
     "build_release",
     "check_release",
+    "images_of",
+    "installed_image",
     "load_release",
     "measure",
     "measure_files",
@@ -60,7 +68,7 @@ __all__ = [
     "write_release",
 ]
 
-_TYP: Final = "affiant-release/1"
+_TYP: Final = "affiant-release/2"
 _LIMIT: Final = 1 << 22
 """Bytes of a manifest, at most."""
 
@@ -84,26 +92,35 @@ class ReleaseDiffersError(NotAuthenticError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageMeasurements:
-    """What one image measures into, 48 bytes each."""
+class ReleasedImage:
+    """One image: its files, sorted by path, and what they measure into (48 bytes each)."""
 
+    files: tuple[MeasuredFile, ...]
     mrtd: bytes
     rtmr0: bytes
     rtmr1: bytes
     rtmr2: bytes
 
-    def to_json(self) -> dict[str, str]:
-        """The four values in hexadecimal."""
+    @property
+    def digest(self) -> str:
+        """``sha256:<hex>`` of its files: the ``bld`` of records, and ``supervisor`` in a session's manifest."""
+        return sha256_name(canonical(self.files))
+
+    def registers(self) -> dict[str, str]:
+        """The four values in hexadecimal, as reference values name them."""
         return {name: getattr(self, name).hex() for name in ("mrtd", "rtmr0", "rtmr1", "rtmr2")}
+
+    def to_json(self) -> dict[str, object]:
+        """The image as the manifest has it: its files by path alone."""
+        return {"digest": self.digest, "files": [path for path, _ in self.files], **self.registers()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A build: its files, its MRTD (48 bytes), and what each of its images measures into."""
+    """An installation: all its files, and its images."""
 
     files: tuple[MeasuredFile, ...]
-    mrtd: bytes
-    images: Mapping[Image, ImageMeasurements]
+    images: Mapping[Image, ReleasedImage]
 
     def to_bytes(self) -> bytes:
         """The manifest, RFC 8785."""
@@ -111,14 +128,13 @@ class Release:
             {
                 "typ": _TYP,
                 "files": self.files,
-                "mrtd": self.mrtd.hex(),
-                "images": {image.value: measured.to_json() for image, measured in self.images.items()},
+                "images": {image.value: released.to_json() for image, released in self.images.items()},
             }
         )
 
     @property
     def build_digest(self) -> str:
-        """``sha256:<hex>`` of the manifest's bytes: the ``bld`` of receipts and verdicts."""
+        """``sha256:<hex>`` of the manifest's bytes: how verdicts and reports name the program that made them."""
         return sha256_name(self.to_bytes())
 
 
@@ -130,24 +146,31 @@ def mrtd_of(files: Sequence[MeasuredFile]) -> bytes:
     return hashlib.sha384(canonical(sorted(files))).digest()
 
 
-def build_release(files: Sequence[MeasuredFile]) -> Release:
-    """The release that consists of ``files``.
+def build_release(files: Sequence[MeasuredFile], images: Mapping[Image, Sequence[str]]) -> Release:
+    """The release that consists of ``files``, with the paths of each image.
 
     Raises:
-        ReleaseMalformedError: no file at all, or a path twice.
+        ReleaseMalformedError: no file at all, a path twice, or an image without files or with a path that is not there.
     """
-    if not files:
-        raise ReleaseMalformedError("a release without files")
-    if len({path for path, _ in files}) != len(files):
-        raise ReleaseMalformedError("a path stands twice in a release")
-    mrtd = mrtd_of(files)
-    images = {image: _image(mrtd, image) for image in Image}
-    return Release(files=tuple(sorted(files)), mrtd=mrtd, images=MappingProxyType(images))
+    digests = dict(files)
+    if not files or len(digests) != len(files):
+        raise ReleaseMalformedError("no file in a release, or a path twice")
+    released = {}
+    for image in Image:
+        paths = images.get(image, ())
+        if not paths or len(set(paths)) != len(paths) or not digests.keys() >= set(paths):
+            raise ReleaseMalformedError(
+                "an image that does not consist of files of its release", found=image.value
+            )
+        released[image] = _image([(path, digests[path]) for path in paths], image)
+    return Release(files=tuple(sorted(files)), images=MappingProxyType(released))
 
 
-def _image(mrtd: bytes, image: Image) -> ImageMeasurements:
+def _image(files: Sequence[MeasuredFile], image: Image) -> ReleasedImage:
     rtmr0, rtmr1, rtmr2, _ = boot_registers(image)
-    return ImageMeasurements(mrtd=mrtd, rtmr0=rtmr0, rtmr1=rtmr1, rtmr2=rtmr2)
+    return ReleasedImage(
+        files=tuple(sorted(files)), mrtd=mrtd_of(files), rtmr0=rtmr0, rtmr1=rtmr1, rtmr2=rtmr2
+    )
 
 
 def parse_release(data: bytes) -> Release:
@@ -158,10 +181,11 @@ def parse_release(data: bytes) -> Release:
         JSONError: not canonical JSON.
     """
     document = parse_object(data, limit=_LIMIT)
-    files = document.get("files")
-    if document.get("typ") != _TYP or not isinstance(files, list):
+    files, images = document.get("files"), document.get("images")
+    if document.get("typ") != _TYP or not isinstance(files, list) or not isinstance(images, dict):
         raise ReleaseMalformedError("not a release manifest", expected=_TYP)
-    release = build_release([_file(entry) for entry in files])
+    listed = {image: _paths(images.get(image.value)) for image in Image}
+    release = build_release([_file(entry) for entry in files], listed)
     if release.to_bytes() != data:
         raise ReleaseMalformedError(
             "the release manifest's measurements do not follow from its files",
@@ -179,6 +203,14 @@ def _file(entry: object) -> MeasuredFile:
             raise ReleaseMalformedError("an entry of files is no pair of path and SHA-256")
 
 
+def _paths(released: object) -> Sequence[str]:
+    match released:
+        case {"files": list() as paths} if all(isinstance(path, str) for path in paths):
+            return paths
+        case _:
+            raise ReleaseMalformedError("an image of a release manifest lists no files")
+
+
 def reference_values(release: Release, root_spki_der: bytes) -> bytes:
     """The reference values of ``release`` on the simulated platform with this root key: RFC 8785 bytes.
 
@@ -190,7 +222,7 @@ def reference_values(release: Release, root_spki_der: bytes) -> bytes:
             "typ": "affiant-reference-values/1",
             "cls": "simulated",
             "roots": [sha256_name(root_spki_der)],
-            "images": {image.value: [release.images[image].to_json()] for image in Image},
+            "images": {image.value: [release.images[image].registers()] for image in Image},
             "tcb": {"statuses": ["UpToDate"], "min_evaluation": EVALUATION_NUMBER},
             "td_attributes": TD_ATTRIBUTES.hex(),
             "xfam": XFAM.hex(),
@@ -227,6 +259,32 @@ def build_name() -> str:
         return "unknown (no release manifest beside this install)"
 
 
+def images_of(files: Mapping[str, Path]) -> Mapping[Image, Sequence[str]]:
+    """The paths of each image among ``files``, given as path in the wheel -> file.
+
+    Raises:
+        InstalledFileError: a program of an image is missing, or a file cannot be read as Python.
+    """
+    readers = {path: file.read_bytes for path, file in files.items()}
+    return {image: files_of_image(image, readers) for image in Image}
+
+
+def installed_image(image: Image) -> Mapping[str, bytes]:
+    """The bytes, as they are now, of each file that the release manifest lists for ``image``.
+
+    Raises:
+        ReleaseMissingError, ReleaseMalformedError: no manifest, or none to rely on.
+        InstalledFileError: a file is gone, or cannot be read.
+    """
+    found = find_files()
+    content = {}
+    for path, _ in load_release().images[image].files:
+        if path not in found:
+            raise InstalledFileError("a file of an image is not installed", found=path)
+        content[path] = read_file(found[path])
+    return content
+
+
 def check_release() -> Release:
     """The installed release, after comparing it with the installed files.
 
@@ -251,7 +309,8 @@ def write_release() -> Release:
     One that is there already and right stays as it is. The draft of a new one has a name of its own and lies outside
     of what is measured: others may measure, or write, at the same time.
     """
-    release = build_release(measure_files())
+    found = find_files()
+    release = build_release(measure(found), images_of(found))
     path, data = _manifest_file(), release.to_bytes()
     with suppress(FileNotFoundError):
         if path.read_bytes() == data:

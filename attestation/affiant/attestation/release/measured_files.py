@@ -24,9 +24,11 @@ __all__ = [
     "VERIFIER_PAGE_PATH",
     "InstalledFileError",
     "MeasuredFile",
+    "find_files",
     "installed_portions",
     "measure",
     "measure_files",
+    "read_file",
 ]
 
 MANIFEST_PATH: Final = "affiant/release.json"
@@ -52,11 +54,11 @@ def installed_portions() -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(entry).resolve() for entry in affiant.__path__))
 
 
-def measure_files(portions: Iterable[Path] | None = None) -> tuple[MeasuredFile, ...]:
-    """Measure what is installed below ``portions`` (default: everything that ``affiant`` imports from).
+def find_files(portions: Iterable[Path] | None = None) -> Mapping[str, Path]:
+    """The files below ``portions`` (default: everything that ``affiant`` imports from), by path in the wheel.
 
     Raises:
-        InstalledFileError: a link, a file that cannot be read, or one path in two portions.
+        InstalledFileError: a link, a folder that cannot be read, or one path in two portions.
     """
     found: dict[str, Path] = {}
     for portion in installed_portions() if portions is None else portions:
@@ -64,14 +66,24 @@ def measure_files(portions: Iterable[Path] | None = None) -> tuple[MeasuredFile,
             name = f"affiant/{path.relative_to(portion).as_posix()}"
             if name in found:
                 raise InstalledFileError("one path in two places", found=name, where=str(path))
-            found[name] = path
-    return measure(found)
+            if name not in _NEVER_MEASURED and _belongs(name):
+                found[name] = path
+    return found
+
+
+def measure_files(portions: Iterable[Path] | None = None) -> tuple[MeasuredFile, ...]:
+    """Measure what is installed below ``portions``. As :func:`find_files`.
+
+    Raises:
+        InstalledFileError: also where a file cannot be read.
+    """
+    return measure(find_files(portions))
 
 
 def measure(files: Mapping[str, Path]) -> tuple[MeasuredFile, ...]:
     """Measure ``files``, given as path in the wheel -> file; what no build lists is left out."""
     return tuple(
-        (name, _sha256(path))
+        (name, hashlib.sha256(read_file(path)).hexdigest())
         for name, path in sorted(files.items())
         if name not in _NEVER_MEASURED and _belongs(name)
     )
@@ -96,12 +108,17 @@ def _walk(folder: Path) -> Iterator[Path]:
         raise InstalledFileError("a folder cannot be read", where=str(folder)) from error
 
 
-def _sha256(path: Path) -> str:
+def read_file(path: Path) -> bytes:
+    """The bytes of one installed file.
+
+    Raises:
+        InstalledFileError: a link, no regular file, or not readable.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InstalledFileError("not a regular file", where=str(path))
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return file.read()
     except OSError as error:
         raise InstalledFileError("a file cannot be read", where=str(path)) from error

@@ -20,8 +20,14 @@ from affiant.attestation.tdx import Collateral, parse_event_log
 from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser
 from affiant.gateway.sessions.sessions import Admitted
 from affiant.gateway.wire.errors import AdmissionMismatch
-from affiant.policy.diff.report import narrowing_digest, narrowing_document
-from affiant.policy.diff.restriction import NotNarrower, compare_narrowing, require_enforced, require_narrower
+from affiant.policy.diff.restriction import (
+    NotNarrower,
+    compare_narrowing,
+    narrowing_digest,
+    narrowing_document,
+    require_enforced,
+    require_narrower,
+)
 
 __all__ = ["NarrowingAppraiser", "require_same_session"]
 

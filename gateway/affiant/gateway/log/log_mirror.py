@@ -27,10 +27,10 @@ from affiant.attestation.log.publish.publishing import Publisher
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.object_store import Objects
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, Note, parse_note
-from affiant.command_line import printable
 from affiant.errors import AffiantError
 from affiant.files import write_whole
 from affiant.gateway.wire.operator_socket import operator_connection
+from affiant.printable import printable
 
 __all__ = ["MirrorBounds", "MirrorState", "forget_state", "mirrored", "read_state", "shown_by"]
 

@@ -32,6 +32,7 @@ from affiant.attestation.log.witness.embedded import OwnWitness, own_witness
 from affiant.attestation.log_reading.object_store import open_objects
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import load_release, reference_values
+from affiant.attestation.release.running import first_program
 from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.simulated.served.serve_command import simulated_reference
@@ -313,7 +314,7 @@ def launch_gateway(launch: Launch) -> int:
         reference=reference,
         collateral=platform.collateral(),
         boot_log=platform.boot_log(Image.GATEWAY),
-        build=release.build_digest,
+        build=release.images[Image.GATEWAY].digest,
         credentials=_credentials(launch, config),
         mcp_credentials=_tool_credentials(launch, config, tools.roots or {}),
         mcp_secrets=tuple(value for each in environments.values() for value in each.values()),
@@ -425,7 +426,7 @@ def _start(
     ready, user = launch.ready, launch.user
     log = () if decisions is None else decisions.descriptors
     passed = tuple(each for each in (td, document, ready, *log) if each is not None)
-    arguments = [sys.executable, "-P", "-m", "affiant.gateway.process.server"]
+    arguments = [*first_program(td), "affiant.gateway.process.server"]
     arguments += ["--td-fd", str(td), "--settings-fd", str(document)]
     if ready is not None:
         arguments += ["--ready-fd", str(ready)]

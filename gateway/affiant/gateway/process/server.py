@@ -24,6 +24,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -31,9 +32,10 @@ from typing import Final
 import uvicorn
 import uvloop
 
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.running import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.attestation.simulated.served.socket_path import reachable_address
-from affiant.command_line import EXIT_REFUSED, show_refusal
 from affiant.errors import AffiantError
 from affiant.gateway.config.config import Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
@@ -51,6 +53,7 @@ from affiant.gateway.wire.bounded_http import BoundedHTTP
 from affiant.gateway.wire.errors import JournalUnavailable, SettingsRefused
 from affiant.gateway.wire.tls import TLSIdentity, make_tls_identity
 from affiant.policy.decision_log.file import DecisionFile
+from affiant.printable import printable
 from affiant.steady_clock import SteadyClock
 
 __all__ = ["CONTROL_SOCKET", "STATE_FILE", "main", "serve"]
@@ -312,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:
         confine()
-        settings = _read_settings(options.settings_fd)
+        settings = replace(_read_settings(options.settings_fd), build=image_digest(Image.GATEWAY))
         decisions = None if options.decisions_fd is None else DecisionFile(options.decisions_fd)
         link = None if options.decisions_link_fd is None else socket.socket(fileno=options.decisions_link_fd)
         with (
@@ -324,8 +327,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 serve(settings, source, ready=options.ready_fd, decisions=decisions, next_decisions=link)
             )
     except AffiantError as error:
-        show_refusal(error)
-        return EXIT_REFUSED
+        sys.stderr.write(f"affiant: refused: {printable(str(error))} [{error.code}]\n")
+        return 1
     return 0
 
 

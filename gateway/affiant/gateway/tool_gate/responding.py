@@ -12,13 +12,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from affiant.command_line import printable
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.tool_gate.approving import APPROVAL_REFUSALS, ToolCallWaits
 from affiant.gateway.tool_gate.catalogue import ServedTool
 from affiant.gateway.tool_gate.messages import Envelope, Message, RequestId
 from affiant.gateway.wire.errors import RequestMalformed, ToolMethodRefused, ToolNotAllowed
 from affiant.policy.decision.limit_errors import LimitReached
+from affiant.printable import printable
 
 __all__ = [
     "CANCELLED",

@@ -27,11 +27,11 @@ from typing import Final
 
 from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.attestation.statements.gateway_config import MCPServerConfig
-from affiant.command_line import printable
 from affiant.errors import AffiantError
 from affiant.gateway.tool_servers.sockets import socket_of
 from affiant.gateway.tool_servers.stdio_users import ToolUsers
 from affiant.gateway.wire.errors import SettingsRefused
+from affiant.printable import printable
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service

@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from affiant.command_line import printable
 from affiant.errors import (
     AffiantError,
     ConfigurationError,
@@ -24,6 +23,7 @@ from affiant.errors import (
 )
 from affiant.gateway.wire.errors import QueueRefusal
 from affiant.policy.decision.limit_errors import LimitReached
+from affiant.printable import printable
 
 __all__ = ["STATUS", "error_body", "error_headers", "status_of"]
 

@@ -23,9 +23,8 @@ from affiant.policy.diff.report import (
     difference_lines,
     difference_markdown,
     difference_sarif,
-    narrowing_digest,
-    narrowing_document,
 )
+from affiant.policy.diff.restriction import narrowing_digest, narrowing_document
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_bounded, read_profiles
 from affiant.policy.loading.profile_set import ProfileSet

@@ -13,13 +13,16 @@ The bound of the first step counts requests, not seconds: both sides come to the
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import NotAllowedError
 from affiant.policy.canonical.errors import ComparisonTooLarge
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.diff.differences import Difference, compare_compiled
-from affiant.policy.diff.report import told_together
+from affiant.policy.diff.grouped import side_document, told_together
 
 __all__ = [
     "MOST_REQUESTS",
@@ -27,10 +30,13 @@ __all__ = [
     "NotNarrower",
     "compare_narrowing",
     "first_wider",
+    "narrowing_digest",
+    "narrowing_document",
     "require_enforced",
     "require_narrower",
 ]
 
+_NARROWING: Final = "affiant-narrowing/1"
 MOST_REQUESTS: Final = 100_000
 """Some seconds of one processor; a profile of a hundred hosts with a dozen paths each stays far below."""
 
@@ -102,3 +108,34 @@ def require_enforced(old: CompiledPolicy, new: CompiledPolicy, differences: tupl
             found=", ".join(sorted(planes)),
             hint="Leave that as it is, or start a new session with it",
         )
+
+
+def narrowing_document(differences: Sequence[Difference], *, old: str, new: str) -> Mapping[str, object]:
+    """Every difference of two profiles, as far as their normal forms say it: whoever has both writes the same.
+
+    So it names neither files nor places in them, nor the agent, whom a receipt hides.
+
+    Args:
+        old, new: the profiles' digests.
+    """
+    return {
+        "typ": _NARROWING,
+        "old": old,
+        "new": new,
+        "differences": [
+            {
+                "plane": found.plane,
+                "direction": found.direction.value,
+                "request": found.request,
+                "stands_for_others": found.others,
+                "old": side_document(found.old, placed=False),
+                "new": side_document(found.new, placed=False),
+            }
+            for found in differences
+        ],
+    }
+
+
+def narrowing_digest(document: Mapping[str, object]) -> str:
+    """``sha256:`` name of its RFC 8785 bytes: ``dif`` of the record of a narrowing."""
+    return sha256_name(canonical(document))

@@ -21,8 +21,14 @@ from affiant.command_line import print_json, printable
 from affiant.errors import AffiantError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.diff.differences import Difference
-from affiant.policy.diff.report import difference_lines, narrowing_digest, narrowing_document
-from affiant.policy.diff.restriction import compare_narrowing, require_enforced, require_narrower
+from affiant.policy.diff.report import difference_lines
+from affiant.policy.diff.restriction import (
+    compare_narrowing,
+    narrowing_digest,
+    narrowing_document,
+    require_enforced,
+    require_narrower,
+)
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import policy_owners, read_policy_file
 from affiant.policy.loading.profile_set import ProfileSet

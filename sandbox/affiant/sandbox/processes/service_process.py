@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import IO, Final
 
 import affiant
-from affiant.command_line import printable
+from affiant.attestation.release.running import first_program
+from affiant.printable import printable
 from affiant.sandbox.base.errors import ServiceFailed, ServiceSilent
 from affiant.sandbox.base.exposure import Facts, Need, exposure_plan, step_to_json
 from affiant.sandbox.base.privileges import drop_privileges, is_root
@@ -65,6 +66,7 @@ class ServiceSpec:
         fds: descriptors to inherit, under the same numbers.
         home: its ``HOME``.
         death_signal: what it gets when the thread that starts it dies. None: it finds out by itself.
+        td: the descriptor of the simulated TD whose first program this is; it inherits that too. None: not measured.
         own_view: whether closed folders are covered for it; not for a service that stays the machine's owner.
     """
 
@@ -77,6 +79,7 @@ class ServiceSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     death_signal: signal.Signals | None = None
     own_view: bool = True
+    td: int | None = None
 
 
 def clean_environment(environment: Mapping[str, str], *, home: Path) -> dict[str, str]:
@@ -138,21 +141,12 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
         os.lseek(plan_fd, 0, os.SEEK_SET)
         argv = [str(ready_write) if argument == READY_FD else argument for argument in spec.argv]
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-s",
-                "-m",
-                "affiant.sandbox.processes.service_stage",
-                "--plan-fd",
-                str(plan_fd),
-                *argv,
-            ],
+            [*_python(spec.td), "affiant.sandbox.processes.service_stage", "--plan-fd", str(plan_fd), *argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env={**clean_environment(os.environ, home=spec.home), **spec.environment},
-            pass_fds=(plan_fd, ready_write, *spec.fds),
+            pass_fds=(plan_fd, ready_write, *spec.fds, *(() if spec.td is None else (spec.td,))),
             start_new_session=True,
         )
     except BaseException:  # closed whatever happened, and raised again
@@ -162,6 +156,11 @@ def start_service(spec: ServiceSpec, *, echo: bool = False) -> ServiceProcess:
         os.close(plan_fd)
         os.close(ready_write)
     return ServiceProcess(spec, process, ready_read, own_user=is_root() and spec.user is not None, echo=echo)
+
+
+def _python(td: int | None) -> tuple[str, ...]:
+    """The interpreter, isolated, up to the module to run."""
+    return (sys.executable, "-I", "-m") if td is None else first_program(td)
 
 
 class ServiceProcess:

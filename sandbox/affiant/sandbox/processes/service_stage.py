@@ -1,8 +1,8 @@
 """The first moments of a service: confine this process, then become the service's own program.
 
-``python -P -s -m affiant.sandbox.processes.service_stage --plan-fd N MODULE ARGUMENT...`` reads its plan from
-descriptor N, takes the steps of ``exposure`` in a mount namespace of its own, becomes the service's user, and runs
-MODULE as ``python -m`` would, in this same process: an execve(2) would make it inspectable again (prctl(2),
+``affiant.sandbox.processes.service_stage --plan-fd N MODULE ARGUMENT...`` reads its plan from descriptor N,
+takes the steps of ``exposure`` in a mount namespace of its own, becomes the service's user, and runs MODULE as
+``python -m`` would, in this same process: an execve(2) would make it inspectable again (prctl(2),
 PR_SET_DUMPABLE). No code of the service runs before the privileges are gone.
 """
 

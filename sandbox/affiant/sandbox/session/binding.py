@@ -18,6 +18,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.records.sealed_disclosures import recipient
+from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import load_release
 from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.sandbox.base.errors import InputRefused
@@ -66,7 +67,7 @@ async def bind_session(
     rootfs, runtime = await asyncio.to_thread(_digests, home, plan)
     manifest = session_manifest(
         plan,
-        supervisor=load_release().build_digest,
+        supervisor=load_release().images[Image.SESSION].digest,
         rootfs=rootfs,
         runtime=runtime,
         gateway=services.gateway_config,

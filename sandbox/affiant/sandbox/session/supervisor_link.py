@@ -65,7 +65,8 @@ def start_supervisor(
                         Need(str(folder), writable=True),
                         *(Need(str(path.resolve())) for path in asked if path is not None),
                     ),
-                    fds=(theirs.fileno(), td, membership),
+                    fds=(theirs.fileno(), membership),
+                    td=td,
                 ),
                 echo=echo,
             )

@@ -22,7 +22,8 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from affiant.attestation.release.manifest import load_release
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.running import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel
@@ -62,7 +63,7 @@ async def _run(control_fd: int, td_fd: int, limits: RecordLimits) -> int:
 def _surroundings(td: SimulatedTD, limits: RecordLimits) -> Surroundings:
     return Surroundings(
         td=td,
-        build=load_release().build_digest,
+        build=image_digest(Image.SESSION),
         clock=SteadyClock(lambda: datetime.now(UTC), time.monotonic),
         random_bytes=secrets.token_bytes,
         limits=limits,

@@ -34,8 +34,13 @@ from affiant.attestation.statements.statement import KeysetStatement
 from affiant.attestation.tdx import EventLog, LoggedEvent
 from affiant.errors import AffiantError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
-from affiant.policy.diff.report import narrowing_digest, narrowing_document
-from affiant.policy.diff.restriction import compare_narrowing, require_enforced, require_narrower
+from affiant.policy.diff.restriction import (
+    compare_narrowing,
+    narrowing_digest,
+    narrowing_document,
+    require_enforced,
+    require_narrower,
+)
 from affiant.policy.signing.signatures import require_profile
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.proxy import EgressProxy

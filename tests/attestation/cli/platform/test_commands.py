@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.attestation.release_of_files import release_of
 from tests.attestation.simulated.conftest import NOW, counting_bytes
 from tests.attestation.simulated.served_platform import serving
 
@@ -14,6 +15,7 @@ from affiant.__main__ import cli
 from affiant.attestation.cli.platform import commands
 from affiant.attestation.encoding.keys import Signer, public_jwk
 from affiant.attestation.release import manifest as release
+from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.served.serve_command import simulated_reference
 from affiant.attestation.tdx import parse_reference_values
 from affiant.attestation.verdict.trust_file import parse_trust_file
@@ -23,7 +25,7 @@ from affiant.attestation.verdict.trust_file import parse_trust_file
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> release.Release:
     """This build's manifest, without writing into the source tree."""
     path = tmp_path / "release.json"
-    built = release.build_release(release.measure_files())
+    built = release_of(release.measure_files())
     path.write_bytes(built.to_bytes())
     monkeypatch.setattr(release, "_manifest_file", lambda: path)
     return built
@@ -41,7 +43,7 @@ def test_trust_is_written_before_any_platform_runs(tmp_path: Path, manifest: rel
     values = parse_reference_values(reference)
     assert trusted.raw == result.stdout.encode()
     assert all(root in result.stdout for root in values.roots)
-    assert {image.mrtd for image in values.images["gateway"]} == {manifest.mrtd}
+    assert {image.mrtd for image in values.images["gateway"]} == {manifest.images[Image.GATEWAY].mrtd}
 
 
 def test_trust_accepts_an_erasure_authority_by_its_public_key(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.attestation.quote.providers.fake_kernel import FakeTSM
+from tests.attestation.release_of_files import launched
 from tests.attestation.simulated.conftest import counting_bytes, served
 
 from affiant.__main__ import cli
@@ -55,7 +56,7 @@ def tsm(platform: SimulatedPlatform, monkeypatch: pytest.MonkeyPatch) -> FakeTSM
 def home(platform: SimulatedPlatform, tmp_path: Path) -> Iterator[Path]:
     """The home of a running simulated platform."""
     host = PlatformHost(
-        platform, measure=lambda: bytes(48), clock=lambda: NOW, random_bytes=counting_bytes("host")
+        platform, measure=lambda _: launched(), clock=lambda: NOW, random_bytes=counting_bytes("host")
     )
     socket = platform_socket(tmp_path / "home")
     socket.parent.mkdir(parents=True)

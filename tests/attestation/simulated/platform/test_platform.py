@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 
 import pytest
 from cryptography import x509
+from tests.attestation.release_of_files import release_of
 from tests.attestation.simulated.conftest import NOW, counting_bytes
 
 from affiant.attestation.release.boot import Image, boot_log
-from affiant.attestation.release.manifest import Release, build_release, reference_values
+from affiant.attestation.release.manifest import Release, reference_values
 from affiant.attestation.release.platform_identity import (
     TD_ATTRIBUTES,
     XFAM,
@@ -46,7 +47,8 @@ from affiant.errors import AffiantError
 
 MRCONFIGID = b"c" * 48
 REPORT_DATA = bytes(range(64))
-RELEASE: Release = build_release([("affiant/a.py", "00" * 32), ("affiant/b/c.py", "11" * 32)])
+RELEASE: Release = release_of([("affiant/a.py", "00" * 32), ("affiant/b/c.py", "11" * 32)])
+MRTD = RELEASE.images[Image.GATEWAY].mrtd
 
 Change = Callable[[SimulatedPlatform], SimulatedPlatform]
 
@@ -65,7 +67,7 @@ def verify(
     registers = platform.launch(
         Image.GATEWAY,
         mrconfigid=MRCONFIGID,
-        mrtd=RELEASE.mrtd,
+        mrtd=MRTD,
         td_id=bytes(32),
         td_attributes=td_attributes,
         xfam=xfam,
@@ -139,7 +141,7 @@ def test_a_module_of_version_16_is_found_by_its_hexadecimal_name() -> None:
 
 def test_the_same_seed_gives_the_same_bytes(platform: SimulatedPlatform) -> None:
     again = SimulatedPlatform.from_seed(platform.seed, created=platform.created)
-    registers = platform.launch(Image.SESSION, mrconfigid=MRCONFIGID, mrtd=RELEASE.mrtd, td_id=bytes(32))
+    registers = platform.launch(Image.SESSION, mrconfigid=MRCONFIGID, mrtd=MRTD, td_id=bytes(32))
     assert again.quote(registers, REPORT_DATA) == platform.quote(registers, REPORT_DATA)
     assert again.collateral(NOW) == platform.collateral(NOW)
 
@@ -301,7 +303,7 @@ def test_an_authentic_quote_that_policy_forbids_is_refused_by_its_code(
 
 
 def test_a_bound_service_td_is_refused(platform: SimulatedPlatform) -> None:
-    registers = platform.launch(Image.GATEWAY, mrconfigid=MRCONFIGID, mrtd=RELEASE.mrtd, td_id=bytes(32))
+    registers = platform.launch(Image.GATEWAY, mrconfigid=MRCONFIGID, mrtd=MRTD, td_id=bytes(32))
     quote = platform.quote(registers, REPORT_DATA, layout=QuoteLayout.V5_TD15, mrservicetd=b"\x01" * 48)
     trust = TrustRoots.pinned([platform.root_spki()])
     collateral = verify_collateral(platform.collateral(NOW), now=NOW, trust=trust)
@@ -340,7 +342,7 @@ def test_no_simulated_root_is_ever_hardware(platform: SimulatedPlatform) -> None
 
 
 def test_another_vendor_id_is_refused(platform: SimulatedPlatform) -> None:
-    registers = platform.launch(Image.GATEWAY, mrconfigid=MRCONFIGID, mrtd=RELEASE.mrtd, td_id=bytes(32))
+    registers = platform.launch(Image.GATEWAY, mrconfigid=MRCONFIGID, mrtd=MRTD, td_id=bytes(32))
     quote = bytearray(platform.quote(registers, REPORT_DATA))
     quote[12] ^= 1
     assert refusal(lambda: parse_quote(bytes(quote))) == "quote.malformed"

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from tests.attestation.release_of_files import launched
 from tests.attestation.simulated.conftest import NOW, counting_bytes
 
 from affiant.attestation.encoding.canonical import canonical
@@ -40,7 +41,7 @@ def installed() -> Installed:
 def host(platform: SimulatedPlatform, installed: Installed) -> PlatformHost:
     return PlatformHost(
         platform,
-        measure=lambda: installed.mrtd,
+        measure=lambda _: launched(installed.mrtd),
         clock=lambda: installed.now,
         random_bytes=counting_bytes("host"),
         max_tds=3,
@@ -116,7 +117,7 @@ def test_a_revoked_platform_serves_its_own_revocation(platform: SimulatedPlatfor
 
     revoked = replace(platform, revoked=frozenset({CertificateRole.PCK}))
     host = PlatformHost(
-        revoked, measure=lambda: bytes(48), clock=lambda: NOW, random_bytes=counting_bytes("r")
+        revoked, measure=lambda _: launched(), clock=lambda: NOW, random_bytes=counting_bytes("r")
     )
     ours = parse_collateral(canonical(host.answer(GetCollateral())["collateral"]))
     assert ours.pck_crl != platform.collateral(NOW).pck_crl

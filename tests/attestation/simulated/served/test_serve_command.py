@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import socket
@@ -14,14 +15,17 @@ from pathlib import Path
 import pytest
 from tests.attestation.simulated.served_platform import STRANGER, Served, as_user, needs_root, serving
 
+from affiant.attestation.release import start
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import (
     Release,
     build_release,
-    measure_files,
+    images_of,
+    installed_image,
     mrtd_of,
     reference_values,
 )
+from affiant.attestation.release.measured_files import find_files, measure
 from affiant.attestation.simulated.platform.errors import PlatformUnreachableError, TDEndedError
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
 from affiant.attestation.simulated.served.socket_path import reachable_address
@@ -58,7 +62,8 @@ def launch(client: PlatformClient, image: Image = Image.SESSION) -> SimulatedTD:
 
 
 def release_now() -> Release:
-    return build_release(measure_files())
+    found = find_files()
+    return build_release(measure(found), images_of(found))
 
 
 # -- evidence, end to end ---------------------------------------------------------------------------------------
@@ -140,12 +145,17 @@ def test_a_td_is_quoted_again_after_each_narrowing_and_each_quote_shows_those_un
 
 
 def test_the_mrtd_is_measured_from_the_installed_files(served: Served) -> None:
-    before = mrtd_of(measure_files())
-    with launch(served.client) as td:
-        measured = td.report().mrtd
-    if mrtd_of(measure_files()) != before:
-        pytest.skip("the source tree changed while the test ran")
-    assert measured == before
+    def measured_here(image: Image) -> bytes:
+        files = [(path, hashlib.sha256(data).hexdigest()) for path, data in installed_image(image).items()]
+        return mrtd_of(files)
+
+    for image in Image:
+        before = measured_here(image)
+        with launch(served.client, image) as td:
+            measured = td.report().mrtd
+        if measured_here(image) != before:
+            pytest.skip("the source tree changed while the test ran")
+        assert measured == before
 
 
 def test_a_platform_that_revokes_itself_is_refused(tmp_path: Path) -> None:
@@ -289,3 +299,30 @@ def test_becoming_another_user_needs_root() -> None:
     from affiant.attestation.simulated.served.confinement import become_user
 
     assert as_user(STRANGER, lambda: become_user(STRANGER + 1)) == "ConfinementError"
+
+
+@pytest.mark.parametrize("image", Image)
+def test_a_td_gives_the_memory_that_was_measured_and_nobody_can_change_it(
+    served: Served, image: Image
+) -> None:
+    with launch(served.client, image) as td:
+        descriptor = start._memory_of_td(td._socket.fileno())
+        mrtd = td.report().mrtd
+    try:
+        with pytest.raises(PermissionError):
+            os.pwrite(descriptor, b"x", 0)
+        measured = start.read_memory(descriptor)
+        assert measured.image_name == image.value
+        assert mrtd_of(list(measured.image_files.items())) == mrtd
+        assert measured.image_files.keys() == installed_image(image).keys()
+    finally:
+        os.close(descriptor)
+
+
+def test_compiled_memory_is_kept_for_the_same_files_and_made_anew_for_others(served: Served) -> None:
+    os.close(served.client.create_td(image=Image.GATEWAY, mrconfigid=MRCONFIGID))
+    kept = served.path.parent / "memory-gateway.bin"
+    before = kept.stat()
+    os.close(served.client.create_td(image=Image.GATEWAY, mrconfigid=MRCONFIGID))
+    assert kept.stat().st_mtime_ns == before.st_mtime_ns
+    assert stat.S_IMODE(before.st_mode) == 0o600

@@ -13,6 +13,7 @@ from tests.attestation.simulated.conftest import MRCONFIGID, NOW, counting_bytes
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import InstalledFileError
+from affiant.attestation.release.memory import LaunchedImage
 from affiant.attestation.simulated.platform.errors import (
     PlatformFullError,
     PlatformUnreachableError,
@@ -133,7 +134,7 @@ def test_without_a_descriptor_left_a_launch_is_refused_and_the_platform_goes_on(
 def test_an_installation_that_cannot_be_measured_launches_nothing(
     platform: SimulatedPlatform, tmp_path: Path
 ) -> None:
-    def broken() -> bytes:
+    def broken(_: object) -> LaunchedImage:
         raise InstalledFileError("a link among the installed files")
 
     host = PlatformHost(platform, measure=broken, clock=lambda: NOW, random_bytes=counting_bytes("b"))

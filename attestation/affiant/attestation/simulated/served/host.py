@@ -14,6 +14,7 @@ from typing import Final, assert_never
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.release.boot import Image, boot_log
+from affiant.attestation.release.memory import LaunchedImage
 from affiant.attestation.simulated.platform.errors import PlatformFullError
 from affiant.attestation.simulated.platform.platform import (
     IssuedCollateral,
@@ -28,6 +29,7 @@ from affiant.attestation.simulated.served.messages import (
     GetCollateral,
     GetRoot,
     GetStatus,
+    Memory,
     Quote,
     Report,
     TDRequest,
@@ -44,11 +46,13 @@ MAX_TDS: Final = 128
 class HostedTD:
     """One TD: its registers, and the platform that quotes them."""
 
-    __slots__ = ("_platform", "_registers")
+    __slots__ = ("_platform", "_registers", "memory")
 
-    def __init__(self, platform: SimulatedPlatform, registers: TDRegisters) -> None:
+    def __init__(self, platform: SimulatedPlatform, registers: TDRegisters, memory: bytes) -> None:
         self._platform = platform
         self._registers = registers
+        self.memory = memory
+        """What it was launched with, as measured into MRTD."""
 
     @property
     def registers(self) -> TDRegisters:
@@ -69,6 +73,8 @@ class HostedTD:
                 return {}
             case Quote(report_data):
                 return {"quote": b64u(self._platform.quote(self._registers, report_data))}
+            case Memory():
+                return {"size": len(self.memory)}
             case _:
                 assert_never(request)
 
@@ -77,7 +83,7 @@ class PlatformHost:
     """The platform's own socket: launches TDs and tells what is public.
 
     Args:
-        measure: the MRTD (48 bytes) of what is installed at this moment; called at each launch.
+        measure: what a TD of an image is launched with, of what is installed at this moment; called at each launch.
         clock: the time now, in UTC.
         random_bytes: for TD ids.
         max_tds: TDs at one time.
@@ -88,7 +94,7 @@ class PlatformHost:
         self,
         platform: SimulatedPlatform,
         *,
-        measure: Callable[[], bytes],
+        measure: Callable[[Image], LaunchedImage],
         clock: Callable[[], datetime],
         random_bytes: Callable[[int], bytes],
         max_tds: int = MAX_TDS,
@@ -112,15 +118,16 @@ class PlatformHost:
         """
         if self._tds >= self._max_tds:
             raise PlatformFullError("no room for another TD", expected=f"at most {self._max_tds}")
+        launched = self._measure(request.image)
         machine = self._sessions_on if request.image is Image.SESSION else self._platform
         registers = machine.launch(
             request.image,
             mrconfigid=request.mrconfigid,
-            mrtd=self._measure(),
+            mrtd=launched.mrtd,
             td_id=self._random_bytes(32),
         )
         self._tds += 1
-        return HostedTD(machine, registers)
+        return HostedTD(machine, registers, launched.memory)
 
     def end_td(self) -> None:
         """One TD is gone."""

@@ -13,6 +13,7 @@ platform   ``status``                                     ``tds``, ``tds_max``
 one TD's   ``report``                                     the registers
 one TD's   ``extend`` ``rtmr`` ``digest``                 nothing
 one TD's   ``quote`` ``report_data``                      ``quote``
+one TD's   ``memory``                                     ``size``, and a sealed memory file (SCM_RIGHTS)
 ========== ============================================== ===============================================
 
 A request carries ``id`` (text, chosen by the asker) and ``op``; a reply the same ``id`` and either ``ok`` or
@@ -42,6 +43,7 @@ __all__ = [
     "GetCollateral",
     "GetRoot",
     "GetStatus",
+    "Memory",
     "PlatformRequest",
     "Quote",
     "Report",
@@ -116,8 +118,13 @@ class Quote:
     report_data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory that this TD was launched with."""
+
+
 PlatformRequest = CreateTD | GetCollateral | GetRoot | GetBootLog | GetStatus
-TDRequest = Report | Extend | Quote
+TDRequest = Report | Extend | Quote | Memory
 
 _Members = Mapping[str, object]
 _RequestT = TypeVar("_RequestT")
@@ -146,6 +153,8 @@ def _request_members(request: PlatformRequest | TDRequest) -> dict[str, object]:
             return {"op": "extend", "rtmr": rtmr, "digest": digest.hex()}
         case Quote(report_data):
             return {"op": "quote", "report_data": report_data.hex()}
+        case Memory():
+            return {"op": "memory"}
 
 
 def parse_platform_request(packet: bytes) -> tuple[str, PlatformRequest]:
@@ -185,6 +194,7 @@ _TD_REQUESTS: Final[Mapping[str, _Reader[TDRequest]]] = {
         frozenset({"rtmr", "digest"}),
         lambda members: Extend(_integer(members, "rtmr"), _hex(members, "digest", REGISTER_SIZE)),
     ),
+    "memory": (frozenset(), lambda _: Memory()),
     "quote": (frozenset({"report_data"}), lambda members: Quote(_hex(members, "report_data", 64))),
 }
 

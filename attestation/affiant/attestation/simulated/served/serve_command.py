@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.manifest import load_release, measure_files, mrtd_of, reference_values
+from affiant.attestation.release.manifest import installed_image, load_release, reference_values
+from affiant.attestation.release.memory import LaunchedImage, launch_image
 from affiant.attestation.simulated.platform.pki import CertificateRole
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 from affiant.attestation.simulated.served.confinement import become_user, forbid_inspection
@@ -32,6 +34,8 @@ from affiant.attestation.simulated.served.server import PlatformServer, listen
 from affiant.attestation.simulated.served.socket_path import SOCKET_NAME
 from affiant.attestation.simulated.served.store import PlatformStore, open_store
 from affiant.attestation.statements.evidence_source import REGISTER_SIZE
+
+_MAX_MEMORY: Final = 1 << 26
 
 __all__ = ["ServeSettings", "serve_platform", "simulated_reference"]
 
@@ -85,9 +89,14 @@ def serve_platform(
         if settings.dangerous_revoke_session_pck:
             sessions_on = platform.sibling()
             platform = replace(platform, also_revoked=(sessions_on.certificates.pck,))
-        _measure()  # as this user: better refused now than at the first launch
+        for image in Image:
+            installed_image(image)  # as this user: better refused now than at the first launch
         host = PlatformHost(
-            platform, measure=_measure, clock=clock, random_bytes=random_bytes, sessions_on=sessions_on
+            platform,
+            measure=_Measuring(store),
+            clock=clock,
+            random_bytes=random_bytes,
+            sessions_on=sessions_on,
         )
         announce(store.path / SOCKET_NAME)
         PlatformServer(listener, host, stop=stop).serve()
@@ -146,12 +155,35 @@ def _rehearse(now: datetime, random_bytes: Callable[[int], bytes]) -> None:
     the user that this process is about to become may not read.
     """
     platform = SimulatedPlatform.create(now=now, random_bytes=random_bytes)
-    host = PlatformHost(platform, measure=_measure, clock=lambda: now, random_bytes=random_bytes)
+    host = PlatformHost(platform, measure=_empty, clock=lambda: now, random_bytes=random_bytes)
     host.answer(GetCollateral())
     request = CreateTD(Image.SESSION, bytes(REGISTER_SIZE))
     parse_platform_request(encode_request(request, "rehearsal"))
     host.create_td(request).answer(Quote(bytes(64)))
 
 
-def _measure() -> bytes:
-    return mrtd_of(measure_files())
+def _empty(image: Image) -> LaunchedImage:
+    return launch_image(image, {})
+
+
+class _Measuring:
+    """Measures the installed files of an image; compiles them where that has not been done for the same bytes."""
+
+    def __init__(self, store: PlatformStore) -> None:
+        self._store = store
+        self._known: dict[Image, bytes] = {}
+
+    def __call__(self, image: Image) -> LaunchedImage:
+        return launch_image(image, installed_image(image), (self._read, self._write))
+
+    def _read(self, image: Image) -> bytes | None:
+        if image not in self._known:
+            kept = self._store.kept(f"memory-{image.value}.bin", limit=_MAX_MEMORY)
+            if kept is None:
+                return None
+            self._known[image] = kept
+        return self._known[image]
+
+    def _write(self, image: Image, kept: bytes) -> None:
+        self._known[image] = kept
+        self._store.keep(f"memory-{image.value}.bin", kept)

@@ -8,6 +8,7 @@ replies loses its connection, and with it its TD; nobody waits for it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import selectors
 import socket
@@ -23,6 +24,7 @@ from affiant.attestation.simulated.served.host import HostedTD, PlatformHost
 from affiant.attestation.simulated.served.messages import (
     MAX_REQUEST,
     CreateTD,
+    Memory,
     encode_refusal,
     encode_reply,
     parse_platform_request,
@@ -38,6 +40,7 @@ MAX_CONNECTIONS: Final = 64
 """Connections to the platform's own socket at one time, TDs not counted."""
 
 _NO_WAIT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+_ALL_SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,9 @@ class PlatformServer:
             if peer.td is not None:
                 identifier, td_request = parse_td_request(packet)
                 reply = encode_reply(identifier, peer.td.answer(td_request))
+                if isinstance(td_request, Memory):
+                    self._send_memory(peer, reply, peer.td.memory)
+                    return
             else:
                 identifier, request = parse_platform_request(packet)
                 if isinstance(request, CreateTD):
@@ -174,6 +180,14 @@ class PlatformServer:
             self._add(_Peer(ours, td))
             named = {"td_id": registers_to_json(td.registers)["td_id"]}
             self._send(peer, encode_reply(identifier, named), theirs.fileno())
+
+    def _send_memory(self, peer: _Peer, reply: bytes, memory: bytes) -> None:
+        """Send ``memory`` as a file that nobody can change any more."""
+        with open(os.memfd_create("affiant-td-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "wb") as file:
+            file.write(memory)
+            file.flush()
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, _ALL_SEALS)
+            self._send(peer, reply, file.fileno())
 
     def _send(self, peer: _Peer, reply: bytes, *descriptors: int) -> None:
         try:

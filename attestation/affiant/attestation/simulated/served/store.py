@@ -106,6 +106,18 @@ class PlatformStore:
             raise PlatformStoreError("not a certificate", where=str(self.path / _ROOT)) from error
         return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
+    def kept(self, name: str, *, limit: int) -> bytes | None:
+        """The bytes of ``name``, which can be made again; None where there are none."""
+        try:
+            with open(self._open(name, os.O_RDONLY), "rb") as file:
+                return file.read(limit)
+        except FileNotFoundError:
+            return None
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep ``data`` as ``name``, whole or not at all."""
+        self._write(name, data)
+
     @contextmanager
     def serving(self) -> Iterator[None]:
         """Be the one process that serves from this folder.

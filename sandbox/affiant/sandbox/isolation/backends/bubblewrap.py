@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pkgutil
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -132,6 +133,13 @@ def confine_order(plan: SandboxPlan, command: Command, *, status_fd: int) -> byt
     ).encode()
 
 
+def _confine_source() -> bytes:
+    """The program ``confine`` as bytes: from the measured image where this process runs one."""
+    source = pkgutil.get_data(confine.__name__.rpartition(".")[0], "confine.py")
+    assert source is not None
+    return source
+
+
 def open_launch(
     program: str,
     plan: SandboxPlan,
@@ -144,7 +152,7 @@ def open_launch(
     """Make the descriptors, and the command line that names them. The caller closes them all."""
     status, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     report, report_here = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    script = _memory("confine", Path(confine.__file__).read_bytes())
+    script = _memory("confine", _confine_source())
     order = _memory("order", confine_order(plan, command, status_fd=tell))
     seccomp = _memory("seccomp", filter_program)
     arguments = bwrap_arguments(

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+from affiant.attestation.release.running import memory_descriptors
 from affiant.errors import AffiantError
 from affiant.sandbox.isolation.plan.errors import FrameRefused, RunnerLost, refusal_from_json
 from affiant.sandbox.isolation.plan.plan import Command, SandboxPlan
@@ -62,7 +63,7 @@ def spawn_runner(settings: Settings) -> tuple[subprocess.Popen[bytes], socket.so
         process = subprocess.Popen(
             runner_command(settings, control_fd=theirs.fileno()),
             stdin=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
+            pass_fds=(theirs.fileno(), *memory_descriptors()),
             env=_ENVIRONMENT,
             cwd="/",
             start_new_session=True,

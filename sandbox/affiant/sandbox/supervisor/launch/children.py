@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from affiant.attestation.release.running import memory_descriptors
 from affiant.sandbox.base.privileges import BROKER_USER, is_root
 from affiant.sandbox.isolation.runner.client import spawn_runner
 from affiant.sandbox.isolation.runner.lifecycle import Settings
@@ -57,7 +58,7 @@ def _spawn_broker() -> tuple[subprocess.Popen[bytes], socket.socket]:
         process = subprocess.Popen(
             broker_command(control_fd=theirs.fileno(), uid=user, gid=user),
             stdin=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
+            pass_fds=(theirs.fileno(), *memory_descriptors()),
             env={},
             cwd="/",
         )

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from affiant.attestation.release.running import program_command
 from affiant.errors import AffiantError
 from affiant.secrets.broker.client.messages import (
     Configuration,
@@ -45,8 +45,8 @@ __all__ = ["BrokerClient", "Exchange", "RedactionSession", "broker_command"]
 def broker_command(*, control_fd: int, uid: int | None = None, gid: int | None = None) -> tuple[str, ...]:
     """The argument list of a broker, for ``subprocess`` or ``asyncio.create_subprocess_exec``.
 
-    Start it with ``env={}``, ``pass_fds=(control_fd,)`` and ``stdin=DEVNULL``. Started as root it becomes
-    ``uid`` and ``gid`` (both, neither root) by itself, after its imports and before it reads anything.
+    Start it with ``env={}``, ``pass_fds=(control_fd, *memory_descriptors())`` and ``stdin=DEVNULL``. Started as
+    root it becomes ``uid`` and ``gid`` (both, neither root) by itself, after its imports and before it reads anything.
 
     Raises:
         BrokerConfigurationInvalid: one of the two without the other.
@@ -54,15 +54,7 @@ def broker_command(*, control_fd: int, uid: int | None = None, gid: int | None =
     if (uid is None) != (gid is None):
         raise BrokerConfigurationInvalid("a user without a group, or a group without a user")
     user = () if uid is None else ("--uid", str(uid), "--gid", str(gid))
-    return (
-        sys.executable,
-        "-I",
-        "-m",
-        "affiant.secrets.broker.process",
-        "--control-fd",
-        str(control_fd),
-        *user,
-    )
+    return (*program_command("affiant.secrets.broker.process"), "--control-fd", str(control_fd), *user)
 
 
 class BrokerClient:

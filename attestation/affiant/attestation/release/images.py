@@ -1,0 +1,67 @@
+"""What each image consists of: the files that its programs can import, and those that they read as data.
+
+An image is what a TD is launched with. Its digest is ``bld`` in records and ``supervisor`` in a session's manifest, and
+SHA-384 over the same list is its MRTD. Commands, reports, exports and audits are in no image: a change of theirs moves
+neither.
+
+Only the standard library: the build of the package computes images with the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from affiant.attestation.release.boot import Image
+from affiant.attestation.release.closure import closure, module_name
+from affiant.attestation.release.measured_files import InstalledFileError
+
+__all__ = ["DATA_FILES", "PROGRAMS", "files_of_image"]
+
+PROGRAMS: Final[Mapping[Image, tuple[str, ...]]] = MappingProxyType(
+    {
+        Image.GATEWAY: ("affiant.gateway.process.server", "affiant.attestation.release.start"),
+        Image.SESSION: (
+            "affiant.attestation.release.start",
+            "affiant.sandbox.processes.service_stage",
+            "affiant.sandbox.supervisor.__main__",
+            "affiant.secrets.broker.process",
+            "affiant.sandbox.isolation.runner.runner",
+        ),
+    }
+)
+"""The programs that run in each image's TD."""
+
+DATA_FILES: Final = ("affiant/sandbox/isolation/backends/confine.py",)
+"""Files that a measured program reads as bytes: this one becomes the first program inside of bubblewrap."""
+
+
+def files_of_image(image: Image, sources: Mapping[str, Callable[[], bytes]]) -> tuple[str, ...]:
+    """The paths of ``image`` among ``sources``, sorted.
+
+    Args:
+        sources: every file of the package, by its path in the wheel, and what reads it.
+
+    Raises:
+        InstalledFileError: a program is not there, or a file is not Python.
+    """
+    modules = {module_name(path): path for path in sources if path.endswith(".py")}
+    texts = {name: _text(sources[path], path) for name, path in modules.items()}
+    try:
+        found = closure(texts, PROGRAMS[image])
+    except KeyError as error:
+        raise InstalledFileError("a program of an image is missing", found=str(error.args[0])) from error
+    except SyntaxError as error:
+        raise InstalledFileError("a file of an image is not Python", where=str(error.filename)) from error
+    return tuple(sorted(modules[name] for name in found))
+
+
+def _text(read: Callable[[], bytes], path: str) -> Callable[[], str]:
+    def text() -> str:
+        try:
+            return read().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InstalledFileError("a file of an image is not UTF-8", where=path) from error
+
+    return text
