@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -25,10 +25,13 @@ from affiant.gateway.process.launch import (
     planned_config,
 )
 from affiant.gateway.upstream.bounds import CONCURRENT
-from affiant.gateway.wire.operator_socket import operator_connection
 from affiant.policy.decision_log.rotation import MAX_SIZE, Rotation
+from affiant.unix_http import OPERATOR_SOCKET, request
 
 __all__ = ["default_home", "gateway"]
+
+_MAX_RESPONSE: Final = 1 << 28
+_TIMEOUT_S: Final = 30.0
 
 
 class GatewayUnreachable(UnreachableError):
@@ -416,18 +419,13 @@ def _choices(
 
 
 def _ask(folder: Path, target: str, *, accept: tuple[int, ...] = (200,)) -> bytes:
-    connection = operator_connection(folder)
     try:
-        connection.request("GET", target)
-        response = connection.getresponse()
-        body = response.read()
+        response = request(folder / OPERATOR_SOCKET, "GET", target, limit=_MAX_RESPONSE, timeout_s=_TIMEOUT_S)
     except OSError as error:
         raise GatewayUnreachable(
             "no gateway serves from this folder", where=str(folder), hint="Start it: affiant gateway serve"
         ) from error
-    finally:
-        connection.close()
     if response.status not in accept:
-        click.echo(body.decode("utf-8", "replace"), err=True)
+        click.echo(response.body.decode("utf-8", "replace"), err=True)
         sys.exit(EXIT_REFUSED)
-    return body
+    return response.body

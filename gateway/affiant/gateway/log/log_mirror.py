@@ -11,7 +11,6 @@ stops, and says so: it never writes over what was published.
 
 from __future__ import annotations
 
-import http.client
 import json
 import sys
 import threading
@@ -29,14 +28,15 @@ from affiant.attestation.log_reading.object_store import Objects
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, Note, parse_note
 from affiant.errors import AffiantError
 from affiant.files import write_whole
-from affiant.gateway.wire.operator_socket import operator_connection
 from affiant.printable import printable
+from affiant.unix_http import OPERATOR_SOCKET, request
 
 __all__ = ["MirrorBounds", "MirrorState", "forget_state", "mirrored", "read_state", "shown_by"]
 
 _STATE: Final = "log-objects.json"
 _MAX_STATE: Final = 4096
 _STOP_S: Final = 5.0
+_TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +210,10 @@ def _pauses(bounds: MirrorBounds) -> Iterator[float]:
 
 
 def _newest(store: Path) -> Note | None:
-    connection = operator_connection(store)
     try:
-        connection.request("GET", "/log/checkpoint")
-        answer = connection.getresponse()
-        content = answer.read(MAX_NOTE_BYTES + 1)
-        return parse_note(content) if answer.status == 200 else None
-    except (OSError, http.client.HTTPException, AffiantError):
+        answer = request(
+            store / OPERATOR_SOCKET, "GET", "/log/checkpoint", limit=MAX_NOTE_BYTES, timeout_s=_TIMEOUT_S
+        )
+        return parse_note(answer.body) if answer.status == 200 else None
+    except (OSError, AffiantError):
         return None
-    finally:
-        connection.close()

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.log.witness.embedded import OwnWitness
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.errors import AffiantError
 from affiant.gateway.log.log_key import read_log_vkey
 from affiant.gateway.log.witnesses import OWN_WITNESS_SOCKET
@@ -30,6 +29,7 @@ from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import WITNESS_USER, is_root
 from affiant.sandbox.processes.home import give_folder, lock
 from affiant.sandbox.processes.service_process import ServiceSpec, start_service
+from affiant.socket_address import reachable_address
 
 __all__ = ["served_own_witness"]
 

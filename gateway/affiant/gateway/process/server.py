@@ -35,7 +35,6 @@ import uvloop
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.running import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.errors import AffiantError
 from affiant.gateway.config.config import Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
@@ -54,11 +53,12 @@ from affiant.gateway.wire.errors import JournalUnavailable, SettingsRefused
 from affiant.gateway.wire.tls import TLSIdentity, make_tls_identity
 from affiant.policy.decision_log.file import DecisionFile
 from affiant.printable import printable
+from affiant.socket_address import reachable_address
 from affiant.steady_clock import SteadyClock
+from affiant.unix_http import OPERATOR_SOCKET
 
-__all__ = ["CONTROL_SOCKET", "STATE_FILE", "main", "serve"]
+__all__ = ["STATE_FILE", "main", "serve"]
 
-CONTROL_SOCKET: Final = "control.sock"
 STATE_FILE: Final = "gateway.json"
 _MAX_SETTINGS: Final = 4 << 20
 _log = logging.getLogger("affiant.gateway")
@@ -111,7 +111,7 @@ async def serve(
         take_over(decisions, next_decisions)
     async with booted(settings, ambient) as service:
         public = _server(gateway_app(service, decisions), settings, tls=tls)
-        with _operator_socket(settings.store / CONTROL_SOCKET) as control:
+        with _operator_socket(settings.store / OPERATOR_SOCKET) as control:
             operator = _server(operator_plane(service), settings, tls=None)
             tasks = [
                 asyncio.create_task(public.serve([listener])),

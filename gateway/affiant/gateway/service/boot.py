@@ -16,7 +16,6 @@ from affiant.attestation.encoding.binary_text import b64u, b64u_sha256
 from affiant.attestation.log_reading.bounded_http import HTTPSettings, make_client
 from affiant.attestation.records.chain import ChainSigner
 from affiant.attestation.signatures.profiles.verification import require_usable
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.attestation.statements.statement import WITNESS_MAX_S, LogIdentity
@@ -57,6 +56,7 @@ from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.upstream.openai_upstream import Credentials, make_upstream
 from affiant.gateway.wire.bodies import Bodies
 from affiant.gateway.wire.errors import JournalUnavailable
+from affiant.socket_address import reachable_address
 
 __all__ = ["Ambient", "booted"]
 

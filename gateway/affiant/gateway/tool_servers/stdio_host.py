@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.attestation.statements.gateway_config import MCPServerConfig
 from affiant.errors import AffiantError
 from affiant.gateway.tool_servers.sockets import socket_of
@@ -35,6 +34,7 @@ from affiant.printable import printable
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import is_root
 from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
+from affiant.socket_address import reachable_address
 
 __all__ = ["command_of", "served_commands"]
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.errors import AffiantError
 from affiant.sandbox.base.errors import ControlRefused, SessionNotOpen, SessionRefused
 from affiant.sandbox.session.supervisor_link import Progress, SupervisorLink
 from affiant.sandbox.supervisor.launch.control import ControlChannel, refusal_members
+from affiant.socket_address import reachable_address
 
 __all__ = ["InForce", "NarrowingServer", "connected", "narrowing_members"]
 

@@ -28,7 +28,6 @@ from affiant.attestation.release.manifest import (
 from affiant.attestation.release.measured_files import find_files, measure
 from affiant.attestation.simulated.platform.errors import PlatformUnreachableError, TDEndedError
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.attestation.statements.restriction import Narrowing, parse_narrowings
 from affiant.attestation.tdx import (
     SESSION_EVENT_ORDER,
@@ -46,6 +45,7 @@ from affiant.attestation.tdx import (
 )
 from affiant.attestation.tdx.quote.errors import RTMR3EventsRefused
 from affiant.errors import AffiantError
+from affiant.socket_address import reachable_address
 
 MRCONFIGID = b"c" * 48
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.errors import StateError, UnreachableError
+from affiant.unix_http import OPERATOR_SOCKET, request
 
 __all__ = ["submit"]
+
+_MAX_RESPONSE: Final = 1 << 24
+_TIMEOUT_S: Final = 300.0
+"""A large request erases many records before the gateway answers."""
 
 
 class GatewayUnreachable(UnreachableError):
@@ -26,18 +28,6 @@ class RequestRefused(StateError):
     code = "erasure.refused"
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=300)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        with reachable_address(self._path) as address:
-            self.sock.connect(address)
-
-
 def submit(home: Path, data: bytes) -> list[dict[str, Any]]:
     """What became of each order of the request ``data``.
 
@@ -45,20 +35,18 @@ def submit(home: Path, data: bytes) -> list[dict[str, Any]]:
         GatewayUnreachable: as named. RequestRefused: an order was refused; those before it are carried out.
     """
     folder = home / "gateway"
-    connection = _UnixConnection(folder / "control.sock")
     try:
-        connection.request("POST", "/v1/orders", data, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        response = request(
+            folder / OPERATOR_SOCKET, "POST", "/v1/orders", data, limit=_MAX_RESPONSE, timeout_s=_TIMEOUT_S
+        )
+        answer = json.loads(response.body)
+    except (OSError, ValueError) as error:
         raise GatewayUnreachable(
             "no gateway serves from this folder, or it went away",
             where=str(folder),
             hint="Start it with the authority's key: affiant gateway serve --erasure-authority FILE. "
             "The same request may be given again.",
         ) from error
-    finally:
-        connection.close()
     if response.status != 200:
         refusal = answer["error"]
         raise RequestRefused(f"{refusal['message']} [{refusal['code']}]")

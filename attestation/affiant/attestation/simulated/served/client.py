@@ -49,11 +49,11 @@ from affiant.attestation.simulated.served.messages import (
     parse_registers,
     parse_reply,
 )
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.attestation.statements.evidence_source import TDRegisters
 from affiant.attestation.tdx.event_log.eventlog import Event, event_digest
 from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
 from affiant.errors import AffiantError
+from affiant.socket_address import reachable_address
 
 __all__ = ["PlatformClient", "SimulatedTD"]
 

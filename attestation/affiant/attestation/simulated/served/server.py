@@ -31,8 +31,8 @@ from affiant.attestation.simulated.served.messages import (
     parse_td_request,
     registers_to_json,
 )
-from affiant.attestation.simulated.served.socket_path import reachable_address
 from affiant.errors import AffiantError
+from affiant.socket_address import reachable_address
 
 __all__ = ["MAX_CONNECTIONS", "PlatformServer", "listen"]
 

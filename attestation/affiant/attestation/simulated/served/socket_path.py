@@ -1,21 +1,13 @@
-"""Where the platform's socket is: a path that may be longer than a socket address can hold.
-
-``sun_path`` holds 107 bytes (unix(7)). A longer path is reached through a descriptor of its folder.
-"""
+"""Where the platform keeps its state and its socket in a home folder."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SOCKET_NAME", "platform_folder", "platform_socket", "reachable_address"]
+__all__ = ["SOCKET_NAME", "platform_folder", "platform_socket"]
 
 SOCKET_NAME: Final = "platform.sock"
-
-_MAX_ADDRESS: Final = 107
 
 
 def platform_folder(home: Path) -> Path:
@@ -26,20 +18,3 @@ def platform_folder(home: Path) -> Path:
 def platform_socket(home: Path) -> Path:
     """The platform's socket in ``home``."""
     return platform_folder(home) / SOCKET_NAME
-
-
-@contextmanager
-def reachable_address(path: Path) -> Iterator[str]:
-    """An address that binds or connects to ``path``, good until the block ends.
-
-    Raises:
-        OSError: the folder cannot be opened.
-    """
-    if len(os.fsencode(path)) <= _MAX_ADDRESS:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

@@ -12,8 +12,6 @@ TD and is measured with it; what it answers is still compared with what was aske
 
 from __future__ import annotations
 
-import http.client
-import socket
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -28,6 +26,7 @@ from affiant.attestation.quote.providers.base.errors import (
     SourceDenied,
 )
 from affiant.errors import AffiantError
+from affiant.unix_http import ResponseTooLarge, request
 
 __all__ = ["DSTACK_SOCKET", "TAPPD_SOCKET", "DstackAPI", "DstackAgent", "DstackQuote"]
 
@@ -112,12 +111,12 @@ class DstackAgent:
         self._post("/EmitEvent", canonical({"event": name, "payload": payload.hex()}))
 
     def _post(self, target: str, body: bytes) -> bytes:
-        connection = _UnixConnection(self._path, self._silence_s)
         try:
-            connection.request("POST", target, body, {"Content-Type": "application/json"})
-            with connection.getresponse() as response:
-                answer = response.read(_MAX_ANSWER + 1)
-                missing = response.length  # a bounded read does not notice by itself that the rest never came
+            response = request(self._path, "POST", target, body, limit=_MAX_ANSWER, timeout_s=self._silence_s)
+        except ResponseTooLarge as error:
+            raise ResponseRefused(
+                "dstack's agent answered too much", expected=f"at most {_MAX_ANSWER} bytes"
+            ) from error
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise SourceAbsent(
                 "dstack's guest agent does not listen here",
@@ -127,36 +126,17 @@ class DstackAgent:
             ) from error
         except PermissionError as error:
             raise SourceDenied("dstack's socket may not be used", where=str(self._path)) from error
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             raise SourceBusy(
                 "dstack's guest agent did not answer", where=str(self._path), found=type(error).__name__
             ) from error
-        finally:
-            connection.close()
-        if len(answer) > _MAX_ANSWER:
-            raise ResponseRefused("dstack's agent answered too much", expected=f"at most {_MAX_ANSWER} bytes")
         if response.status != 200:
             raise ResponseRefused(
                 "dstack's agent refuses the question",
                 expected="status 200",
                 found=f"status {response.status}",
             )
-        if missing:
-            raise SourceBusy("dstack's guest agent broke off", where=str(self._path))
-        return answer
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: Path, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        return response.body
 
 
 def _from_hex(text: str) -> bytes:

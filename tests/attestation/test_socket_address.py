@@ -4,11 +4,11 @@ import os
 import socket
 from pathlib import Path
 
-from affiant.attestation.simulated.served.socket_path import platform_socket, reachable_address
+from affiant.socket_address import reachable_address
 
 
 def test_a_path_longer_than_an_address_binds_and_connects(tmp_path: Path) -> None:
-    path = platform_socket(tmp_path / ("long" * 40))
+    path = tmp_path / ("long" * 40) / "s"
     path.parent.mkdir(parents=True)
     assert len(os.fsencode(path)) > 200
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
