@@ -16,7 +16,7 @@ from tests.sigstore_authority.authority import Authority, encoded
 from tests.sigstore_authority.serving import Deployment, serve
 
 from affiant.__main__ import cli
-from affiant.attestation.signatures.sigstore.statement import PAYLOAD_TYPE
+from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
 
 
 def run(*arguments: object) -> Result:

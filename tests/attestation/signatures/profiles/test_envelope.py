@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.attestation.signatures.profiles.conftest import SIGNED
 
-from affiant.attestation.signatures.profiles.envelope import PAYLOAD_TYPE, parse_envelope, sign_envelope
+from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
+from affiant.attestation.signatures.profiles.envelope import parse_envelope, sign_envelope
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureInvalid, ProfileSignatureMalformed
 from affiant.attestation.signatures.profiles.signing_keys import SigningKey
 from affiant.errors import AffiantError

@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
-from affiant.attestation.encoding.canonical import canonical, parse_object
-from affiant.attestation.schema.shapes import Array, Const, Enum, Int, Obj, Pattern, Shape
+from affiant.attestation.schema.shapes import Enum, Int, Obj, Pattern
 from affiant.attestation.signatures.approvers.errors import (
     ApproverExtraMissing,
     NotAnApprover,
@@ -36,6 +35,7 @@ from affiant.attestation.signatures.approvers.errors import (
     StatementUnproven,
 )
 from affiant.attestation.signatures.approvers.identities import MAX_SIGNED, ApproverIdentity, NamedIdentities
+from affiant.attestation.signatures.in_toto import InTotoStatement, parse_in_toto
 from affiant.attestation.signatures.sigstore.bundle import SignedBundle, parse_bundle
 from affiant.attestation.signatures.sigstore.errors import ExtraMissing, TrustedRootUnusable
 from affiant.attestation.signatures.sigstore.trusted_identity import Signer, certificate_of, signer_of
@@ -61,26 +61,9 @@ _READER_PREDICATE: Final = "tag:affiant.dev,2026:approval-reader/1"
 _MAX_STATEMENT: Final = 1024
 
 
-def _shape(name: str, predicate_type: str, predicate: Mapping[str, Shape]) -> Obj:
-    digest = Obj({"sha256": Pattern("[0-9a-f]{64}", "64 hexadecimal digits")})
-    return Obj(
-        {
-            "_type": Const("https://in-toto.io/Statement/v1"),
-            "subject": Array(Obj({"name": Const(name), "digest": digest}), least=1, most=1),
-            "predicateType": Const(predicate_type),
-            "predicate": Obj(predicate),
-        }
-    )
-
-
-_ACTION: Final = _shape(
-    "action",
-    _PREDICATE,
-    {"dec": Enum(("approve", "deny")), "exp": Int(), "via": Enum(("cli", "console"))},
-)
-_READER: Final = _shape(
-    "reader", _READER_PREDICATE, {"spki": Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")}
-)
+_ACTION: Final = Obj({"dec": Enum(("approve", "deny")), "exp": Int(), "via": Enum(("cli", "console"))})
+_READER: Final = Obj({"spki": Pattern(r"[A-Za-z0-9_-]{43}", "43 characters of base64url")})
+_SHA256: Final = Pattern("[0-9a-f]{64}", "64 hexadecimal digits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +137,13 @@ def verify_signed_action(text: str, identities: NamedIdentities) -> SignedAction
         ApproverExtraMissing, TrustedRootUnusable: it cannot be judged at all.
     """
     bundle, identity = _named(text, identities)
-    said = _said(bundle, _ACTION)
+    said = _said(bundle, _ACTION, "action", _PREDICATE)
     made = _signed_at(text, identity, identities)
-    predicate = said["predicate"]
-    assert isinstance(predicate, dict)
-    expires = predicate["exp"]
+    predicate, expires = said.predicate, said.predicate["exp"]
     assert isinstance(expires, int)
     return SignedAction(
         name=identities.name_of(identity),
-        action=f"sha256:{_digest_of(said)}",
+        action=f"sha256:{said.sha256}",
         approves=predicate["dec"] == "approve",
         made=made,
         expires=expires,
@@ -182,10 +163,8 @@ def verify_signed_reader(
         ReaderRefused: about another key or gateway, or of another time. AffiantError: as :func:`verify_signed_action`.
     """
     bundle, identity = _named(text, identities)
-    said = _said(bundle, _READER)
-    predicate = said["predicate"]
-    assert isinstance(predicate, dict)
-    if b64u(bytes.fromhex(_digest_of(said))) != kid or predicate["spki"] != spki:
+    said = _said(bundle, _READER, "reader", _READER_PREDICATE)
+    if b64u(bytes.fromhex(said.sha256)) != kid or said.predicate["spki"] != spki:
         raise ReaderRefused("signed for another key, or for another gateway", where="reader")
     made = _signed_at(text, identity, identities)
     if not made - tolerance_s <= now < made + READER_LIFETIME_S:
@@ -200,14 +179,9 @@ def verify_signed_reader(
 def _statement(
     shape: Obj, name: str, digest: str, predicate_type: str, predicate: Mapping[str, object]
 ) -> bytes:
-    statement: dict[str, object] = {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": name, "digest": {"sha256": digest}}],
-        "predicateType": predicate_type,
-        "predicate": dict(predicate),
-    }
-    shape.check(statement, "statement")
-    return canonical(statement)
+    shape.check(predicate, "predicate")
+    _SHA256.check(digest, "subject")
+    return InTotoStatement(name, digest, predicate_type, predicate).to_bytes()
 
 
 def _claimed(text: str) -> tuple[SignedBundle, ApproverIdentity]:
@@ -229,20 +203,18 @@ def _named(text: str, identities: NamedIdentities) -> tuple[SignedBundle, Approv
     return bundle, identity
 
 
-def _said(bundle: SignedBundle, shape: Obj) -> Mapping[str, object]:
+def _said(bundle: SignedBundle, shape: Obj, name: str, predicate_type: str) -> InTotoStatement:
+    """Only its canonical form is accepted: one statement has one encoding."""
     try:
-        said = parse_object(bundle.statement, limit=_MAX_STATEMENT)
-        shape.check(said, "statement")
+        said = parse_in_toto(
+            bundle.statement, predicate_type=predicate_type, limit=_MAX_STATEMENT, error=StatementMalformed
+        )
+        shape.check(said.predicate, "predicate")
     except AffiantError as error:
         raise StatementMalformed(f"a signed statement about something else: {error}") from error
+    if said.subject != name or said.to_bytes() != bundle.statement:
+        raise StatementMalformed("not a canonical statement about this subject", expected=name)
     return said
-
-
-def _digest_of(said: Mapping[str, object]) -> str:
-    match said["subject"]:
-        case [{"digest": {"sha256": str(digest)}}]:
-            return digest
-    raise AssertionError("a shape that was checked")  # pragma: no cover
 
 
 def _signed_at(text: str, identity: ApproverIdentity, identities: NamedIdentities) -> int:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, parse_object
+from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureInvalid, ProfileSignatureMalformed
 from affiant.attestation.signatures.profiles.signing_keys import ProfileKey, SigningKey
 from affiant.attestation.signatures.profiles.statement import MAX_STATEMENT
 
-__all__ = ["PAYLOAD_TYPE", "Envelope", "parse_envelope", "sign_envelope"]
+__all__ = ["Envelope", "parse_envelope", "sign_envelope"]
 
-PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 _MAX_SIGNATURE: Final = 160
 """Bytes: an ECDSA signature over P-384 in DER has at most 104."""
 

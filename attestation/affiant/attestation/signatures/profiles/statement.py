@@ -24,7 +24,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.signatures.in_toto import InTotoStatement, parse_in_toto
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureMalformed
 
 __all__ = ["MAX_STATEMENT", "PREDICATE_TYPE", "SignedProfiles", "parse_profile_statement"]
@@ -34,7 +34,6 @@ PREDICATE_TYPE: Final = "tag:affiant.dev,2026:policy-signature/1"
 MAX_STATEMENT: Final = 96 << 10
 """Bytes: some 900 different profiles."""
 
-_STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 _SUBJECT: Final = "profiles"
 _SHA256: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _SHA384: Final = re.compile(r"sha384:[0-9a-f]{96}\Z")
@@ -81,19 +80,14 @@ class SignedProfiles:
         Raises:
             ProfileSignatureMalformed: more than :data:`MAX_STATEMENT` bytes.
         """
-        statement = canonical(
-            {
-                "_type": _STATEMENT_TYPE,
-                "subject": [{"name": _SUBJECT, "digest": {"sha256": self.source.removeprefix("sha256:")}}],
-                "predicateType": PREDICATE_TYPE,
-                "predicate": {
-                    "semantics": self.semantics,
-                    "digest": self.digest,
-                    "floor": self.floor,
-                    "profiles": list(self.profiles),
-                },
-            }
-        )
+        predicate = {
+            "semantics": self.semantics,
+            "digest": self.digest,
+            "floor": self.floor,
+            "profiles": list(self.profiles),
+        }
+        sha256 = self.source.removeprefix("sha256:")
+        statement = InTotoStatement(_SUBJECT, sha256, PREDICATE_TYPE, predicate).to_bytes()
         if len(statement) > MAX_STATEMENT:
             raise ProfileSignatureMalformed(
                 "too many profiles for one signature",
@@ -109,30 +103,18 @@ def parse_profile_statement(statement: bytes) -> SignedProfiles:
     Raises:
         ProfileSignatureMalformed: another form, another predicate, too large.
     """
-    try:
-        said = parse_object(statement, limit=MAX_STATEMENT, strict_form=False)
-    except JSONError as error:
-        raise ProfileSignatureMalformed(f"the statement is not strict JSON: {error}") from error
-    if said.get("predicateType") != PREDICATE_TYPE:
-        found = said.get("predicateType")
-        raise ProfileSignatureMalformed(
-            "a signed statement about something else",
-            expected=PREDICATE_TYPE,
-            found=repr(found[:80]) if isinstance(found, str) else "none",
-        )
-    match said:
+    said = parse_in_toto(
+        statement, predicate_type=PREDICATE_TYPE, limit=MAX_STATEMENT, error=ProfileSignatureMalformed
+    )
+    match said.predicate:
         case {
-            "subject": [{"digest": {"sha256": str() as source}}],
-            "predicate": {
-                "semantics": str() as semantics,
-                "digest": str() as digest,
-                "floor": str() | None as floor,
-                "profiles": [*profiles],
-            },
-        } if all(isinstance(each, str) for each in profiles):
-            signed = SignedProfiles(f"sha256:{source}", digest, floor, tuple(map(str, profiles)), semantics)
-        case _:
-            raise ProfileSignatureMalformed("not a statement about one profile file", where="statement")
-    if canonical(said) != signed.to_bytes():
-        raise ProfileSignatureMalformed("members are missing, unknown or of another value", where="statement")
-    return signed
+            "semantics": str() as semantics,
+            "digest": str() as digest,
+            "floor": str() | None as floor,
+            "profiles": [*profiles],
+            **rest,
+        } if not rest and said.subject == _SUBJECT and all(isinstance(each, str) for each in profiles):
+            return SignedProfiles(
+                f"sha256:{said.sha256}", digest, floor, tuple(map(str, profiles)), semantics
+            )
+    raise ProfileSignatureMalformed("not a statement about one profile file", where="statement")

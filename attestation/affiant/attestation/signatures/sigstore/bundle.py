@@ -22,8 +22,9 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import JSONError, parse_object
+from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
 from affiant.attestation.signatures.sigstore.errors import BundleMalformed, NotLogged
-from affiant.attestation.signatures.sigstore.statement import MAX_STATEMENT, PAYLOAD_TYPE
+from affiant.attestation.signatures.sigstore.statement import MAX_STATEMENT
 
 __all__ = ["MAX_BUNDLE", "InclusionProof", "LoggedEntry", "SignedBundle", "looks_like_bundle", "parse_bundle"]
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.signatures.in_toto import InTotoStatement, parse_in_toto
 from affiant.attestation.signatures.sigstore.bundle import parse_bundle
 from affiant.attestation.signatures.sigstore.errors import (
     ExtraMissing,
@@ -62,14 +62,7 @@ _MAX_STATEMENT: Final = 64 << 10
 def checkpoint_statement(text: str) -> bytes:
     """The statement about the checkpoint ``text``, canonical (RFC 8785)."""
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
-    return canonical(
-        {
-            "_type": "https://in-toto.io/Statement/v1",
-            "subject": [{"name": "checkpoint", "digest": {"sha256": digest}}],
-            "predicateType": PREDICATE_TYPE,
-            "predicate": {"checkpoint": text},
-        }
-    )
+    return InTotoStatement("checkpoint", digest, PREDICATE_TYPE, {"checkpoint": text}).to_bytes()
 
 
 def verify_sigstore_anchor(bundle: bytes, text: str, root: SigstoreRoot) -> LogRecord:
@@ -97,13 +90,11 @@ def require_about(statement: bytes, text: str) -> None:
     Raises:
         StatementMalformed, ImprintWrong: as named.
     """
-    try:
-        said = parse_object(statement, limit=_MAX_STATEMENT, strict_form=False)
-    except JSONError as error:
-        raise StatementMalformed(f"the statement is not strict JSON: {error}") from error
-    predicate = said.get("predicate")
-    about = predicate.get("checkpoint") if isinstance(predicate, dict) else None
-    if not isinstance(about, str) or canonical(said) != checkpoint_statement(about):
+    said = parse_in_toto(
+        statement, predicate_type=PREDICATE_TYPE, limit=_MAX_STATEMENT, error=StatementMalformed
+    )
+    about = said.predicate.get("checkpoint")
+    if not isinstance(about, str) or said.to_bytes() != checkpoint_statement(about):
         raise StatementMalformed("not a statement about exactly one checkpoint", expected=PREDICATE_TYPE)
     if about != text:
         raise ImprintWrong(

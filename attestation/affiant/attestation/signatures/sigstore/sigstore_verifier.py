@@ -30,6 +30,7 @@ from sigstore_models.trustroot.v1 import CertificateAuthority, TransparencyLogIn
 from sigstore_models.trustroot.v1 import TrustedRoot as TrustedRootDocument
 
 from affiant.attestation.encoding.canonical import JSONError, parse_object
+from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
 from affiant.attestation.signatures.sigstore.bundle import SignedBundle
 from affiant.attestation.signatures.sigstore.errors import (
     BundleMalformed,
@@ -39,7 +40,6 @@ from affiant.attestation.signatures.sigstore.errors import (
     PublicationNotAuthentic,
     TrustedRootUnusable,
 )
-from affiant.attestation.signatures.sigstore.statement import PAYLOAD_TYPE
 from affiant.attestation.signatures.sigstore.trusted_identity import (
     MAX_TRUSTED_ROOT,
     Signer,

@@ -16,19 +16,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from affiant.attestation.encoding.binary_text import EncodingError, b64u, from_b64u, sha256_name
-from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
+from affiant.attestation.signatures.in_toto import InTotoStatement, parse_in_toto
 from affiant.attestation.signatures.sigstore.errors import ContentChanged, SettingsInvalid, StatementMalformed
 
 __all__ = [
     "MAX_CONTENT",
     "MAX_STATEMENT",
-    "PAYLOAD_TYPE",
     "PREDICATE_TYPE",
     "FileKind",
     "PublishedFile",
@@ -40,14 +38,11 @@ MAX_CONTENT: Final = 1 << 20
 """Bytes of a published file: what the reader of reference values takes at most."""
 MAX_STATEMENT: Final = 3 << 19
 """Bytes of a statement: the content in base64url, and 128 KiB for everything else."""
-PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 PREDICATE_TYPE: Final = "tag:affiant.dev,2026:publication/1"
 """A name in the project's one naming authority (RFC 4151), as those of receipts and evidence; nothing to fetch."""
 
-_STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 """A plain file name: it is printed, and proposed as the name of a file."""
-_SHA256: Final = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class FileKind(StrEnum):
@@ -91,14 +86,9 @@ class PublishedFile:
 
 def published_statement(file: PublishedFile) -> bytes:
     """The statement about ``file``, unsigned, in its canonical form (RFC 8785)."""
-    return canonical(
-        {
-            "_type": _STATEMENT_TYPE,
-            "subject": [{"name": file.name, "digest": {"sha256": hashlib.sha256(file.content).hexdigest()}}],
-            "predicateType": PREDICATE_TYPE,
-            "predicate": {"kind": str(file.kind), "content": b64u(file.content)},
-        }
-    )
+    sha256 = hashlib.sha256(file.content).hexdigest()
+    predicate = {"kind": str(file.kind), "content": b64u(file.content)}
+    return InTotoStatement(file.name, sha256, PREDICATE_TYPE, predicate).to_bytes()
 
 
 def parse_published_statement(statement: bytes) -> PublishedFile:
@@ -108,55 +98,24 @@ def parse_published_statement(statement: bytes) -> PublishedFile:
         StatementMalformed: another form, another predicate, more subjects than one, or a name that is none.
         ContentChanged: the content is not the one that the subject names.
     """
-    try:
-        document = parse_object(statement, limit=MAX_STATEMENT, strict_form=False)
-    except JSONError as error:
-        raise StatementMalformed(f"the statement is not strict JSON: {error}") from error
-    _require_value(document, "_type", _STATEMENT_TYPE)
-    _require_value(document, "predicateType", PREDICATE_TYPE)
-    _require_members(document, {"_type", "subject", "predicateType", "predicate"}, "statement")
-    name, digest = _subject(document["subject"])
-    predicate = _require_members(document["predicate"], {"kind", "content"}, "predicate")
-    content = _content(predicate["content"])
-    if hashlib.sha256(content).hexdigest() != digest:
+    said = parse_in_toto(
+        statement, predicate_type=PREDICATE_TYPE, limit=MAX_STATEMENT, error=StatementMalformed
+    )
+    if set(said.predicate) != {"kind", "content"}:
+        raise StatementMalformed(
+            "members are missing or unknown", where="predicate", expected="content, kind"
+        )
+    content = _content(said.predicate["content"])
+    if hashlib.sha256(content).hexdigest() != said.sha256:
         raise ContentChanged(
             "subject and content are two different files",
-            expected=f"sha256:{digest}",
+            expected=f"sha256:{said.sha256}",
             found=sha256_name(content),
         )
     try:
-        return PublishedFile(name, _kind(predicate["kind"]), content)
+        return PublishedFile(said.subject, _kind(said.predicate["kind"]), content)
     except SettingsInvalid as error:
         raise StatementMalformed(str(error), where="subject") from error
-
-
-def _require_value(document: Mapping[str, object], name: str, expected: str) -> None:
-    found = document.get(name)
-    if found != expected:
-        shown = repr(found[:80]) if isinstance(found, str) else type(found).__name__
-        raise StatementMalformed("a statement of another form", where=name, expected=expected, found=shown)
-
-
-def _require_members(value: object, names: set[str], where: str) -> Mapping[str, object]:
-    if not isinstance(value, dict) or value.keys() != names:
-        raise StatementMalformed(
-            "members are missing or unknown", where=where, expected=", ".join(sorted(names))
-        )
-    return value
-
-
-def _subject(value: object) -> tuple[str, str]:
-    """Name and SHA-256 of the one subject. A second one would be vouched for by nobody's content."""
-    if not isinstance(value, list) or len(value) != 1:
-        raise StatementMalformed("not exactly one subject", where="subject", expected="a list of one")
-    subject = _require_members(value[0], {"name", "digest"}, "subject")
-    digests = _require_members(subject["digest"], {"sha256"}, "subject.digest")
-    name, digest = subject["name"], digests["sha256"]
-    if not isinstance(name, str):
-        raise StatementMalformed("not a text", where="subject.name")
-    if not isinstance(digest, str) or _SHA256.match(digest) is None:
-        raise StatementMalformed("not a digest", where="subject.digest.sha256", expected="64 lower-case hex")
-    return name, digest
 
 
 def _content(value: object) -> bytes:
