@@ -28,7 +28,7 @@ from tests.gateway.journal_reader import entries_of, records_of
 
 from affiant.__main__ import cli
 from affiant.attestation.erasure.errors import OrderUnauthorized
-from affiant.attestation.erasure.keys import read_key_file
+from affiant.attestation.erasure.keys import AUTHORITY_KEY
 from affiant.attestation.erasure.request_file import parse_request
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
@@ -278,13 +278,13 @@ def test_the_command_names_old_boots_whose_order_the_gateway_takes(
     platform: PlatformClient, tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, output = tmp_path / "store", tmp_path / "r.json"
-    authority = read_key_file(key)
+    authority = AUTHORITY_KEY.read(key)
     with serving(platform, store) as inside:
         first = a_session(inside, platform)
     with in_process(platform, store, authorities=[authority.public_key]) as inside:
         arguments = ("retention", "--basis", "plan 4", "--store", store, "--key", key, "-o", output)
         replacing = erase_command(*arguments[:-1], key, "--days", 30)
-        assert replacing.exit_code == 2 and read_key_file(key).public_key == authority.public_key
+        assert replacing.exit_code == 2 and AUTHORITY_KEY.read(key).public_key == authority.public_key
         young = erase_command(*arguments, "--days", 30)
         assert young.exit_code == 0 and "nothing to prune" in young.output and not output.exists()
         aged(monkeypatch, 31)

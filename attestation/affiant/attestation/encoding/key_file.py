@@ -1,4 +1,4 @@
-"""The file of a person's P-256 key: an erasure authority's, an approver's.
+"""Reads and makes key files: a person's P-256 key, as of an erasure authority or an approver.
 
 ::
 
@@ -23,7 +23,7 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.errors import AffiantError, MalformedError
 from affiant.files import ExposedFile, read_private
 
-__all__ = ["KeyFileKind"]
+__all__ = ["KeyFileKind", "read_key_content"]
 
 _MAX_FILE: Final = 1024
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -35,17 +35,17 @@ class KeyFileKind:
     """One kind of key file.
 
     Args:
-        typ: what the file says it is. whose: in a refusal, such as ``an erasure authority``.
-        keygen: the command that makes one. refusal: how a file of another form is refused.
+        typ: what the file says it is. whose: for messages, such as ``an erasure authority``.
+        keygen: the command that makes one. error: the class of what is raised for another form.
     """
 
     typ: str
     whose: str
     keygen: str
-    refusal: type[MalformedError]
+    error: type[MalformedError]
 
     def make(self, random_bytes: Callable[[int], bytes]) -> bytes:
-        """A new key, as its file. Secret."""
+        """The content of a new key file. It is secret."""
         while not 0 < int.from_bytes(drawn := random_bytes(32), "big") < _ORDER:
             pass
         return (json.dumps({"typ": self.typ, "d": b64u(drawn)}) + "\n").encode("ascii")
@@ -59,13 +59,13 @@ class KeyFileKind:
         try:
             members = parse_object(content, limit=_MAX_FILE, strict_form=False)
             if set(members) != {"typ", "d"} or members["typ"] != self.typ:
-                raise self.refusal(f"not the key of {self.whose}", expected=self.typ)
+                raise self.error(f"not the key of {self.whose}", expected=self.typ)
             number = int.from_bytes(from_b64u(str(members["d"]), size=32), "big")
             return Signer(ec.derive_private_key(number, ec.SECP256R1()))
-        except self.refusal:
+        except self.error:
             raise
         except (AffiantError, ValueError):  # their texts may quote the key
-            raise self.refusal(f"not the key of {self.whose}", expected=self.typ) from None
+            raise self.error(f"not the key of {self.whose}", expected=self.typ) from None
 
     def read(self, path: Path) -> Signer:
         """The key in the file at ``path``, which only its owner may read.
@@ -73,20 +73,31 @@ class KeyFileKind:
         Raises:
             MalformedError: another form, a link, or a file that others can reach; of the class that this kind has.
         """
-        try:
-            content = read_private(path, limit=_MAX_FILE)
-        except ExposedFile as error:
-            raise self.refusal(
-                "other users can reach the key file",
-                where=str(path),
-                expected="a regular file of mode 0600",
-                found=error.strerror,
-            ) from error
-        except OSError as error:
-            raise self.refusal(
-                "the key file cannot be read",
-                where=str(path),
-                found=error.strerror,
-                hint=f"Make one with: {self.keygen}",
-            ) from error
-        return self.parse(content)
+        hint = f"Make one with: {self.keygen}"
+        return self.parse(read_key_content(path, limit=_MAX_FILE, error=self.error, hint=hint))
+
+
+def read_key_content(path: Path, *, limit: int, error: type[AffiantError], hint: str | None = None) -> bytes:
+    """At most ``limit`` + 1 bytes of the key file at ``path``, which only its owner may read.
+
+    Args:
+        error: the class of what is raised.
+        hint: what to do where there is no such file.
+
+    Raises:
+        AffiantError: a link, a file that others can reach, or none that can be read; of the class ``error``.
+    """
+    try:
+        return read_private(path, limit=limit)
+    except ExposedFile as exposed:
+        raise error(
+            "other users can reach the key file",
+            where=str(path),
+            expected="a regular file of mode 0600",
+            found=exposed.strerror,
+            hint=f"Restrict it: chmod go= {path}",
+        ) from exposed
+    except OSError as unreadable:
+        raise error(
+            "the key file cannot be read", where=str(path), found=unreadable.strerror, hint=hint
+        ) from unreadable

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.encoding.key_file import read_key_content
 from affiant.errors import AffiantError, MalformedError
-from affiant.files import ExposedFile, read_private
 
 __all__ = ["OpeningsKeyMalformed", "openings_key_file", "read_openings_key"]
 
@@ -40,18 +40,7 @@ def read_openings_key(path: Path) -> X25519PrivateKey:
     Raises:
         OpeningsKeyMalformed: another form, a link, or a file that others can reach.
     """
-    try:
-        content = read_private(path, limit=_MAX_FILE)
-    except ExposedFile as error:
-        raise OpeningsKeyMalformed(
-            "other users can read the key",
-            where=str(path),
-            expected="a regular file of mode 0600",
-            found=error.strerror,
-            hint=f"Take it back: chmod go= {path}",
-        ) from error
-    except OSError as error:
-        raise OpeningsKeyMalformed("the key cannot be read", where=str(path), found=error.strerror) from error
+    content = read_key_content(path, limit=_MAX_FILE, error=OpeningsKeyMalformed)
     try:
         members = parse_object(content, limit=_MAX_FILE)
         if members.get("typ") == _TYP and isinstance(members.get("key"), str):

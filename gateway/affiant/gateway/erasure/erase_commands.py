@@ -11,7 +11,7 @@ import click
 
 from affiant.attestation.cli.platform.commands import default_home
 from affiant.attestation.cli.platform.hold_commands import erase
-from affiant.attestation.erasure.keys import read_key_file
+from affiant.attestation.erasure.keys import AUTHORITY_KEY
 from affiant.attestation.erasure.making_orders import erasure_request
 from affiant.attestation.erasure.request_file import MAX_ORDERS, Request
 from affiant.command_line import print_json
@@ -84,7 +84,7 @@ def retention(
             "Install it with: pip install 'affiant[gateway]'"
         ) from error
     keep_apart([output], inputs=[key])
-    signer = read_key_file(key)
+    signer = AUTHORITY_KEY.read(key)
     opened = open_store(store or home.absolute() / "gateway")
     now = datetime.now(UTC)
     found = old_boots(opened, before=(now - timedelta(days=days)).timestamp())

@@ -14,7 +14,7 @@ from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.encoding.keys import Signer, public_jwk
-from affiant.attestation.erasure.keys import make_key_file
+from affiant.attestation.erasure.keys import AUTHORITY_KEY
 from affiant.attestation.signatures.approvers.errors import ApproverKeyMalformed, StatementMalformed
 from affiant.attestation.signatures.approvers.keys import APPROVER_KEY
 from affiant.attestation.signatures.approvers.statement import (
@@ -143,7 +143,7 @@ def test_a_key_file_is_read_by_its_owner_and_is_no_other_key(tmp_path) -> None:
     with pytest.raises(ApproverKeyMalformed, match="other users"):
         APPROVER_KEY.read(path)
     with pytest.raises(ApproverKeyMalformed, match="expected affiant-approver-key/1"):
-        APPROVER_KEY.parse(make_key_file(lambda size: b"\x07" * size))
+        APPROVER_KEY.parse(AUTHORITY_KEY.make(lambda size: b"\x07" * size))
 
 
 MADE, END = 1_800_000_000, 1_800_000_600

@@ -15,7 +15,7 @@ from affiant.attestation.cli.platform.commands import default_home
 from affiant.attestation.cli.platform.submit_hold import submit
 from affiant.attestation.encoding.keys import public_jwk
 from affiant.attestation.erasure.errors import RequestFileMalformed
-from affiant.attestation.erasure.keys import make_key_file, parse_key_file, read_key_file
+from affiant.attestation.erasure.keys import AUTHORITY_KEY
 from affiant.attestation.erasure.making_orders import erasure_request, hold_request, origin_of, session_items
 from affiant.attestation.erasure.request_file import MAX_REQUEST, Request, parse_request
 from affiant.command_line import Group, print_json, printable
@@ -117,12 +117,12 @@ def keygen(*, output: Path) -> None:
     Example:
       affiant erase keygen -o officer.key > officer.jwk
     """
-    content = make_key_file(os.urandom)
+    content = AUTHORITY_KEY.make(os.urandom)
     try:
         write_whole(output, content, mode=0o600, exact=True, replace=False)
     except OSError as error:
         raise click.ClickException(f"{output}: {error.strerror}") from error
-    click.echo(json.dumps(public_jwk(parse_key_file(content).public_key)))
+    click.echo(json.dumps(public_jwk(AUTHORITY_KEY.parse(content).public_key)))
 
 
 @erase.command()
@@ -147,7 +147,7 @@ def make(*, bundle: Path, session: str, level: int, basis: str, key: Path, outpu
     keep_apart([output], inputs=[bundle, key])
     found = _read_bundle(bundle)
     items = session_items(found, session, level=level, basis=basis)
-    _write(output, erasure_request(read_key_file(key), items, origin=origin_of(found), made=_now()))
+    _write(output, erasure_request(AUTHORITY_KEY.read(key), items, origin=origin_of(found), made=_now()))
     click.echo(f"{len(items)} records named; hand it over with: affiant erase --request {output}", err=True)
 
 
@@ -166,7 +166,7 @@ def make_hold(*, bundle: Path, target: str, basis: str, key: Path, output: Path)
     """
     keep_apart([output], inputs=[bundle, key])
     origin = origin_of(_read_bundle(bundle))
-    _write(output, hold_request(read_key_file(key), target, basis, origin=origin, made=_now()))
+    _write(output, hold_request(AUTHORITY_KEY.read(key), target, basis, origin=origin, made=_now()))
 
 
 @hold.command()
@@ -193,7 +193,7 @@ def release(*, bundle: Path, target: str, ends: str, basis: str, key: Path, outp
     """
     keep_apart([output], inputs=[bundle, key])
     origin = origin_of(_read_bundle(bundle))
-    made = hold_request(read_key_file(key), target, basis, origin=origin, made=_now(), ends=ends)
+    made = hold_request(AUTHORITY_KEY.read(key), target, basis, origin=origin, made=_now(), ends=ends)
     _write(output, made)
 
 

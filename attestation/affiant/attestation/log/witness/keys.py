@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import JSONError, parse_object
+from affiant.attestation.encoding.key_file import read_key_content
 from affiant.attestation.log.witness.errors import WitnessKeyMalformed
 from affiant.attestation.tlog.note import KeyName, NoteSignature
 from affiant.attestation.tlog.note_keys import Cosigner, CosignerKey, MLDSACosigner, MLDSACosignerKey
 from affiant.errors import AffiantError
-from affiant.files import ExposedFile, read_private
 
 __all__ = ["KINDS", "WitnessKeys", "make_keys", "read_key_file"]
 
@@ -107,22 +107,9 @@ def read_key_file(path: Path) -> WitnessKeys:
     Raises:
         WitnessKeyMalformed: another form, a link, or a file that others can reach.
     """
-    try:
-        content = read_private(path, limit=_MAX_FILE)
-    except ExposedFile as error:
-        raise WitnessKeyMalformed(
-            "other users can reach the key file",
-            where=str(path),
-            expected="a regular file of mode 0600",
-            found=error.strerror,
-        ) from error
-    except OSError as error:
-        raise WitnessKeyMalformed(
-            "the key file cannot be read",
-            where=str(path),
-            found=error.strerror,
-            hint="Make a witness with: affiant witness init",
-        ) from error
+    content = read_key_content(
+        path, limit=_MAX_FILE, error=WitnessKeyMalformed, hint="Make a witness with: affiant witness init"
+    )
     try:
         return _parse(content)
     except WitnessKeyMalformed as error:

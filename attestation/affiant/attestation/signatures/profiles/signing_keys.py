@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
 from affiant.attestation.encoding.ed25519_points import is_nobodys_key
+from affiant.attestation.encoding.key_file import read_key_content
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureInvalid, SigningKeyInvalid
 from affiant.errors import MalformedError
-from affiant.files import ExposedFile, read_private
 
 __all__ = [
     "MAX_KEY_FILE",
@@ -134,19 +134,7 @@ def read_signing_key(path: Path) -> SigningKey:
     Raises:
         SigningKeyInvalid: a link, a file that others can reach, an encrypted key, or no key of a kind used here.
     """
-    try:
-        content = read_private(path, limit=MAX_KEY_FILE)
-    except ExposedFile as error:
-        raise SigningKeyInvalid(
-            "other users can reach the key file",
-            where=str(path),
-            expected="a regular file of mode 0600",
-            found=error.strerror,
-        ) from error
-    except OSError as error:
-        raise SigningKeyInvalid(
-            "the key file cannot be read", where=str(path), found=error.strerror
-        ) from error
+    content = read_key_content(path, limit=MAX_KEY_FILE, error=SigningKeyInvalid)
     try:
         key = load_pem_private_key(content, password=None)
     except TypeError:
