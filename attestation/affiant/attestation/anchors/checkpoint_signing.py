@@ -18,6 +18,7 @@ from affiant.attestation.log_reading.log_trust import LogTrust
 from affiant.attestation.log_reading.proving import prove_consistency
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
 from affiant.attestation.log_reading.source import LogSource
+from affiant.attestation.signatures.sigstore.signed_statement import LogRecord
 from affiant.attestation.signatures.sigstore.sigstore_anchor import (
     checkpoint_statement,
     signer_of_anchor,
@@ -25,7 +26,6 @@ from affiant.attestation.signatures.sigstore.sigstore_anchor import (
     verify_sigstore_anchor,
 )
 from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot
-from affiant.attestation.signatures.sigstore.verification import LogRecord
 from affiant.attestation.signatures.timestamps.errors import StatementMalformed
 from affiant.attestation.signatures.timestamps.renewal import AcceptedRoot
 from affiant.attestation.tlog.checkpoint import Checkpoint

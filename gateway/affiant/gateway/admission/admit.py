@@ -13,7 +13,7 @@ from datetime import datetime
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.statements.evidence import wrap_endorsements
-from affiant.attestation.tdx import Collateral
+from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser, parse_admission_request
 from affiant.gateway.sessions.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions.sessions import Admitted, Session, SessionTable

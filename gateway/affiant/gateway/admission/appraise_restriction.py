@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from affiant.attestation.statements.restriction import Narrowing, logged_narrowings
-from affiant.attestation.tdx import Collateral, parse_event_log
+from affiant.attestation.tdx.event_log.eventlog import parse_event_log
+from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser
 from affiant.gateway.sessions.sessions import Admitted
 from affiant.gateway.wire.errors import AdmissionMismatch

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.statements.evidence import wrap_endorsements
-from affiant.attestation.tdx import Collateral
+from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.gateway.admission.admit import Admissions
 from affiant.gateway.admission.appraise_restriction import NarrowingAppraiser
 from affiant.gateway.admission.appraise_session import AdmissionRequest, parse_admission_request

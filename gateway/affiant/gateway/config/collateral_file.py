@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from affiant.attestation.tdx import Collateral, parse_collateral
+from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
 from affiant.errors import AffiantError
 
 __all__ = ["COLLATERAL_NAME", "CollateralFile", "write_collateral"]

@@ -15,7 +15,8 @@ import msgspec
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
-from affiant.attestation.tdx import Collateral, ReferenceValues, parse_collateral, parse_reference_values
+from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
+from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
 from affiant.gateway.log.transparency_log import LogBounds
 from affiant.gateway.log.witnesses import WitnessBounds
 from affiant.gateway.upstream.bounds import QueueBounds

@@ -43,7 +43,7 @@ from affiant.attestation.statements.gateway_config import (
     UpstreamConfig,
     local_gateway_config,
 )
-from affiant.attestation.tdx import ReferenceValues, parse_reference_values
+from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
 from affiant.errors import AffiantError
 from affiant.folders import make_private

@@ -19,7 +19,7 @@ from affiant.attestation.signatures.profiles.verification import require_usable
 from affiant.attestation.statements.evidence import wrap_endorsements
 from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.attestation.statements.statement import WITNESS_MAX_S, LogIdentity
-from affiant.attestation.tdx import VerificationCache
+from affiant.attestation.tdx.verify.cache import VerificationCache
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
 from affiant.gateway.admission.admit import Admissions

@@ -40,6 +40,7 @@ __all__ = [
     "ToolQuestion",
     "answer",
     "parse_question",
+    "plane_of",
     "question_text",
     "tool_text",
 ]
@@ -214,3 +215,17 @@ def answer(policy: CompiledPolicy, question: Question) -> Decision:
             return policy.decide_secret(name, host=host, port=port, scheme="https", surface=surface)
         case _:
             assert_never(question)
+
+
+_PLANES: Final[Mapping[type[Question], str]] = {
+    ToolQuestion: "tool",
+    ModelQuestion: "model",
+    PathQuestion: "path",
+    EgressQuestion: "egress",
+    SecretQuestion: "secret",
+}
+
+
+def plane_of(question: Question) -> str:
+    """``tool``, ``model``, ``path``, ``egress`` or ``secret``."""
+    return _PLANES[type(question)]

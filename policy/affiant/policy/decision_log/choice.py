@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from affiant.policy.decision_log.reader import RecordedDecision, agents_of, plane_of
+from affiant.policy.decision.questions import plane_of
+from affiant.policy.decision_log.reader import RecordedDecision, agents_of
 from affiant.policy.loading.profile_set import ProfileSet
 
 __all__ = ["Choice", "KnownProfiles"]

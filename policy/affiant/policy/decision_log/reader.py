@@ -22,13 +22,10 @@ from affiant.errors import AffiantError
 from affiant.policy.canonical.names import check_agent_name
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import (
-    EgressQuestion,
-    ModelQuestion,
-    PathQuestion,
     Question,
-    SecretQuestion,
     ToolQuestion,
     parse_question,
+    plane_of,
 )
 from affiant.policy.decision_log.line_members import DECISIONS, MAX_LINE, DecisionLogRefused, read_members
 from affiant.policy.loading.profile_set import ProfileSet
@@ -38,18 +35,10 @@ __all__ = [
     "DecisionLogRefused",
     "RecordedDecision",
     "agents_of",
-    "plane_of",
     "read_decision",
     "read_decision_log",
 ]
 
-_PLANES: Final[Mapping[type[Question], str]] = {
-    ToolQuestion: "tool",
-    ModelQuestion: "model",
-    PathQuestion: "path",
-    EgressQuestion: "egress",
-    SecretQuestion: "secret",
-}
 _OF_ONE_PLANE: Final = (
     ("attested", "model"),
     ("surface", "secret"),
@@ -166,11 +155,6 @@ def agents_of(*files: ProfileSet) -> Mapping[str, str]:
         for name, profile in file.profiles.items():
             found.setdefault(profile.digest, set()).add(name)
     return {digest: names.pop() for digest, names in found.items() if len(names) == 1}
-
-
-def plane_of(question: Question) -> str:
-    """``tool``, ``model``, ``path``, ``egress`` or ``secret``."""
-    return _PLANES[type(question)]
 
 
 def _decision(

@@ -32,9 +32,9 @@ from affiant.policy.decision.questions import (
     ModelQuestion,
     Question,
     ToolQuestion,
+    plane_of,
     question_text,
 )
-from affiant.policy.decision_log.reader import plane_of
 from affiant.policy.model.profile import Scheme
 
 __all__ = ["NAMELESS", "DecidedBy", "decision_line"]

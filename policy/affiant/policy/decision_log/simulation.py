@@ -21,8 +21,9 @@ from affiant.policy.decision.questions import (
     SecretQuestion,
     ToolQuestion,
     answer,
+    plane_of,
 )
-from affiant.policy.decision_log.reader import RecordedDecision, plane_of
+from affiant.policy.decision_log.reader import RecordedDecision
 from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.model.profile import ToolRule
 

@@ -11,10 +11,11 @@ from itertools import groupby
 from typing import Final
 
 from affiant.command_line import printable
+from affiant.policy.diff.difference_groups import Told, places_of, told_together
 from affiant.policy.diff.differences import Difference, Direction
-from affiant.policy.diff.grouped import Told, places_of, side_document, told_together
 from affiant.policy.diff.markup import markdown_text
 from affiant.policy.diff.report_forms import sarif_location, sarif_log
+from affiant.policy.diff.restriction import side_members
 from affiant.policy.loading.profile_set import ProfileSet
 
 __all__ = [
@@ -101,8 +102,8 @@ def _difference(found: Difference) -> Mapping[str, object]:
         "request": found.request,
         "stands_for_others": found.others,
         "secrets": list(found.secrets),
-        "old": side_document(found.old),
-        "new": side_document(found.new),
+        "old": side_members(found.old),
+        "new": side_members(found.new),
     }
 
 

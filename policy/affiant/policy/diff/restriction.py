@@ -21,8 +21,8 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import NotAllowedError
 from affiant.policy.canonical.errors import ComparisonTooLarge
 from affiant.policy.decision.compiled import CompiledPolicy
-from affiant.policy.diff.differences import Difference, compare_compiled
-from affiant.policy.diff.grouped import side_document, told_together
+from affiant.policy.diff.difference_groups import told_together
+from affiant.policy.diff.differences import Difference, Side, compare_compiled
 
 __all__ = [
     "MOST_REQUESTS",
@@ -34,9 +34,11 @@ __all__ = [
     "narrowing_document",
     "require_enforced",
     "require_narrower",
+    "side_members",
 ]
 
 _NARROWING: Final = "affiant-narrowing/1"
+
 MOST_REQUESTS: Final = 100_000
 """Some seconds of one processor; a profile of a hundred hosts with a dozen paths each stays far below."""
 
@@ -128,8 +130,8 @@ def narrowing_document(differences: Sequence[Difference], *, old: str, new: str)
                 "direction": found.direction.value,
                 "request": found.request,
                 "stands_for_others": found.others,
-                "old": side_document(found.old, placed=False),
-                "new": side_document(found.new, placed=False),
+                "old": side_members(found.old, placed=False),
+                "new": side_members(found.new, placed=False),
             }
             for found in differences
         ],
@@ -139,3 +141,14 @@ def narrowing_document(differences: Sequence[Difference], *, old: str, new: str)
 def narrowing_digest(document: Mapping[str, object]) -> str:
     """``sha256:`` name of its RFC 8785 bytes: ``dif`` of the record of a narrowing."""
     return sha256_name(canonical(document))
+
+
+def side_members(side: Side, *, placed: bool = True) -> Mapping[str, object]:
+    """One side of a difference as JSON members, with the places of its rules in their file if ``placed``."""
+    rules = zip(side.rules, side.places, strict=False)
+    placed_rules = [{"id": rule, "where": place} for rule, place in rules]
+    return {
+        "says": side.says,
+        "reason": side.reason,
+        "rules": placed_rules if placed else list(side.rules),
+    }

@@ -22,8 +22,8 @@ from affiant.errors import ConfigurationError
 from affiant.policy.canonical.hosts import covering_patterns
 from affiant.policy.canonical.targets import path_pattern
 from affiant.policy.decision.decide import Decision, Effect
-from affiant.policy.decision.questions import EgressQuestion, Question, ToolQuestion
-from affiant.policy.decision_log.reader import RecordedDecision, plane_of
+from affiant.policy.decision.questions import EgressQuestion, Question, ToolQuestion, plane_of
+from affiant.policy.decision_log.reader import RecordedDecision
 from affiant.policy.decision_log.simulation import ReplayedProfiles
 from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.model.profile import EgressRule, Policy

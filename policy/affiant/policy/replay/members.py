@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from affiant.policy.decision_log.reader import RecordedDecision, plane_of
+from affiant.policy.decision.questions import plane_of
+from affiant.policy.decision_log.reader import RecordedDecision
 
 __all__ = ["decision_members", "decision_uid", "encoded"]
 

@@ -12,7 +12,8 @@ from itertools import islice
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.policy.decision_log.reader import MAX_LINE, RecordedDecision, plane_of
+from affiant.policy.decision.questions import plane_of
+from affiant.policy.decision_log.reader import MAX_LINE, RecordedDecision
 
 __all__ = ["HEADINGS", "Row", "aligned", "decision_row"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from affiant.policy.diff.difference_groups import Told
 from affiant.policy.diff.differences import Direction
-from affiant.policy.diff.grouped import Told
 from affiant.policy.review.edition import Edition
 from affiant.policy.review.elements import NOTHING, Html, element, heading, name, names, text
 from affiant.policy.review.review import Review

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from affiant.policy.diff.difference_groups import Told, told_together
 from affiant.policy.diff.differences import Difference, compare_profiles
-from affiant.policy.diff.grouped import Told, told_together
 from affiant.policy.lint.lint import Finding, lint_profiles
 from affiant.policy.loading.policy_file import PolicyFile
 from affiant.policy.review.edition import Edition, edition_of

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 
 from affiant.attestation.encoding.binary_text import b64u
-from affiant.attestation.tdx import EventLog
+from affiant.attestation.tdx.event_log.eventlog import EventLog
 from affiant.sandbox.supervisor.context import Opening
 from affiant.sandbox.supervisor.gateway.admission import SessionIdentity, admit, fetch_nonce, make_identity
 from affiant.sandbox.supervisor.gateway.appraise_gateway import (

@@ -31,7 +31,7 @@ from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.restriction import MAX_NARROWINGS, Narrowing
 from affiant.attestation.statements.statement import KeysetStatement
-from affiant.attestation.tdx import EventLog, LoggedEvent
+from affiant.attestation.tdx.event_log.eventlog import EventLog, LoggedEvent
 from affiant.errors import AffiantError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.diff.restriction import (

@@ -18,16 +18,12 @@ from typing import Final
 
 from affiant.attestation.statements.evidence import parse_endorsements, parse_evidence
 from affiant.attestation.statements.statement import parse_statement, report_data
-from affiant.attestation.tdx import (
-    parse_collateral,
-    parse_quote,
-    verify_collateral,
-    verify_quote,
-)
 from affiant.attestation.tdx.quote.errors import TCBRevoked, TCBUnsupported
-from affiant.attestation.tdx.quote.quote import TDQuote
+from affiant.attestation.tdx.quote.quote import TDQuote, parse_quote
+from affiant.attestation.tdx.tcb.collateral import parse_collateral
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
 from affiant.attestation.tdx.tcb.tcb_status import TCBStatus
-from affiant.attestation.tdx.verify.verify import VerifiedQuote, authenticate_quote
+from affiant.attestation.tdx.verify.verify import VerifiedQuote, authenticate_quote, verify_quote
 from affiant.attestation.verdict.errors import EvidenceUnbound
 from affiant.attestation.verifier.case.case import Case, Party
 from affiant.attestation.verifier.case.evidence_named import object_named

@@ -35,9 +35,9 @@ from affiant.attestation.signatures.profiles.signing_keys import ProfileKey
 from affiant.attestation.signatures.profiles.statement import SignedProfiles, parse_profile_statement
 from affiant.attestation.signatures.sigstore.bundle import SignedBundle, looks_like_bundle, parse_bundle
 from affiant.attestation.signatures.sigstore.errors import ExtraMissing
+from affiant.attestation.signatures.sigstore.signed_statement import LogRecord, verify_signed_statement
 from affiant.attestation.signatures.sigstore.sigstore_anchor import STRANGERS
 from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot
-from affiant.attestation.signatures.sigstore.verification import LogRecord, verify_signed_statement
 from affiant.errors import AffiantError
 
 __all__ = [

@@ -28,9 +28,9 @@ from affiant.attestation.signatures.sigstore.errors import (
     OutsideValidity,
     PublicationNotAuthentic,
 )
+from affiant.attestation.signatures.sigstore.signed_statement import LogRecord, verify_signed_statement
 from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot
 from affiant.attestation.signatures.sigstore.trusted_identity import Signer, certificate_of, signer_of
-from affiant.attestation.signatures.sigstore.verification import LogRecord, verify_signed_statement
 from affiant.attestation.signatures.timestamps.errors import (
     AnchorExtraMissing,
     AnchorUntrusted,

@@ -19,7 +19,7 @@ from affiant.attestation.statements.restriction import (
     demand_next,
     logged_narrowings,
 )
-from affiant.attestation.tdx import parse_event_log
+from affiant.attestation.tdx.event_log.eventlog import parse_event_log
 from affiant.attestation.verdict.errors import EvidenceUnbound
 from affiant.attestation.verifier.case.case import Session
 from affiant.errors import AffiantError

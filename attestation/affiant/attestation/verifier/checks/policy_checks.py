@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.manifest import mrconfigid, reaches_floor
-from affiant.attestation.tdx import parse_quote
+from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade
 from affiant.attestation.verdict.trust_file import Entry, accepted_at
 from affiant.attestation.verdict.verdict import Finding, Tier

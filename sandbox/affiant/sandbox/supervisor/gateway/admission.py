@@ -29,7 +29,7 @@ from affiant.attestation.statements.statement import (
     report_data,
     session_statement,
 )
-from affiant.attestation.tdx import EventLog
+from affiant.attestation.tdx.event_log.eventlog import EventLog
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.appraise_gateway import AppraisedGateway
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient, GatewayReply

@@ -29,7 +29,7 @@ from affiant.attestation.statements.manifest import (
     session_events,
     vault_authority,
 )
-from affiant.attestation.tdx import Event, EventLog, LoggedEvent
+from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.sandbox.egress.records_of_egress import PolicyFacts
 from affiant.sandbox.isolation.backends.backend import IsolationClass

@@ -1,4 +1,4 @@
-"""Differences that read alike, grouped: one of them in full, and how many more paths or calls there are."""
+"""Groups differences that read alike: one of them in full, and how many more paths there are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from affiant.policy.decision.limit_words import instead_words
 from affiant.policy.diff.differences import Difference, Direction, Side
 
-__all__ = ["Told", "places_of", "side_document", "told_together"]
+__all__ = ["Told", "places_of", "told_together"]
 
 _EGRESS: Final = re.compile(r"([A-Z]+) (https?://[^/]+)(/.*)\Z", re.DOTALL)
 _WORDS: Final[Mapping[tuple[str, str], str]] = {
@@ -113,17 +113,6 @@ def _with(secrets: Sequence[str]) -> str:
     return f", with {', '.join(secrets)}" if secrets else ""
 
 
-def side_document(side: Side, *, placed: bool = True) -> Mapping[str, object]:
-    """One side of a difference; ``placed``: with the places of its rules."""
-    rules = zip(side.rules, side.places, strict=False)
-    placed_rules = [{"id": rule, "where": place} for rule, place in rules]
-    return {
-        "says": side.says,
-        "reason": side.reason,
-        "rules": placed_rules if placed else list(side.rules),
-    }
-
-
 def places_of(sides: Iterable[Side]) -> Sequence[str]:
-    """The places of the rules of ``sides``, each once."""
+    """Where the rules of ``sides`` are in their files, each place once."""
     return list(dict.fromkeys(place for side in sides for place in side.places))
