@@ -10,31 +10,28 @@ hexadecimal digits of its SHA-256.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
-
-from fastapi import FastAPI, Path, Request, Response
+from typing import Any, Final
 
 from affiant.attestation.encoding.binary_text import b64u
-from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.signatures.approvers.identities import BUNDLE_TYPE, MAX_SIGNED
 from affiant.gateway.approvals.queue import Mailbox, Post
 from affiant.gateway.approvals.readers import Readers
 from affiant.gateway.wire.http_request import require_media_type
+from affiant.gateway.wire.routes import Request, Response, Routes, json_response
 
 __all__ = ["add_approvers", "described"]
 
 JOSE: Final = "application/jose"
-ActionHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 
 
-def add_approvers(app: FastAPI, mailbox: Mailbox, readers: Readers, read: Any) -> None:
+def add_approvers(app: Routes, mailbox: Mailbox, readers: Readers, read: Any) -> None:
     """Add what approvers use.
 
     Args:
         read: the body of a request of nobody known, in bounds: an asynchronous context manager.
     """
 
-    @app.post("/v1/approvers", openapi_extra=_BUNDLE)
+    @app.post("/v1/approvers", body=_BUNDLE)
     async def introduce(request: Request) -> Response:
         """Whose the key of this request's proof is, on the word of an identity that profiles name."""
         async with read(request, MAX_SIGNED) as body:
@@ -48,14 +45,14 @@ def add_approvers(app: FastAPI, mailbox: Mailbox, readers: Readers, read: Any) -
         return _json({"approvals": [described(post) for post in mailbox.listed(who)]})
 
     @app.get("/v1/approvals/{action}")
-    async def one(action: ActionHex, request: Request) -> Response:
+    async def one(request: Request, action: str) -> Response:
         """One action with its exact bytes."""
         who = readers.require(request.scope, b"")
         post = mailbox.shown(who, f"sha256:{action}")
         return _json({**described(post), "bytes": b64u(post.waiting.action.raw)})
 
-    @app.post("/v1/approvals/{action}", openapi_extra=_STATEMENT)
-    async def decide(action: ActionHex, request: Request) -> Response:
+    @app.post("/v1/approvals/{action}", body=_STATEMENT)
+    async def decide(request: Request, action: str) -> Response:
         """An approver's statement about one action; it counts once it is recorded."""
         async with read(request, MAX_SIGNED) as body:
             who = readers.require(request.scope, body)
@@ -81,11 +78,9 @@ def described(post: Post) -> Mapping[str, object]:
 
 
 def _json(members: Mapping[str, object]) -> Response:
-    return Response(canonical(members), headers={"cache-control": "no-store"}, media_type="application/json")
+    return json_response(members, headers={"cache-control": "no-store"})
 
 
 _BYTES: Final = {"schema": {"type": "string", "format": "binary"}}
-_STATEMENT: Final[dict[str, Any]] = {
-    "requestBody": {"required": True, "content": {JOSE: _BYTES, BUNDLE_TYPE: _BYTES}}
-}
-_BUNDLE: Final[dict[str, Any]] = {"requestBody": {"required": True, "content": {BUNDLE_TYPE: _BYTES}}}
+_STATEMENT: Final[Mapping[str, Any]] = {JOSE: _BYTES, BUNDLE_TYPE: _BYTES}
+_BUNDLE: Final[Mapping[str, Any]] = {BUNDLE_TYPE: _BYTES}

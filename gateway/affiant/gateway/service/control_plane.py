@@ -1,4 +1,4 @@
-"""Everything that is not inference: evidence, admission, a session's records, receipts, health. FastAPI.
+"""Everything that is not inference: evidence, admission, a session's records, receipts, health.
 
 Bodies are read as bytes, because proofs and records cover bytes. Two faces: the public one on TLS, where a
 session proves itself, and the operator's, on a Unix socket only its owner can open, which hands out what is
@@ -10,24 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Final
-
-from fastapi import FastAPI, Path, Request, Response
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.exceptions import HTTPException
+from typing import Any, Final
 
 from affiant.attestation.encoding.binary_text import b64u
-from affiant.attestation.encoding.canonical import canonical, parse_object
+from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.erasure.request_file import MAX_REQUEST, parse_request
 from affiant.attestation.tlog.errors import TileMalformed
-from affiant.errors import AffiantError
-from affiant.gateway.approvals.approval_routes import ActionHex, add_approvers
+from affiant.errors import AffiantError, MalformedError
+from affiant.gateway.approvals.approval_routes import add_approvers
 from affiant.gateway.requests.receipts import for_agent
-from affiant.gateway.service.openapi import INFERENCE_PATHS, OpenAPI
+from affiant.gateway.service.openapi import INFERENCE_PATHS, openapi_document
 from affiant.gateway.service.service import Service
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.store.durable import DURABLE_WITHIN_S, durable
+from affiant.gateway.wire.asgi import Application
 from affiant.gateway.wire.bodies import MAX_ADMISSION, Body, Share
 from affiant.gateway.wire.errors import (
     JournalUnavailable,
@@ -35,12 +31,21 @@ from affiant.gateway.wire.errors import (
     ProofMissing,
     RequestMalformed,
 )
-from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
 from affiant.gateway.wire.http_request import (
     ClientGone,
     proof_head,
     require_media_type,
     require_proof,
+)
+from affiant.gateway.wire.routes import (
+    FORM_STATUS,
+    Request,
+    Response,
+    Routes,
+    application,
+    error_response,
+    form_error,
+    json_response,
 )
 from affiant.policy.approvals.action import MAX_ACTION
 
@@ -58,20 +63,25 @@ _JSON: Final = "application/json"
 _MAX_SMALL: Final = 4096
 _MAX_RECORD: Final = 64 << 10
 
-Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{22}$")]
+_ATTEST: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "title": "Attest",
+    "description": "A request for fresh evidence.",
+    "additionalProperties": False,
+    "required": ["nonce"],
+    "properties": {
+        "nonce": {
+            "type": "string",
+            "title": "Nonce",
+            "description": "32 random bytes of the caller, base64url: 43 characters",
+        }
+    },
+}
 
 
-class Attest(BaseModel):
-    """A request for fresh evidence."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    nonce: str = Field(description="32 random bytes of the caller, base64url: 43 characters")
-
-
-def control_plane(service: Service) -> FastAPI:
+def control_plane(service: Service) -> Application:
     """The public face."""
-    app = _app("affiant gateway")
+    app = Routes()
     _add_identity(app, service)
     _add_admission(app, service)
     _add_session(app, service)
@@ -82,77 +92,40 @@ def control_plane(service: Service) -> FastAPI:
     )
     _add_log(app, service)
     _add_health(app, service)
-    document = OpenAPI(app, INFERENCE_PATHS)
-    app.openapi = document  # type: ignore[method-assign]
-    return app
+    return application(app, lambda: openapi_document("affiant gateway", app.listed, INFERENCE_PATHS))
 
 
-def operator_plane(service: Service) -> FastAPI:
+def operator_plane(service: Service) -> Application:
     """The face on the operator's Unix socket: no proof, and nothing that is not sealed."""
-    app = _app("affiant gateway, operator's socket")
+    app = Routes()
     _add_log(app, service)
     _add_health(app, service)
 
     @app.get("/v1/sessions")
-    async def sessions() -> Response:
-        return _json(await service.overview())
+    async def sessions(_: Request) -> Response:
+        return json_response(await service.overview())
 
     @app.get("/v1/sessions/{session}/bundle")
-    async def bundle(session: Id) -> Response:
-        return _json(await service.bundles.of_session(session))
+    async def bundle(_: Request, session: str) -> Response:
+        return json_response(await service.bundles.of_session(session))
 
     @app.get("/v1/tools")
-    async def tools() -> Response:
+    async def tools(_: Request) -> Response:
         """What the tool servers serve now, for whoever writes profiles."""
         if service.tools is None:
             raise NotFound(
                 "this gateway has no tool servers", hint="affiant gateway serve --mcp-servers FILE"
             )
-        return _json(await service.tools.overview())
+        return json_response(await service.tools.overview())
 
     @app.post("/v1/orders")
     async def orders(request: Request) -> Response:
         """Erase, hold, end a hold: what an authority has signed."""
         async with _stranger(service, request, limit=MAX_REQUEST) as body:
             taken = await service.erasing.take(parse_request(body))
-        return _json({"orders": list(taken)})
+        return json_response({"orders": list(taken)})
 
-    return app
-
-
-def _app(title: str) -> FastAPI:
-    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
-
-    @app.exception_handler(AffiantError)
-    async def refused(_: Request, error: AffiantError) -> Response:
-        return _refusal(error)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        places = ", ".join(".".join(map(str, entry["loc"])) for entry in error.errors()[:4])
-        refusal = RequestMalformed(
-            "not a request of this form", where=places
-        )  # what was sent is not repeated
-        return _refusal(refusal, status=422)
-
-    @app.exception_handler(HTTPException)
-    async def other(_: Request, error: HTTPException) -> Response:
-        return _refusal(NotFound("no such path or method"), status=error.status_code)
-
-    return app
-
-
-def _refusal(error: AffiantError, *, status: int | None = None, receipt: str | None = None) -> Response:
-    headers = {name.decode("ascii"): value.decode("ascii") for name, value in error_headers(error)}
-    if receipt is not None:
-        headers[RECEIPT_ID_HEADER] = receipt
-    return Response(error_body(error), status or status_of(error), headers, "application/json")
-
-
-def _json(data: bytes | Mapping[str, object], status: int = 200) -> Response:
-    return Response(
-        data if isinstance(data, bytes) else canonical(data), status, media_type="application/json"
-    )
+    return application(app, lambda: openapi_document("affiant gateway, operator's socket", app.listed, {}))
 
 
 @asynccontextmanager
@@ -193,107 +166,104 @@ async def _read(service: Service, request: Request, share: Share, *, limit: int)
         raise RequestMalformed("the body ended early") from error
 
 
-def _add_identity(app: FastAPI, service: Service) -> None:
-    form = {"requestBody": {"required": True, "content": {_JSON: {"schema": Attest.model_json_schema()}}}}
-
-    @app.post("/.well-known/affiant/attest", openapi_extra=form)
+def _add_identity(app: Routes, service: Service) -> None:
+    @app.post("/.well-known/affiant/attest", body={_JSON: {"schema": _ATTEST}})
     async def attest(request: Request) -> Response:
         """Fresh evidence of this gateway over the caller's nonce."""
         async with _stranger(service, request, limit=_MAX_SMALL) as body:
-            try:
-                wanted = Attest.model_validate_json(body)
-            except ValidationError as error:
-                raise RequestValidationError(error.errors(include_input=False)) from None
-        return _json({"evidence": b64u(await service.attest(wanted.nonce))})
+            nonce, wrong = _wanted_nonce(body)
+        if nonce is None:
+            return error_response(form_error(wrong), status=FORM_STATUS)
+        return json_response({"evidence": b64u(await service.attest(nonce))})
 
     @app.get("/.well-known/affiant/keyset")
-    async def keyset() -> Response:
+    async def keyset(_: Request) -> Response:
         """The keyset statement without a nonce, as exact bytes."""
-        return _json(service.keyset.statement.raw)
+        return json_response(service.keyset.statement.raw)
 
     @app.get("/.well-known/affiant/config")
-    async def config() -> Response:
+    async def config(_: Request) -> Response:
         """The configuration document, as exact bytes."""
-        return _json(service.config.raw)
+        return json_response(service.config.raw)
 
 
-def _add_admission(app: FastAPI, service: Service) -> None:
+def _add_admission(app: Routes, service: Service) -> None:
     @app.post("/v1/sessions/nonce")
-    async def nonce() -> Response:
+    async def nonce(_: Request) -> Response:
         """A nonce for one admission."""
-        return _json({"nonce": service.admissions.nonce()})
+        return json_response({"nonce": service.admissions.nonce()})
 
-    @app.post("/v1/sessions", openapi_extra=_bytes(ADMISSION_TYPE), status_code=201)
+    @app.post("/v1/sessions", body=_bytes(ADMISSION_TYPE), status=201)
     async def admit(request: Request) -> Response:
         """Admit a session by its evidence. A refusal is receipted."""
         body = b""
         try:
             require_media_type(request.scope, ADMISSION_TYPE)
             async with _stranger(service, request, limit=MAX_ADMISSION) as body:
-                return _json(await service.admit(body), 201)
+                return json_response(await service.admit(body), 201)
         except JournalUnavailable as error:
-            return _refusal(error)
+            return error_response(error)
         except AffiantError as error:
             recorded = service.record_refusal(error, path="/v1/sessions", body=body)  # else told as it is
             await recorded.durable
-            return _refusal(error, receipt=recorded.jti)
+            return error_response(error, headers={RECEIPT_ID_HEADER: recorded.jti})
 
 
-def _add_session(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/sessions/{session}/records", openapi_extra=_bytes("application/jose"))
-    async def records(session: Id, request: Request) -> Response:
+def _add_session(app: Routes, service: Service) -> None:
+    @app.post("/v1/sessions/{session}/records", body=_bytes("application/jose"))
+    async def records(request: Request, session: str) -> Response:
         """Take the next record of the session's own chain."""
         async with _authenticated(service, request, session, limit=_MAX_RECORD) as (found, body):
             require_media_type(request.scope, "application/jose")
             sealed, text = request.headers.get(OPENINGS_HEADER, ""), body.decode("ascii", "replace")
-            return _json(await service.submissions.take(found, text, sealed=sealed))
+            return json_response(await service.submissions.take(found, text, sealed=sealed))
 
-    @app.post("/v1/sessions/{session}/narrow", openapi_extra=_bytes(ADMISSION_TYPE))
-    async def narrow(session: Id, request: Request) -> Response:
+    @app.post("/v1/sessions/{session}/narrow", body=_bytes(ADMISSION_TYPE))
+    async def narrow(request: Request, session: str) -> Response:
         """Narrow the session's profile by fresh evidence. A refusal is receipted."""
         async with _authenticated(service, request, session, limit=MAX_ADMISSION) as (found, body):
             try:
                 require_media_type(request.scope, ADMISSION_TYPE)
-                return _json(await service.narrow(found, body))
+                return json_response(await service.narrow(found, body))
             except JournalUnavailable as error:
-                return _refusal(error)
+                return error_response(error)
             except AffiantError as error:
                 path = str(request.scope["path"])
                 recorded = service.record_refused_narrowing(found, error, path=path, body=body)
                 if recorded is None:
-                    return _refusal(error)
+                    return error_response(error)
                 await durable(recorded.durable, within_s=DURABLE_WITHIN_S)  # else told as it is
-                return _refusal(error, receipt=recorded.jti)
+                return error_response(error, headers={RECEIPT_ID_HEADER: recorded.jti})
 
-    @app.post("/v1/sessions/{session}/close", openapi_extra=_bytes("application/json"))
-    async def close(session: Id, request: Request) -> Response:
+    @app.post("/v1/sessions/{session}/close", body=_bytes("application/json"))
+    async def close(request: Request, session: str) -> Response:
         """Close the session; again, the same answer."""
         async with _authenticated(service, request, session, limit=_MAX_SMALL) as (found, body):
             why = _why(body)
-        return _json(await service.closing.close(found, why))
+        return json_response(await service.closing.close(found, why))
 
-    @app.post("/v1/sessions/{session}/approvals", openapi_extra=_bytes("application/json"))
-    async def ask(session: Id, request: Request) -> Response:
+    @app.post("/v1/sessions/{session}/approvals", body=_bytes("application/json"))
+    async def ask(request: Request, session: str) -> Response:
         """An action that the session's supervisor holds until it is approved; again, the same answer."""
         async with _authenticated(service, request, session, limit=MAX_ACTION) as (found, body):
             require_media_type(request.scope, "application/json")
             waiting = service.mailbox.post(found, body)
-        return _json({"action": waiting.action.name, "state": waiting.phase.value})
+        return json_response({"action": waiting.action.name, "state": waiting.phase.value})
 
     @app.get("/v1/sessions/{session}/approvals/{action}")
-    async def said(session: Id, action: ActionHex, request: Request) -> Response:
+    async def said(request: Request, session: str, action: str) -> Response:
         """What approvers said of one action of the session, as far as it is recorded."""
         found = await _reader(service, request, session)
-        return _json(service.mailbox.statements(found, f"sha256:{action}"))
+        return json_response(service.mailbox.statements(found, f"sha256:{action}"))
 
     @app.get("/v1/sessions/{session}/bundle")
-    async def bundle(session: Id, request: Request) -> Response:
+    async def bundle(request: Request, session: str) -> Response:
         """The session's bundle, and the sealed openings of its records."""
         found = await _reader(service, request, session)
-        return _json(await service.bundles.of_session(found.id))
+        return json_response(await service.bundles.of_session(found.id))
 
 
-def _add_receipts(app: FastAPI, service: Service) -> None:
+def _add_receipts(app: Routes, service: Service) -> None:
     async def receipt_of(receipt: str, request: Request) -> tuple[Session, str]:
         """The receipt with its disclosures, for the session it belongs to; for its agent, without user and tenant."""
         found = await _reader(service, request)
@@ -304,25 +274,25 @@ def _add_receipts(app: FastAPI, service: Service) -> None:
         return found, for_agent(issued) if on_behalf else issued.sdjwt
 
     @app.get("/v1/receipts/{receipt}")
-    async def receipt(receipt: Id, request: Request) -> Response:
+    async def receipt(request: Request, receipt: str) -> Response:
         """One receipt; another session's looks like none."""
         _, text = await receipt_of(receipt, request)
         return Response(text, media_type=RECEIPT_TYPE)
 
     @app.get("/v1/receipts/{receipt}/proof")
-    async def receipt_proof(receipt: Id, request: Request) -> Response:
+    async def receipt_proof(request: Request, receipt: str) -> Response:
         """That the receipt is in the transparency log: C2SP tlog-proof."""
         _, text = await receipt_of(receipt, request)
         return Response(await service.bundles.proof_of(text), media_type=PROOF_TYPE)
 
     @app.get("/v1/receipts/{receipt}/bundle")
-    async def receipt_bundle(receipt: Id, request: Request) -> Response:
+    async def receipt_bundle(request: Request, receipt: str) -> Response:
         """One receipt and what is needed to check it."""
         found, text = await receipt_of(receipt, request)
-        return _json(await service.bundles.of_receipt(found.id, text))
+        return json_response(await service.bundles.of_receipt(found.id, text))
 
 
-def _add_models(app: FastAPI, service: Service) -> None:
+def _add_models(app: Routes, service: Service) -> None:
     @app.get("/v1/models")
     async def models(request: Request) -> Response:
         """The models that the upstreams list and the session's profile allows."""
@@ -331,12 +301,12 @@ def _add_models(app: FastAPI, service: Service) -> None:
         policy = found.admitted.policy
         names = [name for name in await service.upstreams.models() if policy.decide_model(name).allowed]
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "upstream"} for name in names]
-        return _json({"object": "list", "data": data})
+        return json_response({"object": "list", "data": data})
 
 
-def _add_log(app: FastAPI, service: Service) -> None:
+def _add_log(app: Routes, service: Service) -> None:
     @app.get(LOG_PREFIX + "/checkpoint")
-    async def checkpoint() -> Response:
+    async def checkpoint(_: Request) -> Response:
         """The log's last checkpoint (C2SP tlog-tiles)."""
         return Response(
             service.log.head.note.to_bytes(),
@@ -345,7 +315,7 @@ def _add_log(app: FastAPI, service: Service) -> None:
         )
 
     @app.get(LOG_PREFIX + "/tile/{path:path}")
-    async def tile(path: str) -> Response:
+    async def tile(_: Request, path: str) -> Response:
         """A tile or an entry bundle that the last checkpoint implies. Public: leaves tell nothing of content."""
         try:
             data = await asyncio.to_thread(service.log.read, f"tile/{path}")
@@ -357,16 +327,16 @@ def _add_log(app: FastAPI, service: Service) -> None:
         return Response(data, headers=forever, media_type="application/octet-stream")
 
 
-def _add_health(app: FastAPI, service: Service) -> None:
+def _add_health(app: Routes, service: Service) -> None:
     @app.get("/healthz")
-    async def healthz() -> Response:
+    async def healthz(_: Request) -> Response:
         """Whether the process answers."""
-        return _json({"status": "ok"})
+        return json_response({"status": "ok"})
 
     @app.get("/readyz")
-    async def readyz() -> Response:
+    async def readyz(_: Request) -> Response:
         """Whether new sessions and requests are taken."""
-        return _json({"ready": service.ready}, 200 if service.ready else 503)
+        return json_response({"ready": service.ready}, 200 if service.ready else 503)
 
 
 def _why(body: bytes) -> str:
@@ -377,6 +347,18 @@ def _why(body: bytes) -> str:
     return str(why)
 
 
-def _bytes(media_type: str) -> dict[str, Any]:
-    schema = {"type": "string", "format": "binary"}
-    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+def _wanted_nonce(body: bytes) -> tuple[str | None, list[str]]:
+    """The nonce of a request for evidence; None, and what is wrong, where it is no such request."""
+    try:
+        members = parse_object(body, limit=_MAX_SMALL, strict_form=False)
+    except MalformedError:
+        return None, []
+    nonce = members.get("nonce")
+    wrong = [name for name in members if name != "nonce"]
+    if not isinstance(nonce, str):
+        return None, ["nonce", *wrong]
+    return None if wrong else nonce, wrong
+
+
+def _bytes(media_type: str) -> Mapping[str, Any]:
+    return {media_type: {"schema": {"type": "string", "format": "binary"}}}

@@ -1,14 +1,15 @@
-"""The OpenAPI document: FastAPI's own, and the inference routes, which are served ahead of FastAPI."""
+"""The OpenAPI document: the routes of the control plane, and inference, which is served ahead of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
+from affiant.gateway.wire.routes import FORM_STATUS, PATH_PATTERNS, Route
 
-__all__ = ["INFERENCE_PATHS", "OpenAPI"]
+__all__ = ["INFERENCE_PATHS", "openapi_document"]
 
 _ERROR: Final = {
     "type": "object",
@@ -90,18 +91,45 @@ INFERENCE_PATHS: Final[Mapping[str, Any]] = {
 """Path -> operations, as they stand in the document."""
 
 
-class OpenAPI:
-    """The document of ``app``, made when first asked for."""
+def openapi_document(title: str, routes: Sequence[Route], more: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document of ``routes``, and of ``more`` paths that are served ahead of them."""
+    paths: dict[str, Any] = {}
+    for route in routes:
+        path = route.path.replace(":path}", "}")
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, path)
+    return {"openapi": "3.1.0", "info": {"title": title, "version": "1"}, "paths": {**paths, **more}}
 
-    def __init__(self, app: FastAPI, more: Mapping[str, Any]) -> None:
-        self._app = app
-        self._more = more
-        self._document: dict[str, Any] | None = None
 
-    def __call__(self) -> dict[str, Any]:
-        """The document."""
-        if self._document is None:
-            document = get_openapi(title=self._app.title, version="1", routes=self._app.routes)
-            document["paths"] = {**document["paths"], **self._more}
-            self._document = document
-        return self._document
+def _operation(route: Route, path: str) -> Mapping[str, Any]:
+    name = route.handler.__name__
+    text = inspect.getdoc(route.handler)
+    body = {"requestBody": {"content": route.body, "required": True}} if route.body else {}
+    responses: dict[str, Any] = {
+        str(route.status): {
+            "description": "Successful Response",
+            "content": {"application/json": {"schema": {}}},
+        }
+    }
+    if route.parameters:
+        responses[str(FORM_STATUS)] = {
+            "description": "A parameter of the path is not of its form",
+            "content": {"application/json": {"schema": _ERROR}},
+        }
+    return {
+        "summary": name.replace("_", " ").title(),
+        **({"description": text} if text else {}),
+        "operationId": re.sub(r"\W", "_", f"{name}{path}_{route.method.lower()}"),
+        **({"parameters": [_path_parameter(each) for each in route.parameters]} if route.parameters else {}),
+        **body,
+        "responses": responses,
+    }
+
+
+def _path_parameter(name: str) -> Mapping[str, Any]:
+    pattern = {"pattern": PATH_PATTERNS[name]} if name in PATH_PATTERNS else {}
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", **pattern, "title": name.title()},
+    }

@@ -1,4 +1,4 @@
-"""The application: inference first, by one dictionary lookup, everything else to FastAPI."""
+"""The application: inference first, by one dictionary lookup, everything else to the control plane."""
 
 from __future__ import annotations
 

@@ -1,0 +1,155 @@
+"""The routes of the control plane: a method and path each, with the handler that answers; Starlette dispatches them.
+
+A handler gets the request and the parameters of its path by name. A parameter of another form than its pattern is 422
+before the handler runs. Every error is answered in the form of :mod:`.errors_http`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as _StarletteRoute
+
+from affiant.attestation.encoding.canonical import canonical
+from affiant.errors import AffiantError
+from affiant.gateway.wire.errors import NotFound, RequestMalformed
+from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
+
+__all__ = [
+    "FORM_STATUS",
+    "PATH_PATTERNS",
+    "Handler",
+    "Request",
+    "Response",
+    "Route",
+    "Routes",
+    "application",
+    "error_response",
+    "form_error",
+    "json_response",
+]
+
+Handler = Callable[..., Awaitable[Response]]
+
+FORM_STATUS: Final = 422
+"""The status of a request whose path or small body is not of the documented form."""
+
+_ID: Final = r"^[A-Za-z0-9_-]{22}$"
+PATH_PATTERNS: Final[Mapping[str, str]] = {"action": r"^[0-9a-f]{64}$", "receipt": _ID, "session": _ID}
+"""Parameter of a path -> what its value looks like; one that is not named here may be any text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method at one path.
+
+    Args:
+        body: media type -> schema of the request's body, for the OpenAPI document; empty: no body.
+        status: of the response where all is well.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    body: Mapping[str, Any]
+    status: int
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names in the path."""
+        return tuple(re.findall(r"\{(\w+)", self.path))
+
+    async def respond(self, request: Request) -> Response:
+        """The handler's response, or an error where a parameter is not of its form."""
+        values = {name: str(request.path_params[name]) for name in self.parameters}
+        wrong = [
+            f"path.{name}"
+            for name, value in values.items()
+            if name in PATH_PATTERNS and re.fullmatch(PATH_PATTERNS[name], value) is None
+        ]
+        if wrong:
+            return error_response(form_error(wrong), status=FORM_STATUS)
+        return await self.handler(request, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Routes in the order in which they are tried."""
+
+    listed: list[Route] = field(default_factory=list)
+
+    def get(self, path: str) -> Callable[[Handler], Handler]:
+        """Serve GET at ``path`` by the decorated handler."""
+        return self._added("GET", path, {}, 200)
+
+    def post(
+        self, path: str, *, body: Mapping[str, Any] | None = None, status: int = 200
+    ) -> Callable[[Handler], Handler]:
+        """Serve POST at ``path`` by the decorated handler; ``body`` and ``status`` as :class:`Route`'s."""
+        return self._added("POST", path, body or {}, status)
+
+    def _added(
+        self, method: str, path: str, body: Mapping[str, Any], status: int
+    ) -> Callable[[Handler], Handler]:
+        def add(handler: Handler) -> Handler:
+            self.listed.append(Route(method, path, handler, body, status))
+            return handler
+
+        return add
+
+
+def application(routes: Routes, document: Callable[[], Mapping[str, object]]) -> Starlette:
+    """An ASGI application of ``routes``; ``document`` makes what ``/openapi.json`` serves, once it is asked for."""
+
+    made = functools.cache(lambda: canonical(document()))
+
+    async def openapi(_: Request) -> Response:
+        return json_response(made())
+
+    served = [_StarletteRoute("/openapi.json", openapi)]
+    for route in routes.listed:
+        one = _StarletteRoute(route.path, route.respond)
+        one.methods = {route.method}  # Starlette would serve HEAD with GET
+        served.append(one)
+    return Starlette(routes=served, exception_handlers={AffiantError: _refused, HTTPException: _other})
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, AffiantError)
+    return error_response(error)
+
+
+async def _other(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return error_response(NotFound("no such path or method"), status=error.status_code)
+
+
+def form_error(places: list[str]) -> RequestMalformed:
+    """That a request is not of the documented form; what was sent is not repeated."""
+    return RequestMalformed("not a request of this form", where=", ".join(places[:4]))
+
+
+def error_response(
+    error: AffiantError, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The response that reports ``error``; ``status`` where it is not the one of the table."""
+    ours = {name.decode("ascii"): value.decode("ascii") for name, value in error_headers(error)}
+    return Response(
+        error_body(error), status or status_of(error), ours | dict(headers or {}), "application/json"
+    )
+
+
+def json_response(
+    data: bytes | Mapping[str, object], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """``data``, or its canonical form, as JSON."""
+    body = data if isinstance(data, bytes) else canonical(data)
+    return Response(body, status, headers, media_type="application/json")
