@@ -18,8 +18,7 @@ from typing import Final
 
 from affiant.attestation.bundle.bundle_anchors import MAX_SIGSTORE
 from affiant.attestation.signatures.timestamps.errors import AnchorAbsent, AnchorSettingsInvalid
-from affiant.attestation.signatures.timestamps.renewal import MAX_TOKENS
-from affiant.attestation.signatures.timestamps.response import MAX_RESPONSE, split_responses
+from affiant.attestation.signatures.timestamps.response import MAX_RESPONSE, MAX_TOKENS, split_responses
 from affiant.attestation.tlog.checkpoint import parse_checkpoint
 from affiant.attestation.tlog.errors import NoteMalformed
 from affiant.attestation.tlog.note import MAX_NOTE_BYTES, parse_note

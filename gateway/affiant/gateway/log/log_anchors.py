@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from affiant.attestation.anchors.adding import AnyAnchorFile, first_covering, with_anchor
 from affiant.attestation.anchors.anchor_files import AnchorFile, AnchorFolder
+from affiant.attestation.anchors.carrying import AnyAnchorFile, first_covering, with_anchor
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.signatures.timestamps.response import parse_response
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint

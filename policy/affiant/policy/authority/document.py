@@ -16,7 +16,7 @@ from affiant.policy.diff.reachable import Reach
 from affiant.policy.diff.request_groups import Requests
 from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.model.profile_limits import rule_limits
-from affiant.policy.normal_form.argument_reading import argument_members
+from affiant.policy.normal_form.argument_members import argument_members
 from affiant.policy.normal_form.digest import bounds_members
 
 __all__ = ["authority_document"]

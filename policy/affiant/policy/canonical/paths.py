@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from affiant.attestation.encoding.strict_yaml import INVISIBLE
+from affiant.attestation.encoding.invisible_text import INVISIBLE
 from affiant.policy.canonical.errors import PathRefused, excerpt
 
 __all__ = ["above", "canonical_path", "covers", "grantable_path", "rule_path"]

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.policy.canonical.addresses import CIDR
-from affiant.policy.canonical.strict_yaml import Mark
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decision.decide import Decision, Effect
 from affiant.policy.decision.effective import effective_egress
@@ -25,10 +24,13 @@ from affiant.policy.decision.questions import EgressQuestion, ToolQuestion, ques
 from affiant.policy.diff.atoms import Atoms
 from affiant.policy.diff.limit_differences import LimitDifference, limit_differences
 from affiant.policy.diff.same_calls import calls_judged_alike
-from affiant.policy.loading.profile_set import Profile, ProfileSet
 from affiant.policy.model.limits import Bounds
 from affiant.policy.model.profile import Approval, Policy, Scheme, TLSMode
 from affiant.policy.model.token_exchange import TokenExchange
+
+if TYPE_CHECKING:
+    from affiant.policy.canonical.strict_yaml import Mark
+    from affiant.policy.loading.profile_set import Profile, ProfileSet
 
 __all__ = [
     "Difference",

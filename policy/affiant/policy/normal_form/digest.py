@@ -33,7 +33,7 @@ from affiant.policy.model.profile import (
     ToolRule,
 )
 from affiant.policy.model.share import share_members
-from affiant.policy.normal_form.argument_reading import argument_members, arranged_argument
+from affiant.policy.normal_form.argument_members import argument_members, arranged_argument
 
 __all__ = [
     "SEMANTICS",

@@ -34,7 +34,7 @@ from affiant.policy.model.profile import (
 from affiant.policy.model.share import NO_SHARE, Priority, Share
 from affiant.policy.model.sigv4 import SigV4
 from affiant.policy.model.token_exchange import TokenExchange
-from affiant.policy.normal_form.argument_reading import read_argument_members
+from affiant.policy.normal_form.argument_members import read_argument_members
 from affiant.policy.normal_form.digest import SEMANTICS, normal_form
 
 __all__ = ["read_normal_form"]

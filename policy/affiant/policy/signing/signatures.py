@@ -11,11 +11,15 @@ It is not about the file's name, nor about the bytes of the floor: a floor count
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from affiant.attestation.signatures.profiles.errors import ProfileSignatureMalformed, ProfileSignatureOther
 from affiant.attestation.signatures.profiles.statement import SignedProfiles
 from affiant.policy.decision.compiled import CompiledPolicy
-from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.normal_form.digest import SEMANTICS
+
+if TYPE_CHECKING:
+    from affiant.policy.loading.profile_set import ProfileSet
 
 __all__ = ["require_about", "require_profile", "signed_profiles"]
 

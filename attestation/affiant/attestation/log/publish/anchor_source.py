@@ -10,8 +10,7 @@ from typing import Final
 
 from affiant.attestation.anchors.anchor_files import ANCHOR_FILE
 from affiant.attestation.log_reading.errors import LogUnavailable, PathRefused, ResourceTooLarge
-from affiant.attestation.signatures.timestamps.renewal import MAX_TOKENS
-from affiant.attestation.signatures.timestamps.response import MAX_RESPONSE
+from affiant.attestation.signatures.timestamps.response import MAX_RESPONSE, MAX_TOKENS
 
 __all__ = ["AnchorSource"]
 

@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Protocol
 
 from affiant.attestation.signatures.timestamps.errors import AnchorOrderWrong, TokenMalformed
 from affiant.attestation.signatures.timestamps.imprint import message
+from affiant.attestation.signatures.timestamps.response import MAX_TOKENS
 from affiant.attestation.signatures.timestamps.roots import TSARoot
 from affiant.attestation.signatures.timestamps.token import VerifiedToken, verify_token
 
-__all__ = ["MAX_TOKENS", "AcceptedRoot", "Always", "VerifiedStamp", "verify_stamp"]
-
-MAX_TOKENS: Final = 64
-"""Tokens over one checkpoint: one a year for a lifetime."""
+__all__ = ["AcceptedRoot", "Always", "VerifiedStamp", "verify_stamp"]
 
 
 class AcceptedRoot(Protocol):

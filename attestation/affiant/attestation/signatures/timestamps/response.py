@@ -34,8 +34,10 @@ from affiant.attestation.tdx.pki.der import (
     unsigned_integer,
 )
 
-__all__ = ["MAX_RESPONSE", "SignedResponse", "parse_response", "split_responses"]
+__all__ = ["MAX_RESPONSE", "MAX_TOKENS", "SignedResponse", "parse_response", "split_responses"]
 
+MAX_TOKENS: Final = 64
+"""Tokens over one checkpoint: one a year for a lifetime."""
 MAX_RESPONSE: Final = 64 << 10
 """Bytes of a response; with a chain of RSA certificates it has some 7,000."""
 
