@@ -14,7 +14,8 @@ from tests.policy.review_page.examples import NEW, many
 from affiant.policy.authority.authority import authority_of
 from affiant.policy.review.graph import KINDS, Node, graph_of
 from affiant.policy.review_page.layout import CHARACTER, WIDTH, Box, laid_out
-from affiant.policy.review_page.picture import picture, pictures
+from affiant.policy.review_page.page import render_review
+from affiant.policy.review_page.pictures import pictures
 
 
 def overlap(one: Box, other: Box) -> bool:
@@ -68,18 +69,18 @@ def test_a_name_that_does_not_fit_is_cut_in_its_middle_and_whole_in_the_title() 
     (box,) = [box for box in laid_out(graph_of(review.new.agents)).boxes if box.node.kind == "file"]
     assert len(box.lines) == 2
     assert "\u2026" in "".join(box.lines) and box.lines[1].endswith("/end")
-    assert f"<title>{path}</title>" in picture(review)
+    assert f"<title>{path}</title>" in render_review(review)
 
 
 def test_few_agents_share_a_picture_and_many_have_their_own() -> None:
     few, lots = made_review(NEW), made_review(many(7, rules=40))
-    assert pictures(few) == {}
-    assert picture(few).count('role="img"') == 1
-    drawn = pictures(lots)
-    assert len(drawn) == 7
-    assert "each agent has its own" in picture(lots)
-    for html in drawn.values():
-        page = Page(html)
-        assert "and 13 more" in page.text
-        assert len(page.all("rect")) <= 1 + 4 * 8
+    assert pictures(few)["by_agent"] == {}
+    assert render_review(few).count('role="img"') == 1
+    assert pictures(lots)["all"] is None
+    page = Page(render_review(lots))
+    assert len(page.all("figure")) == 7
+    assert "each agent has its own" in page.text
+    for drawn in pictures(lots)["by_agent"].values():
+        assert "and 13 more" in [box["name"] for box in drawn["boxes"]]
+        assert len(drawn["boxes"]) <= 1 + 4 * 8
     assert set(KINDS.values()) == {"Secrets", "Files", "Agents", "Tools", "Hosts"}

@@ -15,8 +15,7 @@ from tests.policy.review_page.examples import NEW, OLD, many
 from affiant.policy.lint.codes import ADVICE, WARNINGS
 from affiant.policy.review_page import matrix_tables
 from affiant.policy.review_page import warnings as warned
-from affiant.policy.review_page.page import render_review
-from affiant.policy.review_page.style import DARK, LIGHT, PAIRS, STYLE
+from affiant.policy.review_page.page import TEMPLATES, render_review
 from affiant.policy.review_page.warnings import TITLES
 
 SVG = {"svg", "g", "path", "rect", "text", "title"}
@@ -51,6 +50,25 @@ HTML = {
         "output",
     ),
 }
+
+
+STYLE = (TEMPLATES / "style.css").read_text()
+LIGHT, DARK = (
+    dict(re.findall(r"--(\w+):(#[0-9a-f]{6})", block))
+    for block in re.findall(r":root\{([^}]*--ink[^}]*)\}", STYLE)
+)
+PAIRS = (
+    *(("ink", ground) for ground in ("paper", "soft", "badbg", "warnbg", "goodbg")),
+    *(("dim", ground) for ground in ("paper", "soft", "badbg", "warnbg", "goodbg")),
+    *(("link", ground) for ground in ("paper", "soft", "badbg", "warnbg", "goodbg")),
+    *(("bad", ground) for ground in ("paper", "badbg")),
+    *(("warn", ground) for ground in ("paper", "soft", "warnbg")),
+    *(("good", ground) for ground in ("paper", "goodbg")),
+    *(("sim", ground) for ground in ("paper", "simbg")),
+    ("fullink", "full"),
+    ("partink", "part"),
+)
+"""Text and ground, as they meet on the page."""
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from affiant.policy.review.elements import shortened
 from affiant.policy.review.graph import KINDS, Edge, Graph, Node
+from affiant.policy.review.phrases import shortened
 
 __all__ = ["CHARACTER", "LINE", "WIDTH", "Box", "Drawing", "Title", "Wire", "laid_out"]
 

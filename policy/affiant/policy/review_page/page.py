@@ -1,48 +1,99 @@
-"""The page about a file of profiles, whole: one file that loads nothing, for a browser, a screen reader or a printer.
+"""Renders the review page: one file that loads nothing, for a browser, a screen reader or a printer.
 
-In its order: what it is, what changed, each agent in a sentence, warnings, who may do what, where secrets can flow, a
-picture, the rules, the source. The same review gives the same bytes.
+The templates beside this module hold all markup. Every expression in them is escaped, after :func:`plain` has masked
+and bounded it; an undefined name is an error. The same review gives the same bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
+from markupsafe import Markup
+
 from affiant.html_page import whole_page
 from affiant.policy.review.changes import changes
-from affiant.policy.review.elements import element, plain, text
 from affiant.policy.review.flows import flows
+from affiant.policy.review.phrases import Link, Name, plain
 from affiant.policy.review.review import Review
 from affiant.policy.review.summary import summary
-from affiant.policy.review_page.introduction import contents, opening
-from affiant.policy.review_page.limits_of_page import reading
+from affiant.policy.review_page.introduction import facts, tiles
 from affiant.policy.review_page.matrix_tables import matrix
-from affiant.policy.review_page.picture import picture, pictures
+from affiant.policy.review_page.pictures import pictures
 from affiant.policy.review_page.rules import rules
-from affiant.policy.review_page.script import SCRIPT
 from affiant.policy.review_page.source import source
-from affiant.policy.review_page.style import STYLE
 from affiant.policy.review_page.warnings import warned
 
-__all__ = ["render_review"]
+__all__ = ["TEMPLATES", "environment", "render_review"]
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 def render_review(review: Review) -> str:
     """HTML 5, in UTF-8."""
-    main = element(
-        "main",
-        changes(review),
-        summary(review),
-        warned(review),
-        matrix(review),
-        flows(review),
-        picture(review),
-        rules(review, pictures(review)),
-        source(review),
-        reading(),
-        id="main",
-        tabindex=-1,
+    source_name = plain(review.new.profiles.source)
+    return whole_page(
+        f"Policy review: {source_name[:120]}{'...' * (len(source_name) > 120)}",
+        style=_text("style.css"),
+        body=environment().get_template("page.html.j2").render(_views(review)),
+        script=_text("filter.js"),
     )
-    skip = element("a", text("Skip to the content"), href="#main", cls="skip")
-    footer = element("footer", element("p", text(f"affiant policy report, {review.builder}")))
-    body = "\n".join((skip, opening(review), contents(review), main, footer))
-    title = f"Policy review: {plain(review.new.profiles.source, limit=120)}"
-    return whole_page(title, style=STYLE, body=body, script=SCRIPT)
+
+
+def _views(review: Review) -> Mapping[str, object]:
+    """What the templates may name, by section."""
+    return {
+        "file": review.new.profiles.source,
+        "old_file": None if review.old is None else review.old.profiles.source,
+        "builder": review.builder,
+        "left_out": review.left_out,
+        "tiles": list(tiles(review)),
+        "facts": list(facts(review)),
+        "changes": changes(review),
+        "summary": summary(review),
+        "warnings": warned(review),
+        "matrix": matrix(review),
+        "flows": flows(review),
+        "pictures": pictures(review),
+        "rules": rules(review),
+        "documents": source(review),
+    }
+
+
+@cache
+def environment() -> Environment:
+    """The templates of the page, with escaping that cannot be left out."""
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    found.tests["a_name"] = lambda part: isinstance(part, Name)
+    found.tests["a_link"] = lambda part: isinstance(part, Link)
+    return found
+
+
+def _printed(value: object) -> str | int:
+    """The value of an expression, on its way to being escaped; markup comes from macros only."""
+    match value:
+        case Markup() | int():
+            return value
+        case str():
+            return plain(value)
+        case Undefined():
+            return str(value)  # raises UndefinedError, which names it
+        case _:
+            raise TypeError(
+                f"a template prints a value of type {type(value).__name__}; expected text or a number"
+            )
+
+
+def _text(name: str) -> str:
+    return "\n" + (TEMPLATES / name).read_text("utf-8")

@@ -1,9 +1,9 @@
-"""The rules themselves, agent by agent, as written and where; and each agent's picture where they are many."""
+"""The rules themselves, agent by agent, as written and where."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import assert_never
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, assert_never
 
 from affiant.policy.authority.authority import Authority
 from affiant.policy.authority.token_exchange_words import exchange_words
@@ -25,58 +25,37 @@ from affiant.policy.model.profile import (
     ToolRule,
 )
 from affiant.policy.normal_form.digest import Rule
-from affiant.policy.review.elements import NOTHING, Html, element, heading, joined, name, names, text
 from affiant.policy.review.flows import place_said
+from affiant.policy.review.phrases import LongText, Name, Phrase, joined, names, phrase
 from affiant.policy.review.review import Review
 from affiant.policy.review.summary import said_of
 
 __all__ = ["rule_said", "rules"]
 
 
-def rules(review: Review, pictures: Mapping[str, Html]) -> Html:
-    """A section for each agent.
-
-    Args:
-        pictures: by the agents' names; those that have none are in a picture of all.
-    """
-    sections = [
-        _agent(review, number, each, pictures.get(each.agent, NOTHING))
-        for number, each in enumerate(review.new.agents, 1)
+def rules(review: Review) -> Sequence[Mapping[str, object]]:
+    """The rules of each agent, and the rest of its profile."""
+    return [
+        {
+            "agent": each.agent,
+            "says": joined(said_of(each), " "),
+            "rules": list(_rows(review, each)),
+            "rest": joined(_rest(each), " "),
+        }
+        for each in review.new.agents
     ]
-    lead = (
-        "As written, in the order of the normal form, whose places are their ids. What they come to together, after "
-        "denials, is in the table above."
-    )
-    return element(
-        "section",
-        heading(2, text("Rules"), anchor="rules"),
-        element("p", text(lead), cls="dim"),
-        *sections,
-        aria_labelledby="rules",
-    )
 
 
-def _agent(review: Review, number: int, authority: Authority, picture: Html) -> Html:
+def _rows(review: Review, authority: Authority) -> Iterator[Mapping[str, object]]:
     before = None if review.old is None else review.old.profiles.profiles.get(authority.agent)
-    known = (
-        None if review.old is None else frozenset(() if before is None else _every(before.compiled.policy))
-    )
-    rows = [
-        _row(review, authority, rule_id, rule, new=known is not None and rule not in known)
-        for rule_id, rule in _by_id(authority.profile.compiled.policy)
-    ]
-    head = element("tr", *(element("th", text(each), scope="col") for each in ("Rule", "Says", "Where")))
-    table = element("table", element("thead", head), element("tbody", *rows), cls="rules")
-    nothing = element("p", text("No rules: everything is denied."))
-    return element(
-        "section",
-        heading(3, name(authority.agent), anchor=f"a{number}"),
-        element("p", joined(said_of(authority), " ")) if picture else NOTHING,
-        picture,
-        table if rows else nothing,
-        element("p", joined(_rest(authority), " "), cls="dim"),
-        cls="agent",
-    )
+    known = frozenset(() if before is None else (rule for _, rule in _by_id(before.compiled.policy)))
+    for rule_id, rule in _by_id(authority.profile.compiled.policy):
+        yield {
+            "id": rule_id,
+            "says": (*rule_said(rule), rule_limit_words(authority, (rule_id,))),
+            "is_new": review.old is not None and rule not in known,
+            "where": review.new.rules(authority, (rule_id,)),
+        }
 
 
 def _by_id(policy: Policy) -> Iterator[tuple[str, Rule]]:
@@ -91,108 +70,88 @@ def _by_id(policy: Policy) -> Iterator[tuple[str, Rule]]:
         yield from ((f"{section}/{position}", rule) for position, rule in enumerate(found))
 
 
-def _every(policy: Policy) -> Iterator[Rule]:
-    yield from (rule for _, rule in _by_id(policy))
-
-
-def _row(review: Review, authority: Authority, rule_id: str, rule: Rule, *, new: bool) -> Html:
-    tag = element("span", text("new rule"), cls="tag sim") if new else NOTHING
-    return element(
-        "tr",
-        element("th", text(rule_id), scope="row"),
-        element(
-            "td",
-            rule_said(rule),
-            text(rule_limit_words(authority, (rule_id,))),
-            text(" ") if new else NOTHING,
-            tag,
-        ),
-        element("td", review.new.rules(authority, (rule_id,)), cls="where"),
-    )
-
-
-def _rest(authority: Authority) -> Iterator[Html]:
+def _rest(authority: Authority) -> Iterator[Phrase]:
     """What is no rule and has no place of its own."""
     approval = authority.profile.approval
     if approval.everything:
-        yield text("Approval is required for every tool and request.")
+        yield phrase("Approval is required for every tool and request.")
     elif approval.methods:
-        yield text(f"Approval is required for requests with {', '.join(approval.methods)}.")
+        yield phrase(f"Approval is required for requests with {', '.join(approval.methods)}.")
     yield from _approvers(authority)
     limits = "; ".join(f"{each} {words}" for each, words in limit_lines(authority))
-    yield text(f"Limits of a session: {limits or 'none'}.")
+    yield phrase(f"Limits of a session: {limits or 'none'}.")
     if words := queue_words(authority):
-        yield text(f"In the queue for an upstream: {words}.")
+        yield phrase(f"In the queue for an upstream: {words}.")
     bounds = ", ".join(f"{each} {bound_words(authority, each)}" for each in BOUNDS)
-    yield text(f"Bounds: {bounds}.")
+    yield phrase(f"Bounds: {bounds}.")
     if authority.models is None:
-        yield text("Any model that the gateway serves.")
+        yield phrase("Any model that the gateway serves.")
 
 
-def _approvers(authority: Authority) -> Iterator[Html]:
-    """Every one of them, how many must agree, and for how long; that there is none, where something needs approval."""
+def _approvers(authority: Authority) -> Iterator[Phrase]:
+    """All approvers, how many must agree, and for how long; or that there is none, where something needs approval."""
     approval = authority.profile.approval
     if approval.approvers:
-        yield text(f"To approve takes {approval.quorum} of")
-        yield Html(joined([name(str(each)) for each in approval.approvers], ", ") + text("."))
-        yield text(f"A request waits {approval.ttl} s, and an approval of it holds no longer.")
+        yield phrase(f"To approve takes {approval.quorum} of")
+        yield (*joined((phrase(Name(str(each))) for each in approval.approvers), ", "), ".")
+        yield phrase(f"A request waits {approval.ttl} s, and an approval of it holds no longer.")
     elif authority.asks:
-        yield text("Nobody may approve: what needs approval is denied.")
+        yield phrase("Nobody may approve: what needs approval is denied.")
 
 
-def rule_said(rule: Rule) -> Html:
+def rule_said(rule: Rule) -> Phrase:
     """One rule, in words; its limits are said beside it."""
     match rule:
         case ToolRule():
             origin = Origin(rule.server or ANY, rule.schema or ANY)
             tool = ToolAuthority(rule.name, rule.arguments, Effect.ALLOW, (), origin=origin)
             after = ", after approval" if rule.approval else ""
-            return Html(
-                text("allow tool ") + name(rule.name) + text(f"{call_words(tool)}{after}", limit=2000)
-            )
+            return phrase("allow tool ", Name(rule.name), LongText(f"{call_words(tool)}{after}"))
         case ToolDenial():
-            return Html(text("deny tool ") + name(rule.name))
+            return phrase("deny tool ", Name(rule.name))
         case ModelRule():
             only = ", at an attested upstream only" if rule.attested else ""
-            return Html(text("allow model ") + name(rule.name) + text(only))
+            return phrase("allow model ", Name(rule.name), only)
         case PathGrant():
-            verb = {
-                PathMode.NONE: "never ",
-                PathMode.READ: "read ",
-                PathMode.READ_WRITE: "read and write ",
-            }
-            return Html(text(verb[rule.mode]) + name(rule.path) + text(" and below"))
+            return phrase(_VERBS[rule.mode], Name(rule.path), " and below")
         case EgressRule():
-            return Html(joined(_allowed(rule), ", "))
+            return joined(_allowed(rule))
         case EgressDenial():
-            port = text("") if rule.port is None else text(f" on port {rule.port}")
-            narrowed = _narrowed(rule.methods, rule.paths)
-            return Html(text("deny ") + name(rule.host) + port + joined([NOTHING, *narrowed], ", "))
+            port = "" if rule.port is None else f" on port {rule.port}"
+            denied = phrase("deny ", Name(rule.host), port)
+            return joined([denied, *_methods_and_paths(rule.methods, rule.paths)])
         case SecretGrant():
-            return Html(joined(_granted(rule), ", "))
+            return joined(_granted(rule))
         case _:
             assert_never(rule)
 
 
-def _allowed(rule: EgressRule) -> Iterator[Html]:
-    yield Html(text("allow ") + name(f"{rule.scheme.value}://{rule.host}:{rule.port}"))
-    yield from _narrowed(rule.methods, rule.paths) or [text("any request")]
+_VERBS: Final = {
+    PathMode.NONE: "never ",
+    PathMode.READ: "read ",
+    PathMode.READ_WRITE: "read and write ",
+}
+
+
+def _allowed(rule: EgressRule) -> Iterator[Phrase]:
+    yield phrase("allow ", Name(f"{rule.scheme.value}://{rule.host}:{rule.port}"))
+    yield from _methods_and_paths(rule.methods, rule.paths) or [phrase("any request")]
     if rule.tls is TLSMode.PASSTHROUGH:
-        yield text("TLS passed through")
+        yield phrase("TLS passed through")
     if rule.address:
-        yield Html(text("at ") + names(rule.address))
+        yield phrase("at ", *names(rule.address))
 
 
-def _narrowed(methods: tuple[str, ...] | None, paths: tuple[str, ...] | None) -> list[Html]:
-    found = [] if methods is None else [text(" ".join(methods))]
-    return found + ([] if paths is None else [Html(text("paths ") + names(paths))])
+def _methods_and_paths(methods: tuple[str, ...] | None, paths: tuple[str, ...] | None) -> list[Phrase]:
+    found = [] if methods is None else [phrase(" ".join(methods))]
+    return found + ([] if paths is None else [phrase("paths ", *names(paths))])
 
 
-def _granted(rule: SecretGrant) -> Iterator[Html]:
-    hosts = names(f"{at.host}:{at.port}" for at in rule.hosts) if rule.hosts else text("no host")
-    yield Html(text("secret ") + name(rule.name) + text(" at ") + hosts)
-    yield Html(text("in ") + place_said(rule.inject))
+def _granted(rule: SecretGrant) -> Iterator[Phrase]:
+    hosts = names(f"{at.host}:{at.port}" for at in rule.hosts) if rule.hosts else phrase("no host")
+    yield phrase("secret ", Name(rule.name), " at ", *hosts)
+    yield phrase("in ", *place_said(rule.inject))
     if rule.inject.exchange is not None:
-        yield text(exchange_words(rule.inject.exchange))
+        yield phrase(exchange_words(rule.inject.exchange))
     if rule.ref is not None:
-        yield Html(text("kept at ") + name(rule.ref))
+        yield phrase("kept at ", Name(rule.ref))

@@ -7,7 +7,6 @@ from typing import Final
 
 from affiant.policy.lint.codes import ADVICE, WARNINGS
 from affiant.policy.lint.lint import Finding
-from affiant.policy.review.elements import Html, element, heading, name, text
 from affiant.policy.review.review import Review
 
 __all__ = ["TITLES", "warned"]
@@ -44,59 +43,27 @@ TITLES: Final[Mapping[str, str]] = {
 _SERIOUS: Final = frozenset({"outsiders_can_steer", "host_unrestricted", "host_shared", "tls_passthrough"})
 
 
-def warned(review: Review) -> Html:
-    """All of them."""
-    kinds: dict[str, list[Finding]] = {}
+def warned(review: Review) -> Sequence[Mapping[str, object]]:
+    """All of them by kind, the most serious first."""
+    kinds: dict[str, dict[str, list[Finding]]] = {}
     for found in review.findings:
-        kinds.setdefault(found.code, []).append(found)
-    limits = "lists of hosts and words are never complete: no warning does not mean no danger."
-    lead = f"None. {limits.capitalize()}"
-    if kinds:
-        lead = f"By kind, the most serious first. None of them changes a decision, and {limits}"
-    return element(
-        "section",
-        heading(2, text("Warnings"), anchor="warnings"),
-        element("p", text(lead), cls="dim"),
-        *(_kind(review, code, kinds[code]) for code in sorted(kinds, key=_rank)),
-        aria_labelledby="warnings",
-    )
+        kinds.setdefault(found.code, {}).setdefault(found.agent, []).append(found)
+    return [
+        {
+            "title": TITLES.get(code, code),
+            "is_serious": code in _SERIOUS,
+            "count": sum(map(len, kinds[code].values())),
+            "says": f"{WARNINGS[code][0].upper()}{WARNINGS[code][1:]}.",
+            "advice": ADVICE[code],
+            "agents": [
+                (agent, [(each.subject, review.new.place(each.where)) for each in found])
+                for agent, found in kinds[code].items()
+            ],
+        }
+        for code in sorted(kinds, key=_rank)
+    ]
 
 
 def _rank(code: str) -> tuple[bool, int]:
-    """What is serious comes first. A code without a title comes last, and is told like any other."""
+    """A code without a title comes last."""
     return code not in _SERIOUS, list(TITLES).index(code) if code in TITLES else len(TITLES)
-
-
-def _kind(review: Review, code: str, found: Sequence[Finding]) -> Html:
-    look = "bad" if code in _SERIOUS else "warn"
-    tag = element("span", text("serious" if code in _SERIOUS else "warning"), cls=f"tag {look}")
-    said = f"{WARNINGS[code][0].upper()}{WARNINGS[code][1:]}."
-    head = element(
-        "tr", *(element("th", text(each), scope="col") for each in ("Agent", "What it is about, and where"))
-    )
-    agents: dict[str, list[Finding]] = {}
-    for each in found:
-        agents.setdefault(each.agent, []).append(each)
-    rows = [_row(review, agent, those) for agent, those in agents.items()]
-    return element(
-        "section",
-        heading(
-            3, tag, text(f" {TITLES.get(code, code)} "), element("span", text(str(len(found))), cls="count")
-        ),
-        element("p", text(said)),
-        element("p", element("b", text("What to do: ")), text(ADVICE[code])),
-        element("table", element("thead", head), element("tbody", *rows)),
-        cls=f"kind {look}",
-    )
-
-
-def _row(review: Review, agent: str, found: Sequence[Finding]) -> Html:
-    items = (
-        element(
-            "li", name(each.subject), text(" "), element("span", review.new.place(each.where), cls="where")
-        )
-        for each in found
-    )
-    return element(
-        "tr", element("th", name(agent), scope="row"), element("td", element("ul", *items, cls="those"))
-    )

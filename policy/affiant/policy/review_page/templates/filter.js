@@ -1,12 +1,4 @@
-"""The page's one script: the filter of the table. Everything is readable without it."""
-
-from __future__ import annotations
-
-from typing import Final
-
-__all__ = ["SCRIPT"]
-
-SCRIPT: Final = """
+// The filter of the table. Everything is readable without it.
 "use strict";
 {
   const panel = document.getElementById("filter");
@@ -45,4 +37,3 @@ SCRIPT: Final = """
     apply();
   }
 }
-"""
