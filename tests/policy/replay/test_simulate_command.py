@@ -179,7 +179,7 @@ def test_a_table_for_a_review_tells_what_becomes_wider_first(replay):
     assert done.output.splitlines() == [
         "### new.yaml: 5 decisions, 2 change: 1 wider, 1 narrower",
         "",
-        "|  | agent | what | decision | times | first | rule or reason |",
+        "| | agent | what | decision | times | first | rule or reason |",
         "|---|---|---|---|---|---|---|",
         (
             "| wider | dev | host api.b.com | deny becomes allow | 1 "

@@ -5,23 +5,24 @@ from __future__ import annotations
 from hypothesis import given, settings
 from tests.policy.replay.recorded import DIGEST, LINES, lines, recorded
 
-from affiant.policy.replay.table import HEADINGS, aligned, decision_row
+from affiant.policy.rendering.terminal import aligned
+from affiant.policy.replay.table import HEADINGS, decision_row
 
 
 def test_columns_stand_below_their_headings():
     rows = [decision_row(recorded(each)) for each in LINES]
-    shown = list(aligned(rows, block=100))
+    shown = list(aligned(HEADINGS, rows, block=100))
     assert len(shown) == len(LINES) + 1
     for name in HEADINGS[1:]:
         column = shown[0].index(name)
         assert all(each[column - 2 : column] == "  " for each in shown)
     assert shown[1].split()[:4] == ["2023-11-14T22:13:20Z", "dev", "egress", "deny"]
-    assert list(aligned([], block=5)) == []
+    assert list(aligned(HEADINGS, [], block=5)) == []
 
 
 def test_one_long_name_does_not_push_the_others_off_the_screen():
     long, short = ({**LINES[7], "agent": name} for name in ("a" * 60, "b"))
-    shown = list(aligned([decision_row(recorded(each)) for each in (long, short)], block=9))
+    shown = list(aligned(HEADINGS, [decision_row(recorded(each)) for each in (long, short)], block=9))
     assert "a" * 60 + "  tool " in shown[1]
     assert shown[0].index("plane") == shown[2].index("tool") == 22 + 40 + 2
 
@@ -40,7 +41,7 @@ def test_a_row_is_given_out_before_the_next_is_read():
         yield decision_row(recorded(LINES[0]))
         raise AssertionError("the second row was asked for")
 
-    shown = aligned(rows(), block=1)
+    shown = aligned(HEADINGS, rows(), block=1)
     assert next(shown).startswith("time")
     assert "method_not_listed" in next(shown)
 
@@ -48,7 +49,7 @@ def test_a_row_is_given_out_before_the_next_is_read():
 @settings(max_examples=50, deadline=None)
 @given(lines())
 def test_hostile_text_is_text_on_one_line_and_nothing_is_cut_off(members):
-    (_, shown) = aligned([decision_row(recorded(members))], block=1)
+    (_, shown) = aligned(HEADINGS, [decision_row(recorded(members))], block=1)
     assert shown.isprintable()
     if str(members["request"]).isprintable():
         assert shown.endswith(str(members["request"]))

@@ -17,6 +17,7 @@ from affiant.policy.authority.markdown import authority_markdown
 from affiant.policy.authority.text import authority_lines
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_profiles
+from affiant.policy.rendering.terminal import check_one_form
 
 __all__ = ["can"]
 
@@ -43,8 +44,7 @@ def can(file: Path, agent: str | None, *, as_json: bool, markdown: bool, graph: 
       affiant policy can profiles.yaml --markdown > comment.md
       affiant policy can profiles.yaml --graph dot | dot -Tsvg > authority.svg
     """
-    if sum((as_json, markdown, graph is not None)) > 1:
-        raise click.UsageError("--json, --markdown and --graph are different answers: choose one")
+    check_one_form(json=as_json, markdown=markdown, graph=graph is not None)
     profiles = read_profiles(file)
     chosen = profiles.profiles.values() if agent is None else [profiles.profile(agent)]
     authorities = [authority_of(profile) for profile in chosen]

@@ -24,9 +24,9 @@ from affiant.policy.authority.words import (
     unrestricted_words,
 )
 from affiant.policy.decision.decide import Effect
-from affiant.policy.diff.markup import dot_text, mermaid_text
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.model.profile import Scheme
+from affiant.policy.rendering.markup import dot_text, mermaid_text
 
 __all__ = ["authority_dot", "authority_mermaid"]
 

@@ -31,11 +31,11 @@ from affiant.policy.authority.words import (
 )
 from affiant.policy.canonical.paths import covers
 from affiant.policy.decision.decide import Effect
-from affiant.policy.diff.markup import markdown_text
 from affiant.policy.diff.reachable import Reach
 from affiant.policy.loading.profile_set import ProfileSet
 from affiant.policy.model.profile import PathMode
 from affiant.policy.model.share import share_words
+from affiant.policy.rendering.markup import markdown_page, markdown_table, markdown_text
 
 __all__ = ["authority_markdown"]
 
@@ -47,12 +47,12 @@ _Cell = Callable[[Authority], _Lines]
 
 def authority_markdown(authorities: Sequence[Authority], *, profiles: ProfileSet) -> str:
     """Tables to be put into a review's comment; nothing in a name is markup."""
-    lines = [f"### Authority of {markdown_text(profiles.source)}", ""]
+    lines: list[str] = []
     for first in range(0, len(authorities), _COLUMNS):
         lines += _tables(authorities[first : first + _COLUMNS])
     if any(authority.asks for authority in authorities):
         lines += [markdown_text(f"{NOBODY_APPROVES}."), ""]
-    return "\n".join([*lines, f"Policy digest `{profiles.digest}`.", ""])
+    return markdown_page(f"Authority of {profiles.source}", [*lines, f"Policy digest `{profiles.digest}`."])
 
 
 def _tables(authorities: Sequence[Authority]) -> Iterator[str]:
@@ -73,17 +73,9 @@ def _tables(authorities: Sequence[Authority]) -> Iterator[str]:
 
 
 def _table(title: str, authorities: Sequence[Authority], rows: Sequence[tuple[str, _Cell]]) -> Iterator[str]:
-    if not rows:
-        return
-    yield _row([title, *(authority.agent for authority in authorities)])
-    yield "|" + "---|" * (len(authorities) + 1)
-    for name, cell in rows:
-        yield _row([name, *("\n".join(cell(authority)) for authority in authorities)])
-    yield ""
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join("<br>".join(map(markdown_text, cell.split("\n"))) for cell in cells) + " |"
+    head = [title, *(authority.agent for authority in authorities)]
+    cells = [[name, *("\n".join(cell(each)) for each in authorities)] for name, cell in rows]
+    yield from markdown_table(head, cells)
 
 
 def _at(authority: Authority, rules: Sequence[str]) -> _Lines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 from typing import Final
 
 from affiant.command_line import printable
@@ -27,39 +26,11 @@ from affiant.policy.authority.words import (
     rule_limit_words,
     unrestricted_words,
 )
+from affiant.policy.rendering.terminal import entry_lines
 
-__all__ = ["authority_lines", "entry_lines"]
+__all__ = ["authority_lines"]
 
-_WIDTH: Final = 100
 _RULES_SHOWN: Final = 4
-
-
-def entry_lines(text: str, *, indent: int, at: str = "") -> Iterator[str]:
-    """One entry and its place: on one line if both fit into 100 columns, else the place below."""
-    start, deeper = " " * indent, " " * (indent + 4)
-    lines = wrap(
-        printable(text),
-        _WIDTH,
-        initial_indent=start,
-        subsequent_indent=deeper,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    yield from lines[:-1]
-    if not at:
-        yield lines[-1]
-    elif len(lines[-1]) + len(at) + 4 <= _WIDTH:
-        yield f"{lines[-1]}  [{at}]"
-    else:
-        yield lines[-1]
-        yield from wrap(
-            f"[{at}]",
-            _WIDTH,
-            initial_indent=deeper,
-            subsequent_indent=deeper + " ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
 
 
 def authority_lines(authorities: Sequence[Authority]) -> Iterator[str]:

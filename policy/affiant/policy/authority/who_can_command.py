@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 
 from affiant.command_line import EXIT_REFUSED, print_json, printable
-from affiant.policy.authority.text import entry_lines
 from affiant.policy.authority.who_can import Answer, who_can
 from affiant.policy.authority.words import NOBODY_APPROVES
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import parse_question
 from affiant.policy.loading.policy_file import read_profiles
+from affiant.policy.rendering.terminal import entry_lines
 
 __all__ = ["who_can_command"]
 

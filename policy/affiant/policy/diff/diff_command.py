@@ -28,6 +28,7 @@ from affiant.policy.diff.restriction import narrowing_digest, narrowing_document
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_bounded, read_profiles
 from affiant.policy.loading.profile_set import ProfileSet
+from affiant.policy.rendering.terminal import check_one_form, print_lines
 from affiant.report_files import keep_apart, write_report
 
 __all__ = ["diff"]
@@ -83,8 +84,7 @@ def diff(
       affiant policy diff before.yaml after.yaml --agent deployment_agent --json
       affiant policy diff --normal-forms old.json new.json
     """
-    if as_json and markdown:
-        raise click.UsageError("--json and --markdown are two answers: choose one")
+    check_one_form(json=as_json, markdown=markdown)
     if normal_forms:
         if markdown or sarif is not None or agent is not None:
             raise click.UsageError("--normal-forms goes with --json and --fail-on alone")
@@ -100,8 +100,7 @@ def diff(
     elif markdown:
         click.echo(difference_markdown(found, old=before, new=after), nl=False)
     else:
-        for line in difference_lines(found):
-            click.echo(line)
+        print_lines(difference_lines(found))
         if not found:
             click.echo("no difference in what is allowed")
     _fail(found, fail_on)
@@ -122,8 +121,7 @@ def _of_normal_forms(old: Path, new: Path, *, as_json: bool) -> Sequence[Differe
     if as_json:
         print_json(document)
     else:
-        for line in difference_lines(found):
-            click.echo(line)
+        print_lines(difference_lines(found))
         click.echo(f"dif {narrowing_digest(document)}")
     return found
 

@@ -7,16 +7,15 @@ out of the JSON document.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.policy.diff.difference_groups import Told, places_of, told_together
+from affiant.policy.diff.difference_groups import Told, places_of
 from affiant.policy.diff.differences import Difference, Direction
-from affiant.policy.diff.markup import markdown_text
-from affiant.policy.diff.report_forms import sarif_location, sarif_log
 from affiant.policy.diff.restriction import side_members
 from affiant.policy.loading.profile_set import ProfileSet
+from affiant.policy.rendering.markup import markdown_page, markdown_table, markdown_text
+from affiant.policy.rendering.review_formats import sarif_location, sarif_log
 
 __all__ = [
     "difference_document",
@@ -29,24 +28,21 @@ _LEVEL: Final = {Direction.WIDENS: "error", Direction.CHANGES: "error", Directio
 
 
 def difference_lines(differences: Sequence[Difference]) -> Iterator[str]:
-    """One block of lines for each agent; bounded, without control characters."""
-    for agent, found in groupby(differences, key=_agent):
-        listed = list(found)
-        yield printable(f"{agent}: {_counted(listed)}")
-        for line in told_together(listed):
-            yield printable(f"  {_mark(line.first.direction)} {line.text}{_at(line.places)}")
+    """One block of lines for each agent."""
+    for agent, told in _by_agent(differences):
+        yield f"{agent}: {_counted(told)}"
+        for line in told:
+            yield f"  {_mark(line.first.direction)} {line.text}{_at(line.places)}"
 
 
 def difference_markdown(differences: Sequence[Difference], *, old: ProfileSet, new: ProfileSet) -> str:
     """A table for each agent, to be put into a review's comment."""
-    lines = [f"### {markdown_text(old.source)} to {markdown_text(new.source)}: {_counted(differences)}", ""]
-    for agent, found in groupby(differences, key=_agent):
-        lines += [f"**{markdown_text(agent)}**", "", "| | what | rule |", "|---|---|---|"]
-        for line in told_together(list(found)):
-            places = "<br>".join(map(markdown_text, line.places))
-            lines.append(f"| {line.first.direction.value} | {markdown_text(line.text)} | {places} |")
-        lines.append("")
-    return "\n".join(lines) + f"\nPolicy digest before `{old.digest}`, after `{new.digest}`.\n"
+    lines = []
+    for agent, told in _by_agent(differences):
+        rows = [(line.first.direction.value, line.text, "\n".join(line.places)) for line in told]
+        lines += [f"**{markdown_text(agent)}**", "", *markdown_table(("", "what", "rule"), rows)]
+    lines.append(f"Policy digest before `{old.digest}`, after `{new.digest}`.")
+    return markdown_page(f"{old.source} to {new.source}: {_counted(_together(differences))}", lines)
 
 
 def difference_sarif(differences: Sequence[Difference], *, new: ProfileSet, uri: str) -> str:
@@ -61,8 +57,8 @@ def difference_sarif(differences: Sequence[Difference], *, new: ProfileSet, uri:
                 for place in places_of(each.new for each in line.alike)[:1] or ("",)
             ],
         }
-        for agent, found in groupby(differences, key=_agent)
-        for line in told_together(list(found))
+        for agent, told in _by_agent(differences)
+        for line in told
     ]
     rules = sorted({str(result["ruleId"]) for result in results})
     return sarif_log(
@@ -107,9 +103,14 @@ def _difference(found: Difference) -> Mapping[str, object]:
     }
 
 
+def _by_agent(differences: Sequence[Difference]) -> Sequence[tuple[str, Sequence[Told]]]:
+    """What is told of each agent: nothing of two agents is one line."""
+    by_agent = groupby(differences, key=lambda found: found.agent)
+    return [(agent, list(told_together(list(found)))) for agent, found in by_agent]
+
+
 def _together(differences: Sequence[Difference]) -> Sequence[Told]:
-    """Everything that is told of all agents: nothing of two agents is one line."""
-    return [line for _, found in groupby(differences, key=_agent) for line in told_together(list(found))]
+    return [line for _, told in _by_agent(differences) for line in told]
 
 
 def _counts(lines: Iterable[Told]) -> Mapping[Direction, int]:
@@ -118,15 +119,11 @@ def _counts(lines: Iterable[Told]) -> Mapping[Direction, int]:
     return {direction: directions.count(direction) for direction in Direction}
 
 
-def _counted(differences: Sequence[Difference]) -> str:
-    counts = _counts(_together(differences))
+def _counted(told: Iterable[Told]) -> str:
+    counts = _counts(told)
     changed = counts[Direction.CHANGES]
     parts = [f"{counts[Direction.WIDENS]} wider", f"{counts[Direction.NARROWS]} narrower"]
     return ", ".join(parts + ([f"{changed} changed"] if changed else []))
-
-
-def _agent(found: Difference) -> str:
-    return found.agent
 
 
 def _mark(direction: Direction) -> str:

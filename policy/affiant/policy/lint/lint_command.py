@@ -10,11 +10,12 @@ from pathlib import Path
 
 import click
 
-from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
+from affiant.command_line import EXIT_REFUSED, print_json, show_refusal
 from affiant.errors import AffiantError
 from affiant.policy.lint.lint import Finding, lint_profiles
 from affiant.policy.lint.report import lint_document, lint_markdown, lint_sarif
 from affiant.policy.loading.policy_file import read_profiles, read_refusals
+from affiant.policy.rendering.terminal import check_one_form, counted, print_lines
 from affiant.report_files import keep_apart, write_report
 
 __all__ = ["lint"]
@@ -46,8 +47,7 @@ def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path
       affiant policy lint profiles.yaml --sarif lint.sarif
       affiant policy lint profiles.yaml --markdown > comment.md
     """
-    if as_json and markdown:
-        raise click.UsageError("--json and --markdown are two answers: choose one")
+    check_one_form(json=as_json, markdown=markdown)
     keep_apart([sarif], inputs=[file])
     refusals: Sequence[AffiantError] = ()
     warnings: Sequence[Finding] = ()
@@ -82,10 +82,5 @@ def _tell(refusals: Sequence[AffiantError], warnings: Sequence[Finding], agents:
         show_refusal(refusal)
     if refusals:
         return
-    for found in warnings:
-        click.echo(printable(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]"))
-    click.echo(f"{_counted(len(agents), 'profile')}, {_counted(len(warnings), 'warning')}")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    print_lines(f"{found.where}: warning: {found.agent}: {found.text} [{found.code}]" for found in warnings)
+    click.echo(f"{counted(len(agents), 'profile')}, {counted(len(warnings), 'warning')}")

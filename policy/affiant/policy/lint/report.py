@@ -10,10 +10,10 @@ from pathlib import Path
 
 from affiant.command_line import printable
 from affiant.errors import AffiantError
-from affiant.policy.diff.markup import markdown_text
-from affiant.policy.diff.report_forms import sarif_location, sarif_log
 from affiant.policy.lint.codes import ADVICE, WARNINGS
 from affiant.policy.lint.lint import Finding
+from affiant.policy.rendering.markup import Code, markdown_page, markdown_table
+from affiant.policy.rendering.review_formats import sarif_location, sarif_log
 
 __all__ = ["lint_document", "lint_markdown", "lint_sarif"]
 
@@ -41,18 +41,14 @@ def _warning(found: Finding) -> Mapping[str, str]:
 def lint_markdown(name: str, refusals: Sequence[AffiantError], warnings: Sequence[Finding]) -> str:
     """A table, to be put into a review's comment."""
     if refusals:
-        lines = [f"### {markdown_text(name)} is refused", "", "| place | why | code |", "|---|---|---|"]
-        for refusal in refusals:
-            place, text = refusal.where or name, str(refusal).removeprefix(f"{refusal.where}: ")
-            lines.append(f"| {markdown_text(place)} | {markdown_text(text)} | `{refusal.code}` |")
-        return "\n".join(lines) + "\n"
-    lines = [f"### {markdown_text(name)}: {len(warnings)} warnings"]
-    if warnings:
-        lines += ["", "| place | agent | warning | what to do | code |", "|---|---|---|---|---|"]
-    for found in warnings:
-        cells = [markdown_text(text) for text in (found.agent, found.text, ADVICE[found.code])]
-        lines.append(f"| {markdown_text(found.where)} | {' | '.join(cells)} | `{found.code}` |")
-    return "\n".join(lines) + "\n"
+        rows = [
+            (each.where or name, str(each).removeprefix(f"{each.where}: "), Code(each.code))
+            for each in refusals
+        ]
+        return markdown_page(f"{name} is refused", markdown_table(("place", "why", "code"), rows))
+    head = ("place", "agent", "warning", "what to do", "code")
+    found = [(each.where, each.agent, each.text, ADVICE[each.code], Code(each.code)) for each in warnings]
+    return markdown_page(f"{name}: {len(warnings)} warnings", markdown_table(head, found))
 
 
 def lint_sarif(file: Path, refusals: Sequence[AffiantError], warnings: Sequence[Finding]) -> str:

@@ -23,10 +23,11 @@ from affiant.policy.decision_log.log_input import log_lines, log_name
 from affiant.policy.decision_log.reader import RecordedDecision, read_decision
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_profiles
+from affiant.policy.rendering.terminal import aligned
 from affiant.policy.replay.members import decision_members, encoded
 from affiant.policy.replay.ocsf import ocsf_event
 from affiant.policy.replay.otel import otlp_logs
-from affiant.policy.replay.table import aligned, decision_row
+from affiant.policy.replay.table import HEADINGS, decision_row
 
 __all__ = ["decisions_command"]
 
@@ -230,7 +231,7 @@ def _print_table(
     found: Iterable[tuple[str, RecordedDecision]], known: KnownProfiles, *, at_once: bool
 ) -> None:
     rows = (decision_row(recorded, places=known.places(recorded)) for _, recorded in found)
-    for line in aligned(rows, block=1 if at_once else _BLOCK):
+    for line in aligned(HEADINGS, rows, block=1 if at_once else _BLOCK):
         click.echo(line)
 
 

@@ -1,20 +1,21 @@
-"""Outcomes of tests, coverage and mutation as people and CI read them: text, JSON, JUnit XML."""
+"""Outcomes of tests, coverage and mutation as people and CI read them: text, Markdown, JSON, JUnit XML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from xml.sax.saxutils import escape, quoteattr
 
-from affiant.command_line import printable
 from affiant.policy.loading.inline_tests import effect_of
+from affiant.policy.rendering.markup import MAX_CELL, MAX_ROWS, markdown_page, markdown_table, markdown_text
+from affiant.policy.rendering.review_formats import JUnitCase, junit_report
+from affiant.policy.rendering.terminal import bounded
 from affiant.policy.testing.coverage import RuleCoverage
 from affiant.policy.testing.mutation import Fate, JudgedMutant
 from affiant.policy.testing.trial import Trial, TriedProfile
 from affiant.policy.testing.untested_limits import UntestedLimit, untested_limits
 
-__all__ = ["Measure", "TrialReport", "decided", "limit_line", "limits_text", "measured"]
+__all__ = ["Measure", "TrialReport"]
 
 _MAX_SHOWN: Final = 50
 """Lines of one kind in the text; the JSON document has all."""
@@ -102,27 +103,59 @@ class TrialReport:
         """How many of the mutants that were tried have it."""
         return sum(mutant.fate is fate for mutant in self.mutants or ())
 
+    @property
+    def count_text(self) -> str:
+        """How many tests there are, and how many fail."""
+        return (
+            f"{self.count} tests, {len(self.failed)} failed" if self.count else "no tests: nothing was tried"
+        )
+
+    @property
+    def missing(self) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """Each thing measured, and the limits: its name, its text, and a line for each part that is missing."""
+        for measure in self.measures:
+            lines = _uncovered(self) if measure.name == "coverage" else _unnoticed(self)
+            yield measure.name, measure.text, list(lines)
+        if self.limits:
+            many = "1 is" if len(self.limits) == 1 else f"{len(self.limits)} are"
+            lines = (
+                f"{each.where}: {each.agent}: {each.rule}: {each.name} {each.says}" for each in self.limits
+            )
+            yield "limits", f"{many} not covered, because no test can ask for a limit", list(lines)
+
     # -- text --------------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
         """For a terminal."""
-        for line in self._lines():
-            yield printable(line)
-
-    def _lines(self) -> Iterator[str]:
         for tried, trial in self.failed:
             agent, test = tried.profile.name, trial.test
             yield f"{test.mark}: failed: {agent}: wants {test.wanted.value} for {test.request}"
-            yield f"  {decided(tried, trial)}"
-        yield (
-            f"{self.count} tests, {len(self.failed)} failed" if self.count else "no tests: nothing was tried"
-        )
-        for measure in self.measures:
-            yield f"{measure.name}: {measure.text}"
-            yield from _bounded(measured(self, measure))
-        if self.limits:
-            yield f"limits: {limits_text(self.limits)}"
-            yield from _bounded(map(limit_line, self.limits))
+            yield f"  {_decided(tried, trial)}"
+        yield self.count_text
+        for name, text, lines in self.missing:
+            yield f"{name}: {text}"
+            yield from (f"  {line}" for line in bounded(lines, most=_MAX_SHOWN))
+
+    # -- Markdown ----------------------------------------------------------------------------------------------
+
+    def markdown(self) -> str:
+        """Tests that do not hold, and what was asked to be measured with all that is missing."""
+        failed = [
+            (
+                str(trial.test.mark),
+                tried.profile.name,
+                f"{trial.test.wanted.value} for {trial.test.request}",
+                _decided(tried, trial),
+            )
+            for tried, trial in self.failed
+        ]
+        page = [*markdown_table(("place", "agent", "wants", "decided"), failed, most=MAX_ROWS, cell=MAX_CELL)]
+        for name, text, lines in self.missing:
+            head = "limit" if name == "limits" else "missing"
+            rows = [(line,) for line in lines]
+            page += [f"**{name}**: {markdown_text(text)}", ""]
+            page += markdown_table((head,), rows, most=MAX_ROWS, cell=MAX_CELL)
+        return markdown_page(f"{self.source}: {self.count_text}", page)
 
     # -- JSON --------------------------------------------------------------------------------------------------
 
@@ -162,44 +195,16 @@ class TrialReport:
 
     def junit(self) -> str:
         """One suite for each agent and one for what was measured; a file without tests is a failure."""
-        suites = [self._suite(tried) for tried in self.tried]
         wanted = [(each.name, each.text if each.missed else None) for each in self.measures]
-        wanted += [] if self.count else [("tests", "no tests: nothing was tried")]
-        suites.append(("measures", [_case(self.source, name, text) for name, text in wanted]))
-        listed = [line for name, cases in suites if cases for line in _suite_lines(name, cases)]
-        return "\n".join(
-            ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *listed, "</testsuites>", ""]
-        )
-
-    def _suite(self, tried: TriedProfile) -> tuple[str, list[str]]:
-        cases = []
-        for trial in tried.trials:
-            name = f"{trial.test.wanted.value} {trial.test.request}"
-            failure = None if trial.holds else f"{trial.test.mark}: {decided(tried, trial)}"
-            cases.append(_case(f"{trial.test.mark.source}.{tried.profile.name}", name, failure))
-        return tried.profile.name, cases
+        wanted += [] if self.count else [("tests", self.count_text)]
+        measures = [JUnitCase(self.source, name, text) for name, text in wanted]
+        return junit_report([*map(_suite, self.tried), ("measures", measures)])
 
 
 _UNCOUNTED: Final = {
     Fate.EQUIVALENT: "every request is answered as the profile does",
     Fate.UNASKABLE: "no test can ask for what differs",
 }
-
-
-def measured(report: TrialReport, measure: Measure) -> Iterator[str]:
-    """What ``measure`` misses, a line each."""
-    return _uncovered(report) if measure.name == "coverage" else _unnoticed(report)
-
-
-def limits_text(limits: Sequence[UntestedLimit]) -> str:
-    """What is said of the limits of which coverage and mutation say nothing."""
-    many = "1 is" if len(limits) == 1 else f"{len(limits)} are"
-    return f"{many} not covered, because no test can ask for a limit"
-
-
-def limit_line(limit: UntestedLimit) -> str:
-    """One of them, with its place."""
-    return f"{limit.where}: {limit.agent}: {limit.rule}: {limit.name} {limit.says}"
 
 
 def _uncovered(report: TrialReport) -> Iterator[str]:
@@ -221,15 +226,19 @@ def _unnoticed(report: TrialReport) -> Iterator[str]:
             yield f"{mutant.where}: {mutant.agent}: {changed}: no test notices; {missing} would"
 
 
-def _bounded(lines: Iterator[str]) -> Iterator[str]:
-    listed = list(lines)
-    for line in listed[:_MAX_SHOWN]:
-        yield f"  {line}"
-    if len(listed) > _MAX_SHOWN:
-        yield f"  and {len(listed) - _MAX_SHOWN} more; --json lists all"
+def _suite(tried: TriedProfile) -> tuple[str, Sequence[JUnitCase]]:
+    name = tried.profile.name
+    return name, [
+        JUnitCase(
+            f"{trial.test.mark.source}.{name}",
+            f"{trial.test.wanted.value} {trial.test.request}",
+            None if trial.holds else f"{trial.test.mark}: {_decided(tried, trial)}",
+        )
+        for trial in tried.trials
+    ]
 
 
-def decided(tried: TriedProfile, trial: Trial) -> str:
+def _decided(tried: TriedProfile, trial: Trial) -> str:
     """What was decided instead of what a test wants, by which rules."""
     decision = trial.decision
     rules = "".join(f"; rule {rule} at {tried.place(rule)}" for rule in decision.rules)
@@ -273,18 +282,3 @@ def _mutant(mutant: JudgedMutant) -> Mapping[str, object]:
         "fate": mutant.fate.value,
         "missing_test": mutant.missing or None,
     }
-
-
-def _case(group: str, name: str, failure: str | None) -> str:
-    case = f"classname={quoteattr(printable(group))} name={quoteattr(printable(name))}"
-    if failure is None:
-        return f"    <testcase {case}/>"
-    text = printable(failure)
-    return f"    <testcase {case}><failure message={quoteattr(text)}>{escape(text)}</failure></testcase>"
-
-
-def _suite_lines(name: str, cases: Sequence[str]) -> Iterator[str]:
-    failures = sum("<failure" in case for case in cases)
-    yield f'  <testsuite name={quoteattr(name)} tests="{len(cases)}" failures="{failures}" errors="0" skipped="0">'
-    yield from cases
-    yield "  </testsuite>"

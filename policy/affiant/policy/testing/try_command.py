@@ -19,10 +19,10 @@ from affiant.errors import AffiantError
 from affiant.policy.loading.inline_tests import PolicyTest, read_tests
 from affiant.policy.loading.policy_file import read_bounded, read_profiles
 from affiant.policy.loading.profile_set import ProfileSet
+from affiant.policy.rendering.terminal import check_one_form, print_lines
 from affiant.policy.testing.coverage import coverage_of
 from affiant.policy.testing.external_tests import read_external_tests
 from affiant.policy.testing.mutation import JudgedMutant, judge_mutant, planned_mutants
-from affiant.policy.testing.review_tables import trial_markdown
 from affiant.policy.testing.trial import TriedProfile, try_tests
 from affiant.policy.testing.trial_report import TrialReport
 from affiant.report_files import keep_apart, write_report
@@ -87,8 +87,7 @@ def try_profiles(
       affiant policy test profiles.yaml tests.yaml --coverage --mutation --fail-under 90
       affiant policy test profiles.yaml --coverage --markdown > comment.md
     """
-    if as_json and markdown:
-        raise click.UsageError("--json and --markdown are two answers: choose one")
+    check_one_form(json=as_json, markdown=markdown)
     if fail_under is not None and not (coverage or mutation):
         raise click.UsageError("--fail-under is about --coverage or --mutation: ask for one")
     keep_apart([junit], inputs=[file, *tests])
@@ -151,7 +150,6 @@ def _show(report: TrialReport, junit: Path | None, *, as_json: bool, markdown: b
         print_json(report.document())
         return
     if markdown:
-        click.echo(trial_markdown(report), nl=False)
+        click.echo(report.markdown(), nl=False)
         return
-    for line in report.lines():
-        click.echo(line)
+    print_lines(report.lines())

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affiant.policy.diff.markup import dot_text, markdown_text, mermaid_text
+from affiant.policy.rendering.markup import (
+    Code,
+    dot_text,
+    markdown_page,
+    markdown_table,
+    markdown_text,
+    mermaid_text,
+)
 
 
 @given(text=st.text(max_size=40))
@@ -33,3 +40,20 @@ def test_a_cell_has_no_bar_no_tag_and_no_line_of_its_own(text):
 def test_a_forge_makes_no_link_and_no_mention_of_it(text):
     assert "<!-- -->" in markdown_text(text)
     assert markdown_text(text).replace("<!-- -->", "") == text
+
+
+def test_a_table_bounds_its_rows_and_cells_and_says_so() -> None:
+    rows = [("a|b", "x" * 9, Code("policy.code")), ("two\nlines", "", Code("c")), ("3", "3", Code("c"))]
+    assert list(markdown_table(("", "text", "code"), rows, most=2, cell=5)) == [
+        "| | text | code |",
+        "|---|---|---|",
+        "| a\\|b | xxxxx... | `policy.code` |",
+        "| two<br>l... | | `c` |",
+        "| and 1 more; --json lists all | | |",
+        "",
+    ]
+    assert list(markdown_table(("a",), [])) == []
+
+
+def test_a_page_ends_with_one_line_feed() -> None:
+    assert markdown_page("a_b", ["x", ""]) == "### a\\_b\n\nx\n"
