@@ -17,7 +17,7 @@ from affiant.command_line import EXIT_REFUSED, Group, print_json, printable
 from affiant.policy.authority.can_command import can
 from affiant.policy.authority.who_can_command import who_can_command
 from affiant.policy.decision.applied_limits import applied_limits
-from affiant.policy.decision.decide import Decision, Effect
+from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import ModelQuestion, answer, parse_question
 from affiant.policy.diff.diff_command import diff
 from affiant.policy.editor.completion import complete_agents
@@ -27,7 +27,6 @@ from affiant.policy.exports.compile_command import compile_profile
 from affiant.policy.learn.learn_command import learn_policy
 from affiant.policy.lint.lint_command import lint
 from affiant.policy.loading.policy_file import read_profiles
-from affiant.policy.loading.profile_set import Profile
 from affiant.policy.model.share import NO_SHARE, share_words
 from affiant.policy.replay.decisions_command import decisions_command
 from affiant.policy.replay.simulate_command import simulate_policy
@@ -149,37 +148,31 @@ def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
         applied_limits(profile.compiled, question, decision) if decision.effect is not Effect.DENY else ()
     )
     if as_json:
-        print_json({**_explained(profile, request, decision), "limits": [list(each) for each in limits]})
+        print_json(
+            {
+                **profile.decided(decision),
+                "agent": agent,
+                "request": request,
+                "effect": decision.effect.value,
+                "text": decision.text,
+                "limits": [list(each) for each in limits],
+                "policy_digest": profile.digest,
+            }
+        )
     else:
         click.echo(printable(f"{decision.effect.value}: {request}"))
         click.echo(f"  because {decision.text} [{decision.reason}]")
         for rule in decision.rules:
-            click.echo(f"  rule {rule} at {profile.places.get(rule, profile.mark)}")
+            click.echo(f"  rule {rule} at {profile.where(rule)}")
         for rule, words in limits:
-            click.echo(f"  limit {rule}: {words}, at {profile.places.get(rule, profile.mark)}")
+            click.echo(f"  limit {rule}: {words}, at {profile.where(rule)}")
         if isinstance(question, ModelQuestion) and decision.allowed and profile.compiled.share != NO_SHARE:
             click.echo(f"  in the queue for an upstream: {share_words(profile.compiled.share)}")
         if decision.nearest is not None:
-            click.echo(
-                f"  nearest {decision.nearest} at {profile.places.get(decision.nearest, profile.mark)}"
-            )
+            click.echo(f"  nearest {decision.nearest} at {profile.where(decision.nearest)}")
         click.echo(f"  policy {profile.digest}")
     if not decision.allowed:
         raise click.exceptions.Exit(EXIT_REFUSED)
-
-
-def _explained(profile: Profile, request: str, decision: Decision) -> Mapping[str, object]:
-    nearest = decision.nearest
-    return {
-        "agent": profile.name,
-        "request": request,
-        "effect": decision.effect.value,
-        "reason": decision.reason,
-        "text": decision.text,
-        "rules": [{"id": rule, "where": str(profile.places[rule])} for rule in decision.rules],
-        "nearest": None if nearest is None else {"id": nearest, "where": str(profile.places[nearest])},
-        "policy_digest": profile.digest,
-    }
 
 
 @policy.command()

@@ -113,7 +113,7 @@ class Authority:
 
     def where(self, rule: str) -> str:
         """``file:line:column`` of a rule."""
-        return str(self.profile.places[rule])
+        return self.profile.where(rule)
 
     @property
     def asks(self) -> bool:

@@ -64,7 +64,7 @@ def _agent(authority: Authority) -> Mapping[str, object]:
                 "name": model.name,
                 "attested_only": model.attested,
                 "max_tokens": model.max_tokens,
-                "rules": _rules(authority, model.rules),
+                "rules": authority.profile.placed(model.rules),
                 "sample": f"model:{model.name}",
             }
             for model in authority.models or ()
@@ -83,10 +83,6 @@ def _agent(authority: Authority) -> Mapping[str, object]:
     }
 
 
-def _rules(authority: Authority, rules: Iterable[str]) -> Sequence[Mapping[str, str]]:
-    return [{"id": rule, "where": authority.where(rule)} for rule in rules]
-
-
 def _tool(authority: Authority, tool: ToolAuthority) -> Mapping[str, object]:
     denied = tool.effect is Effect.DENY
     return {
@@ -96,7 +92,7 @@ def _tool(authority: Authority, tool: ToolAuthority) -> Mapping[str, object]:
         "arguments": None if tool.arguments is None else argument_members(tool.arguments),
         "effect": tool.effect.value,
         "rate": bounds_members(tool.rate),
-        "rules": _rules(authority, tool.rules),
+        "rules": authority.profile.placed(tool.rules),
         "sample": None if denied else question_text(tool.question),
     }
 
@@ -115,9 +111,10 @@ def _file(authority: Authority, entry: FileAuthority) -> Mapping[str, object]:
         "path": entry.path,
         "mode": entry.mode.value,
         "except": [
-            {"path": carved.path, "rules": _rules(authority, carved.rules)} for carved in entry.except_paths
+            {"path": carved.path, "rules": authority.profile.placed(carved.rules)}
+            for carved in entry.except_paths
         ],
-        "rules": _rules(authority, entry.rules),
+        "rules": authority.profile.placed(entry.rules),
         "sample": question_text(PathQuestion(entry.path, entry.mode)),
     }
 
@@ -134,7 +131,7 @@ def _host(authority: Authority, reach: Reach) -> Mapping[str, object]:
         "unrestricted": reach.unrestricted,
         "text": unrestricted_words(reach),
         "requests": [_group(authority, reach, group) for group in reach.requests],
-        "denials": _rules(authority, reach.denials),
+        "denials": authority.profile.placed(reach.denials),
     }
 
 
@@ -142,10 +139,12 @@ def _group(authority: Authority, reach: Reach, group: Requests) -> Mapping[str, 
     return {
         "methods": None if group.methods is None else list(group.methods),
         "paths": None if group.paths is None else list(group.paths),
-        "except": [{"path": each.path, "rules": _rules(authority, each.rules)} for each in group.exceptions],
+        "except": [
+            {"path": each.path, "rules": authority.profile.placed(each.rules)} for each in group.exceptions
+        ],
         "effect": group.effect.value,
         "limits": _limits(authority, group.rules),
-        "rules": _rules(authority, group.rules),
+        "rules": authority.profile.placed(group.rules),
         "sample": question_text(reach.sample(group)),
     }
 
@@ -161,13 +160,13 @@ def _secret(authority: Authority, secret: SecretAuthority) -> Mapping[str, objec
         "exchange": None if grant.inject.exchange is None else grant.inject.exchange.members,
         "shape": grant.shape,
         "max_uses": grant.max_uses,
-        "rules": _rules(authority, (secret.rule,)),
+        "rules": authority.profile.placed((secret.rule,)),
         "sinks": [
             {
                 "host": sink.host,
                 "port": sink.port,
                 "effect": sink.effect.value,
-                "rules": _rules(authority, sink.rules),
+                "rules": authority.profile.placed(sink.rules),
                 "sample": question_text(SecretQuestion(grant.name, sink.host, sink.port)),
             }
             for sink in secret.sinks

@@ -63,7 +63,7 @@ def _lines(request: str, answers: Sequence[Answer]) -> Iterator[str]:
     for found in answers:
         text = f"{found.profile.name}: {_words(found)}"
         yield from entry_lines(
-            text, indent=2, at=", ".join(f"{rule} {_where(found, rule)}" for rule in _rules(found))
+            text, indent=2, at=", ".join(f"{rule} {found.profile.where(rule)}" for rule in _rules(found))
         )
     if any(found.decision.effect is Effect.ASK for found in answers):
         yield from entry_lines(NOBODY_APPROVES, indent=0)
@@ -82,21 +82,13 @@ def _rules(found: Answer) -> Sequence[str]:
     return found.decision.rules or (() if nearest is None else (nearest,))
 
 
-def _where(found: Answer, rule: str) -> str:
-    return str(found.profile.places[rule])
-
-
 def _document(found: Answer) -> Mapping[str, object]:
-    decision = found.decision
-    nearest = decision.nearest
     return {
+        **found.profile.decided(found.decision),
         "agent": found.profile.name,
         "may": found.may,
-        "effect": decision.effect.value,
-        "reason": decision.reason,
-        "text": decision.text,
+        "effect": found.decision.effect.value,
+        "text": found.decision.text,
         "only": found.only or None,
-        "rules": [{"id": rule, "where": _where(found, rule)} for rule in decision.rules],
-        "nearest": None if nearest is None else {"id": nearest, "where": _where(found, nearest)},
         "policy_digest": found.profile.digest,
     }

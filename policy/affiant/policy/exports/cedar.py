@@ -102,7 +102,7 @@ class _Policies:
     ) -> str:
         names = [f'Affiant::Action::"{action}"' for action in actions]
         action = f"action == {names[0]}" if len(names) == 1 else f"action in [{', '.join(names)}]"
-        where = str(self._profile.places.get(rule, self._profile.mark))
+        where = self._profile.where(rule)
         scope = (self._agent, action, resource)
         return policy(effect, rule=rule, where=where, scope=scope, when=when, unless=unless)
 

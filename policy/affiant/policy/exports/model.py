@@ -77,7 +77,7 @@ class Export:
 
     def where(self, rule: str) -> str:
         """``file:line:column`` of a rule, or of the profile."""
-        return str(self.profile.places.get(rule, self.profile.mark))
+        return self.profile.where(rule)
 
     @property
     def exact(self) -> tuple[str, ...]:

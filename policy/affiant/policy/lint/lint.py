@@ -81,8 +81,7 @@ def lint_profile(profile: Profile) -> tuple[Finding, ...]:
 
 
 def _warn(profile: Profile, code: str, subject: str, rule: str | None = None) -> Finding:
-    mark = profile.mark if rule is None else profile.places[rule]
-    return Finding(code, profile.name, subject, str(mark))
+    return Finding(code, profile.name, subject, profile.where(rule))
 
 
 def _tools(profile: Profile) -> Iterator[Finding]:

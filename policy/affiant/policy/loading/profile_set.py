@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from affiant.policy.canonical.errors import UnknownAgent, did_you_mean, excerpt
 from affiant.policy.canonical.strict_yaml import Mark
 from affiant.policy.decision.compiled import CompiledPolicy
+from affiant.policy.decision.decide import Decision
 from affiant.policy.model.profile import (
     Approval,
     EgressDenial,
@@ -25,12 +26,29 @@ __all__ = ["Profile", "ProfileSet"]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One agent's profile. ``places`` tells where each rule id was written; the digest knows no places."""
+    """One agent's profile. ``places`` has the place of each rule id in the file; the digest covers no places."""
 
     name: str
     compiled: CompiledPolicy
     mark: Mark
     places: Mapping[str, Mark] = field(repr=False)
+
+    def where(self, rule: str | None) -> str:
+        """``file:line:column`` of a rule; that of the profile for what is no rule."""
+        return str(self.places.get(rule or "", self.mark))
+
+    def placed(self, rules: Iterable[str]) -> Sequence[Mapping[str, str]]:
+        """The members of ``rules`` in a JSON document."""
+        return [{"id": rule, "where": self.where(rule)} for rule in rules]
+
+    def decided(self, decision: Decision) -> Mapping[str, object]:
+        """The members of a decision by this profile in a JSON document: its reason, and the rules behind it."""
+        nearest = decision.nearest
+        return {
+            "reason": decision.reason,
+            "rules": self.placed(decision.rules),
+            "nearest": None if nearest is None else self.placed([nearest])[0],
+        }
 
     @property
     def normal_form(self) -> bytes:

@@ -62,7 +62,7 @@ def coverage_of(tried: TriedProfile) -> tuple[RuleCoverage, ...]:
         RuleCoverage(
             tried.profile.name,
             name,
-            tried.place(name),
+            tried.profile.where(name),
             denies=_denies(rule),
             hit=name in (denied if _denies(rule) else allowed),
             near_miss=name in missed,

@@ -95,7 +95,7 @@ def judge_mutant(tried: TriedProfile, mutant: Mutant) -> JudgedMutant | None:
         return None
     changed = () if mutant.rule is None else (rules_of(whole)[mutant.rule], *mutant.put)
     before, after = (compile_policy(_nearby(each, changed), asks=True) for each in (whole, policy))
-    agent, where = tried.profile.name, tried.place(mutant.rule)
+    agent, where = tried.profile.name, tried.profile.where(mutant.rule)
     tests = (trial.test for trial in tried.trials if trial.holds)
     if any(_notices(test, before, after) for test in tests):
         return JudgedMutant(agent, mutant.rule, where, mutant.change, Fate.NOTICED)

@@ -34,11 +34,6 @@ class TriedProfile:
     policy: CompiledPolicy
     trials: tuple[Trial, ...]
 
-    def place(self, rule: str | None) -> str:
-        """Where a rule was written; that of the profile for what is no rule."""
-        found = None if rule is None else self.profile.places.get(rule)
-        return str(self.profile.mark if found is None else found)
-
 
 def try_tests(profiles: ProfileSet, tests: Mapping[str, Sequence[PolicyTest]]) -> tuple[TriedProfile, ...]:
     """Every profile of a file, in its order, with the outcome of its tests; some have none."""

@@ -241,25 +241,21 @@ def _suite(tried: TriedProfile) -> tuple[str, Sequence[JUnitCase]]:
 def _decided(tried: TriedProfile, trial: Trial) -> str:
     """What was decided instead of what a test wants, by which rules."""
     decision = trial.decision
-    rules = "".join(f"; rule {rule} at {tried.place(rule)}" for rule in decision.rules)
+    rules = "".join(f"; rule {rule} at {tried.profile.where(rule)}" for rule in decision.rules)
     if decision.nearest is not None:
-        rules += f"; nearest {decision.nearest} at {tried.place(decision.nearest)}"
+        rules += f"; nearest {decision.nearest} at {tried.profile.where(decision.nearest)}"
     return f"{decision.effect.value}, because {decision.text} [{decision.reason}]{rules}"
 
 
 def _test(tried: TriedProfile, trial: Trial) -> Mapping[str, object]:
-    decision = trial.decision
-    nearest = decision.nearest
     return {
+        **tried.profile.decided(trial.decision),
         "agent": tried.profile.name,
         "where": str(trial.test.mark),
         "wants": trial.test.wanted.value,
         "request": trial.test.request,
         "holds": trial.holds,
-        "effect": effect_of(decision).value,
-        "reason": decision.reason,
-        "rules": [{"id": rule, "where": tried.place(rule)} for rule in decision.rules],
-        "nearest": None if nearest is None else {"id": nearest, "where": tried.place(nearest)},
+        "effect": effect_of(trial.decision).value,
     }
 
 

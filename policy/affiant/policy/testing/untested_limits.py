@@ -31,4 +31,6 @@ def untested_limits(tried: TriedProfile) -> Iterator[UntestedLimit]:
     policy = tried.policy.policy
     whole = ((f"limits/{name}", name, bounds) for name, bounds in profile_limits(policy.limits) if bounds)
     for rule, name, bounds in (*whole, *rule_limits(policy)):
-        yield UntestedLimit(tried.profile.name, rule, name, tried.place(rule), most_words(name, bounds))
+        yield UntestedLimit(
+            tried.profile.name, rule, name, tried.profile.where(rule), most_words(name, bounds)
+        )
