@@ -18,13 +18,13 @@ from affiant.attestation.statements.evidence import parse_evidence
 from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.statements.statement import parse_statement, report_data
 from affiant.attestation.tdx import (
-    appraise,
     parse_event_log,
     parse_quote,
     parse_reference_values,
     verify_collateral,
     verify_quote,
 )
+from affiant.attestation.tdx.appraise.appraisal import appraise
 
 JSON = {"Content-Type": "application/json"}
 

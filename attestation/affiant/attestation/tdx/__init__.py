@@ -7,7 +7,8 @@ The call sequence, with the time and the trusted roots as arguments::
     verified = verify_quote(quote, collateral, now=now)
     appraisal = appraise(verified, reference, image="session", mrconfigid=..., report_data=..., log=...)
 
-Each step takes the type that only the step before it makes, and refuses by raising.
+Each step takes the type that only the step before it makes, and rejects by raising. ``appraise`` is in
+``tdx.appraise.appraisal``: here its name is that of the folder.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from affiant.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from affiant.attestation.tdx.appraise.appraisal import Appraisal, Tier, appraise
+    from affiant.attestation.tdx.appraise.appraisal import Appraisal, Tier
     from affiant.attestation.tdx.appraise.reference import ImageRole, ReferenceValues, parse_reference_values
     from affiant.attestation.tdx.event_log.eventlog import (
         SESSION_EVENT_ORDER,
@@ -54,7 +55,6 @@ __all__ = [
     "VerificationCache",
     "VerifiedCollateral",
     "VerifiedQuote",
-    "appraise",
     "event_digest",
     "parse_collateral",
     "parse_event_log",
@@ -66,33 +66,27 @@ __all__ = [
 ]
 
 _PUBLIC: Final = {
-    "Appraisal": "affiant.attestation.tdx.appraise.appraisal",
-    "Check": "affiant.attestation.tdx.quote.checks",
-    "CheckOutcome": "affiant.attestation.tdx.quote.checks",
-    "Collateral": "affiant.attestation.tdx.tcb.collateral",
-    "Event": "affiant.attestation.tdx.event_log.eventlog",
-    "EventLog": "affiant.attestation.tdx.event_log.eventlog",
-    "EvidenceClass": "affiant.attestation.tdx.pki.roots",
-    "ImageRole": "affiant.attestation.tdx.appraise.reference",
-    "LoggedEvent": "affiant.attestation.tdx.event_log.eventlog",
-    "ReferenceValues": "affiant.attestation.tdx.appraise.reference",
-    "SESSION_EVENT_ORDER": "affiant.attestation.tdx.event_log.eventlog",
-    "TCBStatuses": "affiant.attestation.tdx.verify.verify",
-    "TDQuote": "affiant.attestation.tdx.quote.quote",
-    "TDReport": "affiant.attestation.tdx.quote.quote",
-    "Tier": "affiant.attestation.tdx.appraise.appraisal",
-    "TrustRoots": "affiant.attestation.tdx.pki.roots",
-    "VerificationCache": "affiant.attestation.tdx.verify.cache",
-    "VerifiedCollateral": "affiant.attestation.tdx.tcb.collateral_verification",
-    "VerifiedQuote": "affiant.attestation.tdx.verify.verify",
-    "appraise": "affiant.attestation.tdx.appraise.appraisal",
-    "event_digest": "affiant.attestation.tdx.event_log.eventlog",
-    "parse_collateral": "affiant.attestation.tdx.tcb.collateral",
-    "parse_event_log": "affiant.attestation.tdx.event_log.eventlog",
-    "parse_quote": "affiant.attestation.tdx.quote.quote",
-    "parse_reference_values": "affiant.attestation.tdx.appraise.reference",
-    "replay": "affiant.attestation.tdx.event_log.eventlog",
-    "verify_collateral": "affiant.attestation.tdx.tcb.collateral_verification",
-    "verify_quote": "affiant.attestation.tdx.verify.verify",
+    name: f"affiant.attestation.tdx.{module}"
+    for module, names in {
+        "appraise.appraisal": ("Appraisal", "Tier"),
+        "appraise.reference": ("ImageRole", "ReferenceValues", "parse_reference_values"),
+        "event_log.eventlog": (
+            "SESSION_EVENT_ORDER",
+            "Event",
+            "EventLog",
+            "LoggedEvent",
+            "event_digest",
+            "parse_event_log",
+            "replay",
+        ),
+        "pki.roots": ("EvidenceClass", "TrustRoots"),
+        "quote.checks": ("Check", "CheckOutcome"),
+        "quote.quote": ("TDQuote", "TDReport", "parse_quote"),
+        "tcb.collateral": ("Collateral", "parse_collateral"),
+        "tcb.collateral_verification": ("VerifiedCollateral", "verify_collateral"),
+        "verify.cache": ("VerificationCache",),
+        "verify.verify": ("TCBStatuses", "VerifiedQuote", "verify_quote"),
+    }.items()
+    for name in names
 }
 __getattr__ = lazy_names(__name__, _PUBLIC)

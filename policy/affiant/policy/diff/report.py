@@ -7,10 +7,11 @@ out of the JSON document.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.policy.diff.difference_groups import Told, places_of
+from affiant.policy.diff.difference_groups import Told, places_of, told_together
 from affiant.policy.diff.differences import Difference, Direction
 from affiant.policy.diff.restriction import side_members
 from affiant.policy.loading.profile_set import ProfileSet

@@ -36,13 +36,13 @@ from affiant.attestation.tdx import (
     Tier,
     TrustRoots,
     VerifiedQuote,
-    appraise,
     parse_event_log,
     parse_quote,
     parse_reference_values,
     verify_collateral,
     verify_quote,
 )
+from affiant.attestation.tdx.appraise.appraisal import appraise
 from affiant.errors import AffiantError
 
 MRCONFIGID = b"c" * 48

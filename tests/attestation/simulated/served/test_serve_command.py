@@ -36,13 +36,13 @@ from affiant.attestation.tdx import (
     EventLog,
     LoggedEvent,
     TrustRoots,
-    appraise,
     parse_event_log,
     parse_quote,
     parse_reference_values,
     verify_collateral,
     verify_quote,
 )
+from affiant.attestation.tdx.appraise.appraisal import appraise
 from affiant.attestation.tdx.quote.errors import RTMR3EventsRefused
 from affiant.errors import AffiantError
 from affiant.socket_address import reachable_address

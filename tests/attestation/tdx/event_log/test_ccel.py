@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.attestation.tdx.logs import SHA384, ccel, event, extend_all, sha384, spec_id, variable
 
 from affiant.attestation.tdx.event_log.ccel import is_ccel, parse_ccel
+from affiant.attestation.tdx.event_log.errors import EventLogMalformed, EventPreimageMismatch
 from affiant.attestation.tdx.event_log.measured_log import Binding
-from affiant.attestation.tdx.quote.errors import EventLogMalformed, EventPreimageMismatch
 from affiant.errors import AffiantError
 
 SEPARATOR = event(1, 0x4, bytes(4))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from affiant.attestation.encoding.canonical import canonical
+from affiant.attestation.tdx.event_log.errors import EventLogMalformed
 from affiant.attestation.tdx.event_log.eventlog import (
     EMPTY_REGISTER,
     Event,
@@ -20,7 +21,6 @@ from affiant.attestation.tdx.event_log.eventlog import (
     parse_event_log,
     replay,
 )
-from affiant.attestation.tdx.quote.errors import EventLogMalformed
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True)
 PAYLOADS = st.dictionaries(st.text(max_size=5), st.integers(-5, 5) | st.text(max_size=8), max_size=3)

@@ -14,16 +14,16 @@ from tests.attestation.tdx.conftest import log_of, quote_of
 from tests.attestation.tdx.logs import array, extend_all, runtime, sha384, tcg
 
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
-from affiant.attestation.tdx.event_log.eventlog import EventLog
-from affiant.attestation.tdx.event_log.measured_log import Binding, MeasuredLog, measured, verify_replay
-from affiant.attestation.tdx.event_log.runtime_log import parse_runtime_log
-from affiant.attestation.tdx.quote.errors import (
+from affiant.attestation.tdx.event_log.errors import (
     EventDuplicated,
     EventLogAmbiguous,
     EventLogMalformed,
-    EventLogMismatch,
     EventPreimageMismatch,
 )
+from affiant.attestation.tdx.event_log.eventlog import EventLog
+from affiant.attestation.tdx.event_log.measured_log import Binding, MeasuredLog, measured, verify_replay
+from affiant.attestation.tdx.event_log.runtime_log import parse_runtime_log
+from affiant.attestation.tdx.quote.errors import EventLogMismatch
 from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.errors import AffiantError
 

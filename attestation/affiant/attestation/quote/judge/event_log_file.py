@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from affiant.attestation.tdx.event_log.ccel import is_ccel, parse_ccel
+from affiant.attestation.tdx.event_log.errors import EventLogMalformed
 from affiant.attestation.tdx.event_log.eventlog import parse_event_log
 from affiant.attestation.tdx.event_log.measured_log import MAX_MEASURED_LOG_BYTES, MeasuredLog, measured
 from affiant.attestation.tdx.event_log.runtime_log import parse_runtime_log
-from affiant.attestation.tdx.quote.errors import EventLogMalformed
 
 __all__ = ["MAX_EVENT_LOG_FILE", "parse_event_log_file"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from affiant.attestation.tdx.event_log.errors import EventLogMalformed
 from affiant.attestation.tdx.event_log.measured_log import (
     MAX_MEASURED_EVENTS,
     MAX_MEASURED_LOG_BYTES,
@@ -23,7 +24,6 @@ from affiant.attestation.tdx.event_log.tcg_events import (
     name_of_event,
     name_of_type,
 )
-from affiant.attestation.tdx.quote.errors import EventLogMalformed
 
 __all__ = ["is_ccel", "parse_ccel"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
-from affiant.attestation.tdx.quote.errors import EventLogMalformed
+from affiant.attestation.tdx.event_log.errors import EventLogMalformed
 
 __all__ = [
     "EMPTY_REGISTER",

@@ -15,6 +15,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from affiant.attestation.encoding.canonical import JSONError, parse_strict
+from affiant.attestation.tdx.event_log.errors import (
+    EventDuplicated,
+    EventLogAmbiguous,
+    EventLogMalformed,
+    EventPreimageMismatch,
+)
 from affiant.attestation.tdx.event_log.measured_log import (
     MAX_MEASURED_EVENTS,
     MAX_MEASURED_LOG_BYTES,
@@ -27,12 +33,6 @@ from affiant.attestation.tdx.event_log.tcg_events import (
     bind_content,
     name_of_event,
     name_of_type,
-)
-from affiant.attestation.tdx.quote.errors import (
-    EventDuplicated,
-    EventLogAmbiguous,
-    EventLogMalformed,
-    EventPreimageMismatch,
 )
 
 __all__ = ["READY", "RUNTIME_EVENT", "SYSTEM_EVENTS", "parse_runtime_log"]

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from affiant.attestation.tdx.event_log.errors import EventPreimageMismatch
 from affiant.attestation.tdx.event_log.measured_log import Binding
-from affiant.attestation.tdx.quote.errors import EventPreimageMismatch
 
 __all__ = ["EV_NO_ACTION", "bind_content", "name_of_event", "name_of_type"]
 

@@ -4,12 +4,10 @@
 
     MalformedError      quote.malformed  quote.unsupported  quote.not_tdx  quote.local_report
                         quote.no_pck_chain  cert.malformed  pck.extension  crl.malformed
-                        collateral.malformed  tcb.malformed  qe.malformed  eventlog.malformed
-                        eventlog.ambiguous  eventlog.duplicate  reference.malformed
+                        collateral.malformed  tcb.malformed  qe.malformed  reference.malformed
     NotAuthenticError   root.untrusted  pck.chain  cert.revoked  crl.issuer  crl.signature
                         collateral.issuer  collateral.signature  qe.report_signature  qe.binding
                         qe.identity  quote.signature  tcb.mismatch  tdx_module.mismatch  eventlog.replay
-                        eventlog.preimage
     NotFreshError       cert.expired  cert.not_yet_valid  crl.expired  crl.not_yet_valid
                         collateral.expired  collateral.not_yet_valid  collateral.rollback
     NotAllowedError     tcb.unsupported  tcb.revoked  appraisal.*
@@ -45,11 +43,7 @@ __all__ = [
     "CollateralSignatureInvalid",
     "DebugTD",
     "EvaluationTooOld",
-    "EventDuplicated",
-    "EventLogAmbiguous",
-    "EventLogMalformed",
     "EventLogMismatch",
-    "EventPreimageMismatch",
     "EvidenceClassMismatch",
     "ExpectationInvalid",
     "ImageNotAccepted",
@@ -152,24 +146,6 @@ class QEIdentityMalformed(MalformedError):
     code = "qe.malformed"
 
 
-class EventLogMalformed(MalformedError):
-    """The event log is of no known form, is cut, or is beyond its bounds."""
-
-    code = "eventlog.malformed"
-
-
-class EventLogAmbiguous(MalformedError):
-    """A runtime event's name holds the delimiter, so that its digest stands for several events."""
-
-    code = "eventlog.ambiguous"
-
-
-class EventDuplicated(MalformedError):
-    """An event that counts once stands twice, or where software may write whatever it likes."""
-
-    code = "eventlog.duplicate"
-
-
 class ReferenceValuesMalformed(MalformedError):
     """The reference values are incomplete, contradict themselves, or hold an empty list."""
 
@@ -258,12 +234,6 @@ class EventLogMismatch(NotAuthenticError):
     """Replaying the event log does not give the quote's registers."""
 
     code = "eventlog.replay"
-
-
-class EventPreimageMismatch(NotAuthenticError):
-    """An event's content is not what its digest was made of."""
-
-    code = "eventlog.preimage"
 
 
 class CertificateExpired(NotFreshError):

@@ -17,13 +17,20 @@ from affiant.attestation.statements.manifest import (
     session_events,
 )
 from affiant.attestation.statements.statement import report_data
-from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
-from affiant.attestation.tdx.appraise.reference import ReferenceValues
-from affiant.attestation.tdx.event_log.eventlog import Event, parse_event_log
-from affiant.attestation.tdx.pki.roots import EvidenceClass
-from affiant.attestation.tdx.quote.quote import parse_quote
-from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
-from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral, verify_collateral
+from affiant.attestation.tdx import (
+    Appraisal,
+    Event,
+    EvidenceClass,
+    ReferenceValues,
+    parse_collateral,
+    parse_event_log,
+    parse_quote,
+    verify_collateral,
+    verify_quote,
+)
+from affiant.attestation.tdx.appraise.appraisal import appraise
+from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
 from affiant.attestation.tdx.tcb.rollback import mark_of
 from affiant.attestation.tdx.verify.verify import verify_quote
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade

@@ -24,13 +24,17 @@ from affiant.attestation.statements.evidence import evidence_digest, parse_evide
 from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
 from affiant.attestation.statements.manifest import Manifest
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement, report_data
-from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
-from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
-from affiant.attestation.tdx.event_log.eventlog import parse_event_log
-from affiant.attestation.tdx.quote.quote import parse_quote
-from affiant.attestation.tdx.tcb.collateral import parse_collateral
-from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
-from affiant.attestation.tdx.verify.verify import verify_quote
+from affiant.attestation.tdx import (
+    Appraisal,
+    ReferenceValues,
+    parse_collateral,
+    parse_event_log,
+    parse_quote,
+    parse_reference_values,
+    verify_collateral,
+    verify_quote,
+)
+from affiant.attestation.tdx.appraise.appraisal import appraise
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
 from affiant.sandbox.supervisor.launch.errors import ProvisionMismatch

@@ -21,8 +21,8 @@ from affiant.attestation.quote.providers.base.errors import (
 )
 from affiant.attestation.quote.providers.kernel import rtmr
 from affiant.attestation.quote.providers.kernel.rtmr import LoggedRTMR
+from affiant.attestation.tdx.event_log.errors import EventLogMalformed
 from affiant.attestation.tdx.event_log.eventlog import Event, event_digest, extend, parse_event_log, replay
-from affiant.attestation.tdx.quote.errors import EventLogMalformed
 
 EVENTS = tuple(Event(f"affiant-{index}", {"number": index, "text": "a:b\n\u00e9"}) for index in range(4))
 
