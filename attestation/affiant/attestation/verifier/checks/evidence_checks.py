@@ -32,7 +32,6 @@ from affiant.attestation.tdx.appraise.appraisal import appraise
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
 from affiant.attestation.tdx.tcb.rollback import mark_of
-from affiant.attestation.tdx.verify.verify import verify_quote
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case, Party, Session
