@@ -36,7 +36,13 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
             "tdx.policy",
         ),
         *("tlog", "log_reading"),
-        *("signatures.timestamps", "signatures.sigstore", "signatures.approvers", "signatures.profiles"),
+        *(
+            "signatures",
+            "signatures.timestamps",
+            "signatures.sigstore",
+            "signatures.approvers",
+            "signatures.profiles",
+        ),
         *("statements", "records"),
         *("simulated.platform", "simulated.served"),
         *("bundle", "bundle.period"),
@@ -50,7 +56,17 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         *("cli.log", "cli.options", "cli.platform", "cli.bundle", "cli.collateral", "cli.quote"),
     ),
     "policy": (
-        *("canonical", "model", "approvals", "normal_form", "decision", "loading", "decision_log", "editor"),
+        *(
+            "canonical",
+            "rendering",
+            "model",
+            "approvals",
+            "normal_form",
+            "decision",
+            "loading",
+            "decision_log",
+            "editor",
+        ),
         *(
             "signing",
             "diff",
@@ -106,7 +122,7 @@ class Bound(NamedTuple):
 
 CLOSURES: Mapping[str, Bound] = {
     "gateway": Bound(
-        ("affiant.gateway.process.server", "affiant.gateway.tool_servers.stdio_child"), files=341, goal=300
+        ("affiant.gateway.process.server", "affiant.gateway.tool_servers.stdio_child"), files=330, goal=300
     ),
     "session": Bound(
         (
@@ -118,7 +134,7 @@ CLOSURES: Mapping[str, Bound] = {
         goal=320,
     ),
     "verify_bundle": Bound(("affiant.attestation.verifier.verify_bundle",), lines=21_200, goal=12_000),
-    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=33_400, goal=15_000),
+    "affiant verify": Bound(("affiant.attestation.cli.bundle.verify_command",), lines=33_800, goal=15_000),
     "broker": Bound(("affiant.secrets.broker.process",), lines=9_000),
 }
 """The closures of the programs that others must read, or trust: imports inside functions count."""

@@ -115,7 +115,16 @@ def test_wrong_arguments_start_nothing(arguments: tuple[str, ...]) -> None:
 def test_a_program_of_the_same_image_starts_from_the_same_memory() -> None:
     """``program_command`` in a measured program names its memory, and what that starts is as bound."""
     here = Path(running.__file__).parent
-    names = ("boot", "closure", "images", "manifest", "measured_files", "running", "platform_identity")
+    names = (
+        "boot",
+        "closure",
+        "images",
+        "manifest",
+        "measured_files",
+        "running",
+        "running_image",
+        "platform_identity",
+    )
     content = {f"affiant/attestation/release/{name}.py": (here / f"{name}.py").read_bytes() for name in names}
     content |= {"affiant/attestation/__init__.py": b"", "affiant/attestation/release/__init__.py": b""}
     for name in ("errors.py", "line_excerpt.py", "attestation/encoding/__init__.py"):
@@ -129,7 +138,8 @@ def test_a_program_of_the_same_image_starts_from_the_same_memory() -> None:
     content["affiant/a/parent.py"] = b"""
 import subprocess
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.running import image_digest, memory_descriptors, program_command
+from affiant.attestation.release.running import memory_descriptors, program_command
+from affiant.attestation.release.running_image import image_digest
 print(image_digest(Image.SESSION), flush=True)
 subprocess.run([*program_command("affiant.a.program"), "affiant.files"], pass_fds=memory_descriptors(), check=True)
 """

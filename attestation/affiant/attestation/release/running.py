@@ -1,8 +1,7 @@
-"""Which image this process runs, and how it starts another program of the same image.
+"""How a measured program starts another program of its image, and which image this process runs.
 
 A measured program was started by :mod:`~affiant.attestation.release.start`, which is then in
-``sys.meta_path``. Any other process (a test, a command) runs the installed files, and names what the release
-manifest says of them.
+``sys.meta_path``. Any other process (a test, a command) runs the installed files.
 """
 
 from __future__ import annotations
@@ -11,14 +10,11 @@ import sys
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from affiant.attestation.release.boot import Image
-from affiant.attestation.release.manifest import load_release
-
-__all__ = ["first_program", "image_digest", "memory_descriptors", "program_command"]
+__all__ = ["MeasuredProcess", "first_program", "measured_process", "memory_descriptors", "program_command"]
 
 
 @runtime_checkable
-class _Measured(Protocol):
+class MeasuredProcess(Protocol):
     """What the loader of a measured program tells of itself."""
 
     image_name: str
@@ -27,20 +23,9 @@ class _Measured(Protocol):
     start_path: str
 
 
-def _measured() -> _Measured | None:
-    return next((finder for finder in sys.meta_path if isinstance(finder, _Measured)), None)
-
-
-def image_digest(image: Image) -> str:
-    """``sha256:<hex>`` of the files of ``image``: the ``bld`` of records, and a session manifest's ``supervisor``.
-
-    Raises:
-        ReleaseMissingError, ReleaseMalformedError: this process is not measured, and there is no manifest.
-    """
-    measured = _measured()
-    if measured is not None and measured.image_name == image.value:
-        return measured.image_digest
-    return load_release().images[image].digest
+def measured_process() -> MeasuredProcess | None:
+    """What loads this process's modules, if it is measured."""
+    return next((finder for finder in sys.meta_path if isinstance(finder, MeasuredProcess)), None)
 
 
 def program_command(module: str) -> tuple[str, ...]:
@@ -49,7 +34,7 @@ def program_command(module: str) -> tuple[str, ...]:
     A measured program starts programs of its own image: what it could not import itself, they cannot either. They must
     inherit :func:`memory_descriptors`.
     """
-    measured = _measured()
+    measured = measured_process()
     if measured is None:
         return (sys.executable, "-I", "-m", module)
     started = (sys.executable, "-I", measured.start_path)
@@ -60,7 +45,7 @@ def program_command(module: str) -> tuple[str, ...]:
 
 def memory_descriptors() -> tuple[int, ...]:
     """The descriptors that a program started by :func:`program_command` must inherit beside its own."""
-    measured = _measured()
+    measured = measured_process()
     return () if measured is None or measured.memory_fd is None else (measured.memory_fd,)
 
 

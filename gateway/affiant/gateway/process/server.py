@@ -33,7 +33,7 @@ import uvicorn
 import uvloop
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.running import image_digest
+from affiant.attestation.release.running_image import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.errors import AffiantError
 from affiant.gateway.config.config import Settings, parse_settings

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from affiant.attestation.release.boot import Image
-from affiant.attestation.release.running import image_digest
+from affiant.attestation.release.running_image import image_digest
 from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.sandbox.supervisor.context import Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel
