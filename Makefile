@@ -33,7 +33,7 @@ test-tools: ## Find or install what some tests are held against; without it they
 	@bash scripts/install_test_tools.sh
 
 test: setup test-tools ## All tests that end within minutes
-	@$(PYTEST) -m "not slow" $(TESTS)
+	@$(PYTEST) -m "not slow" --hypothesis-profile=quick $(TESTS)
 
 test-all: setup test-tools ## All tests, the long ones included
 	@$(PYTEST) $(TESTS)

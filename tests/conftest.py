@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests import properties  # noqa: F401 - makes the profiles
 
 FIRST: Final = ("demo", "test_readme.py", "docs", "session", "sandbox", "gateway", "test_layout.py")
 """Sessions wait more than they compute, and no long file is left for one process alone at the end. The order of

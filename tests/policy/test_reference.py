@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy.policies import (
     calls,
@@ -31,6 +31,7 @@ from tests.policy.policies import (
     tool_rules,
     tools,
 )
+from tests.properties import thorough
 
 from affiant.policy.canonical.tool_origin import ANY, Origin
 from affiant.policy.decision.compiled import compile_policy
@@ -453,7 +454,7 @@ def test_very_many_spellings_are_decided_as_by_the_slow_reading(seed: int) -> No
     spellings_agree(random.Random(100 + seed), 150_000)
 
 
-@settings(max_examples=80, deadline=None)
+@thorough(80)
 @given(policies(), st.lists(tools, max_size=4), st.lists(paths, max_size=8), st.lists(egress, max_size=12))
 def test_random_policies_decide_as_by_the_slow_reading(
     policy: Policy, names: list[ToolQuestion], places: list[PathQuestion], requests: list[EgressQuestion]
@@ -471,7 +472,7 @@ def test_random_policies_decide_as_by_the_slow_reading(
         assert found.effect is request(policy, *asked), asked
 
 
-@settings(max_examples=80, deadline=None)
+@thorough(80)
 @given(
     policies(),
     st.lists(connections, min_size=4, max_size=12),
@@ -506,7 +507,7 @@ AROUND = """filesystem_access: [{path: /w, mode: read-write}, {path: /w/s, mode:
 network_egress: [{host: '**.b.com'}, {deny: x.b.com}]"""
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(tool_rules(), st.lists(calls, min_size=4, max_size=12))
 def test_random_calls_are_decided_as_by_the_slow_reading(rules: str, asked: list[str]) -> None:
     data = f"agent_configs: {{dev: {{{rules}, {AROUND}}}}}".encode()

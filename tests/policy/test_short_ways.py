@@ -8,8 +8,9 @@ from types import ModuleType
 from unittest.mock import patch
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.policy.canonical import hosts, paths, targets
@@ -45,7 +46,7 @@ def test_the_short_way_says_what_the_long_way_says(
     found: set[bool] = set()
     spellings = st.text(alphabet, max_size=12)
 
-    @settings(max_examples=400, deadline=None)
+    @thorough(400)
     @given(spellings.map(lambda text: f"/{text}") if "/" in alphabet else spellings)
     @example("/a" if "/" in alphabet else "a.x")  # plain: chance alone finds no such host in one run of ten
     @example("\\")

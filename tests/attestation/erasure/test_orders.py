@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
@@ -115,7 +116,7 @@ def test_what_is_no_order_is_refused(text: object) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@thorough(60)
 def test_any_flipped_character_is_refused(data: st.DataObject) -> None:
     record = signed("erasure", ERASURE)
     aut = record["aut"]

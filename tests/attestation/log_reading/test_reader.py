@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.log_builder import LogBuilder, chain, write
 from tests.attestation.log_reading.conftest import BIG
+from tests.properties import thorough
 
 from affiant.attestation.log_reading.errors import (
     LeafUnknown,
@@ -74,7 +75,7 @@ def test_an_earlier_tree_is_read_after_its_partial_tiles_are_gone(built: LogBuil
     assert tree.root_at(300) == built.checkpoint(300).root
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(st.data())
 def test_proofs_from_tiles_hold_for_any_two_sizes(data: st.DataObject) -> None:
     builder = BIG

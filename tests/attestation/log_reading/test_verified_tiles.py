@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.log_reading.errors import TreeWrong
 from affiant.attestation.log_reading.verified_tiles import VerifiedTiles, tile_root
@@ -39,7 +40,7 @@ def test_every_tile_of_a_tree_reads_as_it_stands(size: int) -> None:
     verify_inclusion(LEAVES[last], index=last, size=size, path=path, root=range_hash(NODES, 0, size))
 
 
-@settings(deadline=None, max_examples=60)
+@thorough(60)
 @given(data=st.data())
 def test_no_tile_with_a_flipped_bit_is_read(data: st.DataObject) -> None:
     size = data.draw(st.sampled_from(SIZES))

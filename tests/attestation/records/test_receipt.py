@@ -9,10 +9,11 @@ from types import MappingProxyType
 
 import jwt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sd_jwt.verifier import SDJWTVerifier
 from tests.attestation.story import NOW, Story
+from tests.properties import thorough
 
 from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
@@ -139,7 +140,7 @@ def test_another_key_is_refused() -> None:
     assert refused(jws.sign(STORY.ear_signer, payload, typ="eat+jwt") + "~") == "sig.role"
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.integers(0, len(INFERENCE.sdjwt) - 1), st.sampled_from("AB09-_.~= \n"))
 def test_any_changed_character_is_refused(position: int, character: str) -> None:
     text = INFERENCE.sdjwt
@@ -148,7 +149,7 @@ def test_any_changed_character_is_refused(position: int, character: str) -> None
         refused(changed)
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(st.text(max_size=200))
 def test_no_text_causes_anything_but_a_typed_refusal(text: str) -> None:
     refused(text)

@@ -11,10 +11,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.release_of_files import release_of
 from tests.attestation.verifier_js.conftest import node
+from tests.properties import thorough
 
 from affiant.attestation.release import images
 from affiant.attestation.release import manifest as release
@@ -52,7 +53,7 @@ def test_the_mrtd_is_sha384_of_the_rfc_8785_array() -> None:
 # -- the manifest -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@thorough(40)
 @given(listings)
 def test_a_manifest_reads_back_as_it_was(files: list[tuple[str, str]]) -> None:
     built = release_of(files)
@@ -75,7 +76,7 @@ def test_images_of_the_same_files_differ_in_rtmr2_alone() -> None:
     assert built.images[Image.SESSION].rtmr2 == boot_registers(Image.SESSION)[2]
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(st.data())
 def test_any_flipped_byte_is_refused_or_is_another_release(data: st.DataObject) -> None:
     """Another file digest needs another MRTD, so a byte alone never makes a second valid manifest."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.merkle import leaf_hash, root
 from affiant.attestation.tlog.errors import ConsistencyInvalid, TileMalformed
@@ -35,7 +36,7 @@ def grow_all(batches: list[int]) -> tuple[Growth, dict[str, bytes]]:
     return growth, files
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(st.lists(st.integers(0, 400), max_size=6))
 def test_whatever_the_batches_the_files_and_the_root_are_those_of_the_tree(batches: list[int]) -> None:
     growth, files = grow_all(batches)

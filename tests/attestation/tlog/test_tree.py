@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.merkle import leaf_hash, root
 from affiant.attestation.tlog.errors import ConsistencyInvalid, InclusionInvalid, ProofMalformed
@@ -101,7 +102,7 @@ def test_two_roots_over_the_same_leaves_are_a_split_view() -> None:
         verify_consistency(old=7, old_root=ROOTS[7], new=7, new_root=ROOTS[8], path=())
 
 
-@settings(max_examples=300)
+@thorough(300)
 @given(st.data())
 def test_no_changed_proof_of_inclusion_verifies(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, len(LEAVES)))
@@ -134,7 +135,7 @@ def path_length(index: int, size: int) -> int:
     return len(inclusion_path(NODES, index, size)) if index < size else -1
 
 
-@settings(max_examples=300)
+@thorough(300)
 @given(st.data())
 def test_no_changed_proof_of_consistency_verifies(data: st.DataObject) -> None:
     new = data.draw(st.integers(2, len(LEAVES)))

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation import story as story_module
 from tests.attestation.story import (
@@ -24,6 +24,7 @@ from tests.attestation.story import (
     reference_bytes,
     trust,
 )
+from tests.properties import thorough
 
 from affiant.attestation.bundle.bundle import objects_by_digest
 from affiant.attestation.encoding.binary_text import b64u_sha256, sha256_name
@@ -1073,7 +1074,7 @@ def test_a_foreign_session_is_counted_and_not_judged() -> None:
 TRUE_STORY = Story().bytes()
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(st.integers(0, len(TRUE_STORY) - 1), st.integers(1, 255))
 def test_any_changed_byte_never_raises_tier_or_level(position: int, change: int) -> None:
     data = bytearray(TRUE_STORY)
@@ -1098,7 +1099,7 @@ def json_equal(one: bytes, other: bytes) -> bool:
         return False
 
 
-@settings(max_examples=40, deadline=None)
+@thorough(40)
 @given(st.data())
 def test_omitting_or_doubling_any_record_is_seen(data: st.DataObject) -> None:
     story = Story().tell()
@@ -1116,7 +1117,7 @@ def test_omitting_or_doubling_any_record_is_seen(data: st.DataObject) -> None:
     assert refused or warned
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(st.binary(max_size=300))
 def test_garbage_is_a_refusal_not_a_crash(data: bytes) -> None:
     assert judge(data).exit_code == 20

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.gateway.openai.chat import ChatRequest, Offered, parse_chat, parse_json, without_tools
 from affiant.gateway.wire.errors import RequestMalformed
@@ -165,7 +166,7 @@ def test_what_points_at_a_removed_tool_goes_too(members: dict, left: set) -> Non
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6), st.sets(st.sampled_from(["a", "b"])))
-@settings(max_examples=60)
+@thorough(60)
 def test_only_allowed_tools_remain_in_their_order(names: list[str], allowed: set[str]) -> None:
     value = json.loads(without_tools(body(tools=[tool(name) for name in names]), named(*allowed)))
     found = [entry["function"]["name"] for entry in value.get("tools", [])]
@@ -174,7 +175,7 @@ def test_only_allowed_tools_remain_in_their_order(names: list[str], allowed: set
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200)
+@thorough(200)
 def test_no_input_does_anything_but_parse_or_be_refused(data: bytes) -> None:
     try:
         parse_json(data)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import root
@@ -33,7 +34,7 @@ def run(relay: Relay, chunks: list[bytes]) -> tuple[bytes, bytes]:
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30), st.booleans())
-@settings(max_examples=100)
+@thorough(100)
 def test_bytes_and_hashes_do_not_depend_on_the_chunking(cuts: list[int], judged: bool) -> None:
     data = b"".join(EVENTS)
     places = sorted({cut % len(data) for cut in cuts} | {0, len(data)})

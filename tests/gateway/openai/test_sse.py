@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai._streaming import SSEDecoder
+from tests.properties import thorough
 
 from affiant.gateway.openai.sse import MAX_EVENT, EventSplitter, event_data, is_terminal
 from affiant.gateway.wire.errors import UpstreamAnswerRefused
@@ -38,7 +39,7 @@ def split(chunks: list[bytes]) -> list[bytes]:
 
 
 @given(streams, st.lists(st.integers(0, 500), max_size=20))
-@settings(max_examples=300)
+@thorough(300)
 def test_every_chunking_gives_the_same_events_and_no_byte_is_lost(data: bytes, cuts: list[int]) -> None:
     whole = split([data])
     assert split(chunked(data, cuts)) == whole
@@ -47,7 +48,7 @@ def test_every_chunking_gives_the_same_events_and_no_byte_is_lost(data: bytes, c
 
 
 @given(streams)
-@settings(max_examples=300)
+@thorough(300)
 def test_the_openai_client_sees_the_same_data(data: bytes) -> None:
     """What the filter judges is what the client will read: the same events, the same data."""
     decoder = SSEDecoder()

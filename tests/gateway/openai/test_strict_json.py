@@ -8,8 +8,9 @@ import unicodedata
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.gateway.openai.relay import Relay
@@ -418,7 +419,7 @@ events = st.tuples(st.sampled_from(BEFORE), calls(), st.sampled_from(AFTER)).map
 
 
 @given(st.lists(events, min_size=1, max_size=3))
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 def test_what_a_lenient_reader_finds_in_a_stream_that_goes_on_is_listed(parts: list[str]) -> None:
     relay, passed = Relay(allowed), b""
     try:
@@ -433,7 +434,7 @@ def test_what_a_lenient_reader_finds_in_a_stream_that_goes_on_is_listed(parts: l
 
 
 @given(st.lists(calls(), min_size=1, max_size=2).map("".join), st.sampled_from(["", "\ufeff", " ", "\0"]))
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 def test_what_a_lenient_reader_finds_in_an_answer_that_goes_on_is_listed(text: str, before: str) -> None:
     try:
         told = judge_answer((before + text).encode(), allowed)

@@ -6,8 +6,9 @@ import hashlib
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.gateway.openai.tool_filter import MAX_HELD, Passed, StreamFilter, ToolCall, judge_answer
 from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamAnswerRefused
@@ -183,7 +184,7 @@ names = st.sampled_from(["read_file", "run_tests", "rm", "Read_file", ""])
 
 
 @given(st.lists(st.tuples(names, st.integers(0, 3), st.booleans()), max_size=8))
-@settings(max_examples=200)
+@thorough(200)
 def test_every_name_that_goes_on_is_allowed(parts: list[tuple[str, int, bool]]) -> None:
     events = [event(call(name, "{}", index=at), finish="stop" if end else None) for name, at, end in parts]
     try:

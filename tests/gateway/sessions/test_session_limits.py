@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.gateway.openai.passable_responses import AnswerBound, answer_bound
 from affiant.gateway.openai.relay import Usage
@@ -158,7 +159,7 @@ def test_a_longer_answer_than_the_profile_gives_is_refused() -> None:
     assert (error.code, error.expected) == ("limit_max_tokens", "at most 50 tokens")
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(
     st.lists(
         st.tuples(st.integers(1, 60), st.integers(1, 40), st.integers(0, 100) | st.none(), st.booleans()),

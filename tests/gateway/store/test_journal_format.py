@@ -1,8 +1,9 @@
 """Segments: what holds is read, and the first byte that does not ends it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.gateway.store.journal_format import (
     ERASED,
@@ -27,7 +28,7 @@ def segment(entries: list[bytes]) -> tuple[bytes, SegmentWriter]:
 
 
 @given(payloads)
-@settings(max_examples=60)
+@thorough(60)
 def test_what_was_written_is_read(entries: list[bytes]) -> None:
     data, writer = segment(entries)
     found = scan(data)
@@ -37,7 +38,7 @@ def test_what_was_written_is_read(entries: list[bytes]) -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=5), st.data())
-@settings(max_examples=80)
+@thorough(80)
 def test_a_cut_anywhere_keeps_exactly_the_whole_entries_before_it(
     entries: list[bytes], data: st.DataObject
 ) -> None:
@@ -50,7 +51,7 @@ def test_a_cut_anywhere_keeps_exactly_the_whole_entries_before_it(
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=5), st.data())
-@settings(max_examples=80)
+@thorough(80)
 def test_a_flipped_bit_ends_the_segment_at_its_entry(entries: list[bytes], data: st.DataObject) -> None:
     whole, _ = segment(entries)
     at = data.draw(st.integers(HEAD_SIZE, len(whole) - 1))
@@ -96,7 +97,7 @@ def erased(data: bytes, offset: int, size: int) -> bytes:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=6), st.data())
-@settings(max_examples=60)
+@thorough(60)
 def test_an_erased_entry_moves_nothing_and_breaks_no_link(entries: list[bytes], data: st.DataObject) -> None:
     whole, writer = segment(entries)
     gone = data.draw(st.sets(st.integers(0, len(entries) - 1)))

@@ -10,11 +10,12 @@ from typing import Any, assert_never
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.in_process import in_process
 from tests.gateway.journal_reader import entries_of
 from tests.gateway.session_client import SessionClient
+from tests.properties import thorough
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.canonical import MAX_INTEGER
@@ -113,7 +114,7 @@ def test_the_leaf_of_a_signed_record_is_that_of_its_bytes(kind: str, role: str) 
     shape = shape_of(kind, role=role, cls="simulated")
     numbers = st.integers(0, MAX_INTEGER)
 
-    @settings(max_examples=8, deadline=None)
+    @thorough(8)
     @given(members(shape, frozenset(MADE_BY_SIGNER)), numbers, st.integers(0, 1 << 34))
     def holds(given_members: dict[str, Any], seq: int, now: int) -> None:
         issued = issue_receipt(

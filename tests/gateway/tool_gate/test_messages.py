@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.gateway.tool_gate.messages import MAX_MESSAGES, Message, call_params, parse_envelope
 from affiant.gateway.wire.errors import RequestMalformed
@@ -91,7 +92,7 @@ def test_a_call_of_another_form_is_refused(params: dict[str, object]) -> None:
         call_params(Message(1, "tools/call", params))
 
 
-@settings(max_examples=40, deadline=None)
+@thorough(40)
 @given(
     st.dictionaries(
         st.text(max_size=4),

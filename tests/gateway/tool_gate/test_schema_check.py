@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.gateway.tool_gate.schema_check import fits
 
@@ -50,7 +51,7 @@ def schemas(draw: st.DrawFn, depth: int = 2) -> Any:
     return {name: draw(keywords[name]) for name in chosen}
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(schema=schemas(), definition=schemas(depth=0), value=VALUES)
 def test_it_decides_as_jsonschema_does(schema: dict[str, Any], definition: Any, value: Any) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: make setup")

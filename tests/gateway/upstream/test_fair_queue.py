@@ -8,8 +8,9 @@ from fractions import Fraction
 from itertools import combinations, cycle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.gateway.upstream.bounds import BandBounds, QueueBounds
 from affiant.gateway.upstream.fair_queue import PROMISED, FairQueue
@@ -125,7 +126,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@thorough(80)
 @given(st.integers(1, 4), STEPS)
 def test_it_serves_in_the_order_of_one_that_looks_at_everything(
     limit: int, steps: list[tuple[str, str, int, int]]
@@ -179,7 +180,7 @@ def always_waiting(
         queue.enter(ticket.flow.session, ticket.share, costs(ticket.flow.session), now=0.0)
 
 
-@settings(max_examples=30, deadline=None)
+@thorough(30)
 @given(
     st.dictionaries(st.sampled_from("abcde"), st.integers(1, 100), min_size=2),
     st.lists(COSTS, min_size=1, max_size=40),
@@ -198,7 +199,7 @@ def test_no_two_sessions_that_wait_are_further_apart_than_one_request_of_each(
             assert abs(got[one] * its - got[other] * mine) <= most * (mine + its) + mine * its
 
 
-@settings(max_examples=30, deadline=None)
+@thorough(30)
 @given(st.lists(COSTS, min_size=1, max_size=20), st.lists(COSTS, min_size=1, max_size=20))
 def test_batch_gets_a_twentieth_of_what_is_served_while_it_waits(first: list[int], last: list[int]) -> None:
     shares = {"chat": Share(1, Priority.INTERACTIVE), "work": Share(), "night": Share(1, Priority.BATCH)}
@@ -248,7 +249,7 @@ def test_what_batch_was_served_alone_is_not_held_against_it() -> None:
     assert order == ["chat", "night", "chat"]
 
 
-@settings(max_examples=30, deadline=None)
+@thorough(30)
 @given(st.lists(st.tuples(st.sampled_from("ab"), PRIORITY, COSTS), max_size=60))
 def test_requests_of_one_session_keep_their_order(entered: list[tuple[str, Priority, int]]) -> None:
     queue = FairQueue(1, WIDE)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy.approvals.making import NOW, POLICY, SESSION, draft, nonce
+from tests.properties import thorough
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import AffiantError
@@ -150,7 +151,7 @@ def test_what_a_terminal_would_show_elsewhere_or_otherwise_is_written_out(
 TEXT = st.text(st.sampled_from("ab\\u0 '\n\r\t|\u202e\u200b\u00e9,:\u0301\u05d0\u3164"), max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(one=TEXT, other=TEXT)
 def test_two_texts_never_have_one_card(one: str, other: str) -> None:
     first, second = (tuple(card_lines(call(text)))[1:] for text in (one, other))
@@ -211,7 +212,7 @@ def test_bytes_in_another_form_are_no_action() -> None:
             parse_action(raw)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.integers(0, 10**6), st.integers(1, 255))
 def test_any_changed_byte_is_another_action_or_none(at: int, by: int) -> None:
     action = issued()

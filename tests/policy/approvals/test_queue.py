@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy.approvals.making import (
     ANN,
@@ -20,6 +20,7 @@ from tests.policy.approvals.making import (
     nonce,
     says,
 )
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.approvals.action import Action, BoundPath, Draft, tool_draft
@@ -367,7 +368,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(steps=STEPS, quorum=st.integers(1, 2))
 def test_whatever_the_order_it_is_sent_at_most_once_and_only_after_a_quorum(steps, quorum) -> None:
     at, now = desk(ANN, BOB, quorum=quorum), NOW

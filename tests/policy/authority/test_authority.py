@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.policy import policies as some
 from tests.policy.placed_profiles import profile
+from tests.properties import thorough
 
 from affiant.policy.authority.authority import Authority, authority_of
 from affiant.policy.authority.document import authority_document
@@ -27,7 +28,7 @@ from affiant.policy.model.profile import (
     SecretGrant,
 )
 
-MANY = settings(max_examples=60, deadline=None)
+MANY = thorough(60)
 
 
 def authority(policy: Policy) -> Authority:
@@ -55,7 +56,7 @@ def _effect(fitting: list[ToolAuthority]) -> Effect:
     return Effect.ASK if Effect.ASK in [tool.effect for tool in fitting] else Effect.ALLOW
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(tools=some.tool_rules(), call=some.calls)
 def test_a_call_is_allowed_by_the_entries_that_it_fits_and_each_entry_has_a_call(tools, call):
     sections = "filesystem_access: [read:/w, none:/w/s], network_egress: [{host: '*.b.com'}]"
@@ -102,7 +103,7 @@ def test_a_model_is_listed_as_it_is_decided(policy, question):
         assert found is None or found.rules == attested.rules
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(policy=some.policies(), question=some.paths)
 def test_the_nearest_entry_above_a_path_says_what_is_decided(policy, question):
     entries = authority(policy).files
@@ -114,7 +115,7 @@ def test_the_nearest_entry_above_a_path_says_what_is_decided(policy, question):
     assert decided.allowed == (mode is PathMode.READ_WRITE or mode is question.mode)
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(policy=some.policies(), asked=some.secrets)
 def test_a_secret_goes_where_its_use_and_a_request_are_decided_so(policy, asked):
     question, _ = asked

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.policy import policies as some
+from tests.properties import thorough
 
 from affiant.policy.authority.who_can import may, who_can
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
@@ -22,7 +23,7 @@ def decided(policy: CompiledPolicy, question: Question) -> Decision:
     return answer(policy, question)
 
 
-@settings(max_examples=80, deadline=None)
+@thorough(80)
 @given(
     policy=some.policies(),
     question=some.tools | some.models | some.paths | some.egress | some.connections,
@@ -32,7 +33,7 @@ def test_what_an_agent_may_is_what_its_policy_decides(policy, question):
     assert may(compiled, question) == decided(compiled, question)
 
 
-@settings(max_examples=80, deadline=None)
+@thorough(80)
 @given(policy=some.policies(), asked=some.secrets)
 def test_a_secret_may_be_used_only_where_its_own_plane_lets_it(policy, asked):
     compiled = compile_policy(policy, asks=True)

@@ -3,8 +3,9 @@
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.canonical.addresses import forbidden_ranges, is_forbidden_address, parse_cidr
 from affiant.policy.canonical.errors import AddressRefused
@@ -97,7 +98,7 @@ def test_a_rule_cannot_name_what_is_too_wide_or_never_dialled(text: str) -> None
         parse_cidr(text)
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(st.integers(0, 2**32 - 1))
 def test_no_ipv6_form_of_any_ipv4_address_is_dialled(number: int) -> None:
     forms = [
@@ -112,7 +113,7 @@ def test_no_ipv6_form_of_any_ipv4_address_is_dialled(number: int) -> None:
         assert is_forbidden_address(IPv6Address(form))
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(st.integers(0, 2**128 - 1), st.integers(0, 2**32 - 1))
 def test_we_are_never_laxer_than_the_standard_library(six: int, four: int) -> None:
     for address in (IPv6Address(six), IPv4Address(four), IPv6Address(0x2 << 124 | six >> 4)):

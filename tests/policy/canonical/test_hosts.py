@@ -1,8 +1,9 @@
 """Hosts: one spelling for each, and patterns of whole labels."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.canonical.errors import HostRefused
 from affiant.policy.canonical.hosts import canonical_host, covering_patterns, host_pattern, is_canonical_host
@@ -138,7 +139,7 @@ LABEL = st.from_regex(r"[a-z]([a-z0-9]{0,4}[a-z])?", fullmatch=True)
 HOSTS = st.lists(LABEL, min_size=2, max_size=5).map(".".join)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(HOSTS, HOSTS)
 def test_wildcards_are_counts_of_labels(suffix: str, host: str) -> None:
     for candidate in (host, f"{host}.{suffix}", f"a.{suffix}", f"x{suffix}"):
@@ -148,7 +149,7 @@ def test_wildcards_are_counts_of_labels(suffix: str, host: str) -> None:
         assert (f"**.{suffix}" in covering_patterns(candidate)) == (more >= 1)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.text(max_size=40) | HOSTS)
 def test_canonical_is_a_fixed_point(text: str) -> None:
     try:

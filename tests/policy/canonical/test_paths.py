@@ -1,8 +1,9 @@
 """Paths: one spelling for each place."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.canonical.errors import PathRefused
 from affiant.policy.canonical.paths import above, canonical_path, covers, grantable_path, rule_path
@@ -61,7 +62,7 @@ SEGMENT = st.text("ab", min_size=1, max_size=3)
 PATHS = st.lists(SEGMENT, max_size=4).map(lambda segments: "/" + "/".join(segments))
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(PATHS, PATHS)
 def test_covering_is_by_whole_segments(entry: str, path: str) -> None:
     parts, whole = [part for part in entry.split("/") if part], [part for part in path.split("/") if part]

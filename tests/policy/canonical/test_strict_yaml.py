@@ -4,8 +4,9 @@ import time
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.strict_yaml import INVISIBLE
 from affiant.errors import AffiantError
@@ -174,7 +175,7 @@ def test_places_count_from_one_and_name_the_source() -> None:
     assert str(member.value.items[0].mark) == "p.yaml:2:5"
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(st.binary(max_size=200) | st.text("ab:-?[]{},&*!|>'\"#%@`\n ~<", max_size=80).map(str.encode))
 def test_any_bytes_are_read_or_refused_with_a_place(data: bytes) -> None:
     try:
@@ -185,7 +186,7 @@ def test_any_bytes_are_read_or_refused_with_a_place(data: bytes) -> None:
         assert error.where.startswith("p.yaml")
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(
     st.recursive(
         st.text("abc01: -", min_size=1, max_size=5),

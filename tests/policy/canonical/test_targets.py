@@ -4,8 +4,9 @@ import posixpath
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.canonical.errors import TargetRefused
 from affiant.policy.canonical.targets import METHODS, canonical_target, decoded_path, path_pattern
@@ -57,7 +58,7 @@ def test_what_is_canonical_is_sent_as_it_is(target: str) -> None:
     assert canonical_target(target.encode()) == target
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(st.text("/.%2eE5fFcC0a;?\\A~", max_size=14).map(lambda text: "/" + text))
 def test_no_accepted_path_moves_when_a_server_decodes_and_normalises_it(target: str) -> None:
     try:

@@ -8,8 +8,9 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.canonical.errors import NameRefused, ToolDefinitionRefused, ValueRefused
 from affiant.policy.canonical.tool_origin import ANYWHERE, Origin, tool_digest
@@ -44,7 +45,7 @@ def reason(tools: str, origin: Origin, *, name: str = "x") -> str:
     return by_name.reason
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@thorough(suppress_health_check=[HealthCheck.too_slow])
 @given(schema=st.dictionaries(st.text(), JSON, max_size=4), name=st.text(max_size=5), text=st.text())
 def test_the_digest_is_of_the_rfc_8785_bytes(schema: dict[str, Any], name: str, text: str) -> None:
     rfc8785 = pytest.importorskip("rfc8785", reason="rfc8785 is not installed: make setup")

@@ -4,8 +4,9 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.canonical.addresses import is_forbidden_address
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
@@ -162,7 +163,7 @@ PATHS = ["/a", "/a/b", "/a/b/c", "/a/c", "/b", "/ab"]
 GRANTS = st.builds(PathGrant, st.sampled_from(PATHS), st.sampled_from(PathMode))
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.lists(GRANTS, max_size=6))
 def test_mounts_and_decisions_agree_about_every_path(grants: list[PathGrant]) -> None:
     policy = compile_policy(Policy(filesystem=tuple(grants)))
@@ -382,7 +383,7 @@ def allowed(policy: Policy) -> set[object]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(POLICIES, DENIALS, st.sampled_from("ab"), st.sampled_from(PATHS))
 def test_adding_a_denial_only_shrinks(policy: Policy, denial: EgressDenial, tool: str, path: str) -> None:
     before = allowed(policy)
@@ -394,7 +395,7 @@ def test_adding_a_denial_only_shrinks(policy: Policy, denial: EgressDenial, tool
     assert allowed(more) <= before
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(
     POLICIES,
     egress_rules(),
@@ -411,7 +412,7 @@ def test_adding_an_allow_only_grows(policy: Policy, rule: EgressRule, tool: str,
     assert before <= allowed(more)
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(POLICIES, egress_rules(), METHODS, TARGETS)
 def test_adding_a_constraint_only_shrinks(
     policy: Policy, rule: EgressRule, methods: tuple[str, ...] | None, paths: tuple[str, ...] | None
@@ -423,7 +424,7 @@ def test_adding_a_constraint_only_shrinks(
     assert allowed(Policy(policy.tools, policy.filesystem, (*policy.egress, narrow))) <= allowed(before)
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(POLICIES, st.randoms(use_true_random=False))
 def test_order_and_duplicates_never_matter(policy: Policy, source: object) -> None:
     def mixed(rules: tuple[object, ...]) -> tuple[object, ...]:
@@ -436,7 +437,7 @@ def test_order_and_duplicates_never_matter(policy: Policy, source: object) -> No
     assert allowed(other) == allowed(policy)
 
 
-@settings(max_examples=40, deadline=None)
+@thorough(40)
 @given(POLICIES)
 def test_approval_of_everything_leaves_no_tool_and_no_request(policy: Policy) -> None:
     from affiant.policy.model.profile import Approval
@@ -445,7 +446,7 @@ def test_approval_of_everything_leaves_no_tool_and_no_request(policy: Policy) ->
     assert all(isinstance(found, tuple) and len(found) == 2 for found in allowed(asking))
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(POLICIES)
 def test_a_request_never_passes_where_its_connection_does_not(policy: Policy) -> None:
     compiled = compile_policy(policy)

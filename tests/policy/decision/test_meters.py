@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.decision.meters import NANOSECONDS, Meter, nanoseconds
 from affiant.policy.model.limits import WINDOWS, Bound
@@ -24,7 +25,7 @@ def used_in_any_window(taken: Sequence[tuple[int, int]], per: int) -> int:
     return max((sum(n for now, n in taken if begin <= now < end) for begin, end in ends), default=0)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(STEPS, st.sampled_from([1, 60]), st.integers(1, 12))
 def test_no_stretch_of_a_window_ever_holds_more_than_its_bound(
     steps: Sequence[tuple[int, int]], per: int, most: int
@@ -39,7 +40,7 @@ def test_no_stretch_of_a_window_ever_holds_more_than_its_bound(
     assert sum(amount for _, amount in taken) <= most * elapsed / per + most
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(STEPS, st.integers(1, 12), st.integers(1, 12))
 def test_what_a_meter_says_to_wait_is_enough_and_nothing_before_it_is(
     steps: Sequence[tuple[int, int]], most: int, wanted: int
@@ -56,7 +57,7 @@ def test_what_a_meter_says_to_wait_is_enough_and_nothing_before_it_is(
         assert meter.take(wanted, now=now + wait) is not None
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(st.lists(st.integers(-5 * SECOND, 5 * SECOND), max_size=30))
 def test_a_clock_that_goes_back_refills_nothing(steps: Sequence[int]) -> None:
     meter, now, latest, taken = Meter((Bound(3, 60),)), 100 * SECOND, 100 * SECOND, []
@@ -103,7 +104,7 @@ def test_all_the_room_is_back_one_sixtieth_of_the_window_after_it(per: int) -> N
     assert meter.take(5, now=1 + 61 * -(-per * SECOND // 60)) is not None
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(STEPS, st.integers(1, 40))
 def test_a_sessions_life_holds_no_more_than_its_bound_and_all_of_it(
     steps: Sequence[tuple[int, int]], most: int
@@ -194,7 +195,7 @@ def test_instants_are_whole_nanoseconds() -> None:
 # -- narrowed ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(STEPS, STEPS, st.sampled_from([1, 60]), st.integers(1, 12), st.integers(1, 12), st.booleans())
 def test_what_was_used_before_a_bound_came_stays_used(
     before: Sequence[tuple[int, int]],

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision_log.reader import MAX_LINE, DecisionLogRefused, agents_of, read_decision_log
@@ -118,7 +119,7 @@ def test_a_line_that_is_no_decision_refuses_the_log_with_its_number(bad):
     assert (caught.value.code, caught.value.where) == ("policy.decision_log", "log:3")
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(at=st.integers(0, len(line()) - 1), byte=st.integers(0, 255))
 def test_a_changed_byte_is_another_decision_or_none(at, byte):
     changed = bytearray(line())

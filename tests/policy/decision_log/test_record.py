@@ -6,9 +6,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
+from tests.properties import thorough
 
 from affiant.policy.canonical.tool_origin import ANY, Origin
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
@@ -32,7 +33,7 @@ def line(question: Question, decision: Decision = DENIED, **more) -> bytes:
     return decision_line(by(), question, decision, ts=1_700_000_000, **more)
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(some.policies(), st.one_of(some.tools, some.models, some.paths, some.egress, connections))
 def test_a_replay_by_the_same_policy_decides_every_written_line_alike(policy: Policy, question: Question):
     compiled = compile_policy(policy)
@@ -46,7 +47,7 @@ def test_a_replay_by_the_same_policy_decides_every_written_line_alike(policy: Po
 _places = st.sampled_from([None, ANY, "k8s", "other", "K8S!", PIN, PIN.replace("a", "b"), "\u202e"])
 
 
-@settings(deadline=None)
+@thorough()
 @given(st.builds(Origin, _places, _places), st.sampled_from(["any", "pinned", "served", "both"]))
 def test_a_tool_from_anywhere_or_nowhere_is_replayed_as_it_was_decided(origin: Origin, rule: str):
     more = {

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.decision_log.test_reader import line
 from tests.policy.trials import profile
+from tests.properties import thorough
 
 from affiant.policy.decision.compiled import compile_policy
 from affiant.policy.decision.decide import Effect
@@ -45,7 +46,7 @@ def recorded(policy: Policy, questions: list[Question], *, asks: bool) -> Iterat
     return read_decision_log(lines)
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(policy=some.policies(), questions=READ_BACK, asks=st.booleans())
 def test_the_policy_that_decided_changes_nothing(policy, questions, asks):
     for old in (None, profiles(policy)):
@@ -54,7 +55,7 @@ def test_the_policy_that_decided_changes_nothing(policy, questions, asks):
         assert found.wider == found.narrower == 0
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(old=some.policies(), new=some.policies(), questions=READ_BACK)
 def test_every_change_is_counted(old, new, questions):
     effects = [

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.policy import policies as some
+from tests.properties import thorough
 
 from affiant.policy.canonical.strict_yaml import Mark
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
@@ -34,7 +35,7 @@ from affiant.policy.model.limits import Bound
 from affiant.policy.model.profile import EgressRule, Policy, TLSMode, ToolDenial, ToolRule
 
 PAIRS = st.tuples(some.policies(), some.policies())
-MANY = settings(max_examples=60, deadline=None)
+MANY = thorough(60)
 RANK = {Effect.DENY: 0, Effect.ASK: 1, Effect.ALLOW: 2}
 
 
@@ -82,7 +83,7 @@ def test_a_path_is_answered_like_the_one_that_stands_for_it(pair, question):
     _alike(pair, question, Atoms(*pair).path(question), set(Atoms(*pair).paths()))
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(pair=PAIRS, question=some.egress)
 def test_a_request_is_answered_like_the_one_that_stands_for_it(pair, question):
     atoms = Atoms(*pair)
@@ -113,7 +114,7 @@ def _alike(pair: tuple[Policy, Policy], question: Question, stands: Question, at
 # -- what is compared --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(pair=PAIRS, question=some.egress)
 def test_a_request_on_which_two_policies_differ_is_told(pair, question):
     old, new = (effective_egress(compiled(policy), question).effect for policy in pair)

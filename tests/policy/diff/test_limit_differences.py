@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.policy.decision.meters import NANOSECONDS, Meter
 from affiant.policy.diff.differences import Difference, Direction, compare_profile_sets
@@ -221,7 +222,7 @@ _bounds = st.lists(st.builds(Bound, st.integers(1, 4), st.none() | st.sampled_fr
 _steps = st.lists(st.tuples(st.integers(0, 20 * NANOSECONDS), st.integers(1, 3)), max_size=25)
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(_bounds, _bounds, _steps)
 def test_what_is_called_narrower_never_lets_through_what_the_other_does_not(
     old: Bounds, new: Bounds, steps: list[tuple[int, int]]

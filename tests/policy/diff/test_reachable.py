@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.policy import policies as some
+from tests.properties import thorough
 
 from affiant.policy.canonical.hosts import covering_patterns
 from affiant.policy.canonical.targets import METHODS, decoded_path, path_pattern
@@ -15,7 +16,7 @@ from affiant.policy.diff.reachable import HostNames, Labels, Reach, reachable
 from affiant.policy.diff.request_groups import Requests
 from affiant.policy.model.profile import EgressDenial, EgressRule, Policy, TLSMode
 
-MANY = settings(max_examples=60, deadline=None)
+MANY = thorough(60)
 
 
 def listed(policy: Policy) -> tuple[Reach, ...]:
@@ -57,7 +58,7 @@ def _is_in(question: EgressQuestion, group: Requests) -> bool:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(policy=some.policies(), question=some.egress)
 def test_the_list_says_of_any_request_what_the_policy_decides(policy, question):
     decided = effective_egress(compile_policy(policy, asks=True), question)

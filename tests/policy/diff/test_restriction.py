@@ -6,10 +6,11 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.diff.test_differences import profile
+from tests.properties import thorough
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.policy.canonical.errors import ComparisonTooLarge
@@ -117,7 +118,7 @@ def test_a_profile_that_would_take_hours_is_refused_at_once(monkeypatch) -> None
         judged(f"network_egress:\n{rules}", "network_egress: denied")
 
 
-@settings(max_examples=20, deadline=None)
+@thorough(20)
 @given(pair=st.tuples(some.policies(), some.policies()))
 def test_without_places_two_profiles_differ_in_the_same(pair) -> None:
     old, new = (compile_policy(each) for each in pair)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
+from tests.properties import thorough
 
 from affiant.policy.canonical.tool_origin import ANY, Origin
 from affiant.policy.decision.compiled import CompiledPolicy
@@ -24,7 +25,7 @@ def loaded(sections: str) -> CompiledPolicy:
     return load_profiles(f"agent_configs: {{dev: {{{sections}}}}}".encode()).profile("dev").compiled
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(
     rules=st.tuples(some.tool_rules(), st.none() | some.tool_rules()),
     files=st.tuples(st.sampled_from(FILES), st.sampled_from(FILES)),

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.__main__ import cli
 from affiant.errors import AffiantError
@@ -281,7 +282,9 @@ DOCUMENTS = (
 def test_what_loads_is_valid_so_what_is_invalid_is_refused() -> None:
     either = {"loaded": 0, "invalid": 0}
 
-    @settings(max_examples=400, deadline=None)
+    enough = thorough(400, quick=120)
+
+    @enough
     @given(DOCUMENTS)
     def hold(text: str) -> None:
         loaded, is_valid = loads(text), valid(text)
@@ -290,7 +293,7 @@ def test_what_loads_is_valid_so_what_is_invalid_is_refused() -> None:
         assert is_valid or not loaded
 
     hold()
-    assert min(either.values()) > 20, f"the documents are all of one kind: {either}"
+    assert min(either.values()) > enough.max_examples // 20, f"the documents are all of one kind: {either}"
 
 
 def test_a_name_spelled_null_is_the_one_exception() -> None:

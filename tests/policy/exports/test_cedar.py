@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import cedarpy
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.policy.exports.cedar_requests import Asked, Cedar, our_answer, profile_of
 from tests.policy.policies import (
@@ -21,6 +21,7 @@ from tests.policy.policies import (
     tool_rules,
     tools,
 )
+from tests.properties import thorough
 
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
@@ -91,10 +92,8 @@ def check(policy: Policy, asked: Iterable[Asked]) -> Counter[tuple[str, Effect]]
     return compare(compiled, [*asked, *every_atom(compiled.policy)])[0]
 
 
-quick = settings(
-    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
-)
-long = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+quick = thorough(12, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+long = thorough(1500, suppress_health_check=list(HealthCheck))
 
 
 @quick

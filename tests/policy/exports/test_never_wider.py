@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.policy.exports.cedar_requests import profile_of
 from tests.policy.exports.target_models import Cilium, ClaudeCode, Srt
 from tests.policy.policies import policies
+from tests.properties import thorough
 
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decision.decide import Effect
@@ -24,9 +25,7 @@ from affiant.policy.exports.srt import SRT
 from affiant.policy.loading.load import load_profiles
 from affiant.policy.model.profile import Approval, EgressRule, PathMode, Policy, Scheme
 
-quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
-)
+quick = thorough(60, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 PATHS = ["/w", "/w/a", "/w/a/b", "/w/a/q", "/w/x", "/w2", "/v", "/w/a/b/c", "/w/a/b/c/d", "/other", "/q"]
 TOOLS = {"a": "Read", "b": "Edit", "x": "Write", "y": "WebFetch"}
 

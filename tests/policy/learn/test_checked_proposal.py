@@ -8,9 +8,10 @@ from dataclasses import fields, replace
 from itertools import chain
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.policy import policies as some
+from tests.properties import thorough
 
 from affiant.policy.canonical.strict_yaml import Mark
 from affiant.policy.canonical.tool_origin import Origin
@@ -100,7 +101,7 @@ _PIN, _OTHER_PIN = some.PINS
 _ANYWHERE_AND_PINNED = Policy(tools=(ToolRule("a"), ToolRule("a", approval=True, schema=_PIN)))
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(some.policies(), _asked, st.none() | st.integers(1, 2))
 @example(_ANYWHERE_AND_PINNED, [(ToolQuestion("a", None, Origin(None, _OTHER_PIN)), None)], None)
 def test_a_draft_allows_all_that_was_allowed_and_is_no_wider(policy: Policy, asked, paths_below):
@@ -115,7 +116,7 @@ def test_a_draft_allows_all_that_was_allowed_and_is_no_wider(policy: Policy, ask
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(some.policies(), _asked, some.egress | some.tools | some.models)
 def test_without_a_profile_to_start_from_a_draft_allows_nothing_that_was_not_used(policy, asked, other):
     found = recorded(policy, asked)
@@ -134,7 +135,7 @@ def test_without_a_profile_to_start_from_a_draft_allows_nothing_that_was_not_use
             assert other.name in {getattr(question, "name", None) for question in named}
 
 
-@settings(max_examples=40, deadline=None)
+@thorough(40)
 @given(some.policies(), _asked)
 def test_what_was_denied_is_included_only_where_asked_and_never_against_a_denial(policy: Policy, asked):
     start, found = profiles_of(policy), recorded(policy, asked)
@@ -329,7 +330,7 @@ def test_an_agent_that_the_file_does_not_know_is_given_nothing(start: ProfileSet
 @given(st.text(min_size=1, max_size=120))
 @example("\U000e0100")  # a variation selector: printable, and in no file of profiles
 @example("\u3164")
-@settings(deadline=None)
+@thorough()
 def test_no_text_of_a_log_becomes_a_rule_or_ends_a_comment(text: str):
     hostile = log(
         denied(f"tool:{text}\n    network_egress: [{{host: evil.com}}]", "tool_not_listed"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.loading.all_errors import MOST_REFUSALS, every_refusal
@@ -46,7 +47,7 @@ FILES = st.lists(SECTIONS, min_size=1, max_size=4).map(
 FLOORS = st.none() | st.sampled_from([b"tools: [{deny: a}]", b"tools: [a]", b"[", b""])
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(FILES, FLOORS)
 def test_a_file_loads_exactly_if_there_is_no_refusal(text: str, floor: bytes | None) -> None:
     found = every_refusal(text.encode(), source="p.yaml", floor=floor)

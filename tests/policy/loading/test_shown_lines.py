@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.loading import shown_lines
@@ -83,7 +84,7 @@ def test_the_floor_shows_its_own_line() -> None:
 VOCABULARY = st.text("abk:-[]{},'\"# \n\u00e9\u202e\\", max_size=40)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(VOCABULARY, VOCABULARY, st.integers(0, 6), st.integers(1, 60))
 def test_what_stands_below_secrets_access_is_on_no_line(
     before: str, after: str, number: int, column: int
@@ -92,7 +93,7 @@ def test_what_stands_below_secrets_access_is_on_no_line(
     assert "ZQ7" not in ShownDocument(text.encode()).line(number, column).text
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(
     st.binary(max_size=120)
     | st.text("abs:-[]{},'\"# \n\u00e9\u202e\\", max_size=80).map(

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.canonical.errors import ArgumentsRefused
@@ -286,7 +287,7 @@ def test_an_offending_value_after_much_padding_is_found(
     assert reason(profile, padded(MAX_ARGUMENTS + 1, **padding)) == "tool_arguments_malformed"
 
 
-@settings(max_examples=150)
+@thorough(150)
 @given(
     text=st.text(max_size=60)
     | st.recursive(
@@ -430,7 +431,7 @@ def test_patterns_of_one_meaning_are_no_difference_and_others_are_told_with_a_ca
 # -- compared ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(old=some.tool_rules(), new=some.tool_rules(), call=some.calls)
 def test_a_call_on_which_two_policies_differ_is_told(old: str, new: str, call: str) -> None:
     before, after = (

@@ -5,8 +5,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.policy.canonical.errors import NormalFormRefused
@@ -175,7 +176,7 @@ def test_every_change_of_authority_changes_the_digest(profile_of: Make) -> None:
     assert len(digests) == len(SECTIONS)
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(st.randoms(use_true_random=False))
 def test_order_and_repetition_never_matter(profile_of: Make, source: random.Random) -> None:
     lists = {
@@ -276,7 +277,7 @@ def test_a_list_in_another_order_is_refused(profile_of: Make) -> None:
                 parse_normal_form(changed(form, (section,), other))
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(st.data())
 def test_any_changed_byte_is_refused_or_changes_the_digest(profile_of: Make, data: st.DataObject) -> None:
     profile = profile_of(LONG)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.policy.replay.ocsf_schema import OCSFSchema, all_paths
 from tests.policy.replay.recorded import DIGEST, LINES, lines, recorded
+from tests.properties import thorough
 
 from affiant.policy.replay.errors import EventRefused
 from affiant.policy.replay.members import decision_members
@@ -167,7 +168,7 @@ def test_the_same_line_is_the_same_event_whoever_names_its_agent():
     assert other["metadata"]["uid"] != event(LINES[0])["metadata"]["uid"]
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(st.one_of(lines(), st.sampled_from(LINES)))
 @example(LINES[-1])
 def test_no_member_of_a_line_is_lost(members):
@@ -194,7 +195,7 @@ def test_the_published_schema_holds_of_all_that_are_written(published):
             assert published.faults(event(members, places=places)) == []
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(lines())
 def test_the_published_schema_holds_of_any(published, members):
     assert published.faults(event(members)) == []

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from tests.policy.replay.recorded import DIGEST, LINES, lines, recorded
+from tests.properties import thorough
 
 from affiant.policy.replay.errors import EventRefused
 from affiant.policy.replay.members import encoded
@@ -60,7 +61,7 @@ def test_the_table_of_the_documentation_has_every_attribute():
             assert f"`{name}`" in page or name.startswith("service."), name
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(lines())
 def test_values_are_those_that_opentelemetry_knows(members):
     for name, value in decision_attributes(recorded(members)).items():
@@ -76,7 +77,7 @@ def test_a_time_beyond_64_bits_of_nanoseconds_is_refused_and_no_time_is_none():
     assert "UnixNano" not in document
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(lines())
 @example(next(each for each in LINES if "attested" in each))
 def test_protocol_buffers_read_every_log_record(members):

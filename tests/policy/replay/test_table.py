@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.policy.replay.recorded import DIGEST, LINES, lines, recorded
+from tests.properties import thorough
 
 from affiant.policy.rendering.terminal import aligned
 from affiant.policy.replay.table import HEADINGS, decision_row
@@ -46,7 +47,7 @@ def test_a_row_is_given_out_before_the_next_is_read():
     assert "method_not_listed" in next(shown)
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(lines())
 def test_hostile_text_is_text_on_one_line_and_nothing_is_cut_off(members):
     (_, shown) = aligned(HEADINGS, [decision_row(recorded(members))], block=1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.placed_profiles import profile
 from tests.policy.review_page.conftest import made_review
 from tests.policy.review_page.examples import NEW, OLD
+from tests.properties import thorough
 
 from affiant.policy.authority.authority import Authority, authority_of
 from affiant.policy.canonical.tool_origin import ANYWHERE
@@ -20,7 +21,7 @@ from affiant.policy.model.profile import PathMode, Policy
 from affiant.policy.review.changed_cells import AGENT, changed_cells
 from affiant.policy.review.matrix import MEANINGS, Column, Row, rows_of
 
-MANY = settings(max_examples=40, deadline=None)
+MANY = thorough(40)
 
 
 def authority(policy: Policy, name: str = "dev") -> Authority:

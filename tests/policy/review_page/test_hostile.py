@@ -6,9 +6,10 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy.review_page.conftest import Page, made_review, policy_file
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.review.review import review_of
@@ -43,7 +44,7 @@ SHAPE_OF_PLAIN = shape_of(Page(render_review(made_review(PLAIN))))
 printable = st.text("<>&\"'=/`;:#%!()x -\u05d0\u0301", min_size=1, max_size=24)
 
 
-@settings(max_examples=30, deadline=None)
+@thorough(30)
 @given(
     value=st.text(max_size=30) | printable,
     path=printable,

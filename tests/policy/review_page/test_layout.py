@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.placed_profiles import profile
 from tests.policy.review_page.conftest import Page, made_review
 from tests.policy.review_page.examples import NEW, many
+from tests.properties import thorough
 
 from affiant.policy.authority.authority import authority_of
 from affiant.policy.review.graph import KINDS, Node, graph_of
@@ -23,7 +24,7 @@ def overlap(one: Box, other: Box) -> bool:
     return not (apart or one.y + one.height <= other.y or other.y + other.height <= one.y)
 
 
-@settings(max_examples=40, deadline=None)
+@thorough(40)
 @given(st.lists(some.policies(), min_size=1, max_size=4))
 def test_boxes_neither_overlap_nor_leave_the_picture(policies) -> None:
     graph = graph_of([authority_of(profile(each, f"agent-{at}")) for at, each in enumerate(policies)])
@@ -36,7 +37,7 @@ def test_boxes_neither_overlap_nor_leave_the_picture(policies) -> None:
         assert all(len(line) * CHARACTER <= box.width for line in box.lines)
 
 
-@settings(max_examples=40, deadline=None)
+@thorough(40)
 @given(st.lists(some.policies(), min_size=1, max_size=3))
 def test_lines_leave_and_meet_their_boxes_at_places_of_their_own(policies) -> None:
     drawing = laid_out(

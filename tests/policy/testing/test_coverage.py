@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.trials import tried
+from tests.properties import thorough
 
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import parse_question
@@ -19,7 +20,7 @@ from affiant.policy.testing.trial import TriedProfile
 QUESTIONS = st.lists(some.tools | some.paths | some.egress | some.connections | some.models, max_size=12)
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(policy=some.policies(), questions=QUESTIONS)
 def test_no_rule_is_covered_that_no_test_decided(policy, questions):
     found = tried(policy, questions)
@@ -36,7 +37,7 @@ def test_no_rule_is_covered_that_no_test_decided(policy, questions):
             )
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(policy=some.policies(), questions=QUESTIONS)
 def test_tests_that_do_not_hold_cover_nothing(policy, questions):
     found = tried(policy, questions)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.policy import policies as some
 from tests.policy.trials import profile
+from tests.properties import thorough
 
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
 from affiant.policy.decision.questions import parse_question
@@ -24,7 +25,7 @@ def loaded(sections: str) -> CompiledPolicy:
     return load_profiles(f"agent_configs: {{dev: {{{sections}}}}}".encode()).profile("dev").compiled
 
 
-@settings(max_examples=20, deadline=None)
+@thorough(20)
 @given(policy=some.policies())
 def test_what_is_loosened_is_only_wider(policy: Policy):
     compiled = compile_policy(policy)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy import policies as some
 from tests.policy.trials import profile, tried
+from tests.properties import thorough
 
 from affiant.policy.decision.compiled import compile_policy
 from affiant.policy.decision.questions import parse_question
@@ -20,7 +21,7 @@ from affiant.policy.testing.trial import Trial, TriedProfile
 QUESTIONS = st.lists(some.tools | some.paths | some.egress | some.models, max_size=8)
 
 
-@settings(max_examples=15, deadline=None)
+@thorough(15)
 @given(policy=some.policies(), questions=QUESTIONS)
 def test_each_is_really_different_or_called_equivalent(policy: Policy, questions):
     found = tried(policy, questions)
@@ -42,7 +43,7 @@ def test_each_is_really_different_or_called_equivalent(policy: Policy, questions
         assert bool(noticed) == (judged.fate is Fate.NOTICED)
 
 
-@settings(max_examples=12, deadline=None)
+@thorough(12)
 @given(policy=some.policies())
 def test_with_the_tests_that_are_missing_every_mutant_is_noticed(policy: Policy):
     found = tried(policy, [])
@@ -92,7 +93,7 @@ def test_approval_is_noticed_by_a_test_that_asks():
     assert fates(sections, "tool:a")["tools/0 without approval"].fate is Fate.NOTICED
 
 
-@settings(max_examples=15, deadline=None)
+@thorough(15)
 @given(tools=some.tool_rules(), asked=st.sampled_from(["tool:x", "tool:y"]))
 def test_what_a_tool_may_be_called_with_is_mutated_too(tools: str, asked: str):
     sections = f"{tools}, filesystem_access: 'read:/w', network_egress: 'allowed:a.b.com'"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.sandbox.base.errors import ServiceUnreadable
 from affiant.sandbox.base.exposure import (
@@ -84,7 +85,7 @@ SEGMENT = st.sampled_from(["a", "b", "c"])
 PATH = st.lists(SEGMENT, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.lists(st.tuples(PATH, st.booleans()), max_size=6), st.frozensets(PATH, max_size=5))
 def test_after_the_plan_every_need_is_reachable_and_as_writable_as_asked(needs, closed):
     steps = exposure_plan([Need(path, writable=writable) for path, writable in needs], facts(*closed))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 from tests.sandbox.egress.conftest import Chain
 
 from affiant.attestation.schema.trace_context import trace_of
@@ -47,7 +48,7 @@ def test_a_refusal_carries_reason_rules_and_counter() -> None:
     assert record.disclosed.get("pol.rules") == ["egress/1"]
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(method=st.text(max_size=20), target=st.text(max_size=3000), known=st.booleans())
 def test_whatever_an_agent_asks_for_can_be_recorded(method: str, target: str, known: bool) -> None:
     action = Action(ORIGIN if known else None, method, target)

@@ -9,8 +9,9 @@ import tarfile
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.sandbox.workspace.errors import ImageRefused, TreeTooLarge
@@ -208,7 +209,7 @@ def test_an_index_that_names_itself_ends(layout, tmp_path):
 BASE = archive(("usr", None), ("usr/a", b"a" * 600), ("l", ("link", "usr/a")), ("h", ("hard", "usr/a")))
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(
     changes=st.lists(
         st.tuples(st.integers(0, 4000), st.binary(min_size=1, max_size=4)), min_size=1, max_size=4

@@ -3,8 +3,9 @@
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.sandbox.workspace.tree import Entry, Kind, compare, link_stays_inside, tree_digest
 
@@ -50,7 +51,7 @@ def test_links_that_could_leave_are_refused(target):
 SEGMENT = st.sampled_from(["..", ".", "a", "b", "l", ""])
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(
     links=st.lists(
         st.tuples(st.sampled_from(["l", "a/l", "a/b/l", "b/l"]), st.lists(SEGMENT, min_size=1, max_size=6)),

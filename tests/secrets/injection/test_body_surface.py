@@ -6,8 +6,9 @@ import json
 import urllib.parse
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.secrets.injection.body_surface import BodySurface, media_type
 from affiant.secrets.names.errors import SecretValueInvalid, SurfaceInvalid
@@ -101,7 +102,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(st.dictionaries(st.text(max_size=4), _values, max_size=4), st.booleans(), st.text(max_size=20))
 def test_a_value_that_is_put_into_json_is_that_value_and_nothing_else_changes(
     others: dict[str, object], spaced: bool, secret: str

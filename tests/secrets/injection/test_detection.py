@@ -5,8 +5,9 @@ import urllib.parse
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.secrets.injection.detection import (
     PlaceholderDetector,
@@ -180,7 +181,7 @@ def test_a_placeholder_in_the_body_is_refused_however_it_is_cut(name: str) -> No
         assert len(forwarded) <= 7, "not even a part of it was forwarded"
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(
     st.lists(
         st.one_of(st.binary(max_size=400), st.sampled_from([b"%4", b"\\u00", b"affiant-ph-"])), max_size=8

@@ -3,8 +3,9 @@ import math
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
 from affiant.secrets.names.errors import GrantsInvalid, PlaceholderShapeInvalid, SecretNameInvalid
@@ -46,7 +47,7 @@ def test_a_guessable_or_strange_shape_is_refused(shape: str) -> None:
         mint_placeholder(os.urandom, shape=shape)
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(st.binary(min_size=1, max_size=64))
 def test_no_two_sessions_share_a_placeholder(_noise: bytes) -> None:
     assert mint_placeholder(os.urandom) != mint_placeholder(os.urandom)

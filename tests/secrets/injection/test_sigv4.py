@@ -11,8 +11,9 @@ import pytest
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.secrets.injection.sigv4 import (
     Scope,
@@ -237,14 +238,14 @@ _requests = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(_requests)
 def test_botocore_signs_requests_alike(request: dict[str, object]) -> None:
     signed_alike(**request)
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@thorough(3000)
 @given(_requests)
 def test_botocore_signs_thousands_of_requests_alike(request: dict[str, object]) -> None:
     signed_alike(**request)

@@ -2,8 +2,9 @@ import copy
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.secrets.names.errors import SecretTooWeak, SecretValueInvalid
 from affiant.secrets.names.value import SecretValue
@@ -63,7 +64,7 @@ def test_a_value_that_redaction_could_not_hold_back_is_refused() -> None:
         SecretValue(GOOD * 300)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.binary(min_size=16, max_size=64))
 def test_no_refusal_spells_the_value(data: bytes) -> None:
     try:
@@ -72,7 +73,7 @@ def test_no_refusal_spells_the_value(data: bytes) -> None:
         assert data.decode("latin-1") not in str(refusal)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.text(alphabet="0123456789abcdef", min_size=32, max_size=32), st.random_module())
 def test_random_hexadecimal_of_128_bits_is_strong(text: str, _module) -> None:
     import random

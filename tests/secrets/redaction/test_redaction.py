@@ -7,8 +7,9 @@ import time
 import urllib.parse
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.redaction import RedactionStream, Redactor
@@ -102,7 +103,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(PIECES, st.lists(st.integers(0, 400), max_size=6))
 def test_the_result_does_not_depend_on_the_chunks(pieces: list[bytes], cuts: list[int]) -> None:
     text = b"".join(pieces)
@@ -111,7 +112,7 @@ def test_the_result_does_not_depend_on_the_chunks(pieces: list[bytes], cuts: lis
     assert streamed(REDACTOR, chunks) == REDACTOR.redact(text).data
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(PIECES)
 def test_nothing_that_was_known_remains(pieces: list[bytes]) -> None:
     redacted = REDACTOR.redact(b"".join(pieces)).data
@@ -119,13 +120,13 @@ def test_nothing_that_was_known_remains(pieces: list[bytes]) -> None:
     assert OTHER not in redacted
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(st.binary(max_size=2000))
 def test_text_without_secrets_is_unchanged(text: bytes) -> None:
     assert REDACTOR.redact(text) == (text, 0)
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(st.lists(st.binary(max_size=300), max_size=10))
 def test_exactly_one_byte_fewer_than_the_longest_spelling_is_held_back(chunks: list[bytes]) -> None:
     stream = RedactionStream(REDACTOR)
@@ -184,7 +185,7 @@ def test_redaction_keeps_up_with_thirty_secrets() -> None:
     assert len(text) / (time.process_time() - start) > 10e6
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(PIECES, st.lists(st.integers(0, 400), max_size=6))
 def test_a_live_stream_gives_out_the_same_bytes(pieces: list[bytes], cuts: list[int]) -> None:
     text = b"".join(pieces)

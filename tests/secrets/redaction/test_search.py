@@ -1,8 +1,9 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.secrets.redaction.search import Match, Searcher
 
@@ -17,14 +18,14 @@ def plainly(patterns: list[bytes], text: bytes) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(b"|".join(map(re.escape, ordered)), text)]
 
 
-@settings(max_examples=120, deadline=None)
+@thorough(120)
 @given(st.lists(PATTERN, min_size=1, max_size=12), TEXT)
 def test_matches_are_those_of_a_plain_alternation(patterns: list[bytes], text: bytes) -> None:
     searcher = Searcher((pattern, key) for key, pattern in enumerate(patterns))
     assert [(match.start, match.end) for match in searcher.matches(text)] == plainly(patterns, text)
 
 
-@settings(max_examples=80, deadline=None)
+@thorough(80)
 @given(st.lists(PATTERN, min_size=1, max_size=6), TEXT, st.data())
 def test_a_planted_pattern_is_found(patterns: list[bytes], text: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))

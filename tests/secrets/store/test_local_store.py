@@ -1,8 +1,9 @@
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.secrets.names.errors import LocalStoreKeyInvalid, LocalStoreMalformed, LocalStoreNotAuthentic
@@ -51,7 +52,7 @@ def test_another_passphrase_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         open_store(sealed, key=PassphraseKey(b"correct horse batteri"))
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(st.integers(0, len(SEALED) - 1), st.integers(1, 255))
 def test_any_flipped_byte_is_refused(at: int, flip: int) -> None:
     changed = bytearray(SEALED)

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.audit.reconcile.conftest_reconcile import claim
+from tests.properties import thorough
 
 from affiant.attestation.audit.reconcile.claim_index import Anchor, ClaimIndex
 from affiant.attestation.audit.reconcile.claims import Claim
@@ -342,7 +343,7 @@ def ends(items: Sequence[Item], results: Sequence[Result]) -> Counter:
 
 
 @given(items_of, claims_of, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 def test_neither_order_of_items_nor_of_receipts_changes_anything(items, claims, chance) -> None:
     before, one = matched(items, claims)
     shuffled, others = list(items), list(claims)
@@ -354,7 +355,7 @@ def test_neither_order_of_items_nor_of_receipts_changes_anything(items, claims, 
 
 
 @given(items_of, claims_of)
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 def test_every_item_ends_once_and_a_receipt_explains_one_item(items, claims) -> None:
     results, matching = matched(items, claims)
     assert [each.line for each in results] == list(range(len(items)))
@@ -368,7 +369,7 @@ def test_every_item_ends_once_and_a_receipt_explains_one_item(items, claims) -> 
 
 
 @given(items_of, claims_of)
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 def test_taking_a_receipt_away_never_ends_better(items, claims) -> None:
     """An operator who withholds a receipt gains nothing: what was matched by it is missing or ambiguous."""
     results, _ = matched(items, claims)

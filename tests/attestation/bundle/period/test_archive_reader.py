@@ -14,11 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.attestation.deflate_streams import coded
 from tests.attestation.period_builder import build, central_entries, last_bytes, rezipped, sorted_records
 from tests.attestation.story import Story
+from tests.properties import thorough
 
 from affiant.attestation.bundle.period.archive import Archive
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle, is_archive
@@ -408,7 +409,7 @@ def test_any_cut_is_refused(archive: Path, tmp_path: Path) -> None:
             read_all(tmp_path / "x.zip")
 
 
-@settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@thorough(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_done_to_an_archive_only_refusals_come_out(
     data: st.DataObject, archive: Path, tmp_path: Path

@@ -12,9 +12,10 @@ import dcap_qvl
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from hypothesis import given, settings
+from fault_scenarios.cli.conftest import AT, SEED, evidence_of, run
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.attestation.fault_scenarios.conftest import AT, SEED, evidence_of, run
+from tests.properties import thorough
 
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
 from fault_scenarios.cli.catalogue import CATALOGUE
@@ -167,7 +168,7 @@ def test_the_folder_says_that_it_is_simulated(vectors: Path) -> None:
     name=st.sampled_from(sorted(CATALOGUE)),
     choice=st.integers(0, 2),
 )
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 def test_every_scenario_has_its_outcome_under_any_seed_at_any_time(
     seed: bytes, seconds: int, name: str, choice: int
 ) -> None:

@@ -7,10 +7,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.log_builder import LogBuilder, chain, entry, write
 from tests.attestation.log_reading.conftest import BIG
+from tests.properties import thorough
 
 from affiant.attestation.log.fsck.fsck import check_log
 from affiant.attestation.log.fsck.report import MAX_PROBLEMS, FsckReport
@@ -54,7 +55,7 @@ def test_a_log_that_grew_is_whole_at_each_of_its_checkpoints(built: LogBuilder) 
     assert earlier.problems == () and earlier.ahead > 0
 
 
-@settings(max_examples=20, deadline=None)
+@thorough(20)
 @given(st.integers(0, 70_000))
 def test_any_size_is_computed_to_its_root(size: int) -> None:
     size = size % 3000 if size % 5 else size

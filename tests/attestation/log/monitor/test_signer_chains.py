@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.log_builder import NOW, chain, entry
+from tests.properties import thorough
 
 from affiant.attestation.log.monitor.signer_chains import Chain, Rules, next_of
 from affiant.attestation.tlog.entry import LogEntry
@@ -33,7 +34,7 @@ def test_chains_that_are_whole_have_no_finding() -> None:
     assert walk(interleaved) == []
 
 
-@settings(deadline=None)
+@thorough()
 @given(st.integers(0, 27), st.integers(1, 20))
 def test_any_records_left_out_are_found(at: int, count: int) -> None:
     cut = GOOD[:at] + GOOD[at + count :]
@@ -43,7 +44,7 @@ def test_any_records_left_out_are_found(at: int, count: int) -> None:
         assert ("chain.boot" if at == 0 else "chain.gap") in walk(cut)
 
 
-@settings(deadline=None)
+@thorough()
 @given(st.randoms(use_true_random=False))
 def test_any_other_order_is_found(rng: random.Random) -> None:
     entries = list(GOOD)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.log.witness.conftest import FORK, LOG, LOGS, NOW, ORIGIN, request
 from tests.attestation.log_builder import LogBuilder, log_signer
+from tests.properties import thorough
 
 from affiant.attestation.log.witness.checkpoint_request import encode_submission, parse_submission
 from affiant.attestation.log.witness.errors import WitnessClockBehind
@@ -44,7 +45,7 @@ def status(outcome: Accepted | Refused) -> int:
     return 200 if isinstance(outcome, Accepted) else outcome.answer.status
 
 
-@settings(max_examples=80, deadline=None)
+@thorough(80)
 @given(st.integers(0, 64), st.integers(0, 64), st.integers(0, 64))
 def test_a_tree_is_stored_if_and_only_if_it_grows_from_the_stored_one(held: int, old: int, size: int) -> None:
     if old > size:

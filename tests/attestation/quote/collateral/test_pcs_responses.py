@@ -6,10 +6,11 @@ import base64
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.quote.collateral.conftest import NOW, Recorded, Simulated
 from tests.attestation.quote.collateral.pcs_server import HEADERS, url_encoded
+from tests.properties import thorough
 
 from affiant.attestation.quote.collateral.errors import (
     PlatformUnknown,
@@ -185,7 +186,7 @@ def test_any_other_status_is_refused(status: int) -> None:
         read("tcb_info", b"{}", status=status, content_type="application/json")
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(
     item=st.sampled_from(sorted(QUESTIONS)),
     status=st.sampled_from([200, 302, 404, 503]) | st.integers(100, 599),

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.attestation.tdx.conftest import NOW, log_of, quote_of, reference_of, trust_of
+from tests.properties import thorough
 
 from affiant.attestation.quote.collateral.single_file import parse_collateral_file
 from affiant.attestation.quote.judge.verdict import Question, QuoteVerdict, Stage, judge_quote
@@ -34,7 +35,7 @@ def damaged(data: Any, content: bytes) -> bytes:
     return bytes(changed)[: data.draw(st.integers(len(changed) - 3, len(changed)))]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@thorough(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_damaged_input_is_refused_or_was_not_signed(platform: SimulatedPlatform, data: Any) -> None:
     """Whatever byte of quote, collateral or log is changed: a verdict, printable, and never better than before."""

@@ -6,9 +6,10 @@ import hashlib
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.small_order import SMALL_ORDER
+from tests.properties import thorough
 
 from affiant.attestation.encoding import jws
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
@@ -124,7 +125,7 @@ def test_a_proof_or_receipt_is_no_statement() -> None:
         read_statement(jws.sign(ANN, payload(), typ="affiant-proof+jwt"))
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(st.integers(0, len(TEXT) - 1), st.integers(1, 127))
 def test_any_flipped_byte_is_refused(at: int, by: int) -> None:
     data = bytearray(TEXT.encode())

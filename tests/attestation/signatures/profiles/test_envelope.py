@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.signatures.profiles.conftest import SIGNED
+from tests.properties import thorough
 
 from affiant.attestation.signatures.in_toto import PAYLOAD_TYPE
 from affiant.attestation.signatures.profiles.envelope import parse_envelope, sign_envelope
@@ -66,7 +67,7 @@ def test_an_envelope_of_another_form_is_refused(
         parse_envelope(json.dumps(document).encode(), limit=LIMIT)
 
 
-@settings(max_examples=150)
+@thorough(150)
 @given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
 def test_any_changed_byte_is_refused_or_changes_nothing(p256: SigningKey, place: float, byte: int) -> None:
     raw = bytearray(sign_envelope(SIGNED.to_bytes(), p256))

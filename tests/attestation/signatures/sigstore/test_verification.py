@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.signatures.sigstore.conftest import (
     AT,
@@ -25,6 +25,7 @@ from tests.attestation.signatures.sigstore.conftest import (
     Vendor,
     entry_of,
 )
+from tests.properties import thorough
 from tests.sigstore_authority.authority import Authority, encoded
 from tests.sigstore_authority.certificate_log import CertificateLog
 from tests.sigstore_authority.certificates import CertificateAuthority
@@ -172,7 +173,7 @@ def test_what_is_no_certificate_is_refused(vendor: Vendor, old: bytes, new: byte
     assert refused(vendor, bundle) == "published.bundle"
 
 
-@settings(max_examples=100)
+@thorough(100)
 @given(
     place=st.floats(0, 1, exclude_max=True),
     byte=st.integers(0, 255),
@@ -455,7 +456,7 @@ def test_no_value_of_a_bundle_can_be_changed(tiled: bool) -> None:
                 assert refused(vendor, with_leaf(bundle, path, changed)).startswith("published."), path
 
 
-@settings(max_examples=150)
+@thorough(150)
 @given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
 def test_no_flipped_byte_is_accepted_with_another_meaning(
     vendor: Vendor, tiled: bool, place: float, byte: int

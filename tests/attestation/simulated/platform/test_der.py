@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 from cryptography import x509
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.simulated.platform import der
 
@@ -30,7 +31,7 @@ def test_a_length_is_in_its_shortest_form(size: int, prefix: str) -> None:
     assert len(encoded) == len(prefix) // 2 + size
 
 
-@settings(max_examples=50, deadline=None)
+@thorough(50)
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=8))
 def test_an_object_identifier_reads_back_elsewhere(arcs: list[int]) -> None:
     dotted = ".".join(["1", "2", *map(str, arcs)])

@@ -3,8 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.release.boot import Image
 from affiant.attestation.release.platform_identity import MRSEAM, TD_ATTRIBUTES, XFAM
@@ -24,7 +25,7 @@ def launch(
 
 
 @pytest.mark.parametrize("layout", list(QuoteLayout))
-@settings(max_examples=20, deadline=None)
+@thorough(20)
 @given(mrtd=register, mrconfigid=register, report_data=st.binary(min_size=64, max_size=64))
 def test_the_verifier_reads_back_every_register(
     platform: SimulatedPlatform, layout: QuoteLayout, mrtd: bytes, mrconfigid: bytes, report_data: bytes

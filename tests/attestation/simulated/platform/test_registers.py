@@ -3,8 +3,9 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.release.platform_identity import ModuleIdentity
 from affiant.attestation.simulated.platform.errors import RegisterError
@@ -44,7 +45,7 @@ def test_only_rtmr3_can_be_extended(index: int) -> None:
         extend(launched(), index, ZERO)
 
 
-@settings(max_examples=30, deadline=None)
+@thorough(30)
 @given(st.binary(max_size=100).filter(lambda data: len(data) != 48))
 def test_a_digest_of_another_size_is_refused(digest: bytes) -> None:
     with pytest.raises(RegisterError, match="48 bytes"):

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.release.platform_identity import FMSPC, PPID, MachineIdentity, PCKIssuer
 from affiant.attestation.simulated.platform import der
@@ -26,7 +27,7 @@ machines = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(machines)
 def test_the_verifier_reads_back_every_machine(machine: MachineIdentity) -> None:
     parsed = parse_pck_extension(encode_sgx_extension(machine))

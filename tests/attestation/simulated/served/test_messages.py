@@ -3,8 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.release.boot import Image
@@ -70,7 +71,7 @@ def test_the_platforms_socket_understands_no_td_request(request_: TDRequest) -> 
         parse_platform_request(encode_request(request_, "id"))
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(st.binary(max_size=300))
 def test_garbage_is_malformed_and_nothing_else(packet: bytes) -> None:
     for parse in (parse_platform_request, parse_td_request):
@@ -85,7 +86,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@thorough(150)
 @given(
     st.fixed_dictionaries(
         {},
@@ -160,7 +161,7 @@ def test_a_refusal_carries_code_and_message(identifier: str | None) -> None:
     assert reply == ("platform.full", "no room; expected less")
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(st.binary(max_size=200))
 def test_a_garbled_reply_is_malformed_and_nothing_else(packet: bytes) -> None:
     with pytest.raises(MalformedError):

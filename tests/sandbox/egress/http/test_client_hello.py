@@ -5,8 +5,9 @@ from __future__ import annotations
 import ssl
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.http.client_hello import MAX_CLIENT_HELLO, ClientHello, parse_client_hello
@@ -102,7 +103,7 @@ def test_a_hello_without_end_is_bounded() -> None:
         parse_client_hello(data)
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(st.binary(max_size=200))
 def test_no_bytes_cause_anything_but_a_typed_refusal(data: bytes) -> None:
     for candidate in (data, b"\x16\x03\x01" + len(data).to_bytes(2, "big") + data):

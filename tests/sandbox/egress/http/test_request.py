@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import h11
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.sandbox.egress.http.errors import (
@@ -254,7 +255,7 @@ def by_h11(data: bytes) -> tuple[bytes, bytes, bytes]:
     return head.method, head.target, body
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(lines=LINES, tail=TAILS, separator=SEPARATORS, step=st.integers(1, 40))
 def test_whatever_is_accepted_is_read_alike_by_another_parser(lines, tail, separator, step) -> None:
     fields = b"".join(b"%s: %s%s" % (name, value, separator) for name, value in lines)
@@ -268,7 +269,7 @@ def test_whatever_is_accepted_is_read_alike_by_another_parser(lines, tail, separ
     assert by_h11(data) == (head.method.encode(), head.target.encode(), body)
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(data=st.binary(max_size=300), step=st.integers(1, 300))
 def test_no_bytes_cause_anything_but_a_typed_refusal(data: bytes, step: int) -> None:
     try:
@@ -277,7 +278,7 @@ def test_no_bytes_cause_anything_but_a_typed_refusal(data: bytes, step: int) -> 
         pass
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(position=st.integers(0, 200), byte=st.integers(0, 255))
 def test_a_changed_byte_is_refused_or_read_alike(position: int, byte: int) -> None:
     data = bytearray(b"POST /v1/a HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nX-Long: abc def\r\n\r\nhello")

@@ -4,8 +4,9 @@ import errno
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.sandbox.isolation.backends import seccomp
 from affiant.sandbox.isolation.backends.seccomp import NAMESPACE_FLAGS, seccomp_program, supported_machines
@@ -76,7 +77,7 @@ def test_other_socket_families_are_not(machine, family):
 
 
 @pytest.mark.parametrize("machine", supported_machines())
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(flags=st.integers(0, 2**32 - 1))
 def test_clone_makes_processes_and_threads_but_no_namespace(machine, flags):
     verdict = judge(machine, seccomp._CLONE[machine], flags)

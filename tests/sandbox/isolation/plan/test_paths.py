@@ -3,8 +3,9 @@
 import posixpath
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.sandbox.isolation.plan.errors import PlanRefused
 from affiant.sandbox.isolation.plan.paths import RESERVED, checked_path, covers, listed_path, outermost
@@ -14,7 +15,7 @@ SPELLINGS = st.lists(
 ).map("/".join)
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(path=st.one_of(SPELLINGS, SPELLINGS.map(lambda text: "/" + text), st.text(max_size=8)))
 def test_what_is_accepted_is_its_own_normal_form(path):
     try:
@@ -27,7 +28,7 @@ def test_what_is_accepted_is_its_own_normal_form(path):
     assert path.isprintable()
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(path=SPELLINGS.map(lambda text: "/" + text))
 def test_what_may_be_listed_never_touches_the_system(path):
     try:

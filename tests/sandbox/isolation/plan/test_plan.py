@@ -3,8 +3,9 @@
 import doctest
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.sandbox.isolation.plan import plan as module
 from affiant.sandbox.isolation.plan.errors import PlanRefused
@@ -170,13 +171,13 @@ def mounted(plan, path):
     return max(around, key=lambda bind: len(bind.target)).writable if around else None
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(entries=ENTRIES, path=SEGMENTS.map(lambda parts: "/" + "/".join(parts)))
 def test_mounts_give_exactly_what_the_policy_says(entries, path):
     assert mounted(made(*entries), path) == expected(entries, path)
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(entries=ENTRIES)
 def test_every_mount_comes_after_what_it_stands_in_and_shows_its_own_directory(entries):
     plan = made(*entries)

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.sandbox.isolation.plan.errors import FrameRefused, PlanRefused
@@ -34,7 +35,7 @@ def carried(members):
     return json.loads(canonical(members))
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(
     grants=GRANTS,
     root=st.sampled_from([HostUsr(), DirectoryRoot("/image")]),

@@ -9,8 +9,9 @@ import socket
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
@@ -23,7 +24,7 @@ def framed(members: object) -> bytes:
     return struct.pack(">I", len(content)) + content
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(
     st.lists(st.dictionaries(st.text(max_size=5), st.integers(0, 9), max_size=3), max_size=5),
     st.integers(1, 20),
@@ -57,7 +58,7 @@ def test_what_is_no_message_is_refused(data: bytes) -> None:
         messages.next()
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.binary(max_size=64))
 def test_no_bytes_cause_anything_but_a_typed_refusal(data: bytes) -> None:
     messages = Messages()

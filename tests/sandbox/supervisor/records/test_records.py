@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
@@ -343,7 +344,7 @@ def test_an_epoch_that_waits_for_room_counts_what_was_signed_meanwhile(tmp_path:
     assert [record.member("n") for record in epochs] == [record.seq for record in epochs]
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(count=st.integers(1, 12), acked=st.integers(0, 12), cut=st.integers(0, 6000))
 def test_a_crash_at_any_byte_leaves_a_contiguous_chain(count: int, acked: int, cut: int) -> None:
     signer, statement, chn = identity()

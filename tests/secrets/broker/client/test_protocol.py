@@ -6,8 +6,9 @@ import socket
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.secrets.broker.client.protocol import (
     MAX_BODY_FRAME,
@@ -52,7 +53,7 @@ def test_another_frame_is_refused(data: bytes, kind: type[Exception]) -> None:
         read(data)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.binary(max_size=64))
 def test_noise_is_refused_or_a_frame(noise: bytes) -> None:
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.model.token_exchange import GrantType
@@ -169,7 +170,7 @@ _json = st.recursive(
 _names = st.sampled_from(["access_token", "token_type", "expires_in", "error", "issued_token_type", "x"])
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(
     st.integers(100, 599),
     st.binary(max_size=200) | st.dictionaries(_names, _json).map(json.dumps).map(str.encode),
@@ -187,7 +188,7 @@ def test_whatever_comes_is_a_token_that_fits_a_header_or_a_refusal_without_a_cau
     assert all(0x21 <= byte <= 0x7E for byte in issued.value.reveal())
 
 
-@settings(max_examples=60, deadline=None)
+@thorough(60)
 @given(st.text(max_size=60).map(lambda text: f"at-9sX2kQ7vLm4TzR1bYwE6{text}"))
 def test_no_character_that_could_end_a_header_passes(token: str) -> None:
     try:

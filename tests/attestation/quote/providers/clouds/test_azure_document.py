@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import thorough
 
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.quote.judge.quote_file import NotAQuote, read_quote_file
@@ -62,7 +63,7 @@ def test_another_spelling_of_the_same_is_refused() -> None:
             parse_azure_evidence(data)
 
 
-@settings(max_examples=100, deadline=None)
+@thorough(100)
 @given(st.binary(max_size=200))
 def test_no_bytes_cause_anything_but_a_refusal(data: bytes) -> None:
     with pytest.raises(AzureEvidenceMalformed):

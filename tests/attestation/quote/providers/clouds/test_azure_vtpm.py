@@ -13,10 +13,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.quote.providers.azure import hcl_report, runtime_data
 from tests.attestation.quote.providers.conftest import random_bytes
+from tests.properties import thorough
 
 from affiant.attestation.quote.providers.base.errors import SettingsInvalid
 from affiant.attestation.quote.providers.clouds.azure_hcl import parse_hcl_report
@@ -238,7 +239,7 @@ def test_a_tpm_quote_of_another_form_is_refused(key: rsa.RSAPrivateKey) -> None:
             parse_tpm_quote(message, signed[:size])
 
 
-@settings(max_examples=80, deadline=None)
+@thorough(80)
 @given(message=st.binary(max_size=200), signed=st.binary(max_size=40), report=st.binary(max_size=200))
 def test_no_bytes_cause_anything_but_a_refusal(message: bytes, signed: bytes, report: bytes) -> None:
     for call in (

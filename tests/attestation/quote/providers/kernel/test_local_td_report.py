@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.quote.providers.conftest import REPORT_DATA
 from tests.attestation.quote.providers.fake_kernel import td_report
+from tests.properties import thorough
 
 from affiant.attestation.quote.providers.base.errors import ResponseRefused
 from affiant.attestation.quote.providers.kernel.local_td_report import parse_local_td_report
@@ -76,7 +77,7 @@ def test_it_is_no_remote_evidence() -> None:
         parse_quote(REPORT)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough(200)
 @given(st.binary(max_size=1100))
 def test_anything_else_is_refused_and_nothing_else_is_raised(data: bytes) -> None:
     with pytest.raises(ResponseRefused):

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.quote.providers.software_tpm import SoftwareTPM
+from tests.properties import thorough
 
 from affiant.attestation.quote.providers.base.errors import (
     ResponseRefused,
@@ -220,7 +221,7 @@ def test_pcrs_of_another_bank_or_number_are_refused(selection: bytes) -> None:
         TPM(Scripted([response(bytes(4) + selection + digests)])).pcr_read((0,))
 
 
-@settings(max_examples=300, deadline=None)
+@thorough(300)
 @given(data=st.binary(max_size=120), code=st.sampled_from((0, 0, 0, 0x18B, 0x922, 0x101)), tag=st.booleans())
 def test_no_answer_causes_anything_but_a_refusal(data: bytes, code: int, tag: bool) -> None:
     tpm = TPM(Scripted([response(data, code=code, tag=0x8002 if tag else 0x8001)]))
