@@ -23,6 +23,7 @@ def _all_so(told: DemoRun) -> None:
     assert f"All {len(told.lines('ok'))} lines are so" in told.text
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_line_of_the_demo_is_so(make_copy: MakeCopy) -> None:
     told = make_copy().demo()

@@ -141,7 +141,9 @@ SAMPLE = 6
 
 
 @pytest.mark.parametrize("lossy", [False, True], ids=["kept", "lossy"])
-@pytest.mark.parametrize("part", range(SAMPLE))
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=pytest.mark.slow if part % 2 else ()) for part in range(SAMPLE)]
+)
 def test_a_kill_at_any_write_loses_nothing_that_was_told(
     zygote: Zygote, platform: PlatformClient, points: int, tmp_path: Path, part: int, lossy: bool
 ) -> None:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -34,7 +34,7 @@ class Received:
 @dataclass
 class ScriptedUpstream:
     port: int
-    script: Callable[[Received], Sequence[Step]]
+    script: Callable[[Received], Iterable[Step]]
     received: list[Received] = field(default_factory=list)
     connections: int = 0
     keep: bool = True
@@ -79,7 +79,7 @@ def completion(content: str = "hi") -> dict:
 
 @contextmanager
 def scripted_upstream(
-    script: Callable[[Received], Sequence[Step]], *, context: ssl.SSLContext | None = None
+    script: Callable[[Received], Iterable[Step]], *, context: ssl.SSLContext | None = None
 ) -> Iterator[ScriptedUpstream]:
     listener = socket.create_server(("127.0.0.1", 0))
     upstream = ScriptedUpstream(listener.getsockname()[1], script)

@@ -449,6 +449,7 @@ def test_no_other_spelling_is_decided_otherwise_than_by_the_slow_reading() -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(4))
 def test_very_many_spellings_are_decided_as_by_the_slow_reading(seed: int) -> None:
     spellings_agree(random.Random(100 + seed), 150_000)

@@ -261,12 +261,16 @@ class Machine:
         return text
 
 
+def write_inputs(folder: Path) -> None:
+    (folder / "profiles.yaml").write_text(PROFILES)
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in" / "file.txt").write_text("content\n")
+
+
 @contextmanager
 def made_machine(isolation: str) -> Iterator[Machine]:
     folder = Path(tempfile.mkdtemp(prefix="affiant-"))  # short: the path of a socket holds 107 bytes
-    (folder / "profiles.yaml").write_text(PROFILES)
-    (folder / "in").mkdir()
-    (folder / "in" / "file.txt").write_text("content\n")
+    write_inputs(folder)
     made = Machine(folder, isolation)
     try:
         yield made
@@ -286,12 +290,20 @@ def machine(isolation: str, release: None) -> Iterator[Machine]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def warm(isolation: str, release: None) -> Iterator[Machine]:
-    """A state folder whose platform and gateway run already, for all tests of a module."""
+@pytest.fixture(scope="session")
+def served(isolation: str, release: None) -> Iterator[Machine]:
+    """A state folder whose platform and gateway run until the last test of this process."""
     with made_machine(isolation) as made:
         made.keep_services()
         yield made
+
+
+@pytest.fixture(scope="module")
+def warm(served: Machine) -> Machine:
+    """That state folder, with the profiles and the input as every module begins with them. It is full of sessions of
+    other modules, so a test finds its own by what a command says of it."""
+    write_inputs(served.folder)
+    return served
 
 
 @pytest.fixture

@@ -92,6 +92,7 @@ def keyset_of(machine) -> bytes:
         return answer.read()
 
 
+@pytest.mark.slow
 def test_an_agent_with_the_openai_package_gets_its_receipt_in_the_answer(warm, runtime, tmp_path):
     bundle = tmp_path / "b.json"
     begun = time.time_ns()

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from tests.sandbox.conftest import affiant
 from tests.sandbox.test_decision_log import PROFILE, REACH, told
@@ -54,6 +55,7 @@ def test_an_agent_without_egress_reaches_nothing_and_gets_no_placeholder_for_not
     assert "refusal" in warm.verdict(tmp_path / "b.json")
 
 
+@pytest.mark.slow
 def test_a_prepared_environment_is_shown_read_only_from_a_closed_folder(warm):
     runtime = warm.folder / "runtime"
     (runtime / "bin").mkdir(parents=True, exist_ok=True)
@@ -92,6 +94,7 @@ def test_a_held_secret_is_a_placeholder_inside_and_its_value_is_nowhere(warm, tm
         assert not path.is_file() or value.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 def test_the_decisions_of_a_session_are_in_the_file_and_replay_as_they_were(warm, tmp_path):
     log, profile = tmp_path / "decisions.jsonl", tmp_path / "profiles.yaml"
     profile.write_text(PROFILE)

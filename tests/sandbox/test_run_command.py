@@ -55,6 +55,7 @@ for _ in range(60):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_flood_of_denied_requests_ends_in_a_bundle_that_verifies(machine, tmp_path):
     options = ("--bundle", str(tmp_path / "b.json"))
     done = machine.run("python3", "-c", FLOOD, options=options, timeout=300)
@@ -77,13 +78,10 @@ def test_the_bundle_holds_what_receipts_hide_for_its_owner(warm, tmp_path):
     assert sum(bool(parse_receipt(text).disclosures) for text in bundle.receipts) >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "code"),
-    [
-        (("sh", "-c", "kill -TERM $$"), 143),
-        pytest.param(("no-such-command",), 127, marks=pytest.mark.slow),
-        (("/etc/passwd",), 126),
-    ],
+    [(("sh", "-c", "kill -TERM $$"), 143), (("no-such-command",), 127), (("/etc/passwd",), 126)],
 )
 def test_the_exit_code_is_the_commands_own(warm, tmp_path, command, code):
     done = warm.run(*command, options=("--bundle", str(tmp_path / "b.json")))
@@ -150,6 +148,7 @@ def test_bad_input_is_one_clear_line_with_a_code(warm, options, exit_code, code,
     assert warm.quiet_within(5), warm.processes()
 
 
+@pytest.mark.slow
 def test_closed_standard_streams_do_no_harm(warm, tmp_path):
     options = ("--json", str(tmp_path / "s.json"))
     argv = [
@@ -190,12 +189,14 @@ def test_a_session_that_is_refused_says_so_in_its_summary(warm, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_large_output_arrives_whole_and_unchanged(warm):
     done = warm.run("python3", "-c", "import sys; sys.stdout.buffer.write(bytes(range(256)) * 20000)")
     assert done.returncode == 0
     assert done.stdout == bytes(range(256)) * 20000
 
 
+@pytest.mark.slow
 def test_two_sessions_at_once_share_the_services_which_outlive_the_first_launcher(machine):
     first = machine.start("sh", "-c", "echo started; touch mine; read line", stdin=subprocess.PIPE)
     assert first.stdout is not None
@@ -211,6 +212,7 @@ def test_two_sessions_at_once_share_the_services_which_outlive_the_first_launche
     assert len(list(machine.home.glob("sessions/*/bundle.affiant.json"))) == 2
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_is_ended(warm, tmp_path):
     done = warm.run("sleep", "60", options=("--timeout", "1", "--bundle", str(tmp_path / "b.json")))
     assert done.returncode == 143

@@ -107,6 +107,7 @@ def test_a_running_gateway_with_other_upstreams_is_not_taken_for_ours(warm):
     assert b"--gateway-config sha256:" in done.stderr  # how to use the one that serves
 
 
+@pytest.mark.slow
 def test_an_upstream_of_the_users_own_answers_and_its_configuration_stands_in_the_manifest(machine):
     with upstream() as url:
         done = machine.run("python3", "-c", ASK, options=("--upstream", url))

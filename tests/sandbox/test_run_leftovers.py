@@ -147,7 +147,8 @@ def test_a_shared_gateway_that_lives_on_is_asked_at_once(machine):
     assert "1 lost" in machine.verdict(machine.bundle())
 
 
-@pytest.mark.parametrize("part", ["gateway-server", pytest.param("gateway", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["gateway-server", "gateway"])
 def test_a_killed_gateway_ends_the_run_at_once_and_what_was_recorded_is_recovered(machine, tmp_path, part):
     """Killed, it leaves the session lost; its launching half's death is a SIGTERM to it, so it closes as lost."""
     output = tmp_path / "out"
@@ -199,6 +200,7 @@ def test_whatever_is_killed_the_launcher_ends_with_a_code_and_nothing_stays(mach
     assert_nothing_left(machine)
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_ends_the_agent_and_is_told(machine, tmp_path):
     process, members = running_session(machine, options=("--bundle", str(tmp_path / "b")))
     victim = next(each for each in members if PARTS["supervisor"] in each.arguments)

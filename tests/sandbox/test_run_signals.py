@@ -67,7 +67,8 @@ def test_ctrl_c_on_a_terminal_is_the_agents(warm, tmp_path):
     assert "1 closed" in warm.verdict(bundle)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_other_ending_signals_are_the_agents_too(warm, tmp_path, number):
     process = warm.start("sh", "-c", "echo started; sleep 60", options=("--bundle", str(tmp_path / "b.json")))
     until_started(process)
@@ -76,6 +77,7 @@ def test_other_ending_signals_are_the_agents_too(warm, tmp_path, number):
     assert close_reason(tmp_path / "b.json") == "done"
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_kills_a_command_that_does_not_listen(warm, tmp_path):
     process = warm.start("sh", "-c", STUBBORN, options=("--bundle", str(tmp_path / "b.json")))
     until_started(process)
@@ -102,6 +104,7 @@ def read_for(seconds: float, descriptor: int) -> bytes:
     return seen
 
 
+@pytest.mark.slow
 def test_ctrl_z_stops_the_agent_with_the_launcher_until_both_are_continued(warm):
     """In a process group of its own that a parent watches: elsewhere the kernel stops nobody."""
     process = warm.start("sh", "-c", TICKING, preexec_fn=lambda: os.setpgid(0, 0))
@@ -152,9 +155,9 @@ def test_ctrl_c_while_the_command_line_is_still_loading_is_130(machine):
     assert done.stderr.strip() == b""
 
 
-def test_a_reader_that_goes_away_ends_a_command_that_keeps_writing(machine):
+def test_a_reader_that_goes_away_ends_a_command_that_keeps_writing(warm):
     """As without affiant: ``affiant run ... -- yes | head -1`` ends."""
-    process = machine.start("sh", "-c", "trap '' INT; while echo line; do :; done; exit 3")
+    process = warm.start("sh", "-c", "trap '' INT; while echo line; do :; done; exit 3")
     assert process.stdout.readline() == b"line\n"
     process.stdout.close()
     assert process.wait(30) in (3, 128 + signal.SIGPIPE)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.sandbox.conftest import affiant
 
 from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.statements.evidence import parse_evidence
@@ -89,8 +90,8 @@ def run(command: list[str], home: Path) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, capture_output=True, check=False, timeout=90, env=environment, cwd="/")
 
 
-def test_a_secret_out_of_vault_is_used_and_stays_outside(release, isolation, tmp_path, api, vault):
-    done = run(arguments(tmp_path, api, vault, isolation), tmp_path / "home")
+def test_a_secret_out_of_vault_is_used_and_stays_outside(warm, tmp_path, api, vault):
+    done = run(arguments(tmp_path, api, vault, warm.isolation), warm.home)
     assert done.returncode == 0, done.stderr
     assert [received.authorization for received in api.received] == [f"Bearer {VALUE}"]
     assert VALUE.encode() not in done.stdout + done.stderr + (tmp_path / "b.json").read_bytes()
@@ -101,25 +102,23 @@ def test_a_secret_out_of_vault_is_used_and_stays_outside(release, isolation, tmp
 
 
 @pytest.mark.slow
-def test_a_vault_that_cannot_be_reached_leaves_the_secret_without_a_placeholder(
-    release, isolation, tmp_path, api, vault
-):
+def test_a_vault_that_cannot_be_reached_leaves_the_secret_without_a_placeholder(warm, tmp_path, api, vault):
     vault.fault = "sealed"
-    done = run(arguments(tmp_path, api, vault, isolation), tmp_path / "home")
+    done = run(arguments(tmp_path, api, vault, warm.isolation), warm.home)
     assert done.returncode == 1
     assert b"KeyError: 'CLOUD_TOKEN'" in done.stdout + done.stderr
     assert not api.received
 
 
-def test_a_token_file_that_others_can_read_is_refused(release, isolation, tmp_path, api, vault):
+def test_a_token_file_that_others_can_read_is_refused(warm, tmp_path, api, vault):
     (tmp_path / "token").chmod(0o644)
-    done = run(arguments(tmp_path, api, vault, isolation), tmp_path / "home")
+    done = run(arguments(tmp_path, api, vault, warm.isolation), warm.home)
     assert done.returncode == 125
     assert b"[store.permissions]" in done.stderr
 
 
 @pytest.mark.parametrize("missing", ["--vault", "--vault-ca", "--vault-token-file"])
-def test_vault_options_belong_together(release, isolation, tmp_path, api, vault, missing):
-    command = arguments(tmp_path, api, vault, isolation)
+def test_vault_options_belong_together(warm, tmp_path, api, vault, missing):
+    command = arguments(tmp_path, api, vault, warm.isolation)
     at = command.index(missing)
-    assert run(command[:at] + command[at + 2 :], tmp_path / "home").returncode == 2
+    assert affiant(*command[3:at], *command[at + 2 :], home=warm.home).returncode == 2

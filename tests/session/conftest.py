@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.sandbox.conftest import isolation, machine, release
+from tests.sandbox.conftest import isolation, machine, release, served, warm
 
-__all__ = ["isolation", "machine", "release"]
+__all__ = ["isolation", "machine", "release", "served", "warm"]

@@ -7,29 +7,31 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
 from tests.gateway.upstream_server import STREAM_HEAD, Step, chunk, scripted_upstream, whole
-from tests.sandbox.conftest import Machine, affiant, made_machine
+from tests.sandbox.conftest import Machine, affiant
 from tests.session.journal import boots_of, session_record_ids
 
 ASK = r"""
 import json, os, sys, urllib.error, urllib.request
-given = json.loads(sys.argv[1])
-body = ("x" * given["size"]).encode() if given.get("size") else json.dumps({
-    "model": "m", "stream": given.get("stream", False), "messages": [{"role": "user", "content": "hello"}]}).encode()
-request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body,
-                                 {"Content-Type": given.get("type", "application/json")})
-try:
-    answer = urllib.request.urlopen(request, timeout=30)
-except urllib.error.HTTPError as error:
-    answer = error
-print(json.dumps({"status": answer.status, "receipt": answer.headers.get("Affiant-Receipt-Id"),
-                  "body": answer.read().decode("utf-8", "replace")}), flush=True)
+for text in sys.argv[1:]:
+    given = json.loads(text)
+    body = ("x" * given["size"]).encode() if given.get("size") else json.dumps({
+        "model": "m", "stream": given.get("stream", False),
+        "messages": [{"role": "user", "content": "hello"}]}).encode()
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body,
+                                     {"Content-Type": given.get("type", "application/json")})
+    try:
+        answer = urllib.request.urlopen(request, timeout=30)
+    except urllib.error.HTTPError as error:
+        answer = error
+    print(json.dumps({"status": answer.status, "receipt": answer.headers.get("Affiant-Receipt-Id"),
+                      "body": answer.read().decode("utf-8", "replace")}), flush=True)
 """
-"""Asks once, and tells what came back."""
+"""Asks once for each argument, and tells what came back."""
 
 LINES = "agent_configs:\n  writer:\n    network_egress: denied\n"
 
@@ -66,10 +68,18 @@ def test_a_mistake_in_a_profile_is_named_before_anything_runs(machine, mistake):
 
 def ask(machine: Machine, url: str | None, *, options: Sequence[str] = (), **given: object) -> dict:
     """What the agent was told for one request."""
+    (told,) = ask_each(machine, url, [given], options=options)
+    return told
+
+
+def ask_each(
+    machine: Machine, url: str | None, each: Sequence[Mapping[str, object]], *, options: Sequence[str] = ()
+) -> list[dict]:
+    """What the agent was told for each request of one session."""
     upstream = () if url is None else ("--upstream", url)
-    done = machine.run("python3", "-c", ASK, json.dumps(given), options=(*upstream, *options))
+    done = machine.run("python3", "-c", ASK, *map(json.dumps, each), options=(*upstream, *options))
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def record_of(machine: Machine, receipt: str):
@@ -129,24 +139,27 @@ def test_an_upstream_that_is_slow_ends_with_the_sessions_own_limit(machine):
     assert record.member("res", "end") == "client_abort"
 
 
+REFUSED: dict[str, tuple[dict[str, object], set[str]]] = {
+    "too large": (
+        {"size": (8 << 20) + 1000},
+        {"request.too_large", "egress.too_large", "egress.body_too_large"},
+    ),
+    "another type": ({"type": "text/plain"}, {"request.content_type"}),
+    "no JSON": ({"size": 10}, {"request.malformed"}),
+}
+"""Request -> what is asked, and the codes that it may be refused with."""
+
+
 @pytest.fixture(scope="module")
-def warm(isolation: str, release: None) -> Iterator[Machine]:
-    with made_machine(isolation) as made:
-        made.keep_services()
-        yield made
+def refused(warm: Machine) -> dict[str, dict]:
+    """What one session was told for each of :data:`REFUSED`."""
+    told = ask_each(warm, None, [given for given, _ in REFUSED.values()])
+    return dict(zip(REFUSED, told, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("given", "codes"),
-    [
-        ({"size": (8 << 20) + 1000}, {"request.too_large", "egress.too_large", "egress.body_too_large"}),
-        ({"type": "text/plain"}, {"request.content_type"}),
-        ({"size": 10}, {"request.malformed"}),
-    ],
-    ids=["too large", "another type", "no JSON"],
-)
-def test_a_request_that_is_refused_is_told_why_and_recorded(warm, given, codes):
-    told = ask(warm, None, **given)
+@pytest.mark.parametrize("which", REFUSED)
+def test_a_request_that_is_refused_is_told_why_and_recorded(warm, refused, which):
+    told, codes = refused[which], REFUSED[which][1]
     code = json.loads(told["body"])["error"]["code"]
     assert code in codes, told
     assert 400 <= told["status"] < 500
@@ -157,6 +170,7 @@ def test_a_request_that_is_refused_is_told_why_and_recorded(warm, given, codes):
         assert (record.kind, record.member("rsn")) == ("refusal", code)
 
 
+@pytest.mark.slow
 def test_a_second_gateway_on_one_store_is_refused(warm):
     done = subprocess.run(
         [sys.executable, "-m", "affiant", "gateway", "serve", "--home", str(warm.home)],

@@ -268,6 +268,7 @@ def test_whoever_was_answered_has_a_record_and_nothing_stays(worn, judged, isola
     kill_and_check(worn, inside if part == "inside" else part, judged, delay=random.uniform(0, 0.5))
 
 
+@pytest.mark.slow
 def test_the_next_session_of_a_worn_state_folder_works(worn):
     """Runs last here: after all that, one more session, whose boot discloses the one before."""
     done = worn.run("sh", "-c", "echo again")

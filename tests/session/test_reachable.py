@@ -178,6 +178,8 @@ def parameters() -> Iterator[object]:
         marks = [pytest.mark.skipif(not found[name].usable, reason=f"{name.value}: {reason}")]
         if name is BackendName.GVISOR:
             marks += [pytest.mark.gvisor, pytest.mark.root]
+        if name is not next((each for each in FLOORS if found[each].usable), None):
+            marks.append(pytest.mark.slow)  # the one that sessions get here is asked first
         yield pytest.param(floor, id=name.value, marks=marks)
 
 

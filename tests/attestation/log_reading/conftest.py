@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -14,8 +15,12 @@ from tests.attestation.log_builder import LogBuilder, chain, log_signer
 from affiant.__main__ import cli
 
 VKEY = log_signer().verifier.vkey()
-BIG = LogBuilder(Path("unused"), chain("big", 70_000))
-"""In memory alone."""
+
+
+@cache
+def big() -> LogBuilder:
+    """A log of 70,000 leaves, in memory alone."""
+    return LogBuilder(Path("unused"), chain("big", 70_000))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.log_builder import LogBuilder, chain, write
-from tests.attestation.log_reading.conftest import BIG
+from tests.attestation.log_reading.conftest import big
 from tests.properties import thorough
 
 from affiant.attestation.log_reading.errors import (
@@ -78,7 +78,7 @@ def test_an_earlier_tree_is_read_after_its_partial_tiles_are_gone(built: LogBuil
 @thorough(60)
 @given(st.data())
 def test_proofs_from_tiles_hold_for_any_two_sizes(data: st.DataObject) -> None:
-    builder = BIG
+    builder = big()
     new = data.draw(st.integers(1, len(builder.leaves)))
     old, index = data.draw(st.integers(0, new)), data.draw(st.integers(0, new - 1))
     tree = LogTree(Memory(builder, new), builder.checkpoint(new))
@@ -97,8 +97,8 @@ def test_proofs_from_tiles_hold_for_any_two_sizes(data: st.DataObject) -> None:
 
 
 def test_few_tiles_are_read_for_a_proof() -> None:
-    source = Memory(BIG, 70_000)
-    LogTree(source, BIG.checkpoint()).inclusion(1234, BIG.note())
+    source = Memory(big(), 70_000)
+    LogTree(source, big().checkpoint()).inclusion(1234, big().note())
     assert len(source.asked) <= 6
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.attestation.encoding.merkle import leaf_hash, root
+from affiant.attestation.encoding.merkle import Accumulator, leaf_hash
 from affiant.attestation.tlog.errors import ConsistencyInvalid, InclusionInvalid, ProofMalformed
 from affiant.attestation.tlog.tree import (
     EMPTY_ROOT,
@@ -26,7 +26,17 @@ from affiant.attestation.tlog.tree import (
 SIZES = range(1, 24)
 LEAVES = [number.to_bytes(4, "big") for number in range(700)]
 NODES = MemoryNodes(leaf_hash(leaf) for leaf in LEAVES)
-ROOTS = [root(LEAVES[:size]) for size in range(len(LEAVES) + 1)]
+
+
+def _roots() -> Iterator[bytes]:
+    tree = Accumulator()
+    yield tree.root()
+    for leaf in LEAVES:
+        tree.add(leaf)
+        yield tree.root()
+
+
+ROOTS = list(_roots())
 
 
 def mth(data: Sequence[bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""Runs the second verifier: one Node process judges many bundles."""
+"""Runs the second verifier: one Node process judges what all tests of a process ask."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import hashlib
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -52,7 +54,45 @@ def node() -> str:
     return found
 
 
-def ask(questions: Sequence[Question], folder: Path) -> Verdicts:
+Answers = Callable[[Sequence[str]], list[Any]]
+"""Lines of JSON, each answered with a line, in order."""
+
+
+@contextmanager
+def answering(program: Path) -> Iterator[Answers]:
+    """``program`` in Node, from here to the end."""
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(
+            [node(), str(program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            encoding="utf-8",
+        )
+
+        def complaints() -> str:
+            errors.seek(0)
+            return errors.read().decode()
+
+        def answers(lines: Sequence[str]) -> list[Any]:
+            assert child.stdin is not None and child.stdout is not None
+            found = []
+            for line in lines:
+                child.stdin.write(f"{line}\n")
+                child.stdin.flush()
+                answer = child.stdout.readline()
+                assert answer, complaints()
+                found.append(json.loads(answer))
+            assert not complaints()
+            return found
+
+        with child:
+            yield answers
+            rest, _ = child.communicate(timeout=30)
+            assert (child.returncode, rest) == (0, ""), complaints()
+
+
+def judged(questions: Sequence[Question], folder: Path, answers: Answers) -> Verdicts:
     """Every question answered by the second verifier, in order; ``folder`` holds what they ask about."""
     written: dict[bytes, str] = {}
 
@@ -82,18 +122,13 @@ def ask(questions: Sequence[Question], folder: Path) -> Verdicts:
         )
         for each in questions
     ]
-    done = subprocess.run(
-        [node(), str(HOME / "batch.mjs")],
-        input="\n".join(lines) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers) == len(questions)
-    return answers
+    return answers(lines)
+
+
+def ask(questions: Sequence[Question], folder: Path) -> Verdicts:
+    """The same, answered by a process of its own."""
+    with answering(HOME / "batch.mjs") as answers:
+        return judged(questions, folder, answers)
 
 
 def spelled(instant: datetime | None) -> str | None:
@@ -102,6 +137,14 @@ def spelled(instant: datetime | None) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def judge_all(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[Question]], Verdicts]:
+def judge_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Sequence[Question]], Verdicts]]:
     """Every question answered by the second verifier, in order."""
-    return partial(ask, folder=tmp_path_factory.mktemp("questions"))
+    with answering(HOME / "batch.mjs") as answers:
+        yield partial(judged, folder=tmp_path_factory.mktemp("questions"), answers=answers)
+
+
+@pytest.fixture(scope="session")
+def probing() -> Iterator[Answers]:
+    """Single functions of the second verifier, each called for a line."""
+    with answering(Path(__file__).with_name("probe.mjs")) as answers:
+        yield answers

@@ -6,16 +6,14 @@ import base64
 import json
 import random
 import string
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.attestation.small_order import SMALL_ORDER
 from tests.attestation.story import trust_bytes
-from tests.attestation.verifier_js.conftest import node
+from tests.attestation.verifier_js.conftest import Answers
 
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_canonical, parse_strict
@@ -36,24 +34,8 @@ Probe = Callable[[list[dict[str, str]]], list[dict[str, object]]]
 
 
 @pytest.fixture(scope="module")
-def probe() -> Probe:
-    path = node()
-
-    def ask(questions: list[dict[str, str]]) -> list[dict[str, object]]:
-        done = subprocess.run(
-            [path, str(Path(__file__).with_name("probe.mjs"))],
-            input="".join(json.dumps(question) + "\n" for question in questions),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        answers = [json.loads(line) for line in done.stdout.splitlines()]
-        assert len(answers) == len(questions)
-        return answers
-
-    return ask
+def probe(probing: Answers) -> Probe:
+    return lambda questions: probing([json.dumps(question) for question in questions])
 
 
 def question(op: str, data: bytes, **more: bytes | str) -> dict[str, str]:

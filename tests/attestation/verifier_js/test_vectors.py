@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.attestation.verifier_js.test_agreement import (
     pinning_its_log,
     python_says,
 )
+from tests.properties import one_of_each
 
 from affiant.attestation.verdict.trust_file import parse_instant
 
@@ -65,12 +67,19 @@ Row = dict[str, Any]
 @pytest.fixture(scope="module")
 def answers(judge_all: Ask) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     """Case -> the first and the second verifier's verdict, the bundle's own log pinned."""
-    questions = {name: pinning_its_log(question_of(case)) for name, case in vectors.CASES.items()}
+    chosen = one_of_each(vectors.CASES, kind)
+    questions = {name: pinning_its_log(question_of(case)) for name, case in chosen.items()}
     theirs = judge_all(list(questions.values()))
     return {
         name: (python_says(question), dict(verdict))
         for (name, question), verdict in zip(questions.items(), theirs, strict=True)
     }
+
+
+def kind(name: str, case: dict[str, Any]) -> tuple[str, str]:
+    """Which cases are alike: those of one folder that shall be judged alike. What is said of peers differs in more."""
+    folder = name.partition("/")[0]
+    return folder, name if folder == "peer" else json.dumps(case["expect"])
 
 
 def question_of(case: dict[str, Any]) -> Question:
@@ -110,10 +119,12 @@ def test_both_judge_every_vector_alike(answers: dict[str, tuple[dict[str, Any], 
 def test_no_tampered_vector_passes_but_what_rests_on_collateral(
     answers: dict[str, tuple[dict[str, Any], dict[str, Any]]],
 ) -> None:
-    for name in vectors.TAMPERED:
+    for name in vectors.TAMPERED.keys() & answers.keys():
         ours, theirs = answers[name]
         assert theirs["tier"] != "affirming"
         refused = {(row["code"], row["reason"]) for row in ours["checks"] if row["state"] == "refused"}
         if refused and theirs["exit_code"] != 20:
             assert refused <= NOT_APPRAISED | NOT_STAMPED, name
-    assert sum(theirs["exit_code"] == 20 for _, theirs in answers.values()) > 220
+    assert sum(theirs["exit_code"] == 20 for _, theirs in answers.values()) > 220 * len(answers) // len(
+        vectors.CASES
+    )

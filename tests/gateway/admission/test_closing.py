@@ -113,7 +113,8 @@ def test_a_request_after_the_expiry_is_refused_even_before_the_sweep(
 
 def test_epochs_are_written_at_their_time_and_after_a_thousand_records(inside: InProcess) -> None:
     async def write() -> list[int | None]:
-        closing, now = inside.service.closing, inside.service.closing._last_epoch
+        closing = inside.service.closing
+        now = closing._last_epoch = float(int(closing._last_epoch))  # a sum with a fraction is rounded
         found = []
         for seconds in (now + 59, now + 60, now + 61, now + 119, now + 121):
             recorded = closing.epoch_if_due(seconds=seconds)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.gateway.conftest import serving_gateway
+from tests.gateway.conftest import Running, serving_gateway
 from tests.gateway.journal_reader import entries_of, records_of
 from tests.gateway.session_client import SessionClient
 
@@ -44,13 +44,10 @@ def wait_until_free(store: Path) -> None:
             time.sleep(0.05)
 
 
-def test_a_second_gateway_on_one_store_is_refused(
-    platform: PlatformClient, platform_home: Path, tmp_path: Path
-) -> None:
-    with serving_gateway(tmp_path, platform_home):
-        second = serve(tmp_path, platform_home)
-        assert second.returncode == 1 and b"[store.locked]" in second.stderr
-        assert b"Traceback" not in second.stderr
+def test_a_second_gateway_on_one_store_is_refused(running: Running, platform_home: Path) -> None:
+    second = serve(running.home, platform_home)
+    assert second.returncode == 1 and b"[store.locked]" in second.stderr
+    assert b"Traceback" not in second.stderr
 
 
 def test_it_says_where_it_is_and_what_it_left_is_private(
@@ -69,7 +66,7 @@ def test_it_says_where_it_is_and_what_it_left_is_private(
         assert running.child.stderr is not None and running.child.stderr.read() == b""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stop_closes_sessions_as_lost_and_ends_the_chain(
     platform: PlatformClient, platform_home: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -106,6 +103,7 @@ def test_a_stop_closes_sessions_while_the_gateway_can_still_be_reached(
     assert answers[0].status == 200
 
 
+@pytest.mark.slow
 def test_a_stop_lets_what_is_under_way_end(
     platform: PlatformClient, platform_home: Path, tmp_path: Path
 ) -> None:
@@ -153,14 +151,11 @@ def test_a_killed_server_is_told_and_the_next_discloses_it(
     assert kinds == ["boot", "gap", "end"]
 
 
-def test_no_other_process_can_look_into_the_server(
-    platform: PlatformClient, platform_home: Path, tmp_path: Path
-) -> None:
-    with serving_gateway(tmp_path, platform_home) as running:
-        process = Path(f"/proc/{running.ready['pid']}")
-        assert (process / "environ").stat().st_uid == 0  # not dumpable: root's, whoever runs it
-        limits = (process / "limits").read_text()
-        assert next(line for line in limits.splitlines() if "core file" in line).split()[4] == "0"
+def test_no_other_process_can_look_into_the_server(running: Running) -> None:
+    process = Path(f"/proc/{running.ready['pid']}")
+    assert (process / "environ").stat().st_uid == 0  # not dumpable: root's, whoever runs it
+    limits = (process / "limits").read_text()
+    assert next(line for line in limits.splitlines() if "core file" in line).split()[4] == "0"
 
 
 def refused(home: Path, platform_home: Path, *arguments: str) -> Result:
@@ -186,6 +181,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_served(
     assert result.exit_code == 1 and text in result.stderr
 
 
+@pytest.mark.slow
 def test_an_address_that_is_not_here_is_refused(
     platform: PlatformClient, platform_home: Path, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_captured_command_in_a_session_with_its_bundle(warm):
     assert "L3  held" in verdict
 
 
+@pytest.mark.slow
 def test_leaving_by_an_exception_closes_the_session_and_keeps_the_exception(warm):
     async def run() -> Session:
         kept: list[Session] = []
@@ -85,6 +86,7 @@ def test_leaving_by_an_exception_closes_the_session_and_keeps_the_exception(warm
     assert asyncio.run(run()).bundle_path.exists()
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_ends_the_command_and_closes_the_session(warm):
     async def run() -> Session:
         kept: list[Session] = []
@@ -106,6 +108,7 @@ def test_a_cancelled_run_ends_the_command_and_closes_the_session(warm):
     assert asyncio.run(run()).bundle_path.exists()
 
 
+@pytest.mark.slow
 def test_a_signal_reaches_the_command(warm):
     async def run() -> int:
         async with Session.open(request(warm), home=warm.home) as session:

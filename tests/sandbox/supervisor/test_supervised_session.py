@@ -96,6 +96,7 @@ def test_an_agent_asks_the_gateway_and_everything_is_in_the_chains(launcher: Lau
     assert names == {None, "dev"}  # no record of either signer calls the agent anything else
 
 
+@pytest.mark.slow
 @pytest.mark.gvisor
 @pytest.mark.root
 def test_the_same_under_gvisor(launcher: Launcher) -> None:
@@ -107,13 +108,14 @@ def test_the_same_under_gvisor(launcher: Launcher) -> None:
     assert {record.member("agt", "iso") for record in story.own if record.member("agt")} == {"gvisor"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "code"),
     [
         (["sh", "-c", "exit 7"], 7),
-        pytest.param(["sh", "-c", "kill -TERM $$"], 143, marks=pytest.mark.slow),
+        (["sh", "-c", "kill -TERM $$"], 143),
         (["no-such-program"], 127),
-        pytest.param(["/etc/passwd"], 126, marks=pytest.mark.slow),
+        (["/etc/passwd"], 126),
     ],
 )
 def test_the_exit_code_is_the_commands_own(launcher: Launcher, argv: list[str], code: int) -> None:
@@ -122,11 +124,13 @@ def test_the_exit_code_is_the_commands_own(launcher: Launcher, argv: list[str], 
     assert story.own[2].disclosed.text("act.tgt") == f"exit {code}"
 
 
+@pytest.mark.slow
 def test_input_reaches_the_command_and_both_outputs_come_back(launcher: Launcher) -> None:
     output, _, _ = run(one(launcher, ["sh", "-c", "cat; echo err >&2"], stdin=b"line\n" * 1000))
     assert (output.stdout, output.stderr) == (b"line\n" * 1000, b"err\n")
 
 
+@pytest.mark.slow
 def test_output_comes_live(launcher: Launcher) -> None:
     async def scenario():
         async with launcher.session(DENIED) as link:
@@ -143,6 +147,7 @@ def test_output_comes_live(launcher: Launcher) -> None:
     assert run(scenario()) == (b"first\n", 137)
 
 
+@pytest.mark.slow
 def test_a_signal_that_comes_before_the_start_is_not_lost(launcher: Launcher) -> None:
     async def scenario():
         async with launcher.session(DENIED) as link:
@@ -290,6 +295,7 @@ def test_sigterm_ends_the_session_as_its_launcher_would(launcher: Launcher) -> N
     assert story.kinds[-1] == "end"
 
 
+@pytest.mark.slow
 def test_an_allowed_request_has_its_outcome(launcher: Launcher, upstream) -> None:
     profile = f"network_egress: 'allowed:{HOST}:{upstream.port}'"
     command = ["python3", "-c", FETCH, f"https://{HOST}:{upstream.port}/v1"]
@@ -570,6 +576,7 @@ def test_a_launcher_that_goes_away_ends_the_agent_and_closes_the_session(launche
     assert story.kinds == ["boot", "exec.intent", "exec.outcome", "end"]
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_gateway_ends_the_session_at_once_and_loses_nothing_that_was_signed(
     launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -625,7 +632,7 @@ with urllib.request.urlopen(request) as reply:
 """
 
 
-@pytest.mark.parametrize("agent_goes_too", [False, True])
+@pytest.mark.parametrize("agent_goes_too", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_request_whose_answer_dies_with_the_gateway_has_its_record(
     launcher: Launcher, tmp_path: Path, agent_goes_too: bool
 ) -> None:
@@ -675,6 +682,7 @@ def test_a_request_whose_answer_dies_with_the_gateway_has_its_record(
     assert (left[-1]["kind"], left[-1]["cseq"]) == ("end", 0)
 
 
+@pytest.mark.slow
 def test_a_way_to_the_gateway_that_fails_for_a_moment_ends_nothing(launcher: Launcher) -> None:
     between = Between(launcher.gateway.url)
 

@@ -245,6 +245,7 @@ def test_botocore_signs_requests_alike(request: dict[str, object]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @thorough(3000)
 @given(_requests)
 def test_botocore_signs_thousands_of_requests_alike(request: dict[str, object]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.log_builder import LogBuilder, chain, entry, write
-from tests.attestation.log_reading.conftest import BIG
+from tests.attestation.log_reading.conftest import big
 from tests.properties import thorough
 
 from affiant.attestation.log.fsck.fsck import check_log
@@ -59,7 +59,7 @@ def test_a_log_that_grew_is_whole_at_each_of_its_checkpoints(built: LogBuilder) 
 @given(st.integers(0, 70_000))
 def test_any_size_is_computed_to_its_root(size: int) -> None:
     size = size % 3000 if size % 5 else size
-    report = check_log(Memory(BIG), BIG.checkpoint(size), progress=lambda _done: None)
+    report = check_log(Memory(big()), big().checkpoint(size), progress=lambda _done: None)
     assert report.problems == ()
 
 
@@ -141,12 +141,13 @@ def test_an_earlier_partial_tile_that_says_otherwise_is_refused(built: LogBuilde
 
 
 def test_memory_does_not_grow_with_the_log() -> None:
+    big()
     tracemalloc.start()
     try:
-        check_log(Memory(BIG), BIG.checkpoint(3_000), progress=lambda _done: None)
+        check_log(Memory(big()), big().checkpoint(3_000), progress=lambda _done: None)
         _, small = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
-        check_log(Memory(BIG), BIG.checkpoint(30_000), progress=lambda _done: None)
+        check_log(Memory(big()), big().checkpoint(30_000), progress=lambda _done: None)
         _, large = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -155,5 +156,5 @@ def test_memory_does_not_grow_with_the_log() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 256, 257, 65_536, 65_537])
 def test_sizes_at_the_edges_of_tiles(size: int) -> None:
-    report = check_log(Memory(BIG), BIG.checkpoint(size), progress=lambda _done: None)
+    report = check_log(Memory(big()), big().checkpoint(size), progress=lambda _done: None)
     assert report.problems == ()

@@ -366,6 +366,7 @@ def test_memory_is_bounded_over_many_chains(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_million_leaves_are_watched_in_bounded_memory(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path / "log")
     for number in range(1000):
