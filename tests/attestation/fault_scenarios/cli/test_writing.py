@@ -12,9 +12,9 @@ import dcap_qvl
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from fault_scenarios.cli.conftest import AT, SEED, evidence_of, run
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attestation.fault_scenarios.conftest import AT, SEED, evidence_of, run
 from tests.properties import thorough
 
 from affiant.attestation.simulated.platform.quote_format import QuoteLayout
