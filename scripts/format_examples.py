@@ -70,8 +70,8 @@ def sections(story: Story) -> Iterator[tuple[str, str, bytes]]:
         old=story.manifest.profile_digest,
     )
     yield (
-        "RTMR3 preimage, narrowing",
-        "The first event after the barrier, where the profile was narrowed; `epoch` counts up to 64.",
+        "RTMR3 preimage, permission restriction",
+        "The first event after the barrier, where the profile was restricted; `epoch` counts up to 64.",
         canonical({"typ": "affiant-event/1", "name": narrowing.event.name, "payload": narrowing.payload}),
     )
     yield (
@@ -93,7 +93,7 @@ def sections(story: Story) -> Iterator[tuple[str, str, bytes]]:
     )
     yield (
         "Disclosure",
-        "Base64url of these bytes is the disclosure; its SHA-256 stands in `_sd`.",
+        "Base64url of these bytes is the disclosure; its SHA-256 is in `_sd`.",
         from_b64u(inference.disclosures[0]),
     )
     proof = issue_proof(
