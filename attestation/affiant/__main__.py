@@ -35,7 +35,7 @@ COMMANDS: Final = {
         "affiant.sandbox.cli.session_commands",
         "session",
         "sandbox",
-        "List sessions, recover what was cut off.",
+        "List sessions; recover interrupted ones.",
     ),
     "verify": _Entry(
         "affiant.attestation.cli.bundle.verify_command", "verify", None, "Check a receipt bundle, offline."
@@ -44,19 +44,19 @@ COMMANDS: Final = {
         "affiant.gateway.bundles.bundle_commands",
         "bundle",
         None,
-        "Export a period of a gateway; look into a bundle.",
+        "Export a period of a gateway; inspect a bundle.",
     ),
     "reconcile": _Entry(
         "affiant.attestation.cli.bundle.reconcile_commands",
         "reconcile",
         None,
-        "Follow a proxy's log, a bill or spans into receipts.",
+        "Match a proxy's log, a bill or spans with receipts.",
     ),
     "receipts": _Entry(
         "affiant.attestation.cli.bundle.receipts_commands",
         "receipts",
         None,
-        "Find receipts that rest on something since broken.",
+        "Find receipts that depend on something since broken.",
     ),
     "quote": _Entry(
         "affiant.attestation.cli.quote.commands",
@@ -68,7 +68,7 @@ COMMANDS: Final = {
         "affiant.attestation.cli.collateral.commands",
         "collateral",
         None,
-        "Fetch, keep and check the collateral of a platform.",
+        "Fetch, store and check the collateral of a platform.",
     ),
     "log": _Entry(
         "affiant.attestation.cli.log.commands",
@@ -98,7 +98,7 @@ COMMANDS: Final = {
         "affiant.gateway.cli.approvals_commands",
         "approvals",
         None,
-        "Approve what an agent does only once somebody has agreed.",
+        "Decide which waiting agent actions go ahead.",
     ),
     "policy": _Entry(
         "affiant.policy.commands", "policy", None, "Read, check and digest permission profiles."
@@ -165,7 +165,7 @@ class _LazyGroup(Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="affiant", message="affiant %(version)s")
 def cli() -> None:
-    """Attested sessions for AI agents, and receipts that somebody else can check.
+    """Attested sessions for AI agents, and receipts that others can verify.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What all commands share: how a refusal is shown, and the exit codes.
+"""What all commands share: how an error is shown, and the exit codes.
 
 Exit codes: 0 done; 2 the command line is wrong; 1 refused, with a stable code, or what there is to say cannot be
 written (a full disk). ``affiant verify`` has its own besides (0 affirming, 10 warning, 20 contraindicated, 30 none,
@@ -41,7 +41,7 @@ DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 class RefusalShown(click.ClickException):
     """An :class:`~affiant.errors.AffiantError` on its way to the terminal: one line, its code in brackets.
 
-    Where the refusal knows the line of the document, that follows, with a caret under the place.
+    Where the error knows the line of the document, that follows, with a caret under the place.
     """
 
     exit_code = EXIT_REFUSED
@@ -59,7 +59,7 @@ class RefusalShown(click.ClickException):
 
 
 class Group(click.Group):
-    """A command group that shows a refusal as one line and an exit code, never as a traceback."""
+    """A command group that shows an error as one line and an exit code, never as a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

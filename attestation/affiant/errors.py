@@ -1,4 +1,4 @@
-"""Refusals: one tree, one family for each question that can be answered with no.
+"""Errors: one tree, one family for each question that can be answered with no.
 
 ::
 
@@ -13,7 +13,7 @@
 
 Every concrete class has a stable ``code`` (``receipt.signature``), spelled ``area.reason`` in lower case: it
 is part of the interface, is documented, and never changes its meaning. The text says what was expected, what
-was found and what to do; it never contains a secret. A refusal is raised, never returned; foreign errors are
+was found and what to do; it never contains a secret. An error is raised, never returned; foreign errors are
 chained with ``from``.
 """
 
@@ -81,7 +81,7 @@ class AffiantError(Exception):
         return text if self.hint is None else f"{text}. {self.hint}"
 
     def to_json(self) -> Mapping[str, object]:
-        """The refusal as members for a JSON document: ``code``, ``message``, and what else is known."""
+        """The error as members for a JSON document: ``code``, ``message``, and what else is known."""
         members: dict[str, object] = {"code": self.code, "message": self.message}
         for name in ("where", "expected", "found", "hint"):
             value = getattr(self, name)

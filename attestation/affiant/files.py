@@ -47,7 +47,7 @@ def read_private(path: Path, *, limit: int) -> bytes:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether something stands at ``path`` that is neither file nor folder: a device, a pipe, a terminal."""
+    """Whether something is at ``path`` that is neither file nor folder: a device, a pipe, a terminal."""
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Collateral as one file, in the form that most verifiers read, where that form can hold it.
 
 That is the JSON object that `dcap-qvl` calls ``QuoteCollateralV3``: the signed texts and their signatures apart. A
-body of another shape than text and signature cannot be written so; it stands in an ``affiant-dcap-collateral/1``
+body of another shape than text and signature cannot be written so; it is in an ``affiant-dcap-collateral/1``
 document, which holds any bytes.
 """
 

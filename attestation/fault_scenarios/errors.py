@@ -1,4 +1,4 @@
-"""Refusals of making evidence.
+"""Errors of making evidence.
 
 ::
 

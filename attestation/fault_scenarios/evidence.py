@@ -34,7 +34,7 @@ class Evidence:
         quote: the file's bytes.
         collateral: the file's bytes.
         root: the root that is trusted, a certificate in DER.
-        at: the instant of judgement, whole seconds in UTC.
+        at: the time of judgement, whole seconds in UTC.
         event_log: the file's bytes.
         seen: collateral that the reader has verified before, in the same form; None: nothing was remembered.
     """

@@ -1,6 +1,6 @@
 """A scenario's evidence put to the verifier, through the entry that `affiant quote verify` has.
 
-For tests and for whoever wants to see a refusal without files. What is compared is the scenario's own expectation.
+For tests and for whoever wants to see an error without files. What is compared is the scenario's own expectation.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A refusal with this code at this stage.
+    """An error with this code at this stage.
 
     ``authentic``: what verification gives where only what the reader *asks* refuses (reference values, a policy, an
     expected value, an event log, a memory). None: every verifier must refuse, whatever is asked.

@@ -1,7 +1,7 @@
 """A folder of test vectors, docs/formats/conformance.md, made of scenarios: for `affiant quote conformance`, and for
 the author of any other verifier. Pure: bytes by path.
 
-What only a reader's question refuses is, for a verifier that asks nothing, an authentic quote, and stands in the
+What only a reader's question refuses is, for a verifier that asks nothing, an authentic quote, and is in the
 folder as one. Event logs are cases of their own.
 """
 

@@ -34,7 +34,7 @@ _ADVISORY: Final = "INTEL-SA-99901"
 
 
 def only_asked(code: str, status: str = "UpToDate", *advisories: str) -> Refused:
-    """A refusal of what is asked, of evidence that verifies with this status and these advisories."""
+    """An error of what is asked, of evidence that verifies with this status and these advisories."""
     return Refused(f"appraisal.{code}", Stage.APPRAISAL, Accepted(status, frozenset(advisories)))
 
 

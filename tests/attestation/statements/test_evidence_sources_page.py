@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from affiant.__main__ import cli
 from affiant.attestation.quote.providers.base import errors
-from affiant.attestation.quote.providers.collection import AUTO_ORDER, SourceName
+from affiant.attestation.quote.providers.collection import AUTO_ORDER, ProviderName
 from affiant.attestation.simulated.platform.errors import PlatformUnreachableError
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "evidence_sources.md"
@@ -27,8 +27,8 @@ def test_its_commands_exist_with_their_options() -> None:
 
 def test_it_names_every_source_in_the_order_of_auto() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \|", TEXT, re.MULTILINE)
-    assert rows == list(SourceName)
-    assert list(SourceName)[:-1] == list(AUTO_ORDER)
+    assert rows == list(ProviderName)
+    assert list(ProviderName)[:-1] == list(AUTO_ORDER)
 
 
 def test_its_codes_are_those_of_the_code() -> None:

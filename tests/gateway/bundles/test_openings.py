@@ -27,7 +27,7 @@ from affiant.attestation.bundle.period.writer import write_archive
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.records.receipt import receipt_hash
 from affiant.attestation.records.sealed_disclosures import recipient, seal
-from affiant.attestation.records.sealed_disclosures_key import openings_key_file
+from affiant.attestation.records.sealed_disclosures_key import disclosure_key_file
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
@@ -318,7 +318,7 @@ def test_disclosures_that_stand_behind_another_receipt_are_refused(told: Told, t
 
 
 def key_file(place: Path, key: X25519PrivateKey, mode: int = 0o600) -> Path:
-    place.write_bytes(openings_key_file(key.private_bytes_raw()))
+    place.write_bytes(disclosure_key_file(key.private_bytes_raw()))
     place.chmod(mode)
     return place
 

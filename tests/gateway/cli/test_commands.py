@@ -14,7 +14,7 @@ from tests.gateway.session_client import SessionClient, opened
 from affiant.__main__ import cli
 from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.records.receipt import receipt_hash
-from affiant.attestation.records.sealed_disclosures_key import openings_key_file
+from affiant.attestation.records.sealed_disclosures_key import disclosure_key_file
 from affiant.attestation.simulated.served.client import PlatformClient
 
 
@@ -50,7 +50,7 @@ def test_a_bundle_with_the_starters_key_is_opened_for_the_verifier(
     session.say("hi")
     session.close()
     key = tmp_path / "openings.key"
-    key.write_bytes(openings_key_file(openings.private_bytes_raw()))
+    key.write_bytes(disclosure_key_file(openings.private_bytes_raw()))
     key.chmod(0o600)
     asked = ["gateway", "bundle", "--home", str(running.home), session.id, "--openings", str(key)]
     shown = affiant(*asked)

@@ -43,7 +43,7 @@ def whole(objects: Objects) -> Checkpoint:
     """The checkpoint in the store; everything that it implies is there."""
     log = ObjectLog(objects)
     checkpoint = parse_checkpoint(read_checkpoint(log).text)
-    assert check_log(log, checkpoint, progress=lambda _done: None).weight is None
+    assert check_log(log, checkpoint, progress=lambda _done: None).severity is None
     return checkpoint
 
 

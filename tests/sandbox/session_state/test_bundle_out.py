@@ -16,7 +16,7 @@ from affiant.attestation.bundle.bundle import Bundle, BundleMalformed, parse_bun
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.records.receipt import Issued, issue_receipt, parse_receipt, verify_receipt
-from affiant.attestation.records.sealed_disclosures import OpeningInvalid, recipient, seal
+from affiant.attestation.records.sealed_disclosures import SealedDisclosureInvalid, recipient, seal
 from affiant.attestation.statements.statement import (
     LogIdentity,
     gateway_statement,
@@ -86,13 +86,13 @@ def test_an_opening_that_was_moved_to_another_receipt_is_refused():
     key, one, two = X25519PrivateKey.generate(), receipt("one"), receipt("two")
     found = parse_sealed_bundle(sealed(key, one, two))
     swapped = replace(found, openings={one.rh: found.openings[two.rh], two.rh: found.openings[one.rh]})
-    with pytest.raises(OpeningInvalid):
+    with pytest.raises(SealedDisclosureInvalid):
         open_bundle(swapped, key)
 
 
 def test_another_persons_key_opens_nothing():
     found = parse_sealed_bundle(sealed(X25519PrivateKey.generate(), receipt("x")))
-    with pytest.raises(OpeningInvalid):
+    with pytest.raises(SealedDisclosureInvalid):
         open_bundle(found, X25519PrivateKey.generate())
 
 

@@ -1,4 +1,4 @@
-"""Adding anchors to a bundle that was made before them: the first of each kind that covers all its records."""
+"""Adds anchors to a bundle that was made before them: the first of each kind that covers all its records."""
 
 from __future__ import annotations
 

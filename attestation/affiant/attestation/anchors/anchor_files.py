@@ -1,4 +1,5 @@
-"""Anchors in a folder, usually ``anchors/`` beside a log's tiles: everybody's to copy, and believed for nothing.
+"""Reads and writes anchors in a folder, usually ``anchors/`` beside a log's tiles. A reader verifies each one; the
+folder itself is not trusted.
 
 ::
 

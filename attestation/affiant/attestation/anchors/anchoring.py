@@ -1,4 +1,4 @@
-"""Anchoring a log: which checkpoint is stamped next, and what a new token must be before it is kept.
+"""Decides which checkpoint of a log is stamped next, and verifies a new token before it is kept.
 
 The clock, randomness and the authority are arguments. Nothing is kept that a reader with the same roots would refuse,
 and nothing is stamped for a log that has contradicted what was stamped before.
@@ -37,7 +37,7 @@ class Stamping:
         ask: an authority: request -> response.
         nonce: 16 fresh random bytes, each time.
         roots: who is believed, and when.
-        now: the instant, UTC.
+        now: the time, UTC.
     """
 
     ask: Callable[[bytes], bytes]

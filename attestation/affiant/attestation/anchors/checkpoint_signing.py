@@ -1,4 +1,4 @@
-"""Anchoring a log by sigstore: an identity signs the newest checkpoint's text, and what came back is verified.
+"""Has an identity sign a log's newest checkpoint through sigstore, and verifies the result.
 
 Clock, network and identity are arguments. Nothing is signed for a log that has contradicted what was anchored before,
 and nothing is kept that a reader who believes this signer would refuse. A signature that was made stays in sigstore's
@@ -41,7 +41,7 @@ class Signing:
     Args:
         sign: asks sigstore: an in-toto statement -> a sigstore bundle.
         trusted_root: what the bundle must hold under, and those before it.
-        now: the instant, UTC.
+        now: the time, UTC.
     """
 
     sign: Callable[[bytes], bytes]

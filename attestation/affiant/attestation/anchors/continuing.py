@@ -1,4 +1,4 @@
-"""That a log still continues what was anchored of it before, by whichever kind of anchor: else nothing new is made.
+"""Requires that a log still extends every checkpoint that was anchored before; otherwise no new anchor is made.
 
 Both kinds share a checkpoint's note; one that is kept is never replaced, since bundles name it by its digest.
 """

@@ -1,4 +1,5 @@
-"""A timestamp authority over HTTP: RFC 3161, section 3.4. One bounded request; no redirect, nothing of the environment.
+"""Asks a timestamp authority over HTTP (RFC 3161, section 3.4): one bounded request, no redirects, no settings from
+the environment.
 
 What an authority answers is believed for nothing here: ``token`` judges it.
 """

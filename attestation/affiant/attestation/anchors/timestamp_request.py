@@ -1,4 +1,4 @@
-"""The question to a timestamp authority: RFC 3161, section 2.4.1, DER.
+"""Encodes a request to a timestamp authority in DER (RFC 3161, section 2.4.1).
 
 ::
 

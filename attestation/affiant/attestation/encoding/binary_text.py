@@ -1,4 +1,4 @@
-"""Base64url, hexadecimal and digests, each with exactly one accepted spelling.
+"""Encodes and decodes base64url, hexadecimal and digests, each with exactly one accepted encoding.
 
 Python's own decoders ignore trailing bits, foreign characters and spaces; every decoder here re-encodes and
 compares, so that two different texts never mean the same bytes (RFC 4648, section 3.5; RFC 7515, section 2).
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class EncodingError(MalformedError):
-    """Text is not the one accepted spelling of its bytes."""
+    """Text is not the one accepted encoding of its bytes."""
 
     code = "fmt.encoding"
 
@@ -61,7 +61,7 @@ def from_b64u(text: str, *, size: int | None = None) -> bytes:
         data = binascii.a2b_base64(standard + b"=" * (-len(given) % 4))
     except (binascii.Error, UnicodeEncodeError) as error:
         raise EncodingError("not base64url: of no length that it has, or a character is foreign") from error
-    # Whatever the decoder let pass: this is the one spelling of ``data``, or it is refused.
+    # Whatever the decoder let pass: this is the one encoding of ``data``, or it is refused.
     if _standard(data) != standard or b"+" in given or b"/" in given:
         raise EncodingError("not base64url: unused bits are set or a character is foreign")
     if size is not None and len(data) != size:

@@ -1,11 +1,11 @@
-"""Canonical JSON (RFC 8785) over a closed set of values, and a strict reader that accepts nothing else.
+"""Writes canonical JSON (RFC 8785) over a closed set of values, and reads nothing else.
 
 Values are ``dict`` with ``str`` keys, ``list`` or ``tuple``, ``str``, ``int`` within +-(2**53 - 1), ``bool``
 and ``None``; there are no floating-point numbers in any document of ours, so the number rules of RFC 8785
 reduce to decimal integers. Members are sorted by UTF-16 code units (section 3.2.3).
 
 :func:`parse_canonical` refuses every text that is not byte for byte the canonical form of its own value. That
-one comparison closes duplicate members, white space, number spellings, escapes and lone surrogates together.
+one comparison closes duplicate members, white space, number encodings, escapes and lone surrogates together.
 :func:`parse_strict` is for documents that people write: any layout, but no duplicate members, no floats, and
 bounded size and depth.
 

@@ -1,4 +1,5 @@
-"""Which 32 bytes are nobody's Ed25519 key: points of small order, and second spellings (RFC 8032, section 5.1).
+"""Detects Ed25519 public keys under which anybody can sign: points of small order and second encodings (RFC 8032,
+section 5.1).
 
 The curve has eight points whose order divides eight. Under such a "key" nobody needs a private one: a signature made of
 nothing holds over one message in eight, or over all of them, so whoever is named by it is anybody. And a coordinate

@@ -1,4 +1,4 @@
-"""Compact JWS with a byte-fixed header (RFC 7515, closed profile).
+"""Signs and verifies compact JWS with a byte-fixed header (RFC 7515, closed profile).
 
 A signed document of ours is ``BASE64URL(header) . BASE64URL(payload) . BASE64URL(signature)``. The header is
 exactly ``{"alg":"ES256","kid":"<thumbprint>","typ":"<type>"}``: readers compare bytes and know no other

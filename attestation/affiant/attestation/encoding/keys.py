@@ -1,7 +1,7 @@
-"""P-256 keys as this project uses them: ES256 with deterministic nonces and low ``s``, named by thumbprint.
+"""Signs and verifies ES256 with P-256 keys: deterministic nonces, low ``s``, keys named by thumbprint.
 
 A signature is 64 bytes, ``r || s``, big-endian (RFC 7518, section 3.4), with the nonce of RFC 6979 and
-``s <= n/2``: one message under one key has one signature, so that a store holds no second spelling of a record.
+``s <= n/2``: one message under one key has one signature, so that a store holds no second encoding of a record.
 A key is named by its RFC 7638 SHA-256 thumbprint (43 characters). One key has one use; what signs receipts
 signs nothing else.
 

@@ -1,4 +1,4 @@
-"""The Merkle tree hash of RFC 9162, section 2.1.1, over SHA-256.
+"""Computes the Merkle tree hash of RFC 9162, section 2.1.1, over SHA-256.
 
 Used for the root over a session's records (``session-close``) and over the events of a stream (``res.evr``).
 

@@ -1,4 +1,4 @@
-"""The part of YAML in which a document means what it shows, with the line and column of every value.
+"""Reads the part of YAML in which a document means what it shows, with the line and column of every value.
 
 For files that a person writes and that decide. Built on libyaml's *events*, not on its loader, because the loader
 keeps the last of two equal keys in silence, turns ``no`` into False and ``22:22`` into 1342, and crashes on 60,000
@@ -8,9 +8,9 @@ nested brackets. Here:
    nor written as an escape in a quoted value (Trojan Source, CVE-2021-42574);
 2. one document, no directives, anchors, aliases, tags, merge keys, block scalars or non-scalar keys;
 3. a key stands once in its mapping; bytes, levels and values are bounded;
-4. a value is text. Whoever reads it decides whether an *unquoted* one is a number or a boolean, by its spelling.
+4. a value is text. Whoever reads it decides whether an *unquoted* one is a number or a boolean, by its encoding.
 
-Bounds and refusals are the caller's, so that each kind of file keeps its own stable codes.
+Bounds and errors are the caller's, so that each kind of file keeps its own stable codes.
 
 >>> compose(b"port: 443", source="p", dialect=PLAIN).members[0].value.text
 '443'
@@ -145,8 +145,8 @@ def compose(data: bytes, *, source: str, dialect: Dialect) -> Node | None:
     """The one document of ``data``; None if there is none (nothing but comments).
 
     Args:
-        source: the name that places in refusals begin with.
-        dialect: bounds, and the refusals to raise.
+        source: the name that places in errors begin with.
+        dialect: bounds, and the errors to raise.
 
     Raises:
         AffiantError: one of the ``dialect``'s, with ``where`` as ``source:line:column``.
@@ -194,7 +194,7 @@ def _character(char: str, mark: Mark, dialect: Dialect) -> AffiantError:
 
 
 def _excerpt(text: str, *, limit: int = 60) -> str:
-    """Quoted, escaped to ASCII and bounded: hostile text as a refusal may show it."""
+    """Quoted, escaped to ASCII and bounded: hostile text as an error may show it."""
     shown = ascii(text)
     return shown if len(shown) <= limit else shown[: limit - 4] + "...'"
 

@@ -1,1 +1,1 @@
-"""Orders to erase records and legal holds: who may give them, and how they are signed."""
+"""Signs and verifies orders to erase records and legal holds."""

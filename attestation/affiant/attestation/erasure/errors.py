@@ -1,4 +1,4 @@
-"""What is refused of orders, requests and the keys of erasure authorities."""
+"""Defines the errors of orders, requests and the keys of erasure authorities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key file of an erasure authority. Gateways and trust files name its public half, a JWK."""
+"""Names the key file of an erasure authority. Gateways and trust files hold its public half, a JWK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders from a bundle: what of a session is to be named, at which level, signed.
+"""Makes signed orders from a bundle: which records of a session are erased, and at which level.
 
 The receipts of the bundle are verified under its own keysets, so that what is signed names records as their signers
 numbered them. Whether to believe those keysets is what ``affiant verify`` says; read its verdict before you sign.

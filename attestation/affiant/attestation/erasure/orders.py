@@ -1,4 +1,4 @@
-"""What an erasure authority signs, so that a record can be held against it: the member ``aut``.
+"""Signs and verifies an order of an erasure authority, the member ``aut`` of a record.
 
 ``aut`` is a compact JWS (ES256, header byte-fixed, RFC 6979, low ``s``; ``jws``) over::
 

@@ -1,4 +1,4 @@
-"""A request: a file in which an authority hands its signed orders to whoever runs the gateway. Strict JSON.
+"""Reads and writes a request, the strict JSON file that carries an authority's signed orders to the gateway's operator.
 
 ::
 

@@ -1,4 +1,5 @@
-"""One bounded request over ``httpx`` (the extras ``log`` and ``gateway``): of a log, a witness, a timestamp authority.
+"""Sends one bounded request over ``httpx`` (the extras ``log`` and ``gateway``) to a log, a witness or a timestamp
+authority.
 
 TLS is verified always, by explicit authorities; nothing is taken from the environment and no redirect is followed. A
 time limit covers each answer as a whole, so that a server which trickles gains nothing. Bodies are counted as they

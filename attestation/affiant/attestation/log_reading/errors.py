@@ -1,10 +1,10 @@
-"""What reading a log refuses, one class for each reason, each with a stable code.
+"""Defines the errors of reading a log, each with a stable code.
 
 ::
 
     UnreachableError    log.unreachable   no connection, or no whole answer in time
                         log.unavailable   the server says that it cannot answer now
-                        log.absent        there is no log: no checkpoint stands at this place
+                        log.absent        there is no log: no checkpoint is at this place
                         log.denied        a store of objects does not let these credentials read or write
     MalformedError      log.too_large     a resource is larger than it can be
     NotAuthenticError   log.tls           the server's certificate does not hold
@@ -17,7 +17,7 @@
     ConfigurationError  log.settings      an address, key or policy that cannot be meant
                         log.extra         the HTTP client, or that of object stores, is not installed
 
-What the documents themselves fail with are the refusals of ``errors``.
+What the documents themselves fail with are the errors of ``errors``.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class RedirectRefused(NotAllowedError):
 
 
 class PathRefused(NotAllowedError):
-    """What stands at a path of the log's folder is a link, or no regular file."""
+    """What is at a path of the log's folder is a link, or no regular file."""
 
     code = "log.path"
 

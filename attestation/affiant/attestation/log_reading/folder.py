@@ -1,4 +1,4 @@
-"""A log in a local folder: each part of a path is opened without following links, each file read up to its bound.
+"""Reads a log in a local folder. It follows no links, and reads each file up to its bound.
 
 A folder may come from anybody: an archive, a backup, the operator. A link in it could show this reader another file,
 or the same tile under two names; a pipe would hold it for ever.
@@ -124,7 +124,7 @@ class FolderLog:
                 return None
             if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
                 raise PathRefused(
-                    "a link, or something else than a file, stands in the log's folder",
+                    "a link, or something else than a file, is in the log's folder",
                     where=path,
                     expected="regular files in folders",
                     hint="Copy the log's own files there.",

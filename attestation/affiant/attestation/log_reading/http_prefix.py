@@ -1,4 +1,4 @@
-"""A log behind an HTTP prefix: each of its resources is one bounded request."""
+"""Reads a log behind an HTTP prefix: each of its resources is one bounded request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under which keys a checkpoint counts: a log's own, or a policy of logs and witnesses."""
+"""Decides under which keys a checkpoint counts: a log's own key, or a policy of logs and witnesses."""
 
 from __future__ import annotations
 

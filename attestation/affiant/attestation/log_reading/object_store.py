@@ -1,8 +1,9 @@
-"""A store of objects over ``obstore`` (the extra ``objects``): S3, whatever speaks its protocol, or a local folder.
+"""Reads and writes a store of objects over ``obstore`` (the extra ``objects``): S3, a compatible store, or a local
+folder.
 
 Credentials, endpoint and region are the environment's (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
 ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_SKIP_SIGNATURE``, or a machine's role), which ``obstore`` reads itself:
-none of them is ever in an address, a document or a refusal here. Of a server's error only its kind is repeated, since
+none of them is ever in an address, a document or an error here. Of a server's error only its kind is repeated, since
 the text of one about a signature holds what was signed.
 
 Nothing here overwrites by chance: :meth:`ObjectStore.create` never does, :meth:`ObjectStore.replace` only what it was

@@ -1,4 +1,4 @@
-"""A log whose resources are objects, as ``affiant log publish`` and a gateway's mirror write them."""
+"""Reads a log whose resources are objects, as ``affiant log publish`` and a gateway's mirror write them."""
 
 from __future__ import annotations
 

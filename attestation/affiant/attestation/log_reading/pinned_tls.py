@@ -1,4 +1,4 @@
-"""TLS to a server that is known by its public key: a gateway signs its certificate itself, anew at every start.
+"""Connects by TLS to a server that is known by its public key: a gateway signs a new certificate at every start.
 
 Its keyset statement, which its quote binds, names the key (use ``tls-spki``). What a log says is believed by the log's
 signature alone, however it came here; the pin says who is asked, and is the only way to ask a gateway without a proxy

@@ -1,4 +1,4 @@
-"""Proofs for others, made from a log's tiles and verified before they are given away."""
+"""Makes proofs for others from a log's tiles, and verifies each before it is given away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log's resources, and the tree of one checkpoint, read from wherever the log stands.
+"""Reads a log's resources and the tree of one checkpoint from a folder, HTTP or S3.
 
 A tree is read under a checkpoint, and everything that it gives is bound to that checkpoint's root first. Whether the
 checkpoint itself counts, ``log_trust`` says.

@@ -1,13 +1,13 @@
-"""What something that was found is worth."""
+"""Defines how severe a finding is."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Weight"]
+__all__ = ["Severity"]
 
 
-class Weight(StrEnum):
+class Severity(StrEnum):
     """The lighter first."""
 
     WARNING = "warning"

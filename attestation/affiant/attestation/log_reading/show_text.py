@@ -1,4 +1,4 @@
-"""What `affiant log show` prints. Names and origins come from whoever wrote the log: escaped and bounded."""
+"""Formats what ``affiant log show`` prints. Names and origins come from the log, so they are escaped and bounded."""
 
 from __future__ import annotations
 

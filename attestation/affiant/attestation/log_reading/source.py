@@ -1,4 +1,4 @@
-"""What reading needs of a place that holds a log: one path in, its bytes out. Nothing that it gives is believed."""
+"""Defines what a place that holds a log must provide: the bytes of one path. A reader verifies them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles that hang together with one root: each is compared with what the tile above says of it, up to that root.
+"""Verifies tiles up to one root: each is compared with the hash in the tile above it.
 
 1. The partial tiles of a tree are its right edge, at most one on each level; together they determine the root, and are
    compared with it first.

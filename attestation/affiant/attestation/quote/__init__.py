@@ -1,1 +1,1 @@
-"""What `affiant quote` and `affiant collateral` work with: collateral, verdicts and evidence providers."""
+"""Serves `affiant quote` and `affiant collateral`: collateral, verdicts and evidence providers."""

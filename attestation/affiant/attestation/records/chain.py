@@ -1,4 +1,4 @@
-"""A signer's chain: who signs, under which statement, and what comes next.
+"""Keeps a signer's chain: who signs, under which statement, and what comes next.
 
 :class:`ChainSigner` issues records one after another: ``seq`` from 0, ``prev`` of seq 0 the keyset digest, of
 every other the receipt hash before. It does no I/O and is not thread-safe: its owner makes each record durable
@@ -61,7 +61,7 @@ class ChainSigner:
         return None if self._next == 0 else Head(self.chn, self._next - 1, self._prev)
 
     def new_id(self) -> str:
-        """A fresh receipt id: 22 characters. Made at request start, so that it can stand in a stream's head."""
+        """A fresh receipt id: 22 characters. Made at request start, so that it can be in a stream's head."""
         return b64u(self._random_bytes(16))
 
     def issue(

@@ -1,4 +1,5 @@
-"""Proofs of possession: a supervisor's signature over one request (``Affiant-Proof``, after RFC 9449).
+"""Signs and verifies proofs of possession: a supervisor's signature over one request (``Affiant-Proof``, after RFC
+9449).
 
 A proof is a compact JWS of type ``affiant-proof+jwt`` by the session key over exactly what the request says:
 
@@ -269,7 +270,7 @@ class ReplayWindow:
 
         Raises:
             ProofReplayed: taken before, or more than 63 behind the highest. (A jump ahead is accepted: counters
-                of requests that never arrived stand in the supervisor's own refusals, and the verifier judges
+                of requests that never arrived be in the supervisor's own errors, and the verifier judges
                 the two chains together.)
         """
         if cseq > self._highest:

@@ -1,4 +1,4 @@
-"""Receipts: one signed record, issued and verified.
+"""Signs and verifies receipts, each one record.
 
 On the wire a receipt is ``JWS~disclosure~...~`` (SD-JWT, RFC 9901). Its receipt hash ``rh`` is SHA-256 of the
 ASCII bytes of the JWS alone, so that disclosures can be withheld or destroyed without changing what links to it.

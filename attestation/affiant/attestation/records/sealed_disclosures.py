@@ -1,4 +1,4 @@
-"""Sealed openings: the operator's copy of disclosures, readable only by whoever started the session.
+"""Seals disclosures so that the operator can store them and only the person who started the session can read them.
 
 HPKE single-shot (RFC 9180): DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM. ``info`` is
 ``affiant/openings/1`` followed by the receipt hash, so that a sealed blob cannot be moved to another receipt.
@@ -18,14 +18,14 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.errors import NotAuthenticError
 
-__all__ = ["OpeningInvalid", "open_sealed", "recipient", "seal"]
+__all__ = ["SealedDisclosureInvalid", "open_sealed", "recipient", "seal"]
 
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _INFO: Final = b"affiant/openings/1"
 _BLOCK: Final = 1024
 
 
-class OpeningInvalid(NotAuthenticError):
+class SealedDisclosureInvalid(NotAuthenticError):
     """A sealed opening is for another key or another receipt, or was changed."""
 
     code = "sd.opening"
@@ -48,14 +48,14 @@ def open_sealed(sealed: str, *, key: X25519PrivateKey, rh: str) -> tuple[str, ..
     """The disclosures of the receipt with hash ``rh``.
 
     Raises:
-        OpeningInvalid: another key or receipt, or changed bytes.
+        SealedDisclosureInvalid: another key or receipt, or changed bytes.
     """
     try:
         plaintext = _SUITE.decrypt(from_b64u(sealed), key, info=_INFO + rh.encode("ascii"))
     except (InvalidTag, ValueError) as error:
-        raise OpeningInvalid("sealed to another key or receipt, or changed") from error
+        raise SealedDisclosureInvalid("sealed to another key or receipt, or changed") from error
     content, mark, rest = plaintext.rpartition(b"\x80")
     if not mark or rest.strip(b"\0"):
-        raise OpeningInvalid("padded in another way")
+        raise SealedDisclosureInvalid("padded in another way")
     text = content.decode("ascii")
     return tuple(text.split("~")) if text else ()

@@ -1,4 +1,4 @@
-"""What a ``session-close`` record sums up: counts, head and Merkle root over one session's gateway records.
+"""Computes what a ``session-close`` record sums up: counts, head and Merkle root over one session's gateway records.
 
 Shared by the gateway that writes it and the verifier that recomputes it. The root is RFC 9162 over the receipt
 hashes (32 bytes each) in the order of ``agt.seq``, the close record itself not among them.

@@ -1,1 +1,1 @@
-"""The normative table of record kinds, and the shapes that every member of a record must have."""
+"""Defines the normative table of record kinds, and the shape of every member of a record."""

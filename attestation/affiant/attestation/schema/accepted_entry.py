@@ -1,4 +1,4 @@
-"""One thing that somebody accepts, and when: ``{"value": ..., "from"?, "until"?, "revoked_at"?}``, RFC 3339 in UTC.
+"""Reads one accepted value and its period: ``{"value": ..., "from"?, "until"?, "revoked_at"?}``, RFC 3339 in UTC.
 
 Trust files, the gateway's configuration and files of profile signers are lists of these (trust rules, 11).
 """
@@ -52,12 +52,12 @@ def instant_of(text: object) -> datetime:
         ValueError: another form, or a day that there is not.
     """
     if not isinstance(text, str) or _INSTANT.fullmatch(text) is None:
-        raise ValueError("not an instant")
+        raise ValueError("not a timestamp")
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
 
 
 def entry_of(item: Mapping[str, object], value: str) -> Entry:
-    """The entry with the instants of ``item``; a member that is absent or null bounds nothing.
+    """The entry with the times of ``item``; a member that is absent or null bounds nothing.
 
     Raises:
         ValueError: as :func:`instant_of`.

@@ -1,7 +1,7 @@
-"""Salted disclosures (RFC 9901): what a record commits to without showing it.
+"""Makes and opens salted disclosures (RFC 9901): a record commits to a value without showing it.
 
 A disclosure is base64url of the canonical JSON array ``[salt, name, value]``; its digest, base64url SHA-256 of
-the disclosure's ASCII text, stands in the ``_sd`` array of the object it belongs to. The salt is 16 fresh random
+the disclosure's ASCII text, is in the ``_sd`` array of the object it belongs to. The salt is 16 fresh random
 bytes (22 characters). Arrays have a fixed length and are filled with decoys: digests of random bytes, which
 nobody can tell from real ones. Erasing a value is destroying its disclosure.
 """
@@ -99,7 +99,7 @@ def open_disclosures(payload: Mapping[str, object], shape: Obj, disclosures: Seq
         assert isinstance(digests, list)
         for digest in digests:
             if digest in places:
-                raise DisclosureInvalid("a digest stands in two places", where=path)
+                raise DisclosureInvalid("a digest is in two places", where=path)
             places[digest] = (path, node_shape)
     values: dict[str, object] = {}
     for disclosure in disclosures:

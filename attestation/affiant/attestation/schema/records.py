@@ -1,4 +1,4 @@
-"""The record kinds: one normative table for issuer, verifier and documentation.
+"""Defines the record kinds in one normative table for issuer, verifier and documentation.
 
 Every record is an EAT (RFC 9711) with the profile ``tag:affiant.dev,2026:receipt/1``, or the same with
 ``/simulated`` where the evidence class is ``simulated``; the two agree or the record is refused. A kind or a

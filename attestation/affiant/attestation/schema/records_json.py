@@ -1,4 +1,4 @@
-"""The table of records for readers in other languages: the same shapes, as JSON.
+"""Writes the table of records as JSON, for readers in other languages.
 
 ``python -m affiant.attestation.schema.records --json`` prints ``attestation/verifier-js/records.json``.
 Patterns are in the common subset of Python's and ECMAScript's regular expressions, to be matched as a whole.

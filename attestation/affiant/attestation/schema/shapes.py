@@ -1,4 +1,4 @@
-"""Shapes of JSON values as data: what a closed profile allows, and a reader that refuses everything else.
+"""Describes shapes of JSON values as data, and rejects everything that a shape does not allow.
 
 A shape is a value, so that one table serves the issuer, the verifier and the published documentation. An
 :class:`Obj` is closed: a member that it does not list is refused. ``sd`` is the fixed number of ``_sd`` entries
@@ -186,7 +186,7 @@ class Obj:
     hidden: Mapping[str, Shape] = field(default_factory=dict)
     _members: Mapping[str, Shape] = field(init=False, repr=False, compare=False)
     concealing: Mapping[str, Shape] = field(init=False, repr=False, compare=False)
-    """Members that are objects, or arrays of objects, in which digests stand at some depth."""
+    """Members that are objects, or arrays of objects, in which digests be at some depth."""
 
     def __post_init__(self) -> None:
         members = {**self.optional, **self.required}

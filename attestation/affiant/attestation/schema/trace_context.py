@@ -1,4 +1,4 @@
-"""The caller's ``traceparent`` (W3C Trace Context, level 1, section 3.2), as far as a receipt repeats it.
+"""Reads the caller's ``traceparent`` (W3C Trace Context, level 1, section 3.2), as far as a receipt repeats it.
 
 Read strictly: one header, version 00, lower-case hexadecimal, neither id all zeros. Anything else is no trace and no
 error: a request does not fail for what its tracing got wrong. What it says is the caller's own claim about itself, and

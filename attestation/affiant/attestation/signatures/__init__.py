@@ -1,1 +1,1 @@
-"""Signed statements: who signed what, under which key or identity, and when."""
+"""Signs and verifies statements: who signed what, under which key or identity, and when."""

@@ -1,4 +1,5 @@
-"""A software TDX platform, for machines without TDX: structurally real quotes that never count as hardware.
+"""Simulates a TDX platform in software, for machines without TDX. Its quotes have the real structure and never count
+as hardware.
 
 The pure half (``platform`` and what it stands on) takes keys, time and randomness as arguments; the process
 half (``server``, ``client``, ``store``, ``commands``) puts it behind a Unix socket of its own.

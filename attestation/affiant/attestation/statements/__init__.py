@@ -1,1 +1,1 @@
-"""The documents that quotes bind: manifest, gateway configuration, key statements, evidence records, results."""
+"""Defines the documents that quotes bind: manifest, gateway configuration, key statements, evidence and results."""

@@ -1,4 +1,5 @@
-"""Attestation results (EAR): what the gateway concluded about a peer's evidence, signed by its ``ear`` key.
+"""Signs and verifies attestation results (EAR): what the gateway concluded about a peer's evidence, signed by its
+``ear`` key.
 
 After draft-ietf-rats-ear-04 with the AR4SI trustworthiness vector, as a compact JWS of type
 ``affiant-ear+jwt``: one submodule, ``session``, ``gateway`` or ``upstream``. A receipt names the result by

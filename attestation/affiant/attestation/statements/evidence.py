@@ -1,4 +1,4 @@
-"""Evidence, endorsements and admission requests as conceptual message wrappers (CMW, RFC 9999, JSON form).
+"""Encodes evidence, endorsements and admission requests as conceptual message wrappers (CMW, RFC 9999, JSON form).
 
 A record is ``[media type, base64url of the exact bytes, indicator]``; a collection is an object with a type tag
 in ``__cmwc_t`` and one record per label. Indicators: 2 endorsements, 4 evidence. All wrappers are canonical

@@ -1,4 +1,4 @@
-"""What a program inside a TD may ask of its platform: its registers, an extension of RTMR3, a quote.
+"""Defines what a program inside a TD may ask of its platform: its registers, an extension of RTMR3, a quote.
 
 One narrow interface, so that a supervisor or a gateway does not know whether the TD is simulated or real. Nobody
 who holds it can set a launch register, reach another TD or read a platform key.

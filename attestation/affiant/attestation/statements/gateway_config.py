@@ -1,6 +1,6 @@
-"""The gateway's configuration document: everything that decides trust in it.
+"""Reads and writes the gateway's configuration document: everything that decides trust in it.
 
-Canonical JSON; its ``sha256:`` name stands in the keyset statement as ``policy``, in a session's manifest as part
+Canonical JSON; its ``sha256:`` name is in the keyset statement as ``policy``, in a session's manifest as part
 of the gateway identity, and in the trust file. MRCONFIGID of the gateway's TD = SHA-384 of the same bytes, so
 that an operator cannot run the image under another configuration unseen.
 """
@@ -55,7 +55,7 @@ __all__ = [
 
 
 class _Signers:
-    """The shape of ``profile_signers``: read by the list's own reader, and in its one spelling."""
+    """The shape of ``profile_signers``: read by the list's own reader, and in its canonical form."""
 
     def check(self, value: object, where: str) -> None:
         try:
@@ -63,7 +63,7 @@ class _Signers:
         except SignersInvalid as error:
             raise ShapeMismatch(f"not a list of profile signers: {error}", where=where) from error
         if signers_document(signers) != value:
-            raise ShapeMismatch("signers in another spelling", expected="keys as JWKs, no null", where=where)
+            raise ShapeMismatch("signers in another encoding", expected="keys as JWKs, no null", where=where)
 
     def describe(self) -> str:
         return "array of profile signers, each with its time"
@@ -392,9 +392,7 @@ def _mcp_servers(entries: Sequence[Mapping[str, Any]]) -> tuple[MCPServerConfig,
         if server.url is not None and (server.env or server.folders):
             raise ShapeMismatch("a url has no environment and no folders", where=where, found=server.id)
         if (server.header is None) != (server.key is None):
-            raise ShapeMismatch(
-                "a key stands in a header, and a header for a key", where=where, found=server.id
-            )
+            raise ShapeMismatch("a key is in a header, and a header for a key", where=where, found=server.id)
         if server.roots and not (server.url or "").startswith("https:"):
             raise ShapeMismatch("roots are for https", where=where, found=server.id)
         if server.key and not (server.url or "").startswith("https:"):
@@ -415,7 +413,7 @@ def _authorities(jwks: Sequence[object]) -> tuple[ec.EllipticCurvePublicKey, ...
 
 
 def _policy_lines(text: str) -> Sequence[str]:
-    """The lines that say whom to ask, each in one spelling. What the file says of logs is for its other readers."""
+    """The lines that say whom to ask, each in one encoding. What the file says of logs is for its other readers."""
     words = (re.split(r"[ \t]+", line.strip(" \t")) for line in text.split("\n"))
     return [" ".join(each) for each in words if each[0] not in ("", "log") and not each[0].startswith("#")]
 

@@ -1,4 +1,5 @@
-"""What a session TD is launched for: the template manifest, its initdata, the activation, the RTMR3 events.
+"""Reads and writes what a session TD is launched for: the template manifest, its initdata, the activation, the RTMR3
+events.
 
 The **template manifest** names what is the same for every session of its kind: profile digest, supervisor,
 root file system, isolation floor, the gateway it will trust, proxy trust roots. It is carried in one fixed
@@ -329,7 +330,7 @@ def initdata(manifest: Manifest) -> bytes:
     """
     text = manifest.raw.decode("utf-8")
     if "'''" in text:
-        raise ShapeMismatch("manifest cannot stand in a TOML literal string", where="manifest")
+        raise ShapeMismatch("manifest cannot be in a TOML literal string", where="manifest")
     return (
         'algorithm = "sha384"\nversion = "0.1.0"\n\n[data]\n'
         f"\"affiant-manifest.json\" = '''{text}'''\n"

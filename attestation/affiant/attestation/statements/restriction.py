@@ -1,6 +1,6 @@
-"""Narrowings of a running session's profile: what follows the barrier in its RTMR3, one event each.
+"""Reads the permission restrictions of a running session: the events after the barrier in its RTMR3, one for each.
 
-Epoch 0 is the profile that the session was admitted with. The k-th narrowing is the k-th event after the barrier,
+Epoch 0 is the profile that the session was admitted with. The k-th restriction is the k-th event after the barrier,
 ``affiant-policy``, with the payload ``{"dig", "epoch", "fil", "old"}``: the new profile's digest, k, the digest of the
 file that it is from, and the digest of the profile that it replaces. From then on the session's evidence has k such
 events, over a nonce of its own, and its records name that evidence, ``pol.epoch`` k and, since MRCONFIGID binds epoch 0
@@ -55,19 +55,19 @@ _PAYLOAD: Final = Obj(
 
 
 class NotANarrowing(NotAllowedError):
-    """An event after the barrier that is no narrowing, or one more than a session may have."""
+    """An event after the barrier that is no restriction, or one more than a session may have."""
 
     code = "narrowing.event"
 
 
 class NarrowingMalformed(MalformedError):
-    """A narrowing's payload has other members, or values of another form."""
+    """A restriction's payload has other members, or values of another form."""
 
     code = "narrowing.malformed"
 
 
 class NarrowingOrderBroken(NotAllowedError):
-    """A narrowing of another epoch than the next, of another profile than the one in force, or back."""
+    """A restriction of another epoch than the next, of another profile than the one in force, or back."""
 
     code = "narrowing.order"
 
@@ -102,7 +102,7 @@ def binding_of(epoch: int) -> str:
 
 
 def parse_narrowings(events: tuple[Event, ...], *, first: str) -> tuple[Narrowing, ...]:
-    """The narrowings that ``events`` are, in order.
+    """The restrictions that ``events`` are, in order.
 
     Args:
         events: RTMR3 after the barrier. What is not replayed against a quote proves nothing.
@@ -128,7 +128,7 @@ def parse_narrowings(events: tuple[Event, ...], *, first: str) -> tuple[Narrowin
 
 
 def logged_narrowings(log: EventLog, *, first: str) -> tuple[Narrowing, ...]:
-    """The narrowings that a session's event log claims: as :func:`parse_narrowings`, of what follows the barrier.
+    """The restrictions that a session's event log claims: as :func:`parse_narrowings`, of what follows the barrier.
 
     A claim until the log is replayed against the quote and its events up to the barrier are the expected ones.
     """
@@ -154,20 +154,22 @@ def demand_next(narrowing: Narrowing, before: Sequence[Narrowing], *, first: str
         )
     if narrowing.profile_digest in had:
         raise NarrowingOrderBroken(
-            "a profile that the session had before; a session's profile is only ever narrowed",
+            "a profile that the session had before; a session's profile can only be restricted",
             found=narrowing.profile_digest,
         )
 
 
 def _too_many(count: int) -> NotANarrowing:
-    text = "more narrowings than a session may have"
+    text = "more permission restrictions than a session may have"
     return NotANarrowing(text, expected=f"at most {MAX_NARROWINGS}", found=count)
 
 
 def _parse(event: Event) -> Narrowing:
     if event.name != NARROWING_EVENT:
         raise NotANarrowing(
-            "an event after the barrier that is no narrowing", expected=NARROWING_EVENT, found=event.name
+            "an event after the barrier that is not a permission restriction",
+            expected=NARROWING_EVENT,
+            found=event.name,
         )
     try:
         _PAYLOAD.check(dict(event.payload), "payload")

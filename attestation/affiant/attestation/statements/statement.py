@@ -1,4 +1,4 @@
-"""Keyset statements: which keys a TD made, bound into its quote.
+"""Signs and verifies keyset statements: which keys a TD made, bound into its quote.
 
 A statement is canonical JSON; its digest is SHA-256 of the exact bytes. The *keyset digest*, which records and
 proofs name, is SHA-256 of the same with the member ``nonce`` removed: a fresh nonce gives fresh evidence for the

@@ -1,4 +1,4 @@
-"""Intel TDX evidence: parse, verify, appraise. Pure: no clock, no network, no environment.
+"""Parses, verifies and appraises Intel TDX evidence. Pure: no clock, no network, no environment.
 
 The call sequence, with the time and the trusted roots as arguments::
 

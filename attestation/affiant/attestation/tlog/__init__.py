@@ -1,1 +1,3 @@
-"""The transparency log's formats (C2SP tlog-tiles, checkpoints, signed notes) and RFC 9162 proofs. Pure."""
+"""Reads and writes the transparency log's formats (C2SP tlog-tiles, checkpoints, signed notes) and RFC 9162 proofs.
+Pure.
+"""

@@ -1,4 +1,4 @@
-"""Checkpoints: what a log says that its tree is (C2SP tlog-checkpoint v1.0.0).
+"""Reads and writes checkpoints: what a log says that its tree is (C2SP tlog-checkpoint v1.0.0).
 
 ::
 
@@ -87,7 +87,7 @@ def parse_size(text: str) -> int:
     """A number of leaves, or an index: decimal, without a leading zero.
 
     Raises:
-        CheckpointMalformed: another spelling, or over 2**63 - 1.
+        CheckpointMalformed: another encoding, or over 2**63 - 1.
     """
     if _SIZE.match(text) is None or (size := int(text)) > MAX_SIZE:
         raise CheckpointMalformed(

@@ -1,4 +1,4 @@
-"""The leaves of the log: 66 bytes that say that a record exists, and nothing of what it says.
+"""Encodes the leaves of the log: 66 bytes that say that a record exists, and nothing of its content.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What the transparency log's documents are refused for, each with a stable code.
+"""Defines the errors of the transparency log's documents, each with a stable code.
 
 ::
 

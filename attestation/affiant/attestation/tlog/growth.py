@@ -1,4 +1,4 @@
-"""A log that grows: new leaves in, the files that change out, in the order in which they may be written.
+"""Grows a log: new leaves in, the files that change out, in the order in which they may be written.
 
 Holds the right edge of the tree alone: at most 255 hashes for each of 8 levels, and at most 255 leaves. Pure: its owner
 writes the objects of a :class:`Grown` durably, and only then signs the checkpoint over its size and root. A full tile

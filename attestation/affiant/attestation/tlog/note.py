@@ -1,4 +1,4 @@
-"""Signed notes: text, and lines of signatures under names (C2SP signed-note v1.0.0).
+"""Reads and writes signed notes: text, and lines of signatures under names (C2SP signed-note v1.0.0).
 
 A note is text that ends with a newline, an empty line, and signature lines::
 
@@ -6,7 +6,7 @@ A note is text that ends with a newline, an empty line, and signature lines::
 
 What it says counts only under a key that the reader holds (:class:`NoteVerifier`): name and key id choose the key, a
 signature of a known key that does not hold refuses the whole note, and lines of unknown keys are ignored. Stricter than
-the format demands: base64 in its one spelling; at most :data:`MAX_SIGNATURES` lines; no two lines of one key.
+the format demands: base64 in its canonical form; at most :data:`MAX_SIGNATURES` lines; no two lines of one key.
 """
 
 from __future__ import annotations
@@ -200,17 +200,17 @@ def to_base64(data: bytes) -> str:
 
 
 def from_base64(text: str) -> bytes:
-    """The bytes of standard base64 in its one spelling.
+    """The bytes of standard base64 in its canonical form.
 
     Raises:
-        NoteMalformed: another spelling: no padding, spaces, foreign characters, unused bits that are set.
+        NoteMalformed: another encoding: no padding, spaces, foreign characters, unused bits that are set.
     """
     try:
         data = base64.b64decode(text, validate=True) if _BASE64.match(text) else b""
     except binascii.Error:
         data = b""
     if not data or to_base64(data) != text:
-        raise NoteMalformed("not base64 in its one spelling", found=repr(text[:40]))
+        raise NoteMalformed("not base64 in its canonical form", found=repr(text[:40]))
     return data
 
 

@@ -1,4 +1,5 @@
-"""Keys of signed notes: a log's Ed25519 (0x01), and witnesses' cosignatures, Ed25519 (0x04) and ML-DSA-44 (0x06).
+"""Verifies signatures of notes: a log's Ed25519 (0x01), and witnesses' cosignatures, Ed25519 (0x04) and ML-DSA-44
+(0x06).
 
 Verifier keys (*vkeys*) are text: ``<name>+<key id, 8 hex digits>+base64(algorithm || public key)``.
 
@@ -152,7 +153,7 @@ class LogSigner:
 
 @dataclass(frozen=True, slots=True)
 class Cosigner:
-    """The private Ed25519 key of a witness, at one instant.
+    """The private Ed25519 key of a witness, at one time.
 
     Args:
         seconds: since 1970, when the witness looked; not zero.
@@ -180,7 +181,7 @@ class Cosigner:
 
 @dataclass(frozen=True, slots=True)
 class MLDSACosigner:
-    """The private ML-DSA-44 key of a witness, at one instant; as :class:`Cosigner`."""
+    """The private ML-DSA-44 key of a witness, at one time; as :class:`Cosigner`."""
 
     name: str
     private_key: MLDSA44PrivateKey = field(repr=False)
@@ -241,7 +242,7 @@ def timestamp_of(signature: bytes) -> int | None:
 
 def _time_bytes(seconds: int) -> bytes:
     if not 0 < seconds <= _MAX_TIME:
-        raise NoteMalformed("a cosignature needs an instant", expected="seconds since 1970", found=seconds)
+        raise NoteMalformed("a cosignature needs a time", expected="seconds since 1970", found=seconds)
     return seconds.to_bytes(_TIME_SIZE, "big")
 
 

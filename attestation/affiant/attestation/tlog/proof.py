@@ -1,4 +1,4 @@
-"""A proof of inclusion that stands alone: C2SP tlog-proof v1.
+"""Reads and writes a self-contained proof of inclusion: C2SP tlog-proof v1.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Which witnesses make a checkpoint count: C2SP tlog-policy files.
+"""Decides which witnesses make a checkpoint count: C2SP tlog-policy files.
 
 ::
 
@@ -8,7 +8,7 @@
     quorum <name | none>
 
 A checkpoint counts if one of the logs has signed it and the quorum has cosigned it. Names are the file's own; a line
-refers to names above it alone; a member stands in one group, so that nobody counts twice. ``quorum none`` is a policy
+refers to names above it alone; a member is in one group, so that nobody counts twice. ``quorum none`` is a policy
 without witnesses: a verifier says so, and stays below the level that witnesses would give.
 
 A witness that a policy names ``self`` is run by whoever runs the log. It finds faults; it does not make anything

@@ -1,4 +1,4 @@
-"""The tree and its entries as static files: C2SP tlog-tiles.
+"""Encodes the tree and its entries as static files: C2SP tlog-tiles.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Proofs in the Merkle tree of RFC 9162, section 2.1: made from stored subtrees, verified from bytes.
+"""Makes and verifies proofs in the Merkle tree of RFC 9162, section 2.1, from stored subtrees.
 
 A proof is a tuple of 32-byte hashes, from the leaf's side up (RFC 9162, sections 2.1.3 and 2.1.4). Who makes one reads
 the roots of *complete* subtrees alone (:class:`Nodes`), which never change once they are there; tiles are one way to

@@ -92,7 +92,7 @@ def export(
     Exit codes: 0 written, 1 refused, 2 usage, 130 stopped (go on with the same command).
     """
     from affiant.attestation.bundle.period.progress import period_progress  # noqa: PLC0415 - as above
-    from affiant.attestation.records.sealed_disclosures_key import read_openings_key  # noqa: PLC0415 - as above
+    from affiant.attestation.records.sealed_disclosures_key import read_disclosure_key  # noqa: PLC0415 - as above
     from affiant.attestation.release.manifest import build_name  # noqa: PLC0415 - as above
     from affiant.attestation.verifier.files.opened_disclosures import Outcome, told  # noqa: PLC0415 - help needs no extra
 
@@ -106,7 +106,7 @@ def export(
         ) from error
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--from must be before --to")
-    keys = tuple(read_openings_key(path) for path in openings)
+    keys = tuple(read_disclosure_key(path) for path in openings)
     asked = Asked(since, until, tuple(sorted(set(sessions))) or None, keys)
     try:
         done = export_period(

@@ -384,11 +384,11 @@ def bundle(*, home: Path, session: str, openings: tuple[Path, ...]) -> None:
       affiant gateway bundle 0o2m0yYbVQkLhX4dJmQ3Ng > session.json
       affiant gateway bundle 0o2m0yYbVQkLhX4dJmQ3Ng --openings openings.key > session.affiant.json
     """
-    from affiant.attestation.records.sealed_disclosures_key import read_openings_key  # noqa: PLC0415 - as above
+    from affiant.attestation.records.sealed_disclosures_key import read_disclosure_key  # noqa: PLC0415 - as above
     from affiant.attestation.verifier.files.opened_disclosures import Opener, told  # noqa: PLC0415 - only if asked
     from affiant.sandbox.session_state.bundle_out import open_counted, parse_sealed_bundle  # noqa: PLC0415 - as above
 
-    keys = tuple(read_openings_key(path) for path in openings)
+    keys = tuple(read_disclosure_key(path) for path in openings)
     answer = _ask(home.absolute() / "gateway", f"/v1/sessions/{session}/bundle")
     if not keys:
         sys.stdout.buffer.write(answer)

@@ -30,9 +30,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from affiant.attestation.log.witness.embedded import own_witness_folder
 from affiant.attestation.records.sealed_disclosures_key import (
-    OpeningsKeyMalformed,
-    openings_key_file,
-    read_openings_key,
+    DisclosureKeyMalformed,
+    disclosure_key_file,
+    read_disclosure_key,
 )
 from affiant.files import write_whole
 from affiant.sandbox.base.errors import HomeFileMalformed, HomeRefused, StoreLocked
@@ -95,7 +95,7 @@ class Home:
         """
         path = self.path / "openings.key"
         if not path.exists():
-            document = openings_key_file(random_bytes(32))
+            document = disclosure_key_file(random_bytes(32))
             with suppress(FileExistsError):  # another command has just made one: that one counts
                 write_file(path, document, replace=False)
         return _read_openings_key(path)
@@ -218,8 +218,8 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, replace: bool = Tr
 
 def _read_openings_key(path: Path) -> X25519PrivateKey:
     try:
-        return read_openings_key(path)
-    except OpeningsKeyMalformed as error:
+        return read_disclosure_key(path)
+    except DisclosureKeyMalformed as error:
         raise HomeFileMalformed(
             error.message, where=error.where, expected=error.expected, found=error.found, hint=error.hint
         ) from error

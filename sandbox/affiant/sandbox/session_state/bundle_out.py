@@ -135,7 +135,7 @@ def open_bundle(sealed: SealedBundle, key: X25519PrivateKey) -> Bundle:
     """The bundle, each receipt followed by the disclosures that were sealed for it.
 
     Raises:
-        OpeningInvalid: an opening is for another key or receipt.
+        SealedDisclosureInvalid: an opening is for another key or receipt.
     """
     return replace(
         sealed.bundle,

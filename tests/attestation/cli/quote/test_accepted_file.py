@@ -16,8 +16,8 @@ from tests.sigstore_authority.authority import Authority, encoded
 
 from affiant.__main__ import cli
 from affiant.attestation.release.manifest import reference_values
-from affiant.attestation.signatures.sigstore.content import to_be_published
-from affiant.attestation.signatures.sigstore.statement import published_statement
+from affiant.attestation.signatures.sigstore.content import file_to_sign
+from affiant.attestation.signatures.sigstore.statement import file_statement
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 
 AT = f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
@@ -32,7 +32,7 @@ class Files:
 
     def publish(self, name: str, content: bytes) -> None:
         """Sign ``content``, and write ``name``.sigstore.json."""
-        statement = published_statement(to_be_published(name, content))
+        statement = file_statement(file_to_sign(name, content))
         bundle = self.authority.sign(statement, identity=IDENTITY, issuer=ISSUER, at=NOW)
         (self.folder / f"{name}.sigstore.json").write_bytes(encoded(bundle))
 

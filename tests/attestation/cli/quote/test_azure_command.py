@@ -20,7 +20,7 @@ from affiant.__main__ import cli
 from affiant.attestation.quote.judge.azure_verdict import AzureQuestion, AzureVerdict, judge_azure
 from affiant.attestation.quote.judge.verdict import Question
 from affiant.attestation.quote.providers.clouds.azure_document import encode_azure_evidence
-from affiant.attestation.quote.providers.clouds.azure_vtpm import AzureTaken, AzureVTPMEvidence
+from affiant.attestation.quote.providers.clouds.azure_vtpm import AzureVTPMEvidence, CollectedAzureEvidence
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.platform.pki import CertificateRole
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
@@ -37,7 +37,7 @@ def document(platform: SimulatedPlatform, *, nonce: bytes = NONCE, report_data: 
     bound = hashlib.sha256(data).digest() + bytes(32) if report_data is None else report_data
     message = attest(nonce)
     evidence = AzureVTPMEvidence(hcl_report(data), message, signature(KEY, message), PCRS)
-    return encode_azure_evidence(AzureTaken(platform.quote(registers, bound), evidence))
+    return encode_azure_evidence(CollectedAzureEvidence(platform.quote(registers, bound), evidence))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.properties import thorough
 from affiant.attestation.log.fsck.fsck import check_log
 from affiant.attestation.log.fsck.report import MAX_PROBLEMS, FsckReport
 from affiant.attestation.log_reading.folder import FolderLog
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.tiles import Tile, encode_bundle, parse_path
 
@@ -50,7 +50,7 @@ class Memory:
 def test_a_log_that_grew_is_whole_at_each_of_its_checkpoints(built: LogBuilder) -> None:
     report = check(built)
     assert (report.problems, report.bundles, report.tiles, report.ahead) == ((), 3, 4, 0)
-    assert report.weight is None and report.listed
+    assert report.severity is None and report.listed
     earlier = check(built, built.checkpoint(300))
     assert earlier.problems == () and earlier.ahead > 0
 
@@ -70,10 +70,10 @@ def test_every_changed_file_is_found_and_named(built: LogBuilder) -> None:
         for at in (0, 1, len(original) - 1, rng.randrange(len(original))):
             write(path, original[:at] + bytes((original[at] ^ 1,)) + original[at + 1 :])
             report = check(built)
-            assert report.weight is Weight.CONTRAINDICATED
+            assert report.severity is Severity.CONTRAINDICATED
             assert any(name.partition(".p/")[0] in f"{each.path} {each.detail}" for each in report.problems)
         write(path, original[:-1])
-        assert check(built).weight is Weight.CONTRAINDICATED, name
+        assert check(built).severity is Severity.CONTRAINDICATED, name
         write(path, original)
     assert check(built).problems == ()
 
@@ -106,9 +106,9 @@ def test_a_leaf_of_another_version_is_named_although_the_tree_holds_it(tmp_path:
 def test_files_too_many_warn_and_links_refuse(built: LogBuilder) -> None:
     write(built.folder / "notes.txt", b"hello")
     report = check(built)
-    assert codes(report) == {"log.foreign"} and report.weight is Weight.WARNING
+    assert codes(report) == {"log.foreign"} and report.severity is Severity.WARNING
     (built.folder / "tile/0/x001").symlink_to("000")
-    assert check(built).weight is Weight.CONTRAINDICATED
+    assert check(built).severity is Severity.CONTRAINDICATED
 
 
 def test_what_a_gateway_keeps_beside_its_log_is_no_warning(built: LogBuilder) -> None:
@@ -119,7 +119,7 @@ def test_what_a_gateway_keeps_beside_its_log_is_no_warning(built: LogBuilder) ->
     assert check(built).problems == ()
     key.chmod(0o640)
     (problem,) = check(built).problems
-    assert (problem.code, problem.path, problem.weight) == ("log.foreign", "key.json", Weight.WARNING)
+    assert (problem.code, problem.path, problem.severity) == ("log.foreign", "key.json", Severity.WARNING)
 
 
 def test_a_flood_of_strange_files_hides_no_contradiction(built: LogBuilder) -> None:
@@ -128,7 +128,7 @@ def test_a_flood_of_strange_files_hides_no_contradiction(built: LogBuilder) -> N
     (built.folder / "zzz").symlink_to("checkpoint")
     report = check(built)
     assert len(report.problems) == MAX_PROBLEMS and report.count == MAX_PROBLEMS + 21
-    assert report.weight is Weight.CONTRAINDICATED
+    assert report.severity is Severity.CONTRAINDICATED
 
 
 def test_an_earlier_partial_tile_that_says_otherwise_is_refused(built: LogBuilder) -> None:

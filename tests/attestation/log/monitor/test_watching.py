@@ -28,7 +28,7 @@ from affiant.attestation.log.monitor.state import open_monitor_state
 from affiant.attestation.log_reading.errors import LogAbsent, LogUnreachable
 from affiant.attestation.log_reading.folder import FolderLog
 from affiant.attestation.log_reading.log_trust import trust_of
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.tlog.entry import parse_entry
 from affiant.attestation.tlog.note import parse_note, signed, verify_note
 from affiant.attestation.tlog.proof import parse_log_proof, verify_log_proof
@@ -50,7 +50,7 @@ def test_a_log_that_grows_is_read_once(watched: Watched) -> None:
     watched.sign(END)
     first = watched.round(END)
     assert (first.findings, first.read, first.remembered, first.time) == ((), 400, True, END)
-    assert (first.open_chains, first.ended_chains, first.weight) == (1, 1, None)
+    assert (first.open_chains, first.ended_chains, first.severity) == (1, 1, None)
     assert first.tails[0][1:] == (199, NOW + 1990)
     again = watched.round(END + 5)
     assert (again.findings, again.read) == ((), 0)
@@ -68,7 +68,7 @@ def test_a_smaller_tree_after_a_larger_is_a_rollback(watched: Watched) -> None:
     watched.sign(END, size=300)
     report = watched.round(END)
     assert codes(report) == ["log.rollback"] and not report.remembered
-    assert report.weight is Weight.CONTRAINDICATED
+    assert report.severity is Severity.CONTRAINDICATED
     held, seen = documents(watched)
     assert "\n400\n" in held and "\n300\n" in seen
 
@@ -111,7 +111,7 @@ def test_a_contradiction_that_the_log_has_signed_is_never_forgotten(watched: Wat
     watched.others = []
     report = watched.round(END)
     assert report.findings == () and report.remembered
-    assert (report.contradictions, report.weight) == (1, Weight.CONTRAINDICATED)
+    assert (report.contradictions, report.severity) == (1, Severity.CONTRAINDICATED)
     assert len(watched.findings) == 1
 
 
@@ -119,13 +119,13 @@ def test_what_anybody_in_between_could_do_is_refused_and_not_held_against_the_lo
     watched.sign(END)
     watched.round(END)
     watched.sign(END, size=300)
-    assert watched.round(END).weight is Weight.CONTRAINDICATED
+    assert watched.round(END).severity is Severity.CONTRAINDICATED
     thief = log_signer(label="thief")
     write(watched.folder / "log/checkpoint", signed(watched.log.note().text, thief).to_bytes())
-    assert watched.round(END).weight is Weight.CONTRAINDICATED
+    assert watched.round(END).severity is Severity.CONTRAINDICATED
     watched.sign(END)
     report = watched.round(END)
-    assert (report.contradictions, report.weight) == (0, None)
+    assert (report.contradictions, report.severity) == (0, None)
     assert {path.parent.name for path in watched.findings} == {"passing"} and len(watched.findings) == 2
 
 

@@ -34,7 +34,7 @@ def shown(store: Store) -> int | None:
     note = read_checkpoint(log)
     verify_note(note, [log_signer().verifier])
     report = check_log(log, checkpoint := parse_checkpoint(note.text), progress=lambda _done: None)
-    assert report.weight is None, report.problems
+    assert report.severity is None, report.problems
     return checkpoint.size
 
 

@@ -16,14 +16,20 @@ from tests.attestation.quote.providers.paravisor import Paravisor
 
 from affiant.attestation.quote.providers import collection as taking
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.clouds.azure_document import parse_azure_evidence
-from affiant.attestation.quote.providers.collection import AUTO_ORDER, Asked, SourceName, Taken, take
+from affiant.attestation.quote.providers.collection import (
+    AUTO_ORDER,
+    CollectedEvidence,
+    EvidenceRequest,
+    ProviderName,
+    collect,
+)
 from affiant.attestation.quote.providers.kernel import configfs_tsm
 from affiant.attestation.quote.providers.machine_paths import Places
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
@@ -64,8 +70,10 @@ def agent(places: Places, quoting: Callable[[bytes], bytes]) -> Iterator[Agent]:
     running.close()
 
 
-def taken(places: Places, source: SourceName | None = None, **asked: bytes) -> Taken:
-    return take(Asked(**asked), places, source=source, random_bytes=random_bytes, sleep=lambda _: None)
+def taken(places: Places, source: ProviderName | None = None, **asked: bytes) -> CollectedEvidence:
+    return collect(
+        EvidenceRequest(**asked), places, source=source, random_bytes=random_bytes, sleep=lambda _: None
+    )
 
 
 def real_root(places: Places) -> Places:
@@ -88,12 +96,12 @@ def test_the_kernel_goes_before_the_agent(places: Places, tsm: FakeTSM, agent: A
 def test_what_is_absent_is_passed_over_and_said(places: Places, agent: Agent) -> None:
     found = taken(places, report_data=REPORT_DATA)
     assert found.source == "dstack"
-    assert [(name, type(error)) for name, error in found.passed_over] == [("configfs-tsm", SourceAbsent)]
+    assert [(name, type(error)) for name, error in found.passed_over] == [("configfs-tsm", ProviderAbsent)]
 
 
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [(errno.EACCES, SourceDenied), (errno.EBUSY, SourceBusy), (errno.EINVAL, ResponseRefused)],
+    [(errno.EACCES, ProviderDenied), (errno.EBUSY, ProviderBusy), (errno.EINVAL, ResponseRefused)],
 )
 def test_a_source_that_is_there_and_refuses_ends_it(
     places: Places, tsm: FakeTSM, agent: Agent, number: int, expected: type[AffiantError]
@@ -110,10 +118,10 @@ def test_a_source_that_is_there_and_refuses_ends_it(
 
 
 def test_a_machine_without_any_says_what_was_looked_for(places: Places) -> None:
-    with pytest.raises(SourceAbsent, match=r"configfs-tsm: .*dstack: .*Azure") as refused:
+    with pytest.raises(ProviderAbsent, match=r"configfs-tsm: .*dstack: .*Azure") as refused:
         taken(places, report_data=REPORT_DATA)
     assert "azure-vtpm: " not in str(refused.value)
-    with pytest.raises(SourceAbsent, match="azure-vtpm: there is no TPM"):
+    with pytest.raises(ProviderAbsent, match="azure-vtpm: there is no TPM"):
         taken(places, report_data=REPORT_DATA, nonce=NONCE)
 
 
@@ -124,9 +132,9 @@ def test_the_simulated_platform_is_never_taken_unasked(
         raise AssertionError("the simulated platform was asked")
 
     monkeypatch.setattr(taking, "PlatformClient", used)
-    with pytest.raises(SourceAbsent):
+    with pytest.raises(ProviderAbsent):
         taken(places, report_data=REPORT_DATA, nonce=NONCE)
-    assert SourceName.SIMULATED not in AUTO_ORDER
+    assert ProviderName.SIMULATED not in AUTO_ORDER
 
 
 @pytest.mark.parametrize(
@@ -135,23 +143,23 @@ def test_the_simulated_platform_is_never_taken_unasked(
         (None, {}),
         (None, {"user_data": bytes(64)}),
         (None, {"report_data": REPORT_DATA, "user_data": bytes(64)}),
-        (SourceName.CONFIGFS_TSM, {}),
-        (SourceName.CONFIGFS_TSM, {"nonce": NONCE}),
-        (SourceName.DSTACK, {"report_data": REPORT_DATA, "nonce": NONCE}),
-        (SourceName.SIMULATED, {"report_data": REPORT_DATA, "user_data": bytes(64)}),
-        (SourceName.AZURE_VTPM, {"report_data": REPORT_DATA}),
-        (SourceName.AZURE_VTPM, {"report_data": REPORT_DATA, "nonce": NONCE}),
+        (ProviderName.CONFIGFS_TSM, {}),
+        (ProviderName.CONFIGFS_TSM, {"nonce": NONCE}),
+        (ProviderName.DSTACK, {"report_data": REPORT_DATA, "nonce": NONCE}),
+        (ProviderName.SIMULATED, {"report_data": REPORT_DATA, "user_data": bytes(64)}),
+        (ProviderName.AZURE_VTPM, {"report_data": REPORT_DATA}),
+        (ProviderName.AZURE_VTPM, {"report_data": REPORT_DATA, "nonce": NONCE}),
     ],
 )
 def test_nothing_that_was_given_is_left_out_in_silence(
-    places: Places, source: SourceName | None, asked: dict[str, bytes]
+    places: Places, source: ProviderName | None, asked: dict[str, bytes]
 ) -> None:
     with pytest.raises(SettingsInvalid):
         taken(places, source, **asked)
 
 
-@pytest.mark.parametrize("source", [SourceName.CONFIGFS_TSM, SourceName.DSTACK, SourceName.SIMULATED])
-def test_report_data_of_another_size_is_refused_by_every_source(places: Places, source: SourceName) -> None:
+@pytest.mark.parametrize("source", [ProviderName.CONFIGFS_TSM, ProviderName.DSTACK, ProviderName.SIMULATED])
+def test_report_data_of_another_size_is_refused_by_every_source(places: Places, source: ProviderName) -> None:
     with pytest.raises(SettingsInvalid, match="another size"):
         taken(places, source, report_data=bytes(63))
 

@@ -10,7 +10,7 @@ import pytest
 from tests.attestation.quote.providers.paravisor import Paravisor
 
 from affiant.attestation.quote.providers import probing
-from affiant.attestation.quote.providers.base.errors import SourceDenied
+from affiant.attestation.quote.providers.base.errors import ProviderDenied
 from affiant.attestation.quote.providers.machine_paths import Places
 from affiant.attestation.quote.providers.probing import probe
 
@@ -67,7 +67,7 @@ def test_an_azure_vtpm_is_found_by_its_index(
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use everything")
 def test_what_this_user_may_not_use_is_denied(tmp_path: Path) -> None:
     (tmp_path / "tsm").mkdir(0o500)
-    assert codes(tmp_path)["configfs-tsm"] == SourceDenied.code
+    assert codes(tmp_path)["configfs-tsm"] == ProviderDenied.code
 
 
 def test_each_says_what_its_evidence_is(tmp_path: Path) -> None:

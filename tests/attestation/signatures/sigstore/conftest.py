@@ -11,17 +11,17 @@ from tests.attestation.tdx.conftest import platform
 from tests.attestation.tdx.policy.test_policy_file import SIMULATED
 from tests.sigstore_authority.authority import Authority, encoded
 
-from affiant.attestation.signatures.sigstore.statement import FileKind, PublishedFile, published_statement
+from affiant.attestation.signatures.sigstore.statement import FileKind, SignedFile, file_statement
 from affiant.attestation.signatures.sigstore.trusted_identity import Signer
-from affiant.attestation.signatures.sigstore.verification import VerifiedPublication, verify_published
+from affiant.attestation.signatures.sigstore.verification import VerifiedFile, verify_signed_file
 
 __all__ = ["platform", "vendor"]
 
 AT = datetime(2026, 5, 4, 12, tzinfo=UTC)
 IDENTITY = "release@vendor.example"
 ISSUER = "https://accounts.vendor.example"
-POLICY = PublishedFile("appraisal.yaml", FileKind.APPRAISAL_POLICY, SIMULATED.encode())
-STATEMENT = published_statement(POLICY)
+POLICY = SignedFile("appraisal.yaml", FileKind.APPRAISAL_POLICY, SIMULATED.encode())
+STATEMENT = file_statement(POLICY)
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Vendor:
         *,
         trusted_root: bytes | None = None,
         signer: Signer | None = None,
-    ) -> VerifiedPublication:
-        return verify_published(
+    ) -> VerifiedFile:
+        return verify_signed_file(
             bundle if isinstance(bundle, bytes) else encoded(bundle),
             trusted_root=encoded(self.authority.trusted_root()) if trusted_root is None else trusted_root,
             signer=signer or Signer(IDENTITY, ISSUER),

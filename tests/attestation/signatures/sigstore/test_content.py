@@ -10,9 +10,9 @@ from tests.attestation.tdx.conftest import RELEASE
 from tests.attestation.tdx.policy.test_policy_file import SIMULATED
 
 from affiant.attestation.release.manifest import reference_values
-from affiant.attestation.signatures.sigstore.content import require_readable, to_be_published
+from affiant.attestation.signatures.sigstore.content import file_to_sign, require_readable
 from affiant.attestation.signatures.sigstore.errors import OtherKind, SettingsInvalid
-from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT, FileKind, PublishedFile
+from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT, FileKind, SignedFile
 from affiant.errors import AffiantError, MalformedError
 
 REFERENCE = reference_values(RELEASE, b"root key")
@@ -20,15 +20,15 @@ TRUST = Path(__file__).resolve().parents[4] / "docs" / "formats" / "vectors" / "
 
 
 def test_the_kind_is_the_files_own() -> None:
-    assert to_be_published("a.yaml", SIMULATED.encode()).kind is FileKind.APPRAISAL_POLICY
-    assert to_be_published("r.json", REFERENCE).kind is FileKind.REFERENCE_VALUES
+    assert file_to_sign("a.yaml", SIMULATED.encode()).kind is FileKind.APPRAISAL_POLICY
+    assert file_to_sign("r.json", REFERENCE).kind is FileKind.REFERENCE_VALUES
     laid_out = json.dumps(json.loads(REFERENCE), indent=2).encode()
-    assert to_be_published("r.json", laid_out).content == laid_out
+    assert file_to_sign("r.json", laid_out).content == laid_out
 
 
 def test_a_trust_file_is_not_published() -> None:
     with pytest.raises(OtherKind) as refused:
-        to_be_published("trust.json", TRUST.read_bytes())
+        file_to_sign("trust.json", TRUST.read_bytes())
     assert refused.value.code == "published.kind"
 
 
@@ -44,14 +44,14 @@ def test_a_trust_file_is_not_published() -> None:
 )
 def test_what_its_reader_refuses_is_not_published(content: bytes, code: str) -> None:
     with pytest.raises(MalformedError) as refused:
-        to_be_published("a.yaml", content)
+        file_to_sign("a.yaml", content)
     assert refused.value.code == code
 
 
 def test_empty_and_huge_files_are_not_published() -> None:
     for content in (b"", b" " * (MAX_CONTENT + 1)):
         with pytest.raises(SettingsInvalid):
-            to_be_published("a.yaml", content)
+            file_to_sign("a.yaml", content)
 
 
 def test_a_file_that_is_said_to_be_of_another_kind_is_refused() -> None:
@@ -60,4 +60,4 @@ def test_a_file_that_is_said_to_be_of_another_kind_is_refused() -> None:
         (FileKind.APPRAISAL_POLICY, REFERENCE),
     ):
         with pytest.raises(AffiantError):
-            require_readable(PublishedFile("a", kind, content))
+            require_readable(SignedFile("a", kind, content))

@@ -16,7 +16,7 @@ from tests.sigstore_authority.serving import serve
 
 from affiant.__main__ import cli
 from affiant.attestation.signatures.sigstore import errors
-from affiant.attestation.signatures.sigstore.statement import parse_published_statement, published_statement
+from affiant.attestation.signatures.sigstore.statement import file_statement, parse_file_statement
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
@@ -51,10 +51,10 @@ def test_its_commands_run(
 
 def test_its_statement_is_one() -> None:
     shown = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])  # type: ignore[index]
-    made = json.loads(published_statement(POLICY))
+    made = json.loads(file_statement(POLICY))
     shown["subject"][0]["digest"] = made["subject"][0]["digest"]
     shown["predicate"]["content"] = made["predicate"]["content"]
-    assert parse_published_statement(json.dumps(shown).encode()) == POLICY
+    assert parse_file_statement(json.dumps(shown).encode()) == POLICY
 
 
 def test_its_codes_are_those_of_the_code() -> None:

@@ -18,9 +18,9 @@ from affiant.attestation.signatures.sigstore.statement import (
     MAX_CONTENT,
     MAX_STATEMENT,
     FileKind,
-    PublishedFile,
-    parse_published_statement,
-    published_statement,
+    SignedFile,
+    file_statement,
+    parse_file_statement,
 )
 from affiant.errors import AffiantError
 
@@ -32,8 +32,8 @@ def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 def test_what_was_written_is_read_whatever_its_layout() -> None:
-    assert parse_published_statement(STATEMENT) == POLICY
-    assert parse_published_statement(json.dumps(json.loads(STATEMENT), indent=4).encode()) == POLICY
+    assert parse_file_statement(STATEMENT) == POLICY
+    assert parse_file_statement(json.dumps(json.loads(STATEMENT), indent=4).encode()) == POLICY
 
 
 def test_the_subject_is_what_sha256sum_prints() -> None:
@@ -45,10 +45,10 @@ def test_the_subject_is_what_sha256sum_prints() -> None:
 
 
 def test_the_largest_file_fits_into_the_largest_statement() -> None:
-    file = PublishedFile("a" * 128, FileKind.REFERENCE_VALUES, b"\xff" * MAX_CONTENT)
-    statement = published_statement(file)
+    file = SignedFile("a" * 128, FileKind.REFERENCE_VALUES, b"\xff" * MAX_CONTENT)
+    statement = file_statement(file)
     assert len(statement) <= MAX_STATEMENT
-    assert parse_published_statement(statement) == file
+    assert parse_file_statement(statement) == file
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_the_largest_file_fits_into_the_largest_statement() -> None:
 )
 def test_a_name_that_could_be_misread_is_refused(name: str) -> None:
     with pytest.raises(SettingsInvalid):
-        PublishedFile(name, FileKind.APPRAISAL_POLICY, b"x")
+        SignedFile(name, FileKind.APPRAISAL_POLICY, b"x")
     with pytest.raises(StatementMalformed):
-        parse_published_statement(changed(lambda d: d["subject"][0].update(name=name)))
+        parse_file_statement(changed(lambda d: d["subject"][0].update(name=name)))
 
 
 @pytest.mark.parametrize(
@@ -87,17 +87,17 @@ def test_a_name_that_could_be_misread_is_refused(name: str) -> None:
 )
 def test_any_other_form_is_refused(change: Callable[[dict[str, Any]], object]) -> None:
     with pytest.raises(StatementMalformed) as refused:
-        parse_published_statement(changed(change))
+        parse_file_statement(changed(change))
     assert refused.value.code == "published.statement"
 
 
 def test_content_and_digest_that_differ_are_refused() -> None:
     other = b64u(POLICY.content + b"\n")
     with pytest.raises(ContentChanged) as refused:
-        parse_published_statement(changed(lambda d: d["predicate"].update(content=other)))
+        parse_file_statement(changed(lambda d: d["predicate"].update(content=other)))
     assert refused.value.code == "published.content"
     with pytest.raises(ContentChanged):
-        parse_published_statement(changed(lambda d: d["subject"][0]["digest"].update(sha256="00" * 32)))
+        parse_file_statement(changed(lambda d: d["subject"][0]["digest"].update(sha256="00" * 32)))
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_content_and_digest_that_differ_are_refused() -> None:
 )
 def test_what_is_no_strict_json_is_refused(statement: bytes) -> None:
     with pytest.raises(StatementMalformed):
-        parse_published_statement(statement)
+        parse_file_statement(statement)
 
 
 @given(position=st.integers(0, len(STATEMENT) - 1), byte=st.integers(0, 255))
 def test_no_changed_byte_changes_the_file(position: int, byte: int) -> None:
     statement = STATEMENT[:position] + bytes([byte]) + STATEMENT[position + 1 :]
     try:
-        found = parse_published_statement(statement)
+        found = parse_file_statement(statement)
     except AffiantError:
         return
     assert (found.content, found.kind) == (POLICY.content, POLICY.kind)

@@ -485,9 +485,9 @@ def forbid(event, arguments):
         raise RuntimeError(f"verification asks the network: {event}")
 %s
 from affiant.attestation.signatures.sigstore.trusted_identity import Signer
-from affiant.attestation.signatures.sigstore.verification import verify_published
+from affiant.attestation.signatures.sigstore.verification import verify_signed_file
 for name in ("promise", "timestamp"):
-    found = verify_published(
+    found = verify_signed_file(
         (folder / name).read_bytes(),
         trusted_root=(folder / "root").read_bytes(),
         signer=Signer(sys.argv[2], sys.argv[3]),

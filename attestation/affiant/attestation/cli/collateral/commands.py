@@ -1,4 +1,4 @@
-"""``affiant collateral``: the rim. Reads files, the clock and the network; prints; chooses exit codes.
+"""Implements ``affiant collateral``. It reads files, the clock and the network, prints, and chooses exit codes.
 
 What a command needs is imported when it runs, so that help costs nothing and the base install has no client.
 """
@@ -55,9 +55,9 @@ class _CollateralGroup(Group):
 
 @click.group(cls=_CollateralGroup)
 def collateral() -> None:
-    """Fetch, keep and check what Intel publishes about a kind of platform.
+    """Fetch, store and check what Intel publishes about a kind of platform.
 
-    Verifiers work offline: collateral is an argument of theirs. This is the one command that asks for it.
+    Verifiers work offline: you give them collateral. This is the one command that fetches it.
 
     \b
     Examples:
@@ -212,7 +212,7 @@ def show(*, path: Path | None, fmspc: str | None, ca: str | None, cache: Path | 
     "--at",
     callback=instant,
     metavar="TIME",
-    help="Judge at this instant: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
+    help="Judge at this time: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
 )
 @root_option
 @click.option(
@@ -238,10 +238,10 @@ def check(
     cache: Path | None,
     as_json: bool,
 ) -> None:
-    """Verify collateral: signatures, issuers, revocations, and every date at one instant.
+    """Verify collateral: signatures, issuers, revocations, and every date at one time.
 
-    PATH is a file or a folder; without it, everything in the cache. Whether it is the collateral of a quote's
-    platform, `affiant quote verify` says.
+    PATH is a file or a folder; without it, everything in the cache. `affiant quote verify` checks whether it
+    belongs to the platform of a quote.
 
     Exit codes: 0 affirming, 10 warning (it expires soon), 20 contraindicated, 30 none (nothing to check),
     40 simulated (another root than Intel's), 2 usage.

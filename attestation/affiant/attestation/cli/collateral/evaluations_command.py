@@ -1,4 +1,4 @@
-"""``affiant collateral evaluations``: which TCB evaluations there are to judge by."""
+"""Implements ``affiant collateral evaluations``, which lists the TCB evaluations that a verifier can choose."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def evaluations(
     A number here is what `affiant collateral fetch --evaluation N` asks for, and what a policy's `minimum_evaluation`
     demands. A platform has as long to update as you let pass since the recovery event.
 
-    Exit codes: 0 done, 1 refused or not to be had, 2 usage.
+    Exit codes: 0 done, 1 refused or not available, 2 usage.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What the commands of `affiant collateral` share: options, the clock, and how a refusal is shown."""
+"""Defines what the commands of ``affiant collateral`` share: options, the clock, and how an error is shown."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ timeout_option = click.option(
 
 @contextmanager
 def refusals(typ: str, *, as_json: bool) -> Iterator[None]:
-    """With --json a refusal is a document too; a mistake of the command line stays what it is."""
+    """With --json an error is a document too; a mistake of the command line stays what it is."""
     try:
         yield
     except AffiantError as refusal:

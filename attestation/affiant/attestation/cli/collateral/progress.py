@@ -1,4 +1,4 @@
-"""Progress of a fetch on standard error: nothing while it is quick, one line for each thing that takes long."""
+"""Prints the progress of a fetch on standard error: nothing while it is quick, one line for each slow step."""
 
 from __future__ import annotations
 

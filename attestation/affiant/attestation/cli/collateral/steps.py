@@ -1,4 +1,4 @@
-"""What the commands of `affiant collateral` do, once their arguments are values."""
+"""Does the work of ``affiant collateral`` after the arguments have become values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What collateral claims about itself, as a JSON document and as a table: dates, numbers, digests. Nothing verified."""
+"""Summarises what collateral claims about itself (dates, numbers, digests), as JSON and as a table. Nothing is
+verified.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``affiant collateral check``: does this collateral hold at an instant, under a root. A verdict and an exit code.
+"""Implements the verdict of ``affiant collateral check``: whether collateral is valid at one time under one root.
 
 == =============== ============================================================================================
 0  affirming       everything that does not need a quote holds, under Intel's root
@@ -121,7 +121,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollateralVerdict:
-    """All that was judged, at one instant, by one build."""
+    """All that was judged, at one time, by one build."""
 
     at: datetime
     build: str

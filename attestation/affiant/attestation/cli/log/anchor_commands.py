@@ -1,4 +1,4 @@
-"""``affiant log anchor``: the rim. Files, the network, the clock and randomness; decides nothing."""
+"""Implements ``affiant log anchor``. It uses files, the network, the clock and randomness; others decide."""
 
 from __future__ import annotations
 

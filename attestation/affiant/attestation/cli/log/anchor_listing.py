@@ -1,4 +1,6 @@
-"""``affiant log anchors``: the rim. Reads the folder and the log, prints; who is believed, the options say."""
+"""Implements ``affiant log anchors``, which lists the anchors of a folder and verifies them against the trusted
+signers in its options.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands about anchors share: whose tokens are believed, where anchors lie, how one is shown."""
+"""Defines what the anchor commands share: trusted authorities, the folder of anchors, and how an anchor is printed."""
 
 from __future__ import annotations
 

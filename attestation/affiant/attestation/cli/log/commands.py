@@ -1,4 +1,4 @@
-"""``affiant log``: the rim. Reads files, the network and the clock; prints; chooses exit codes; decides nothing."""
+"""Implements ``affiant log``. It reads files, the network and the clock, prints, and chooses exit codes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def fsck(
     from affiant.attestation.log.fsck.fsck import check_log  # noqa: PLC0415 - help stays cheap
     from affiant.attestation.log.fsck.text import fsck_document, fsck_lines  # noqa: PLC0415 - as above
     from affiant.attestation.log_reading.reader import read_checkpoint  # noqa: PLC0415 - as above
-    from affiant.attestation.log_reading.severity import Weight  # noqa: PLC0415 - as above
+    from affiant.attestation.log_reading.severity import Severity  # noqa: PLC0415 - as above
 
     trust = trust_from(keys, policy)
     with (
@@ -165,4 +165,6 @@ def fsck(
         print_json(fsck_document(source.name, report))
     else:
         click.echo("\n".join(fsck_lines(source.name, report)))
-    ctx.exit({None: 0, Weight.WARNING: EXIT_WARNING, Weight.CONTRAINDICATED: EXIT_REFUSED_LOG}[report.weight])
+    ctx.exit(
+        {None: 0, Severity.WARNING: EXIT_WARNING, Severity.CONTRAINDICATED: EXIT_REFUSED_LOG}[report.severity]
+    )

@@ -1,4 +1,6 @@
-"""``affiant log monitor``: the rim. Reads files, the network and the clock; waits; prints; chooses exit codes."""
+"""Implements ``affiant log monitor``. It reads files, the network and the clock, waits, prints, and chooses exit
+codes.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ class _Watch:
 )
 @click.option("--origin", help="Which log, where the policy names several.")
 @click.option(
-    "--also", multiple=True, type=_FILE, help="A checkpoint that somebody else has; several may be given."
+    "--also", multiple=True, type=_FILE, help="A checkpoint that another reader has; several may be given."
 )
 @click.option("--once", is_flag=True, help="One round (the default).")
 @click.option(
@@ -99,7 +101,11 @@ class _Watch:
     help="Age of the newest cosigned checkpoint.",
 )
 @click.option(
-    "--slack-s", type=click.IntRange(0, 86_400), default=30, show_default=True, help="Clocks may differ so."
+    "--slack-s",
+    type=click.IntRange(0, 86_400),
+    default=30,
+    show_default=True,
+    help="Seconds by which clocks may differ.",
 )
 @tls_ca_option
 @tls_spki_option
@@ -125,7 +131,7 @@ def monitor(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Watch a log: signature and quorum, growth, the same tree for everybody, and no record missing in any chain.
+    """Watch a log: signature and quorum, growth, the same tree for every reader, and no record missing in any chain.
 
     A contradiction is written as files to findings/ in the state's folder; one that the log itself has signed is never
     forgotten. Nothing that did not verify is where the next round starts from.
@@ -259,6 +265,8 @@ def _tell(watch: _Watch, report: Report, *, as_json: bool, one_line: bool) -> No
 
 
 def _weighed(report: Report) -> int:
-    from affiant.attestation.log_reading.severity import Weight  # noqa: PLC0415 - as above
+    from affiant.attestation.log_reading.severity import Severity  # noqa: PLC0415 - as above
 
-    return {None: 0, Weight.WARNING: EXIT_WARNING, Weight.CONTRAINDICATED: EXIT_REFUSED_LOG}[report.weight]
+    return {None: 0, Severity.WARNING: EXIT_WARNING, Severity.CONTRAINDICATED: EXIT_REFUSED_LOG}[
+        report.severity
+    ]

@@ -1,4 +1,4 @@
-"""What the commands of `affiant log` share: options, where a log is opened, exit codes, progress."""
+"""Defines what the commands of ``affiant log`` share: options, how a log is opened, exit codes and progress."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ timeout_option = click.option(
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="For each answer of a server, as a whole.",
+    help="For each whole response of a server.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
 
 class LogGroup(Group):
-    """A group whose refusals are verdicts: 20 what was read does not hold, 30 nothing could be read, 2 usage."""
+    """A group whose errors are verdicts: 20 what was read does not hold, 30 nothing could be read, 2 usage."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -99,7 +99,7 @@ class LogGroup(Group):
 
 @contextmanager
 def refusals(typ: str, *, as_json: bool) -> Iterator[None]:
-    """With --json a refusal is a document too; a mistake of the command line stays what it is."""
+    """With --json an error is a document too; a mistake of the command line stays what it is."""
     try:
         yield
     except AffiantError as refusal:
@@ -193,5 +193,5 @@ def progress_of(what: str, total: int) -> Callable[[int], None]:
 
 
 def exit_code(error: AffiantError) -> int:
-    """What a refusal is worth."""
+    """What an error is worth."""
     return EXIT_NONE if isinstance(error, UnreachableError) else EXIT_REFUSED_LOG

@@ -1,4 +1,4 @@
-"""``affiant log prove`` and ``consistency``: proofs for others, from a log's tiles."""
+"""Implements ``affiant log prove`` and ``consistency``, which make proofs for others from a log's tiles."""
 
 from __future__ import annotations
 

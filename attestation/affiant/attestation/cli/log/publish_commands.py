@@ -1,4 +1,4 @@
-"""``affiant log publish``: the rim."""
+"""Implements ``affiant log publish``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def publish(
     Credentials, endpoint and region are read from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
     AWS_ENDPOINT_URL, AWS_REGION.
 
-    Exit codes: 0 the store shows it, 20 something does not hold or stands in the way, 30 the store or the folder cannot
+    Exit codes: 0 the store shows it, 20 something does not hold or is in the way, 30 the store or the folder cannot
     be reached, 2 usage.
 
     \b

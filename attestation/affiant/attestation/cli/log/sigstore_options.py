@@ -1,4 +1,4 @@
-"""What the commands about anchors share where sigstore makes or made them: who signs, whose signatures are believed."""
+"""Defines the sigstore options of the anchor commands: who signs, and whose signatures are trusted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def believing_options(command: _Command) -> _Command:
     """``--trusted-root``, ``--identity`` and ``--issuer``: all, or none, by :func:`named_signer`."""
     root = click.option("--trusted-root", type=_FILE, help="Your sigstore trusted_root.json.")
     identity = click.option("--identity", help="Who must have signed: an e-mail address or a URI.")
-    issuer = click.option("--issuer", metavar="URL", help="The OIDC issuer that must have known them.")
+    issuer = click.option("--issuer", metavar="URL", help="The OIDC issuer of that identity.")
     return root(identity(issuer(command)))
 
 

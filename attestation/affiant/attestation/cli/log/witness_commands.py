@@ -1,4 +1,4 @@
-"""``affiant witness``: the rim. Reads files, the clock and random bytes; serves; chooses exit codes."""
+"""Implements ``affiant witness``. It reads files, the clock and random bytes, serves, and chooses exit codes."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class _WitnessGroup(Group):
 
 @click.group(cls=_WitnessGroup)
 def witness() -> None:
-    """Cosign the checkpoints of transparency logs: each tree that grows from what was seen, and no other.
+    """Cosign checkpoints of transparency logs: only trees that extend what this witness has seen.
 
-    Run it where whoever runs the log cannot reach it.
+    Run it where the operator of the log has no access.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""An instant on the command line: ``now``, RFC 3339 in UTC, or seconds since 1970. The rim: reads the clock."""
+"""Reads a time from the command line: ``now``, RFC 3339 in UTC, or seconds since 1970."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["instant", "instant_if_given"]
 
 
 def instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
-    """The callback of an option; without the option, the instant of the call."""
+    """The callback of an option; without the option, the time of the call."""
     from affiant.attestation.tdx.pki.times import parse_rfc3339_utc  # noqa: PLC0415 - help must stay cheap
 
     if value is None or value == "now":
@@ -21,7 +21,7 @@ def instant(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
         return parse_rfc3339_utc(value)
     except ValueError as error:
         raise click.BadParameter(
-            "not an instant: now, 2026-11-21T12:00:00Z, or seconds since 1970"
+            "not a timestamp: now, 2026-11-21T12:00:00Z, or seconds since 1970"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""``affiant platform``: serve the SIMULATED TDX platform, write trust in it, ask how it is."""
+"""Implements ``affiant platform``: it serves the SIMULATED TDX platform, writes its trust file, and shows its state."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def serve(
     Examples:
       affiant platform serve
       affiant platform serve --home ./state
-      affiant platform serve --dangerous-revoke-pck     # to see a refusal
+      affiant platform serve --dangerous-revoke-pck     # every quote is then rejected
     """
 
     def announce(path: Path) -> None:
@@ -173,7 +173,7 @@ def serve(
     type=click.File("rb"),
     multiple=True,
     metavar="FILE",
-    help="Accept what this authority ordered to be erased or held: its public key (JWK), from `affiant erase keygen`.",
+    help="Accept erasures and holds that this authority ordered: its public key (JWK), from `affiant erase keygen`.",
 )
 def trust(
     home: Path,

@@ -1,4 +1,4 @@
-"""``affiant erase`` and ``affiant hold``: keys, signed requests, and handing them to the gateway."""
+"""Implements ``affiant erase`` and ``affiant hold``: keys, signed requests, and their delivery to the gateway."""
 
 from __future__ import annotations
 
@@ -171,9 +171,7 @@ def make_hold(*, bundle: Path, target: str, basis: str, key: Path, output: Path)
 
 @hold.command()
 @_bundle
-@click.option(
-    "--target", required=True, metavar="ID", help="What is held: a session's id, or a receipt hash."
-)
+@click.option("--target", required=True, metavar="ID", help="The held session's id, or a receipt hash.")
 @click.option(
     "--hold",
     "ends",
@@ -201,7 +199,7 @@ def release(*, bundle: Path, target: str, ends: str, basis: str, key: Path, outp
 @click.argument("request", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @_json
 def show(*, request: Path, as_json: bool) -> None:
-    """Show what a request orders. Its signatures are not verified: that is the gateway's, and the verifier's.
+    """Show what a request orders. The signatures are not verified here; the gateway and the verifier do that.
 
     \b
     Example:

@@ -48,6 +48,6 @@ def submit(home: Path, data: bytes) -> list[dict[str, Any]]:
             "The same request may be given again.",
         ) from error
     if response.status != 200:
-        refusal = answer["error"]
-        raise RequestRefused(f"{refusal['message']} [{refusal['code']}]")
+        refused = answer["error"]
+        raise RequestRefused(f"{refused['message']} [{refused['code']}]")
     return list(answer["orders"])

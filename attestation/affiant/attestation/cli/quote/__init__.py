@@ -1,1 +1,1 @@
-"""`affiant quote`: TDX quotes for people. Files in, tables and documents out."""
+"""Implements `affiant quote`: it reads files and prints tables and documents about TDX quotes."""

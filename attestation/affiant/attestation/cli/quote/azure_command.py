@@ -1,4 +1,4 @@
-"""``affiant quote verify-azure``: evidence of an Azure confidential VM, as what it is."""
+"""Implements ``affiant quote verify-azure``, which judges evidence of an Azure confidential VM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from affiant.attestation.cli.quote.options import (
     refuse_two_sources,
     root_option,
 )
-from affiant.attestation.cli.quote.policy_signing_options import PublishedBy
+from affiant.attestation.cli.quote.policy_signing_options import NamedSigner
 from affiant.command_line import print_json, printable
 from affiant.errors import ConfigurationError
 
@@ -101,10 +101,10 @@ def verify_azure(
     policy: Path | None,
     as_json: bool,
 ) -> None:
-    """Verify what `affiant quote take --source azure-vtpm` took. Never a verdict of plain TDX.
+    """Verify evidence that `affiant quote take --source azure-vtpm` collected. This is not a verdict of plain TDX.
 
     The TD quote speaks of hardware and Microsoft's paravisor; a quote of the vTPM that the paravisor runs speaks of
-    the guest's boot, and signs your nonce. Whoever believes this believes the paravisor as well.
+    the guest's boot, and signs your nonce. If you trust this, you trust the paravisor as well.
 
     Exit codes: 10 both hold and were appraised (--policy and --pcr), which is the best there is; 20 refused; 30 the
     platform or the guest was not appraised; 40 simulated; 2 usage. Not yet run on Azure.
@@ -126,7 +126,7 @@ def verify_azure(
     _sized(64, user_data, "--user-data")
     refuse_two_sources(collateral, cache)
     try:
-        written = None if policy is None else accepted_policy(policy, PublishedBy(None, None, None))
+        written = None if policy is None else accepted_policy(policy, NamedSigner(None, None, None))
         settings = None if written is None else policy_of(written)
         roots = roots_of(root, None if settings is None else settings.roots_at(at))
         kept = (cache or default_cache()).absolute()

@@ -1,4 +1,6 @@
-"""What the commands read: bounded files, and the reader's own pins. Nothing is imported before it is needed."""
+"""Reads the bounded files and the reader's own trusted keys for the quote commands. It imports each reader on first
+use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``affiant quote``: the rim. Reads files and the clock, prints, chooses exit codes; decides nothing.
+"""Implements ``affiant quote``. It reads files and the clock, prints, and chooses exit codes.
 
 What a command needs is imported when it runs, so that help costs nothing.
 """
@@ -30,7 +30,7 @@ __all__ = ["quote"]
 
 @click.group(cls=Group)
 def quote() -> None:
-    """Inspect, verify and explain TDX quotes, offline; take one of the TD that this runs in.
+    """Inspect, verify and explain TDX quotes offline; collect one from this TD.
 
     FILE is a quote in raw bytes, hexadecimal or base64; `-` reads standard input.
 
@@ -56,7 +56,7 @@ for _command in (verify, verify_azure, explain, eventlog, policy, take, sources)
 def inspect(file: Path, *, as_json: bool) -> None:
     """Print everything that a quote claims, by name. Verifies nothing.
 
-    Exit codes: 0 it is a TDX quote, 1 it is not (the refusal says what it is instead), 2 usage.
+    Exit codes: 0 it is a TDX quote, 1 it is not (the error says what it is instead), 2 usage.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def inspect(file: Path, *, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @json_option
 def conformance(folder: Path, *, as_json: bool) -> None:
-    """Hold this verifier against a folder of test vectors, and name every disagreement.
+    """Run this verifier on a folder of test vectors, and name every disagreement.
 
     DIR holds expected.json (schema 1, docs/formats/conformance.md) and the quotes, collateral, roots and event
     logs that it names.

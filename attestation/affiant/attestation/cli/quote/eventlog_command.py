@@ -1,4 +1,4 @@
-"""``affiant quote eventlog``: does a log replay, and what of it is proven."""
+"""Implements ``affiant quote eventlog``: it replays an event log and shows which events are proven."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["eventlog"]
 )
 @json_option
 def eventlog(file: Path, *, quote_path: Path | None, as_json: bool) -> None:
-    """Replay an event log to RTMR0-3, and say which events' contents are proven.
+    """Replay an event log to RTMR0-3, and show which events' contents are proven.
 
     FILE is a CCEL table (TCG2), the JSON array of dstack's guest agent, or an affiant-eventlog/1 document. Contents
     are hashed again where the format permits. To appraise a log, give it to `affiant quote verify --event-log`.

@@ -1,4 +1,4 @@
-"""``affiant quote explain``: why a quote has its TCB status."""
+"""Implements ``affiant quote explain``, which shows why a quote has its TCB status."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def explain(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Say why a quote has its TCB status: which level, which component decided, what an update would change.
+    """Show why a quote has its TCB status: which level, which component decided, what an update would change.
 
     Levels of the platform, its TDX module and the quoting enclave, each with the SVNs found and required. Works
     also where `verify` refuses the level; not where it refuses the quote.

@@ -1,4 +1,4 @@
-"""What the commands of `affiant quote` share: arguments, options, exit codes."""
+"""Defines what the commands of ``affiant quote`` share: arguments, options and exit codes."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ cache_option = click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
     help="Or take it from this cache of `affiant collateral fetch`, which also remembers the newest it has held. "
-    "Without --collateral: the default cache. Nobody is asked.",
+    "Without --collateral: the default cache. No network is used.",
 )
 at_option = click.option(
     "--at",
     callback=instant,
     metavar="TIME",
-    help="Judge at this instant: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
+    help="Judge at this time: `now` (the default), RFC 3339 in UTC, or seconds since 1970.",
 )
 root_option = click.option(
     "--root",

@@ -1,4 +1,4 @@
-"""``affiant quote policy``: appraisal policies before they decide anything."""
+"""Implements ``affiant quote policy``, which checks appraisal policies before they are used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["policy"]
 
 @click.group(cls=Group)
 def policy() -> None:
-    """Look at an appraisal policy before it decides anything, sign one, or see who did.
+    """Check an appraisal policy before you use it, sign one, or verify who signed one.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ for _command in (statement, publish, published):
 )
 @json_option
 def check(*, file: Path, at: datetime, ends_within: int, as_json: bool) -> None:
-    """Read a policy, and report what a reviewer should see: what ended or ends soon, what is wide or not limited.
+    """Read a policy, and report what a reviewer should see: what ended or ends soon, what accepts much or has no limit.
 
     Exit codes: 0 nothing to report, 1 findings, each of which can be meant, 2 usage, also for a file that is refused.
 

@@ -1,4 +1,4 @@
-"""Writing a file of the user's: whole or not at all, and never over something that is there."""
+"""Writes an output file whole or not at all, and never over an existing file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["require_free", "write_new"]
 
 
 def require_free(path: Path) -> None:
-    """Refuse a place that something stands at, or that has no folder; before anything is signed for it.
+    """Refuse a place that something is at, or that has no folder; before anything is signed for it.
 
     Raises:
         SettingsInvalid: either.
     """
     if path.exists() or path.is_symlink():
         raise SettingsInvalid(
-            "something stands at the output",
+            "something is at the output",
             where=str(path),
             hint="Name another place, or move this one away first.",
         )

@@ -1,4 +1,5 @@
-"""``affiant quote policy statement``, ``publish`` and ``published``: the rim. Reads files, prints, chooses exit codes.
+"""Implements ``affiant quote policy statement``, ``publish`` and ``published``. It reads files, prints, and chooses
+exit codes.
 
 What a command needs is imported when it runs, so that help costs nothing and the base install needs no sigstore.
 """
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from affiant.attestation.cli.quote.policy_signing_options import published_options
+from affiant.attestation.cli.quote.policy_signing_options import signer_options
 from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
 from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
-    from affiant.attestation.signatures.sigstore.statement import PublishedFile
-    from affiant.attestation.signatures.sigstore.verification import VerifiedPublication
+    from affiant.attestation.signatures.sigstore.statement import SignedFile
+    from affiant.attestation.signatures.sigstore.verification import VerifiedFile
 
 __all__ = ["publish", "published", "read_publication", "statement"]
 
@@ -31,7 +32,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
 
 @contextmanager
 def _refusals(*, as_json: bool = False) -> Iterator[None]:
-    """A refusal is exit code 1, and with --json a document; what the user gave and cannot be meant is usage."""
+    """An error is exit code 1, and with --json a document; what the user gave and cannot be meant is usage."""
     try:
         yield
     except ConfigurationError as error:
@@ -55,25 +56,23 @@ def _read(file: Path, limit: int) -> bytes:
         raise click.UsageError(f"{printable(str(file))} cannot be read: {error.strerror}") from error
 
 
-def _to_be_published(file: Path) -> PublishedFile:
-    from affiant.attestation.signatures.sigstore.content import to_be_published  # noqa: PLC0415 - help must stay cheap
+def _to_be_published(file: Path) -> SignedFile:
+    from affiant.attestation.signatures.sigstore.content import file_to_sign  # noqa: PLC0415 - help must stay cheap
     from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT  # noqa: PLC0415 - as above
 
-    return to_be_published(file.name, _read(file, MAX_CONTENT))
+    return file_to_sign(file.name, _read(file, MAX_CONTENT))
 
 
-def read_publication(
-    bundle: bytes, *, signer: str, signer_issuer: str, trusted_root: Path
-) -> VerifiedPublication:
+def read_publication(bundle: bytes, *, signer: str, signer_issuer: str, trusted_root: Path) -> VerifiedFile:
     """Verify a bundle by what the three options say.
 
     Raises:
-        AffiantError: as ``verify_published``.
+        AffiantError: as ``verify_signed_file``.
     """
     from affiant.attestation.signatures.sigstore.trusted_identity import MAX_TRUSTED_ROOT, Signer  # noqa: PLC0415 - as above
-    from affiant.attestation.signatures.sigstore.verification import verify_published  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.sigstore.verification import verify_signed_file  # noqa: PLC0415 - as above
 
-    return verify_published(
+    return verify_signed_file(
         bundle, trusted_root=_read(trusted_root, MAX_TRUSTED_ROOT), signer=Signer(signer, signer_issuer)
     )
 
@@ -82,9 +81,9 @@ def read_publication(
 @click.argument("file", type=_FILE)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it here instead of printing it.")
 def statement(*, file: Path, output: Path | None) -> None:
-    """Write the in-toto statement that a signer signs to publish FILE, a policy or reference values.
+    """Write the in-toto statement that a signer signs over FILE, a policy or reference values.
 
-    FILE is read as strictly as a verifier reads it; what would be refused is not published.
+    FILE is read as strictly as a verifier reads it; a file that a verifier would reject is not signed.
 
     Exit codes: 0 written, 1 the file is refused, 2 usage, also for an output that is there already.
 
@@ -94,12 +93,12 @@ def statement(*, file: Path, output: Path | None) -> None:
       affiant quote policy statement appraisal.yaml --output appraisal.statement.json
     """
     from affiant.attestation.cli.quote.policy_output import require_free, write_new  # noqa: PLC0415 - as above
-    from affiant.attestation.signatures.sigstore.statement import published_statement  # noqa: PLC0415 - as above
+    from affiant.attestation.signatures.sigstore.statement import file_statement  # noqa: PLC0415 - as above
 
     with _refusals():
         if output is not None:
             require_free(output)
-        unsigned = published_statement(_to_be_published(file))
+        unsigned = file_statement(_to_be_published(file))
         if output is None:
             click.echo(unsigned.decode())
         else:
@@ -124,9 +123,9 @@ def statement(*, file: Path, output: Path | None) -> None:
     help="An OIDC token for the audience `sigstore`; `-` reads it from standard input.",
 )
 def publish(*, file: Path, output: Path, trust_config: Path, identity_token_file: Path) -> None:
-    """Sign FILE, a policy or reference values, by an identity, and have it logged.
+    """Sign FILE, a policy or reference values, with an identity through sigstore, and record it in the log.
 
-    Talks to the services that the trust configuration names. A log is public, and forgets nothing: identity, time and
+    Talks to the services that the trust configuration names. The log is public and permanent: identity, time and
     digest stay in it. What comes back is verified before it is written.
 
     Exit codes: 0 published, 1 refused (the file, or by a service), 2 usage.
@@ -166,8 +165,8 @@ def publish(*, file: Path, output: Path, trust_config: Path, identity_token_file
 
 @click.command()
 @click.argument("bundle", type=_FILE)
-@published_options(required=True)
-@click.option("--extract", type=click.Path(path_type=Path), help="Write the file that was published here.")
+@signer_options(required=True)
+@click.option("--extract", type=click.Path(path_type=Path), help="Write the signed file here.")
 @_json
 def published(
     *,
@@ -178,7 +177,7 @@ def published(
     extract: Path | None,
     as_json: bool,
 ) -> None:
-    """Verify a published policy or published reference values offline, and show on whose word they rest.
+    """Verify a signed policy or signed reference values offline, and show who signed them.
 
     Exit codes: 0 it holds, 1 it is refused (nothing is written), 2 usage.
 

@@ -1,4 +1,4 @@
-"""The options that say whom a published file must be from: three together, or none."""
+"""Defines the options that name the signer of a signed file: all three together, or none."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = ["PublishedBy", "published_options"]
+__all__ = ["NamedSigner", "signer_options"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NAMES: Final = ("--signer", "--signer-issuer", "--trusted-root")
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedBy:
+class NamedSigner:
     """What the reader gave of the three."""
 
     signer: str | None = None
@@ -35,26 +35,26 @@ class PublishedBy:
         return len(self.missing) < len(_NAMES)
 
 
-def published_options(*, required: bool) -> Callable[[_Command], _Command]:
+def signer_options(*, required: bool) -> Callable[[_Command], _Command]:
     """The three options, for a command."""
     options = (
         click.option(
             "--signer",
             required=required,
             metavar="IDENTITY",
-            help="Who must have signed the published file: an e-mail address or a URI.",
+            help="Who must have signed the file: an e-mail address or a URI.",
         ),
         click.option(
             "--signer-issuer",
             required=required,
             metavar="URL",
-            help="The OIDC issuer that must have known them.",
+            help="The OIDC issuer of that identity.",
         ),
         click.option(
             "--trusted-root",
             required=required,
             type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
-            help="Your sigstore trusted_root.json: the authorities and logs that you accept for it.",
+            help="Your sigstore trusted_root.json: the authorities and logs that you trust.",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""``affiant quote take`` and ``affiant quote sources``: the rim. Prints, writes one file, chooses exit codes.
+"""Implements ``affiant quote take`` and ``affiant quote sources``. It prints, writes one file, and chooses exit codes.
 
 What the commands need is imported when they run, so that help costs nothing and a verifier loads no way out.
 """
@@ -21,9 +21,9 @@ from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refus
 from affiant.errors import AffiantError, ConfigurationError
 
 if TYPE_CHECKING:
-    from affiant.attestation.quote.providers.collection import Taken
+    from affiant.attestation.quote.providers.collection import CollectedEvidence
     from affiant.attestation.quote.providers.machine_paths import Places
-    from affiant.attestation.quote.providers.probing import SourceState
+    from affiant.attestation.quote.providers.probing import ProviderState
 
 __all__ = ["sources", "take"]
 
@@ -66,7 +66,7 @@ def _with_places(command: Callable[..., None]) -> Callable[..., None]:
             envvar="AFFIANT_HOME",
             default=_default_home,
             show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
-            help="Folder that holds the simulated platform's.",
+            help="State folder that holds platform/, the simulated platform.",
         ),
     ):
         command = option(command)
@@ -82,7 +82,7 @@ def _places(given: Mapping[str, Any]) -> Places:
 
 @click.command()
 @click.option(
-    "--source", type=click.Choice(_SOURCES), default="auto", show_default=True, help="Who shall give it."
+    "--source", type=click.Choice(_SOURCES), default="auto", show_default=True, help="The evidence provider."
 )
 @click.option(
     "--report-data", callback=_exactly(64), metavar="HEX", help="All 64 bytes of REPORTDATA; never padded."
@@ -104,7 +104,7 @@ def _places(given: Mapping[str, Any]) -> Places:
     help="Where to write it; `-` is standard output, unless that is a terminal.",
 )
 @click.option("--force", is_flag=True, help="Write over another file.")
-@click.option("--json", "as_json", is_flag=True, help="Say what was taken as one JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was collected as one JSON document.")
 @_with_places
 def take(
     *,
@@ -117,13 +117,13 @@ def take(
     as_json: bool,
     **places: Any,
 ) -> None:
-    """Take a quote of the TD that this runs in. Verifies nothing, except that it is over what was given.
+    """Collect a quote from the TD in which this runs. Verifies only that the quote covers the given data.
 
     `auto` asks configfs-tsm and dstack if --report-data is given, then azure-vtpm if --nonce is given; it goes on past
     what is absent, and says what it used. It never takes the SIMULATED platform: that must be named. From configfs-tsm,
     dstack and simulated comes a TDX quote in raw bytes; from azure-vtpm a JSON document of a profile of its own.
 
-    Exit codes: 0 taken, 1 not to be had (the code says why: absent, denied, busy), 2 usage.
+    Exit codes: 0 collected, 1 not available (the code says why: absent, denied, busy), 2 usage.
 
     \b
     Examples:
@@ -136,18 +136,21 @@ def take(
         check_output,
         write_output,
     )
-    from affiant.attestation.quote.providers.collection import Asked, SourceName  # noqa: PLC0415 - as above
-    from affiant.attestation.quote.providers.collection import take as take_evidence  # noqa: PLC0415 - as above
+    from affiant.attestation.quote.providers.collection import (  # noqa: PLC0415 - as above
+        EvidenceRequest,
+        ProviderName,
+        collect,
+    )
 
     if as_json and output == STANDARD_OUTPUT:
         raise click.UsageError("--json and --output - both want standard output: name a file")
     try:
         check_output(output)
         with _ended_by_signal():
-            taken = take_evidence(
-                Asked(report_data=report_data, nonce=nonce, user_data=user_data),
+            taken = collect(
+                EvidenceRequest(report_data=report_data, nonce=nonce, user_data=user_data),
                 _places(places),
-                source=None if source == "auto" else SourceName(source),
+                source=None if source == "auto" else ProviderName(source),
                 random_bytes=os.urandom,
                 sleep=time.sleep,
             )
@@ -180,7 +183,7 @@ def _ended_by_signal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _document(taken: Taken, output: Path) -> Mapping[str, object]:
+def _document(taken: CollectedEvidence, output: Path) -> Mapping[str, object]:
     return {
         "typ": "affiant-quote-taken/1",
         "source": taken.source,
@@ -195,7 +198,7 @@ def _document(taken: Taken, output: Path) -> Mapping[str, object]:
     }
 
 
-def _text(taken: Taken, output: Path) -> str:
+def _text(taken: CollectedEvidence, output: Path) -> str:
     lines = [
         "SIMULATED evidence: no hardware made it"
         if taken.simulated
@@ -216,9 +219,9 @@ def _text(taken: Taken, output: Path) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the table.")
 @_with_places
 def sources(*, as_json: bool, **places: Any) -> None:
-    """Say which sources of quotes this machine has, and why not the others. Looks, and changes nothing.
+    """Show which evidence providers this machine has, and why not the others. Changes nothing.
 
-    Exit codes: 0 said, 2 usage.
+    Exit codes: 0 shown, 2 usage.
 
     \b
     Examples:
@@ -240,7 +243,7 @@ def sources(*, as_json: bool, **places: Any) -> None:
             click.echo(printable(f"{'':<{_NAME}}{each.refusal} [{each.refusal.code}]"))
 
 
-def _state(state: SourceState) -> Mapping[str, object]:
+def _state(state: ProviderState) -> Mapping[str, object]:
     return {
         "source": state.source,
         "available": state.refusal is None,

@@ -1,4 +1,4 @@
-"""``affiant quote verify``: one quote, one question, one verdict."""
+"""Implements ``affiant quote verify``: one quote, one question, one verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from affiant.attestation.cli.quote.options import (
     refuse_two_sources,
     root_option,
 )
-from affiant.attestation.cli.quote.policy_signing_options import PublishedBy, published_options
+from affiant.attestation.cli.quote.policy_signing_options import NamedSigner, signer_options
 from affiant.command_line import print_json, printable
 from affiant.errors import ConfigurationError
 
@@ -43,7 +43,7 @@ __all__ = ["verify"]
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
     help="Or what you accept as a policy that a person writes (docs/formats/appraisal_policy.md).",
 )
-@published_options(required=False)
+@signer_options(required=False)
 @click.option(
     "--image",
     metavar="NAME",
@@ -90,7 +90,7 @@ def verify(
     UpToDate, an exception was needed, or not everything asked), 20 contraindicated (refused), 30 none (no --reference
     or --policy: nothing appraised), 40 simulated, 2 usage, also for a --reference or --policy that is refused.
 
-    Either may be a published file (docs/formats/published.md): a sigstore bundle, which needs --signer,
+    Either may be a signed file (docs/formats/published.md): a sigstore bundle, which needs --signer,
     --signer-issuer and --trusted-root.
 
     \b
@@ -122,7 +122,7 @@ def verify(
         )
     if reference is not None and image not in (None, "gateway", "session"):
         raise click.UsageError("--reference knows the images gateway and session")
-    by = PublishedBy(signer, signer_issuer, trusted_root)
+    by = NamedSigner(signer, signer_issuer, trusted_root)
     if by.any_given and reference is None and policy is None:
         raise click.UsageError("--signer and its like say who published --reference or --policy: give one")
     try:

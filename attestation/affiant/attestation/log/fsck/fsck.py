@@ -1,4 +1,4 @@
-"""Whether every file of a log is what its checkpoint implies: the whole tree, computed again from the leaves.
+"""Checks that every file of a log is what its checkpoint implies: it computes the whole tree again from the leaves.
 
 1. Each entry bundle is read in order; its leaves are leaves of this log.
 2. From them each tile is computed, on every level, and compared with the one that stands there.
@@ -19,7 +19,7 @@ from affiant.attestation.anchors.anchor_files import ANCHOR_FILE
 from affiant.attestation.encoding.merkle import leaf_hash, node_hash
 from affiant.attestation.log.fsck.report import MAX_PROBLEMS, FsckReport, Problem
 from affiant.attestation.log_reading.reader import read_bundle, read_tile
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.log_reading.source import LogSource
 from affiant.attestation.log_reading.verified_tiles import tile_root
 from affiant.attestation.tlog.checkpoint import Checkpoint
@@ -123,7 +123,7 @@ class _Walk:
         except TileMalformed:
             if _is_anchor(path) or self._kept_by_a_gateway(path):
                 return  # `affiant log anchors` judges the former
-            self._add("log.foreign", path, "no file of a log", Weight.WARNING)
+            self._add("log.foreign", path, "no file of a log", Severity.WARNING)
             return
         level = resource.level if isinstance(resource, Tile) else 0
         there = (self._checkpoint.size >> (TILE_HEIGHT * level)) - resource.index * TILE_WIDTH
@@ -208,15 +208,15 @@ class _Walk:
         hashes = read_tile(self._source, Tile(resource.level, resource.index, width))
         return tuple(_hash(hashes, at) for at in range(width))
 
-    def _add(self, code: str, path: str, detail: str, weight: Weight = Weight.CONTRAINDICATED) -> None:
+    def _add(self, code: str, path: str, detail: str, severity: Severity = Severity.CONTRAINDICATED) -> None:
         self.count += 1
-        problem = Problem(code, path, detail, weight)
+        problem = Problem(code, path, detail, severity)
         if problem in self.problems:
             self.count -= 1
         elif len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
-        elif weight is Weight.CONTRAINDICATED and all(
-            each.weight is Weight.WARNING for each in self.problems
+        elif severity is Severity.CONTRAINDICATED and all(
+            each.severity is Severity.WARNING for each in self.problems
         ):
             self.problems[-1] = problem  # a flood of strange names hides nothing
 

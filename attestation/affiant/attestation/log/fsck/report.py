@@ -1,11 +1,11 @@
-"""What holding a whole log against its checkpoint has found."""
+"""Holds the result of checking a whole log against its checkpoint."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.tlog.checkpoint import Checkpoint
 
 __all__ = ["MAX_PROBLEMS", "FsckReport", "Problem"]
@@ -21,7 +21,7 @@ class Problem:
     code: str
     path: str
     detail: str
-    weight: Weight = Weight.CONTRAINDICATED
+    severity: Severity = Severity.CONTRAINDICATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class FsckReport:
     listed: bool
 
     @property
-    def weight(self) -> Weight | None:
+    def severity(self) -> Severity | None:
         """The heaviest problem's; None where there is none."""
-        weights = {problem.weight for problem in self.problems}
-        return max(weights, default=None, key=list(Weight).index)
+        severities = {problem.severity for problem in self.problems}
+        return max(severities, default=None, key=list(Severity).index)

@@ -1,4 +1,4 @@
-"""What `affiant log fsck` prints."""
+"""Formats what ``affiant log fsck`` prints."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def fsck_lines(name: str, report: FsckReport) -> Iterator[str]:
         f"{report.tiles} tiles"
     )
     for problem in report.problems:
-        yield printable(f"{problem.weight}: {problem.path}: {problem.detail} [{problem.code}]")
+        yield printable(f"{problem.severity}: {problem.path}: {problem.detail} [{problem.code}]")
     if report.count > len(report.problems):
         yield f"and {report.count - len(report.problems)} more"
     if report.ahead:
         yield f"{report.ahead} files of a larger tree, not signed yet: not checked"
     if not report.listed:
         yield "files too many: not checked, an address cannot be listed"
-    yield "everything is as signed" if not report.problems else f"verdict: {report.weight}"
+    yield "everything is as signed" if not report.problems else f"verdict: {report.severity}"
 
 
 def fsck_document(name: str, report: FsckReport) -> Mapping[str, object]:
@@ -39,9 +39,9 @@ def fsck_document(name: str, report: FsckReport) -> Mapping[str, object]:
         "ahead": report.ahead,
         "listed": report.listed,
         "count": report.count,
-        "verdict": report.weight or "affirming",
+        "verdict": report.severity or "affirming",
         "problems": [
-            {"code": each.code, "path": each.path, "detail": each.detail, "weight": each.weight}
+            {"code": each.code, "path": each.path, "detail": each.detail, "weight": each.severity}
             for each in report.problems
         ],
     }

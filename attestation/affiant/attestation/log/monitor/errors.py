@@ -1,4 +1,4 @@
-"""What a monitor refuses to work with, each with a stable code.
+"""Defines the errors of a monitor, each with a stable code.
 
 ::
 
@@ -6,7 +6,7 @@
                         monitor.state     the state is damaged, or another log's
     ConfigurationError  monitor.settings  a policy, folder or file that cannot be meant
 
-What it *finds* is no refusal: see ``findings``.
+What it *finds* is no error: see ``findings``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a monitor finds, each with a stable code and what it is worth.
+"""Defines the findings of a monitor, each with a stable code and a severity.
 
 ::
 
@@ -35,12 +35,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 
 __all__ = ["MAX_FINDINGS", "Finding", "Findings"]
 
 MAX_FINDINGS: Final = 200
-"""Findings of each weight that one round keeps; further ones are counted by code."""
+"""Findings of each severity that one round keeps; further ones are counted by code."""
 _PASSING: Final = frozenset(
     {"note.signature", "checkpoint.malformed", "log.rollback", "log.root", "log.leaf"}
 )
@@ -58,7 +58,7 @@ class Finding:
     """
 
     code: str
-    weight: Weight
+    severity: Severity
     message: str
     documents: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     leaves: tuple[int, ...] = ()
@@ -67,7 +67,7 @@ class Finding:
     @property
     def lasting(self) -> bool:
         """Whether the log itself has signed the contradiction."""
-        return self.weight is Weight.CONTRAINDICATED and self.code not in _PASSING
+        return self.severity is Severity.CONTRAINDICATED and self.code not in _PASSING
 
     @property
     def identity(self) -> str:
@@ -80,13 +80,13 @@ class Findings:
     """The findings of one round: a bounded number, and how many there were of each code."""
 
     def __init__(self) -> None:
-        self._kept: dict[Weight, list[Finding]] = {weight: [] for weight in Weight}
+        self._kept: dict[Severity, list[Finding]] = {severity: [] for severity in Severity}
         self.counts: Counter[str] = Counter()
 
     def add(self, finding: Finding) -> None:
         """Keep it, or count it."""
         self.counts[finding.code] += 1
-        kept = self._kept[finding.weight]
+        kept = self._kept[finding.severity]
         if len(kept) < MAX_FINDINGS:
             kept.append(finding)
 
@@ -99,17 +99,17 @@ class Findings:
         subject: str = "",
     ) -> None:
         """Add a contradiction."""
-        self.add(Finding(code, Weight.CONTRAINDICATED, message, documents, leaves, subject))
+        self.add(Finding(code, Severity.CONTRAINDICATED, message, documents, leaves, subject))
 
     @property
     def contradicted(self) -> bool:
         """Whether there is a contradiction already."""
-        return bool(self._kept[Weight.CONTRAINDICATED])
+        return bool(self._kept[Severity.CONTRAINDICATED])
 
     def warn(self, code: str, message: str, *documents: tuple[str, bytes]) -> None:
         """Add a warning."""
-        self.add(Finding(code, Weight.WARNING, message, documents))
+        self.add(Finding(code, Severity.WARNING, message, documents))
 
     def all(self) -> tuple[Finding, ...]:
         """What was kept, contradictions first."""
-        return (*self._kept[Weight.CONTRAINDICATED], *self._kept[Weight.WARNING])
+        return (*self._kept[Severity.CONTRAINDICATED], *self._kept[Severity.WARNING])

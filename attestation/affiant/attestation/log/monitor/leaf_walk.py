@@ -1,4 +1,6 @@
-"""The new leaves of a round: each is one of this log, added in time, at the next place of its chain."""
+"""Checks the new leaves of a round: each belongs to this log, was added in time, and is at the next position of its
+chain.
+"""
 
 from __future__ import annotations
 

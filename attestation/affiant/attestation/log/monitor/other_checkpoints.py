@@ -1,4 +1,4 @@
-"""Checkpoints that others have of the log: its witnesses, asked where the policy says, and files."""
+"""Collects checkpoints that others have of the log: from its witnesses and from files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Contradictions as files that a third party can judge: ``findings/<code>-<digest>/``, the same for the same finding;
-those that are not the log's own by what it has signed in ``findings/passing/``.
+"""Writes contradictions as files that a third party can judge: one folder ``findings/<code>-<digest>/`` for each.
+Findings that the log itself has not signed are in ``findings/passing/``.
 
 Two checkpoints stand there as the signed notes that they are; leaves as their 66 bytes, each with its proof under the
 checkpoint in which they were read. ``finding.json`` is written last.

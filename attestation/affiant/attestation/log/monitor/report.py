@@ -1,4 +1,4 @@
-"""What one round of a monitor has seen."""
+"""Holds what one round of a monitor has seen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from affiant.attestation.log.monitor.findings import Finding
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.tlog.checkpoint import Checkpoint
 
 __all__ = ["Report"]
@@ -41,8 +41,8 @@ class Report:
     not_made: tuple[str, ...]
 
     @property
-    def weight(self) -> Weight | None:
+    def severity(self) -> Severity | None:
         """The heaviest finding's; a log that has contradicted itself once has done so for good."""
-        if self.contradictions or any(each.weight is Weight.CONTRAINDICATED for each in self.findings):
-            return Weight.CONTRAINDICATED
-        return Weight.WARNING if self.findings else None
+        if self.contradictions or any(each.severity is Severity.CONTRAINDICATED for each in self.findings):
+            return Severity.CONTRAINDICATED
+        return Severity.WARNING if self.findings else None

@@ -1,4 +1,4 @@
-"""What `affiant log monitor` prints. Names come from the log: escaped and bounded."""
+"""Formats what ``affiant log monitor`` prints. Names come from the log, so they are escaped and bounded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from affiant.attestation.log.monitor.proof_files import ProofFiles
 from affiant.attestation.log.monitor.report import Report
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.log_reading.show_text import instant
 from affiant.attestation.tlog.note import to_base64
 from affiant.command_line import printable
@@ -28,8 +28,8 @@ def report_lines(report: Report, files: ProofFiles) -> Iterator[str]:
     for chn, seq, iat in report.tails:
         yield f"open     {chn} up to place {seq}, {instant(iat)}"
     for finding in report.findings:
-        yield printable(f"{finding.weight}: {finding.message} [{finding.code}]")
-        if finding.weight is Weight.CONTRAINDICATED:
+        yield printable(f"{finding.severity}: {finding.message} [{finding.code}]")
+        if finding.severity is Severity.CONTRAINDICATED:
             yield f"         {files.place(finding)}"
     for code, count in sorted(report.counts.items()):
         kept = sum(finding.code == code for finding in report.findings)
@@ -52,15 +52,15 @@ def report_document(report: Report, files: ProofFiles) -> Mapping[str, object]:
         "read": report.read,
         "chains": {"open": report.open_chains, "ended": report.ended_chains},
         "open": [{"chn": chn, "seq": seq, "iat": iat} for chn, seq, iat in report.tails],
-        "verdict": report.weight or "affirming",
+        "verdict": report.severity or "affirming",
         "contradictions": report.contradictions,
         "counts": dict(report.counts),
         "findings": [
             {
                 "code": each.code,
-                "weight": each.weight,
+                "weight": each.severity,
                 "message": each.message,
-                "files": str(files.place(each)) if each.weight is Weight.CONTRAINDICATED else None,
+                "files": str(files.place(each)) if each.severity is Severity.CONTRAINDICATED else None,
             }
             for each in report.findings
         ],

@@ -1,4 +1,4 @@
-"""One signer's chain as its leaves show it: boot first, every place once, nothing after its end, epochs in time.
+"""Checks one signer's chain as its leaves show it: boot first, no gap, nothing after its end, epochs in time.
 
 Pure: what is known of a chain, and its next leaf, give what is known then and what is wrong. After something is wrong
 the chain goes on from where it is, so that one fault is one finding.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.log.monitor.findings import Finding
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.tlog.entry import LogEntry
 
 __all__ = ["Chain", "Rules", "next_of"]
@@ -103,7 +103,7 @@ def _silent(chain: Chain, entry: LogEntry, index: int, rules: Rules) -> Finding:
         entry,
         index,
     )
-    return replace(made, weight=Weight.WARNING, leaves=())
+    return replace(made, severity=Severity.WARNING, leaves=())
 
 
 def _begins(entry: LogEntry) -> bool:
@@ -112,4 +112,4 @@ def _begins(entry: LogEntry) -> bool:
 
 def _wrong(code: str, what: str, entry: LogEntry, *leaves: int) -> Finding:
     message = f"chain {b64u(entry.chn)} {what}: {entry.kind} at place {entry.seq}, leaf {leaves[-1]}"
-    return Finding(code, Weight.CONTRAINDICATED, message, (), leaves)
+    return Finding(code, Severity.CONTRAINDICATED, message, (), leaves)

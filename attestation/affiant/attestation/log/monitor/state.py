@@ -1,4 +1,5 @@
-"""What a monitor has verified: the newest checkpoint, one small row for each chain, the contradictions. In SQLite.
+"""Stores what a monitor has verified, in SQLite: the newest checkpoint, one small row for each chain, the
+contradictions.
 
 A round is one transaction: what it has read is kept whole once all of it is verified, or not at all. Chains stay for
 good, so that an id which is used again is noticed; only those that a round touches are in memory, a bounded number.

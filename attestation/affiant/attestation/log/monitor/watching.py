@@ -1,4 +1,4 @@
-"""One round of a monitor: what a log shows now, held against what it has shown, and what it has shown to others.
+"""Runs one round of a monitor: it compares what a log shows now with what it showed before and to others.
 
 1. The checkpoint is the log's own, by its signature.
 2. It does not contradict the one that was verified last: no smaller tree, no other root, the same beginning.
@@ -26,7 +26,7 @@ from affiant.attestation.log.monitor.state import MonitorState
 from affiant.attestation.log_reading.errors import LeafWrong, ResourceMissing, ResourceTooLarge, TreeWrong
 from affiant.attestation.log_reading.log_trust import LogTrust, SignedCheckpoint
 from affiant.attestation.log_reading.reader import LogTree, read_checkpoint
-from affiant.attestation.log_reading.severity import Weight
+from affiant.attestation.log_reading.severity import Severity
 from affiant.attestation.log_reading.source import LogSource
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.errors import (
@@ -98,7 +98,7 @@ class Round:
             signed = self._signed(read_checkpoint(self._source))
             remembered = signed is not None and self._judge(signed)
             for finding in self._found.all():
-                if finding.weight is Weight.CONTRAINDICATED:
+                if finding.severity is Severity.CONTRAINDICATED:
                     self._files.write(finding, self._tree, None if signed is None else signed.note)
                 if finding.lasting:
                     self._state.record(finding, self._now)

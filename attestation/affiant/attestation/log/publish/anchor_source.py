@@ -1,4 +1,4 @@
-"""The anchors in a log's folder, as bytes: believed for nothing, and published as they are."""
+"""Lists the anchors in a log's folder as bytes, to be copied unchanged. They are not verified here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What publishing a log refuses, one class for each reason, each with a stable code.
+"""Defines the errors of publishing a log, each with a stable code.
 
 ::
 
-    StateError           publish.conflict       another content stands at a place that never changes
+    StateError           publish.conflict       another content is at a place that never changes
                          publish.foreign        the store holds another log, or what is none
                          publish.ahead          the store's checkpoint is of more leaves than this one
                          publish.uncosigned     the store's checkpoint is cosigned, this one is not

@@ -153,7 +153,7 @@ class Publisher:
         if not self._conditional:
             if self._store.create(path, content):
                 raise StoreUnconditional(
-                    "the store writes over what it was told to keep",
+                    "the store overwrites an object that it was asked to create only if missing",
                     where=self._store.name,
                     expected="conditional writes: If-None-Match and If-Match",
                     hint="Without them two writers, or a mistake, could change what was published",
@@ -181,7 +181,7 @@ class Publisher:
         if found is not None and is_note and _text(found.content) == _text(content):
             return False
         if found is None or not content.startswith(found.content):
-            raise ObjectConflict("another anchor stands in the store than in the log's folder", where=path)
+            raise ObjectConflict("another anchor is in the store than in the log's folder", where=path)
         if found.content == content:
             return False
         if not self._store.replace(path, content, found):
@@ -210,13 +210,13 @@ def _text(note: bytes) -> bytes:
 
 
 def _require_continued(shown: Found, note: Note, log: ReadyLog) -> int:
-    """The size of the store's checkpoint, which ``note`` may replace; or a refusal."""
+    """The size of the store's checkpoint, which ``note`` may replace; or an error."""
     try:
         stored = parse_note(shown.content)
         old = parse_checkpoint(stored.text)
     except MalformedError as error:
         raise StoreForeign(
-            "what stands at `checkpoint` in the store is none", where=error.code, hint="Name another prefix"
+            "what is at `checkpoint` in the store is none", where=error.code, hint="Name another prefix"
         ) from error
     new = log.checkpoint
     if old.origin != new.origin:
@@ -257,7 +257,7 @@ def _require_length(resource: Tile | EntryBundle, found: int) -> None:
     each = HASH_SIZE if isinstance(resource, Tile) else 2 + ENTRY_SIZE
     if found != resource.width * each:
         raise ObjectConflict(
-            "an object of another length stands in the store",
+            "an object of another length is in the store",
             where=resource.path(),
             expected=f"{resource.width * each} bytes",
             found=found,
@@ -268,14 +268,14 @@ def _require_same(store: Objects, path: str, content: bytes) -> None:
     found = _present(store, path, limit=len(content))
     if found is None or found.content != content:
         raise ObjectConflict(
-            "another content stands in the store at a place that never changes",
+            "another content is in the store at a place that never changes",
             where=path,
             hint="Nothing was written over it. See: affiant log fsck",
         )
 
 
 def _present(store: Objects, path: str, *, limit: int) -> Found | None:
-    """What stands at ``path``; None for more than ``limit`` bytes."""
+    """What is at ``path``; None for more than ``limit`` bytes."""
     try:
         found = store.get(path, limit=limit)
     except ResourceTooLarge:
@@ -286,7 +286,7 @@ def _present(store: Objects, path: str, *, limit: int) -> Found | None:
 
 
 def _results(futures: Iterable[Future[bool]]) -> Iterator[bool]:
-    """Their results; the first refusal, once all have ended."""
+    """Their results; the first error, once all have ended."""
     refusal: AffiantError | None = None
     for each in futures:
         try:

@@ -1,4 +1,4 @@
-"""Which resources of a log a store must hold, and their bytes, each held against the signed root first.
+"""Lists the resources that a store must hold, with their bytes, each verified against the signed root first.
 
 What was published under a retention lock cannot be taken back: so a tile or bundle that was damaged on the disk is
 refused here, and not found by readers later.

@@ -1,4 +1,4 @@
-"""The witness's two resources as an ASGI application: POST add-checkpoint, GET <origin hash>/checkpoint."""
+"""Serves a witness's two resources as an ASGI application: POST add-checkpoint, GET <origin hash>/checkpoint."""
 
 from __future__ import annotations
 

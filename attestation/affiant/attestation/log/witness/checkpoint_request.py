@@ -1,4 +1,4 @@
-"""The body of ``add-checkpoint`` (C2SP tlog-witness): the older size, a proof, an empty line, the checkpoint.
+"""Reads the body of ``add-checkpoint`` (C2SP tlog-witness): the older size, a proof, an empty line, the checkpoint.
 
 ::
 

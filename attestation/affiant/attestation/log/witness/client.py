@@ -1,4 +1,4 @@
-"""Asking a witness, as a log does: one checkpoint, one proof, its cosignatures; bounded in time and size.
+"""Asks a witness for its cosignatures on one checkpoint, within bounds of time and size.
 
 1. The proof begins at the size that the log believes the witness has. If the witness has another (409), it is asked
    once more with that one.
@@ -6,7 +6,7 @@
 3. Of the answer only lines of the keys that the log knows count, and each of those must hold over this checkpoint, at
    a time that is not ahead of the log's own clock. Lines of other keys are ignored.
 
-A witness that is silent, slow, elsewhere or refuses is a named refusal; whoever asks goes on to the next one.
+A witness that is silent, slow, elsewhere or refuses is a named error; whoever asks goes on to the next one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which logs a witness serves: keys on the command line, or a YAML file that a person writes.
+"""Reads which logs a witness serves: keys on the command line, or a YAML file.
 
 ::
 
@@ -41,7 +41,7 @@ class WitnessConfig:
 
 
 def parse_config(data: bytes, *, source: str) -> WitnessConfig:
-    """The configuration in ``data``; ``source`` names it in refusals.
+    """The configuration in ``data``; ``source`` names it in errors.
 
     Raises:
         WitnessSettingsInvalid: another form, a key that is no log's, no log.

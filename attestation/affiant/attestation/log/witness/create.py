@@ -1,4 +1,4 @@
-"""A new witness: database first, then the key that names it, so that a key is never there without its database."""
+"""Creates a witness: its database first, then the key that names it, so that no key exists without its database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The witness that a gateway starts for itself where nobody else is named: its folder, its policy, its address.
+"""Configures the witness that a gateway starts for itself where no other is named: its folder, policy and address.
 
 ``$AFFIANT_HOME/witness/``, 0700, holds
 

@@ -1,4 +1,4 @@
-"""What a witness, and whoever asks one, refuses, each with a stable code.
+"""Defines the errors of a witness and of its clients, each with a stable code.
 
 ::
 

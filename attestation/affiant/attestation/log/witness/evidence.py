@@ -1,4 +1,4 @@
-"""Two notes of one log that contradict each other, kept as files that anybody can judge.
+"""Keeps two notes of one log that contradict each other as files that anybody can judge.
 
 ``evidence/<id>/held.note`` and ``submitted.note``, and ``about.json``, which is written last. The id is a digest of
 both, so that the same contradiction is kept once. Their number is bounded, and what is beyond it is named in the log

@@ -1,4 +1,4 @@
-"""A witness's key file: its name, its keys, and the id of the one database that belongs to them.
+"""Reads and writes a witness's key file: its name, its keys, and the id of its database.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a witness answers (C2SP tlog-witness), as pure steps: bytes, keys, what it has stored, and the time.
+"""Computes what a witness responds (C2SP tlog-witness) from bytes, keys, its stored state and the time. Pure.
 
 1. ``parse_submission``: the form, or 400.
 2. :func:`admit`: a log that it knows, or 404; a signature of that log that holds, and none that does not, or 403; an

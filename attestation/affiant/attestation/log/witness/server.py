@@ -1,4 +1,5 @@
-"""The witness over HTTP/1.1 with ``uvicorn`` (the extra ``witness``), bounded in connections, heads and time.
+"""Serves the witness over HTTP/1.1 with ``uvicorn`` (the extra ``witness``), bounded in connections, header sizes and
+time.
 
 Whoever can connect could otherwise hold connections with heads that never end; uvicorn times none of them.
 """

@@ -1,5 +1,5 @@
-"""What a witness has seen: one row for each log, in SQLite. Compared and replaced in one transaction, before anything
-is signed.
+"""Stores what a witness has seen, in SQLite: one row for each log, compared and replaced in one transaction before
+anything is signed.
 
 The file is made once, with the key, and never again: a witness that starts empty would cosign a second history for a
 log that it knows. So nothing here makes a file but :func:`create_state`, and a database is opened only under the id

@@ -1,4 +1,4 @@
-"""The witness: the protocol's steps around its state, its keys and its evidence.
+"""Runs the witness: the protocol's steps with its state, its keys and its evidence.
 
 The order is the safety: a tree is compared and stored in one transaction, that is durable, then the cosignatures are
 made, then they are given away. Whoever dies in between has promised less than it has stored.

@@ -1,4 +1,4 @@
-"""Verified collateral on disk, by content: one copy of each item, one entry for each platform and root.
+"""Stores verified collateral on disk by content: one copy of each item, one entry for each platform and root.
 
 ::
 

@@ -1,4 +1,4 @@
-"""One entry of the cache: which stored items make up the collateral of a platform, and where they came from.
+"""Describes one entry of the cache: which stored items make up the collateral of a platform, and their origin.
 
 Format ``affiant-collateral-entry/1``, RFC 8785 JSON. It is a note, not evidence: whoever reads collateral through
 it verifies the items again.
@@ -30,7 +30,7 @@ class Source:
     Args:
         service: base address, or ``file``.
         edition: as asked for: ``standard``, ``early``, ``evaluation 18``.
-        fetched: the instant at which it was verified.
+        fetched: the time at which it was verified.
     """
 
     service: str
@@ -44,7 +44,7 @@ class Entry:
 
     Args:
         root: SHA-256 (32 bytes) of the root's DER SubjectPublicKeyInfo.
-        expires: the last instant at which every part holds.
+        expires: the last time at which every part holds.
         digest: the collateral's, 43 characters.
         items: item name -> SHA-256 (32 bytes) of its exact bytes.
     """
@@ -86,7 +86,7 @@ def parse_entry(data: bytes) -> Entry:
 
     Raises:
         AffiantError: not canonical JSON, or a member of another form.
-        ValueError: another form, or no instant.
+        ValueError: another form, or no time.
     """
     match parse_object(data, limit=MAX_ENTRY):
         case {

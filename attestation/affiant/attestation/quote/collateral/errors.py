@@ -1,4 +1,4 @@
-"""What fetching and keeping collateral refuses, one class for each reason, each with a stable code.
+"""Defines the errors of fetching and storing collateral, each with a stable code.
 
 ::
 
@@ -15,7 +15,7 @@
                         collateral.absent        a folder lacks an item, or has two files for it
                         collateral.extra         the HTTP client is not installed
 
-What the documents themselves fail with (a signature, a window, an older number) are the refusals of
+What the documents themselves fail with (a signature, a window, an older number) are the errors of
 ``errors``.
 """
 

@@ -1,7 +1,7 @@
-"""One fetch: four questions, one after the other over one connection, and the whole judged before it is returned.
+"""Fetches the collateral of one platform: four requests over one connection, verified together before it returns.
 
 What comes back is verified: signatures and chains to the given roots, revocations, every window at the clock's
-instant, and that it is about the platform and the evaluation asked for. There is no other way out of here.
+time, and that it is about the platform and the evaluation asked for. There is no other way out of here.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def fetch_collateral(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     progress: Progress = _SILENT,
 ) -> VerifiedCollateral:
-    """The collateral of ``platform``, verified at the instant at which the last answer is there.
+    """The collateral of ``platform``, verified at the time at which the last answer is there.
 
     Args:
         trust: the roots that its chains must end in.
@@ -110,7 +110,7 @@ async def fetch_evaluation_numbers(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     progress: Progress = _SILENT,
 ) -> VerifiedEvaluationNumbers:
-    """Which TCB evaluations the service publishes, verified. Arguments and refusals as above; no platform is named."""
+    """Which TCB evaluations the service publishes, verified. Arguments and errors as above; no platform is named."""
     answers: dict[str, Answer] = {}
     for question in evaluation_questions(service):
         answers[question.item] = await _ask(
@@ -165,7 +165,7 @@ async def _ask(
     sleep: Callable[[float], Awaitable[None]],
     progress: Progress,
 ) -> Answer:
-    """One answer. What may pass by itself is asked again; every other refusal is final."""
+    """One answer. What may pass by itself is asked again; every other error is final."""
     for attempt in range(1, patience.attempts + 1):
         progress.asking(question)
         try:

@@ -1,4 +1,4 @@
-"""Collateral in files: one JSON document, or a folder with one file for each answer of the service.
+"""Reads and writes collateral in files: one JSON document, or a folder with one file for each response of the service.
 
 The forms are those of ``docs/formats/collateral.md``; `affiant quote verify --collateral` reads both. A folder may
 hold several platforms: TCB Info by FMSPC, PCK revocation lists by authority, the other items once. Which of them is

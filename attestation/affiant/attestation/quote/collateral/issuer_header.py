@@ -1,4 +1,4 @@
-"""The issuer chain in a response header: URL-encoded PEM -> PEM.
+"""Decodes the issuer chain in a response header: URL-encoded PEM -> PEM.
 
 Intel sends ``-----BEGIN%20CERTIFICATE-----%0A...``. Caches and proxies in between re-encode it: digits in lower
 case, a space as ``+`` (form encoding), a carriage return, or blanks around it. Those are read. What decodes in

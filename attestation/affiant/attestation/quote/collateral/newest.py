@@ -1,4 +1,4 @@
-"""The newest collateral seen of one FMSPC: what nothing older may replace (point 22).
+"""Keeps the newest collateral seen of one FMSPC, which nothing older may replace (point 22).
 
 Old documents stay valid for a month and revocation lists too, so that whoever answers in the service's place could
 hide what was published since. Remembered are the evaluation number and the issue dates of TCB Info and QE Identity
@@ -95,7 +95,7 @@ def parse_newest(data: bytes) -> Newest:
 
     Raises:
         MalformedError: not canonical JSON, or hexadecimal of another form.
-        ValueError: another form, or no instant.
+        ValueError: another form, or no time.
     """
     match parse_object(data, limit=_LIMIT):
         case {

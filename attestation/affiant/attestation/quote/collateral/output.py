@@ -1,4 +1,4 @@
-"""Writing collateral to a file or folder of the user's: each file whole or not at all, never over something else.
+"""Writes collateral to a file or folder: each file whole or not at all, never over something else.
 
 What stands there is replaced only if it is collateral of the same platform and not newer in any part; anything
 else is left as it is and named.
@@ -93,13 +93,13 @@ def _refuse_step_back(
         known = verify_collateral(kept, now=_issued(kept), trust=trust)
     except AffiantError as error:
         raise SettingsInvalid(
-            f"what stands at the output is not collateral that could be compared: {error}",
+            f"what is at the output is not collateral that could be compared: {error}",
             where=str(path),
             hint=_REMOVE,
         ) from error
     if (known.tcb_info.fmspc, known.pck_ca) != (verified.tcb_info.fmspc, verified.pck_ca):
         raise SettingsInvalid(
-            "collateral of another platform stands at the output",
+            "collateral of another platform is at the output",
             where=str(path),
             found=Platform(known.tcb_info.fmspc, Authority.of(known.pck_ca)),
             hint=_REMOVE,
@@ -113,7 +113,7 @@ def _refuse_step_back(
 
 
 def _issued(collateral: Collateral) -> datetime:
-    """The first instant at which all of its dated parts are out."""
+    """The first time at which all of its dated parts are out."""
     return max(
         parse_tcb_info(collateral.tcb_info).issue_date,
         parse_qe_identity(collateral.qe_identity).issue_date,

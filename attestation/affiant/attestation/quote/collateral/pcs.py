@@ -1,4 +1,4 @@
-"""The HTTP client for the provisioning service, over ``httpx`` (the extra ``collateral``).
+"""Sends the requests to the provisioning service, over ``httpx`` (the extra ``collateral``).
 
 TLS is verified always, by explicit authorities; no environment variable adds a proxy, an authority or a key log.
 A time limit covers each answer as a whole, from the name look-up to the last byte, so that a server which

@@ -1,4 +1,4 @@
-"""The answers: response -> item, or a refusal that says what is wrong with it. Reads bytes, fetches none.
+"""Reads the provisioning service's responses: each becomes an item, or an error that says what is wrong with it. Pure.
 
 Judged here: status, type, size, and the encodings around what is signed. Bodies of signed JSON stay byte for
 byte; of a revocation list the signed bytes are its DER, which a PCCS sends as hexadecimal and some caches as

@@ -1,4 +1,4 @@
-"""A folder that is this user's alone: files whole or not at all, and one lock.
+"""Keeps files in a folder that only this user can reach, each whole or not at all, under one lock.
 
 Everything is reached through a descriptor of the folder, so that a link put in its place later changes nothing.
 Files are 0600 and folders 0700; what others own or can reach is refused, not repaired.

@@ -1,4 +1,4 @@
-"""The questions: which address answers which item. Makes requests, sends none.
+"""Makes the requests for each item of collateral: which address serves which item. It sends none.
 
 Intel's PCS (API v4) and a PCCS, its caching proxy, answer the same paths::
 

@@ -1,4 +1,4 @@
-"""One file of collateral -> its seven items as bytes. Two forms, both closed:
+"""Reads one file of collateral into its seven items of bytes. There are two forms, both closed:
 
 * ``affiant-dcap-collateral/1``, the project's own (``collateral``);
 * the JSON object that `dcap-qvl` calls ``QuoteCollateralV3``: issuer chains as PEM text, ``tcb_info`` and

@@ -1,4 +1,4 @@
-"""What fetching needs of an HTTP client: one GET, whole, bounded."""
+"""Defines what fetching needs of an HTTP client: one whole, bounded GET."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What to ask the provisioning service for: a kind of platform, and which edition of its documents.
+"""Describes what to request from the provisioning service: a kind of platform, and an edition of its documents.
 
-A kind of platform is an FMSPC (6 bytes) and the authority that issues its PCK certificates. Both stand in the
+A kind of platform is an FMSPC (6 bytes) and the authority that issues its PCK certificates. Both be in the
 PCK chain of a quote; read from there they are a hint that chooses questions, and prove nothing.
 
 Editions (Intel PCS API v4, parameters ``update`` and ``tcbEvaluationDataNumber``): ``standard`` is what Intel

@@ -1,4 +1,4 @@
-"""Evidence of the profile ``azure-vtpm``, judged: the platform below, and what its vTPM says of the guest.
+"""Judges evidence of the profile ``azure-vtpm``: the platform, and what its vTPM says of the guest.
 
 Two verdicts that are never one. The TD quote speaks of hardware and of Microsoft's paravisor, and is judged as any
 other; the vTPM's quote speaks of the guest's boot and signs the reader's nonce. Both must hold. What holds is a warning

@@ -1,9 +1,9 @@
-"""This verifier held against somebody's vectors: every case judged, every disagreement named.
+"""Runs this verifier on a folder of test vectors: it judges every case and names every disagreement.
 
 A case is judged as docs/formats/conformance.md says: the quote is parsed and verified with the collateral, under
-the root and at the instant of the case; then the rules that no reference value can relax are applied to the TD's
+the root and at the time of the case; then the rules that no reference value can relax are applied to the TD's
 attributes. A verdict agrees if it accepts with exactly the expected status and set of advisories, or refuses.
-Anything but a typed refusal is a fault of this verifier, and counts as a disagreement.
+Anything but a typed error is a fault of this verifier, and counts as a disagreement.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _answered(
     outcome: Callable[[_Answer | None], Outcome],
     describe: Callable[[_Answer], str],
 ) -> Result:
-    """What became of one case: an answer, a typed refusal, a file that is not there, or a fault."""
+    """What became of one case: an answer, a typed error, a file that is not there, or a fault."""
     answer: _Answer | None = None
     try:
         answer = judge()

@@ -1,4 +1,6 @@
-"""A file that somebody calls an event log -> the measured log in it: CCEL, dstack's array, or the project's own."""
+"""Recognises the form of an event log file (CCEL, dstack's array, or the project's own) and reads the measured log in
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the reader accepts, from the reader's own files: root keys and reference values.
+"""Reads what the reader accepts from the reader's own files: root keys and reference values.
 
 A root is Intel's (compiled in) or a file: a certificate or a public key, PEM or DER. Reference values are one
-``affiant-reference-values/1`` document, or a trust file, whose entries count at the instant that is judged at.
+``affiant-reference-values/1`` document, or a trust file, whose entries count at the time that is judged at.
 """
 
 from __future__ import annotations
@@ -78,6 +78,6 @@ def _from_trust_file(content: bytes, at: datetime) -> Pins:
     counting = tuple(values for entry, values in trust.reference_values if entry.counts_at(at))
     if not counting:
         raise ReferenceValuesMalformed(
-            "no reference values of the trust file count at this instant", found=f"{at:%Y-%m-%dT%H:%M:%SZ}"
+            "no reference values of the trust file count at this time", found=f"{at:%Y-%m-%dT%H:%M:%SZ}"
         )
     return Pins(trust.roots_at(at), counting, trust.digest)

@@ -1,4 +1,5 @@
-"""The collateral of the platform that a quote names, from the reader's own files or from the cache. Asks nobody.
+"""Finds the collateral of the platform that a quote names, in the reader's own files or in the cache. It uses no
+network.
 
 What the quote says of its platform is a hint that only chooses files. The cache remembers the newest collateral that
 it has held of each FMSPC, so that point 22 of the checklist is made: what is older than that is refused, here and in

@@ -1,6 +1,6 @@
-"""A file that somebody calls a quote -> the quote's bytes, or what the file is instead.
+"""Reads a quote from a file, or says what the file is instead.
 
-Quotes travel raw, in hexadecimal and in base64. Each spelling is accepted if it is the only one that fits: a
+Quotes travel raw, in hexadecimal and in base64. Each encoding is accepted if it is the only one that fits: a
 quote's first bytes (version, key type, TEE) make sure that no two do. White space may stand around and between
 lines; nothing else may.
 """
@@ -52,7 +52,7 @@ _JSON_HINTS: Final = (
 
 
 class NotAQuote(MalformedError):
-    """The file is no quote in any accepted spelling."""
+    """The file is no quote in any accepted encoding."""
 
     code = "quote.not_a_quote"
 
@@ -72,7 +72,7 @@ def read_quote_file(content: bytes) -> QuoteFile:
     """The quote in a file's ``content``; whether it is one, its parser says.
 
     Raises:
-        NotAQuote: empty, too large, something else that is named, or text that is no one spelling of bytes.
+        NotAQuote: empty, too large, something else that is named, or text that is no one encoding of bytes.
     """
     if not content:
         raise NotAQuote("the file is empty", expected="a quote")
@@ -86,7 +86,7 @@ def read_quote_file(content: bytes) -> QuoteFile:
     spellings = _decode(_SPACE.sub(b"", content))
     if len(spellings) != 1:
         raise NotAQuote(
-            "the text is not one spelling of a quote",
+            "the text is not one encoding of a quote",
             expected="hexadecimal, or base64 with or without padding",
             found="text that is neither" if not spellings else " and ".join(spellings),
         )
@@ -105,13 +105,13 @@ def _decode(text: bytes) -> dict[str, bytes]:
     for name, pattern, altchars in (("base64", _BASE64, None), ("base64url", _BASE64URL, b"-_")):
         if pattern.match(text) is not None and (data := _from_base64(text, altchars)) is not None:
             found[name] = data
-    if len(found) == 2:  # neither + / nor - _ stands in it: both alphabets say the same
+    if len(found) == 2:  # neither + / nor - _ is in it: both alphabets say the same
         del found["base64url"]
     return found
 
 
 def _from_base64(text: bytes, altchars: bytes | None) -> bytes | None:
-    """The bytes, if ``text`` is their one spelling (with or without its padding)."""
+    """The bytes, if ``text`` is their one encoding (with or without its padding)."""
     bare = text.rstrip(b"=")
     if len(bare) % 4 == 1 or (text != bare and len(text) % 4):
         return None

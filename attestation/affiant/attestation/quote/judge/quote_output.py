@@ -1,4 +1,4 @@
-"""Writing evidence to a file of the user's: whole or not at all, and never over something else unasked."""
+"""Writes evidence to a file: whole or not at all, and over an existing file only if asked to."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def _demand_same(path: Path, content: bytes, error: OSError) -> None:
         same = file.read(len(content) + 1) == content
     if not same:
         raise OutputRefused(
-            "another file stands at the output", where=str(path), hint="Name another one, or use --force."
+            "another file is at the output", where=str(path), hint="Name another one, or use --force."
         ) from error

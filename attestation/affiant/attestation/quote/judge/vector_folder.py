@@ -1,4 +1,4 @@
-"""A folder of test vectors: ``expected.json`` and the files that it names, never a file outside of the folder.
+"""Reads a folder of test vectors: ``expected.json`` and the files that it names, never a file outside of the folder.
 
 The schema, version 1, is docs/formats/conformance.md. Members that it does not name are ignored, so that a
 collection can carry its provenance; those that it does name are strict.
@@ -45,7 +45,7 @@ class VectorUnreadable(AffiantError):
 
 @dataclass(frozen=True, slots=True)
 class QuoteCase:
-    """One quote, judged at one instant under one root, and what must come of it."""
+    """One quote, judged at one time under one root, and what must come of it."""
 
     identifier: str
     group: str
@@ -203,7 +203,7 @@ def _text(members: Mapping[str, object], name: str, where: str, *, default: str 
 
 def _instant(value: object, where: str) -> datetime:
     if type(value) is not int or not 0 <= value < 1 << 36:
-        raise VectorFolderInvalid("not an instant", where=f"{where}.now", expected="seconds since 1970")
+        raise VectorFolderInvalid("not a timestamp", where=f"{where}.now", expected="seconds since 1970")
     return datetime.fromtimestamp(value, UTC)
 
 

@@ -1,4 +1,4 @@
-"""One quote, one question, one verdict: verification and appraisal told apart, and an exit code.
+"""Makes one verdict on one quote, with verification and appraisal kept apart, and its exit code.
 
 Verification asks whether genuine hardware made the quote, at a TCB level that is known; appraisal, whether the TD
 is what the reader expects. Each refuses by itself. Exit codes (trust rules, 13):
@@ -28,7 +28,7 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import from_b64u, sha256_name
 from affiant.attestation.quote.judge.event_log_file import parse_event_log_file
 from affiant.attestation.quote.judge.quote_file import read_quote_file
-from affiant.attestation.signatures.sigstore.verification import VerifiedPublication
+from affiant.attestation.signatures.sigstore.verification import VerifiedFile
 from affiant.attestation.tdx.appraise.expectations import Expectations
 from affiant.attestation.tdx.appraise.partial_appraisal import AskedAppraisal, appraise_asked
 from affiant.attestation.tdx.appraise.reference import ReferenceValues
@@ -77,7 +77,7 @@ class RememberedCollateral:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What the reader asks: at which instant, under which roots, and what is expected."""
+    """What the reader asks: at which time, under which roots, and what is expected."""
 
     at: datetime
     roots: TrustRoots
@@ -86,7 +86,7 @@ class Question:
     """``sha256:`` name of the file that ``references`` are from."""
     policy: AppraisalPolicy | None = None
     """What a person wrote instead of reference values; never both."""
-    published: VerifiedPublication | None = None
+    published: VerifiedFile | None = None
     """Who published the file that either is from; None: it is the reader's own."""
     expected: Expectations = field(default_factory=Expectations)
 

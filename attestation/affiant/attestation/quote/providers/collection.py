@@ -1,4 +1,4 @@
-"""Takes one quote by whichever source this machine has, and says by which.
+"""Collects one quote from the first evidence provider that this machine has, and reports which one.
 
 Of its own accord (``auto``) it asks, in this order, those for which the caller gave what they bind: configfs-tsm and
 dstack, which bind report data, then azure-vtpm, which binds a nonce. It goes on past a source that is absent, and past
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from affiant.attestation.quote.providers.base.checked_quote import check_report_data
-from affiant.attestation.quote.providers.base.errors import SettingsInvalid, SourceAbsent
+from affiant.attestation.quote.providers.base.errors import ProviderAbsent, SettingsInvalid
 from affiant.attestation.quote.providers.clouds.azure_document import encode_azure_evidence
 from affiant.attestation.quote.providers.clouds.azure_guest import AzureGuest
 from affiant.attestation.quote.providers.clouds.azure_imds import AzureIMDS
@@ -28,10 +28,10 @@ from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.served.client import PlatformClient, SimulatedTD
 from affiant.attestation.simulated.served.socket_path import platform_socket
 
-__all__ = ["AUTO_ORDER", "Asked", "SourceName", "Taken", "take"]
+__all__ = ["AUTO_ORDER", "CollectedEvidence", "EvidenceRequest", "ProviderName", "collect"]
 
 
-class SourceName(StrEnum):
+class ProviderName(StrEnum):
     """A source, as it is asked for."""
 
     CONFIGFS_TSM = "configfs-tsm"
@@ -40,14 +40,14 @@ class SourceName(StrEnum):
     SIMULATED = "simulated"
 
 
-AUTO_ORDER: Final = (SourceName.CONFIGFS_TSM, SourceName.DSTACK, SourceName.AZURE_VTPM)
+AUTO_ORDER: Final = (ProviderName.CONFIGFS_TSM, ProviderName.DSTACK, ProviderName.AZURE_VTPM)
 _TDX_PROFILE: Final = "tdx"
 _UNBOUND: Final = bytes(48)
 """MRCONFIGID of a TD that nobody launched for anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EvidenceRequest:
     """What shall be bound.
 
     Args:
@@ -62,7 +62,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class CollectedEvidence:
     """Evidence as it was taken. Nothing of it is verified.
 
     Args:
@@ -71,64 +71,64 @@ class Taken:
         passed_over: what was not there, in the order in which it was looked for.
     """
 
-    source: SourceName
+    source: ProviderName
     profile: str
     content: bytes = field(repr=False)
-    passed_over: tuple[tuple[SourceName, SourceAbsent], ...] = ()
+    passed_over: tuple[tuple[ProviderName, ProviderAbsent], ...] = ()
 
     @property
     def simulated(self) -> bool:
         """Whether the simulated platform was asked; about the others only verification says anything."""
-        return self.source is SourceName.SIMULATED
+        return self.source is ProviderName.SIMULATED
 
 
-def take(
-    asked: Asked,
+def collect(
+    asked: EvidenceRequest,
     places: Places,
     *,
-    source: SourceName | None,
+    source: ProviderName | None,
     random_bytes: Callable[[int], bytes],
     sleep: Callable[[float], None],
-) -> Taken:
+) -> CollectedEvidence:
     """Evidence over what was ``asked``, by ``source`` or, if None, by the first that is there.
 
     Raises:
         SettingsInvalid: nothing was asked that such a source binds, or something that it does not.
-        SourceAbsent: none is there. SourceDenied, SourceBusy, ResponseRefused, ...: as the source refuses.
+        ProviderAbsent: none is there. ProviderDenied, ProviderBusy, ResponseRefused, ...: as the source refuses.
     """
     if source is not None:
         _demand_fitting(asked, source)
-        return _take(asked, places, source, random_bytes, sleep)
+        return _collect(asked, places, source, random_bytes, sleep)
     if asked.user_data is not None and asked.nonce is None:
         raise SettingsInvalid("user data is for azure-vtpm, which binds a nonce, and none was given")
     order = tuple(name for name in AUTO_ORDER if _binds(asked, name))
     if not order:
         raise SettingsInvalid("nothing was given that a quote could bind", expected="report data, or a nonce")
-    passed_over = list[tuple[SourceName, SourceAbsent]]()
+    passed_over = list[tuple[ProviderName, ProviderAbsent]]()
     for name in order:
         try:
-            taken = _take(asked, places, name, random_bytes, sleep)
-        except SourceAbsent as absent:
+            taken = _collect(asked, places, name, random_bytes, sleep)
+        except ProviderAbsent as absent:
             passed_over.append((name, absent))
         else:
-            return Taken(
+            return CollectedEvidence(
                 source=name, profile=taken.profile, content=taken.content, passed_over=tuple(passed_over)
             )
-    raise SourceAbsent(
+    raise ProviderAbsent(
         "this machine has no source of quotes for what was given",
         found="; ".join(f"{name}: {absent.message}" for name, absent in passed_over),
         hint=None if asked.nonce else "An Azure confidential VM binds a nonce, and no report data.",
     )
 
 
-def _binds(asked: Asked, source: SourceName) -> bool:
-    given = asked.nonce if source is SourceName.AZURE_VTPM else asked.report_data
+def _binds(asked: EvidenceRequest, source: ProviderName) -> bool:
+    given = asked.nonce if source is ProviderName.AZURE_VTPM else asked.report_data
     return given is not None
 
 
-def _demand_fitting(asked: Asked, source: SourceName) -> None:
+def _demand_fitting(asked: EvidenceRequest, source: ProviderName) -> None:
     """Nothing that was given is left out in silence."""
-    azure = source is SourceName.AZURE_VTPM
+    azure = source is ProviderName.AZURE_VTPM
     if not _binds(asked, source):
         raise SettingsInvalid(f"{source} binds {'a nonce' if azure else 'report data'}, and none was given")
     if azure and asked.report_data is not None:
@@ -137,30 +137,32 @@ def _demand_fitting(asked: Asked, source: SourceName) -> None:
         raise SettingsInvalid(f"{source} binds report data alone, and no nonce or user data")
 
 
-def _take(
-    asked: Asked,
+def _collect(
+    asked: EvidenceRequest,
     places: Places,
-    source: SourceName,
+    source: ProviderName,
     random_bytes: Callable[[int], bytes],
     sleep: Callable[[float], None],
-) -> Taken:
+) -> CollectedEvidence:
     match source:
-        case SourceName.AZURE_VTPM:
+        case ProviderName.AZURE_VTPM:
             guest = AzureGuest(TPM(TPMDevice(places.tpm_device)), AzureIMDS(places.imds), sleep=sleep)
-            found = guest.take(asked.nonce or b"", user_data=asked.user_data)
-            return Taken(source=source, profile=AZURE_VTPM_PROFILE, content=encode_azure_evidence(found))
-        case SourceName.CONFIGFS_TSM:
+            found = guest.collect(asked.nonce or b"", user_data=asked.user_data)
+            return CollectedEvidence(
+                source=source, profile=AZURE_VTPM_PROFILE, content=encode_azure_evidence(found)
+            )
+        case ProviderName.CONFIGFS_TSM:
             quote = ConfigfsTSM(random_bytes=random_bytes, root=places.tsm_root).quote(
                 asked.report_data or b""
             )
-        case SourceName.DSTACK:
+        case ProviderName.DSTACK:
             agent = DstackAgent.of_this_machine(places.dstack_socket, places.tappd_socket)
             quote = agent.quote(asked.report_data or b"")
-        case SourceName.SIMULATED:
+        case ProviderName.SIMULATED:
             quote = _simulated(asked.report_data or b"", places, random_bytes)
         case _:
             assert_never(source)
-    return Taken(source=source, profile=_TDX_PROFILE, content=quote)
+    return CollectedEvidence(source=source, profile=_TDX_PROFILE, content=quote)
 
 
 def _simulated(report_data: bytes, places: Places, random_bytes: Callable[[int], bytes]) -> bytes:

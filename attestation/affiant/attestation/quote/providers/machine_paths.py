@@ -1,4 +1,4 @@
-"""Where the sources of one machine are. The defaults are a Linux guest's; tests name others."""
+"""Names the paths of one machine's evidence providers. The defaults are a Linux guest's; tests name others."""
 
 from __future__ import annotations
 

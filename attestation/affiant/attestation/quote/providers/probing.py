@@ -1,4 +1,4 @@
-"""Which sources this machine has, and why not the others. Looks, and changes nothing.
+"""Finds out which evidence providers this machine has, and why not the others. It changes nothing.
 
 It asks the TPM for an index's size and the simulated platform for its state; no directory is made, no quote taken, no
 network asked. What is seen only by taking a quote is therefore said with each source.
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.quote.providers.base.errors import SettingsInvalid, SourceAbsent, SourceDenied
+from affiant.attestation.quote.providers.base.errors import ProviderAbsent, ProviderDenied, SettingsInvalid
 from affiant.attestation.quote.providers.clouds.azure_guest import HCL_REPORT_INDEX
-from affiant.attestation.quote.providers.collection import SourceName
+from affiant.attestation.quote.providers.collection import ProviderName
 from affiant.attestation.quote.providers.machine_paths import Places
 from affiant.attestation.quote.providers.tpm.tpm import TPM
 from affiant.attestation.quote.providers.tpm.tpm_device import TPMDevice
@@ -24,29 +24,29 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.errors import AffiantError
 
-__all__ = ["SourceState", "probe"]
+__all__ = ["ProviderState", "probe"]
 
 
 @dataclass(frozen=True, slots=True)
-class SourceState:
+class ProviderState:
     """One source on this machine.
 
     Args:
         gives: what its evidence is.
         unseen: what only taking a quote would show.
-        refusal: why it cannot be used; None: nothing stands against it.
+        error: why it cannot be used; None: nothing stands against it.
     """
 
-    source: SourceName
+    source: ProviderName
     gives: str
     unseen: str
     refusal: AffiantError | None
 
 
-def probe(places: Places) -> tuple[SourceState, ...]:
+def probe(places: Places) -> tuple[ProviderState, ...]:
     """All sources, in the order in which they are looked for; the simulated one, which is never chosen, last."""
     return tuple(
-        SourceState(source, gives, unseen, _refusal(look, places)) for source, gives, unseen, look in _LOOKS
+        ProviderState(source, gives, unseen, _refusal(look, places)) for source, gives, unseen, look in _LOOKS
     )
 
 
@@ -60,17 +60,17 @@ def _refusal(look: Callable[[Places], None], places: Places) -> AffiantError | N
 
 def _configfs_tsm(places: Places) -> None:
     if not places.tsm_root.is_dir():
-        raise SourceAbsent("there is no configfs-tsm on this machine", where=str(places.tsm_root))
+        raise ProviderAbsent("there is no configfs-tsm on this machine", where=str(places.tsm_root))
     if not os.access(places.tsm_root, os.W_OK | os.X_OK):
-        raise SourceDenied("configfs-tsm may not be used by this user", where=str(places.tsm_root))
+        raise ProviderDenied("configfs-tsm may not be used by this user", where=str(places.tsm_root))
 
 
 def _dstack(places: Places) -> None:
     found = [path for path in (places.dstack_socket, places.tappd_socket) if _is_socket(path)]
     if not found:
-        raise SourceAbsent("dstack's guest agent does not listen here", where=str(places.dstack_socket))
+        raise ProviderAbsent("dstack's guest agent does not listen here", where=str(places.dstack_socket))
     if not os.access(found[0], os.W_OK):
-        raise SourceDenied("dstack's socket may not be used by this user", where=str(found[0]))
+        raise ProviderDenied("dstack's socket may not be used by this user", where=str(found[0]))
 
 
 def _is_socket(path: Path) -> bool:
@@ -94,25 +94,25 @@ def _simulated(places: Places) -> None:
 
 _LOOKS: Final = (
     (
-        SourceName.CONFIGFS_TSM,
+        ProviderName.CONFIGFS_TSM,
         "a TDX quote over your report data, from the kernel",
         "whether TDX is behind it",
         _configfs_tsm,
     ),
     (
-        SourceName.DSTACK,
+        ProviderName.DSTACK,
         "a TDX quote over your report data, from the TD's own agent",
         "whether the agent answers",
         _dstack,
     ),
     (
-        SourceName.AZURE_VTPM,
+        ProviderName.AZURE_VTPM,
         "a paravisor's TD quote and its vTPM's quote over your nonce; not plain TDX",
         "whether the metadata service answers",
         _azure_vtpm,
     ),
     (
-        SourceName.SIMULATED,
+        ProviderName.SIMULATED,
         "a SIMULATED quote over your report data; never hardware",
         "nothing",
         _simulated,

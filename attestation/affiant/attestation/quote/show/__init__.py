@@ -1,1 +1,1 @@
-"""Documents and text that describe quotes, event logs and verdicts."""
+"""Formats documents and text that describe quotes, event logs and verdicts."""

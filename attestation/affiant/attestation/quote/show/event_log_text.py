@@ -1,4 +1,4 @@
-"""A measured log as a text and as a document: registers by replay, and what each event's content is worth."""
+"""Formats a measured log as text and as a document: registers by replay, and how far each event is proven."""
 
 from __future__ import annotations
 

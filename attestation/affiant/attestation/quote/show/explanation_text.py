@@ -1,4 +1,6 @@
-"""An explanation as a text and as a document: where each part stands, what decided it, what an update would change."""
+"""Formats an explanation as text and as a document: the level of each part, what decided it, what an update would
+change.
+"""
 
 from __future__ import annotations
 

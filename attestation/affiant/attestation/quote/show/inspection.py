@@ -1,4 +1,4 @@
-"""A quote taken apart for a reader: everything that it claims, by name, and nothing verified.
+"""Describes a quote for a reader: every claim by name, nothing verified.
 
 The document ``affiant-quote-inspection/1``. Binary values are lower-case hexadecimal; every text in it that came
 with the quote is hostile and is shown escaped.

@@ -1,4 +1,4 @@
-"""An inspection document as a text that a person can read from top to bottom."""
+"""Formats an inspection document as text that a person can read from top to bottom."""
 
 from __future__ import annotations
 

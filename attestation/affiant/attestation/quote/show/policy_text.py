@@ -1,16 +1,16 @@
-"""A verified publication as lines: on whose word the values rest."""
+"""Formats a verified signed file as lines: who signed the values, and which log holds the signature."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from affiant.attestation.signatures.sigstore.verification import VerifiedPublication
+from affiant.attestation.signatures.sigstore.verification import VerifiedFile
 from affiant.attestation.verdict.lines import field
 
 __all__ = ["publication_lines"]
 
 
-def publication_lines(found: VerifiedPublication) -> Iterator[str]:
+def publication_lines(found: VerifiedFile) -> Iterator[str]:
     """Name and digest of the file, who signed it, which log holds it, under which trusted root."""
     log = found.log
     said_by = "the log" if log.promised else "the timestamp authority"

@@ -1,4 +1,4 @@
-"""A verdict on a quote as a text: what it is worth first, then what holds, what was not asked, and what it rests on.
+"""Formats a verdict on a quote as text: the result first, then what holds, what was not asked, and what it is based on.
 
 The word "verified" stands here only where genuine hardware was appraised.
 """
@@ -135,7 +135,7 @@ def _appraised(appraisal: AskedAppraisal | PolicyAppraisal) -> Iterator[str]:
 
 
 def _policies(outcomes: Sequence[PolicyOutcome]) -> Iterator[str]:
-    """Every policy and what it decided; under it each exception that it needed, or its refusal."""
+    """Every policy and what it decided; under it each exception that it needed, or its error."""
     if not outcomes:
         return
     yield from heading(f"POLICIES ({len(outcomes)})")

@@ -1,4 +1,4 @@
-"""What is refused of approvers, their statements and their keys.
+"""Defines the errors of approvers, their statements and their keys.
 
 ::
 

@@ -1,7 +1,7 @@
-"""Approvers that are no keys: an identity as one issuer knows it, under the trusted root that says whose word that is.
+"""Names approvers by identity instead of key: an identity, its issuer, and the trusted root that certifies it.
 
 All three are one approver. Whoever runs the certificate authority of a trusted root can certify anybody, so that the
-root stands in the profile, and so in its digest, beside those whom it is believed about: nothing outside of the profile
+root is in the profile, and so in its digest, beside those whom it is believed about: nothing outside of the profile
 adds one. The name of such an approver (``kid`` in records) is the SHA-256 of all three::
 
     {"issuer": "https://accounts.example.com", "subject": "ann@example.com", "trusted_root": "sha256:<64 hex>"}

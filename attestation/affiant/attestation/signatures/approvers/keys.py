@@ -1,4 +1,4 @@
-"""The key file of an approver (``key_file``). Profiles name the key by its thumbprint."""
+"""Names the key file of an approver (``key_file``). Profiles name the key by its thumbprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may approve, by the normal form of a profile: that one member of it, and nothing else.
+"""Reads who may approve from the normal form of a profile, and nothing else of it.
 
 The normal form (``policy/FORMAT.md``) holds the floor's approvers merged into the profile's, so that its member
 ``approval`` says all: ``{"everything", "methods"}``; where somebody may approve also ``{"approvers", "quorum",

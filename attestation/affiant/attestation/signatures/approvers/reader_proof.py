@@ -1,4 +1,4 @@
-"""Who reads what waits for approval: an approver's signature over one request to a gateway (``Affiant-Approver``).
+"""Proves who reads the approval queue: an approver's signature over one request to a gateway (``Affiant-Approver``).
 
 A compact JWS of type ``affiant-approver+jwt`` (ES256, header byte-fixed) over exactly what the request says:
 

@@ -1,4 +1,4 @@
-"""What an identity signs instead of a key: an in-toto statement in a sigstore bundle, verified offline.
+"""Verifies what an identity signs instead of a key: an in-toto statement in a sigstore bundle, offline.
 
 Two statements (in-toto Statement v1), each about one thing by its SHA-256. About an action, what a key's statement says
 (``statement``)::
@@ -13,9 +13,9 @@ And about a key with which the identity reads at one gateway what waits (``reade
     {..., "subject": [{"name": "reader", "digest": {"sha256": "<the key's RFC 7638 thumbprint>"}}],
      "predicateType": "tag:affiant.dev,2026:approval-reader/1", "predicate": {"spki": "<of the gateway>"}}
 
-Canonical (RFC 8785): there is one spelling. There is no ``iat``: when it was signed is the word of the log or of the
+Canonical (RFC 8785): there is one encoding. There is no ``iat``: when it was signed is the word of the log or of the
 timestamp authority of the trusted root, never the signer's. The bundle's certificate, signature, log entry, inclusion
-proof and time are verified as those of every published file (``signatures.sigstore``), after what costs
+proof and time are verified as those of every signed file (``signatures.sigstore``), after what costs
 nothing: that the bundle is of the one form, names somebody who may approve, and is about an action at all.
 """
 

@@ -1,4 +1,4 @@
-"""What an approver says of one action: a compact JWS (ES256, header byte-fixed; ``jws``).
+"""Signs and verifies what an approver says of one action: a compact JWS (ES256, header byte-fixed; ``jws``).
 
 Type ``affiant-approval+jwt``, over the canonical form of::
 
@@ -6,7 +6,7 @@ Type ``affiant-approval+jwt``, over the canonical form of::
      "iat": seconds, "exp": seconds, "via": "cli" or "console", "jwk": {"crv", "kty", "x", "y"}}
 
 ``act`` is SHA-256 of the action's exact bytes, which name the session, the policy and a nonce, so that a statement is
-good for nothing else. The key stands in it so that whoever knows the approvers' thumbprints (a profile names them)
+good for nothing else. The key is in it so that whoever knows the approvers' thumbprints (a profile names them)
 needs nothing more to check it: a key is believed only as the one whose thumbprint is the header's ``kid``, and that
 thumbprint counts only if the profile names it. There is one algorithm, and no way to ask for another.
 

@@ -1,4 +1,4 @@
-"""Whose signatures over profiles are believed, and when: plain keys, and identities under a sigstore trusted root.
+"""Reads whose signatures over profiles are trusted, and when: plain keys, and identities under a sigstore trusted root.
 
 As the gateway's configuration and files of signers list them (trust rules, 11)::
 
@@ -144,7 +144,7 @@ def _accepted(item: object, where: str) -> AcceptedSigner:
     try:
         return AcceptedSigner(entry_of(item, ""), _signer(item["value"]))
     except ValueError as error:
-        raise SignersInvalid("not an instant", expected="2026-11-21T03:00:00Z", where=where) from error
+        raise SignersInvalid("not a timestamp", expected="2026-11-21T03:00:00Z", where=where) from error
     except SigningKeyInvalid as error:
         raise SignersInvalid(f"not a signer: {error}", where=where) from error
     except SignersInvalid as error:

@@ -1,4 +1,5 @@
-"""A DSSE envelope with one signature by a plain key (Dead Simple Signing Envelope, version 1; JSON form)::
+"""Signs and reads a DSSE envelope with one signature by a plain key (Dead Simple Signing Envelope, version 1; JSON
+form)::
 
     {"payload": <base64>, "payloadType": "application/vnd.in-toto+json",
      "signatures": [{"keyid": "sha256:<of the key>", "sig": <base64>}]}
@@ -100,7 +101,7 @@ def _encoded(statement: bytes) -> bytes:
 
 
 def _bytes(text: str, where: str, limit: int) -> bytes:
-    """Padded base64 (RFC 4648, section 4), in its one spelling."""
+    """Padded base64 (RFC 4648, section 4), in its canonical form."""
     if not 0 < len(text) <= (limit + 2) // 3 * 4:
         raise ProfileSignatureMalformed("empty, or too large", expected=f"1 to {limit} bytes", where=where)
     try:
@@ -108,5 +109,5 @@ def _bytes(text: str, where: str, limit: int) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise ProfileSignatureMalformed("not base64", where=where) from error
     if base64.b64encode(data).decode("ascii") != text:
-        raise ProfileSignatureMalformed("not the one base64 spelling of its bytes", where=where)
+        raise ProfileSignatureMalformed("not the one base64 encoding of its bytes", where=where)
     return data

@@ -1,4 +1,4 @@
-"""What a signature over a profile file is refused for, each with a stable code.
+"""Defines the errors of signatures over profile files, each with a stable code.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Plain keys that sign profiles: P-256, P-384 and Ed25519, as PEM files and as JWKs.
+"""Reads the plain keys that sign profiles: P-256, P-384 and Ed25519, as PEM files and as JWKs.
 
 A key is named by the SHA-256 of its DER SubjectPublicKeyInfo, so that anybody can compute the name::
 
@@ -70,8 +70,8 @@ class ProfileKey:
         if isinstance(key, Ed25519PublicKey):
             if is_nobodys_key(key.public_bytes_raw()):
                 raise SigningKeyInvalid(
-                    "a key that is nobody's: anybody can sign with it, or it is another's in a second spelling",
-                    expected="a point of large order, in its one spelling (RFC 8032)",
+                    "a key that is nobody's: anybody can sign with it, or it is another's in a second encoding",
+                    expected="a point of large order, in its canonical form (RFC 8032)",
                 )
             return cls(key, _name(key))
         raise SigningKeyInvalid("a key of another kind", expected=_KINDS)

@@ -1,4 +1,4 @@
-"""What a profile's signer signs: one in-toto statement about one file of profiles.
+"""Reads and writes what a profile's signer signs: one in-toto statement about one file of profiles.
 
 in-toto Statement v1 (in-toto attestation framework, spec/v1/statement.md), with a predicate of our own::
 
@@ -14,7 +14,7 @@ in-toto Statement v1 (in-toto attestation framework, spec/v1/statement.md), with
 never an agent's name, knows that this profile is one of the file. The names are bound by ``digest``. The subject is for
 tools that know only in-toto: its digest is that of the file as it lies there.
 
-Any layout is read, since a signer may write it anew; no other member and no second spelling of a value is. The name of
+Any layout is read, since a signer may write it anew; no other member and no second encoding of a value is. The name of
 the file is not signed: renaming it changes nothing that it says.
 """
 

@@ -1,15 +1,15 @@
-"""A signature over a profile file, verified: which file it is about, who signed it, and who says when.
+"""Verifies a signature over a profile file: which file it is about, who signed it, and who says when.
 
 1.  The bytes are one of two forms, bounded and closed: a DSSE envelope by a plain key, or a sigstore bundle. The
     statement in them is about one profile file: what it claims can be compared before anything is believed.
 2.  The signature holds under the one signer who was named, or under one of a list who counted at that time. Of a
-    sigstore bundle everything is verified as of every published file (``signatures.sigstore``), offline.
+    sigstore bundle everything is verified as of every signed file (``signatures.sigstore``), offline.
 
 What it is about is compared with a file or a profile by whoever has it (``affiant.policy.signing.signatures``).
 
 **Time.** sigstore's log, or its timestamp authority, says when a bundle was signed; a signer's ``from`` and ``until``
-are judged at that time, ``revoked_at`` at the instant that is judged at. An envelope has no time, so that all three are
-judged at that instant: a key that has ended says nothing any more.
+are judged at that time, ``revoked_at`` at the time that is judged at. An envelope has no time, so that all three are
+judged at that time: a key that has ended says nothing any more.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def verify_by_one_of(
 
     Args:
         signers: who is accepted, and when; nobody: refused.
-        at: the instant judged at, UTC.
+        at: the time judged at, UTC.
 
     Raises:
         ProfileSignerRefused: none of them.

@@ -1,4 +1,4 @@
-"""A sigstore bundle, taken apart before any library sees it: bounded, closed, with one spelling for each value.
+"""Takes a sigstore bundle apart before any library sees it: bounded, closed, with one encoding for each value.
 
 Read is exactly one form: bundle v0.3 (sigstore protobuf-specs, ``sigstore_bundle.proto``, as JSON) with a leaf
 certificate, one DSSE envelope with one signature over an in-toto statement, and one log entry with its inclusion
@@ -6,7 +6,7 @@ proof and signed checkpoint. Nothing here is believed; what is refused here is r
 
 * members are a closed set. The library also reads ``log_index`` for ``logIndex`` and takes the last of two equal
   members, so that a file could show one value to a reviewer's tool and another one to the library;
-* base64 and numbers have one spelling, sizes and counts a limit;
+* base64 and numbers have one encoding, sizes and counts a limit;
 * a time of the log without the log's promise is nobody's word, and refused.
 """
 
@@ -45,7 +45,7 @@ _MAX_SECONDS: Final = 253402300799
 
 @dataclass(frozen=True, slots=True)
 class InclusionProof:
-    """Where an entry is said to stand in a log, and the checkpoint that must say the same."""
+    """Where an entry is said to be in a log, and the checkpoint that must say the same."""
 
     index: int
     size: int
@@ -249,7 +249,7 @@ def _hash(value: object, where: str) -> bytes:
 
 
 def _bytes(value: object, where: str, *, limit: int = _MAX_SMALL) -> bytes:
-    """Padded base64 (RFC 4648, section 4), in its one spelling."""
+    """Padded base64 (RFC 4648, section 4), in its canonical form."""
     if not isinstance(value, str) or not 0 < len(value) <= (limit + 2) // 3 * 4:
         raise BundleMalformed("not base64, or too large", where=where, expected=f"1 to {limit} bytes")
     try:
@@ -257,5 +257,5 @@ def _bytes(value: object, where: str, *, limit: int = _MAX_SMALL) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise BundleMalformed("not base64", where=where) from error
     if base64.b64encode(data).decode("ascii") != value:
-        raise BundleMalformed("not the one base64 spelling of its bytes", where=where)
+        raise BundleMalformed("not the one base64 encoding of its bytes", where=where)
     return data

@@ -1,4 +1,4 @@
-"""That an inclusion proof is a proof in the tree of the checkpoint that it carries.
+"""Checks that an inclusion proof belongs to the tree of the checkpoint that it carries.
 
 The signature is the library's to verify. The library holds the proof's root against the checkpoint's and leaves the
 proof's own size and index as they are claimed: the last leaf of a tree of 5 proves itself as the last of a tree of 9

@@ -1,4 +1,4 @@
-"""Which kind of file this is, and whether its own reader takes it: before it is signed, and again before it is used.
+"""Recognises the kind of a file and runs its own reader: before it is signed, and again before it is used.
 
 A trust file is never published. It says whom its owner trusts, roots and gateway keys included; one that arrived
 from somebody else would let the sender say it.
@@ -10,16 +10,16 @@ from typing import Final, assert_never
 
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.signatures.sigstore.errors import OtherKind
-from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT, FileKind, PublishedFile
+from affiant.attestation.signatures.sigstore.statement import MAX_CONTENT, FileKind, SignedFile
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
 from affiant.attestation.tdx.policy.policy_file import parse_appraisal_policy
 
-__all__ = ["require_readable", "to_be_published"]
+__all__ = ["file_to_sign", "require_readable"]
 
 _TRUST_FILE: Final = "affiant-trust/1"
 
 
-def to_be_published(name: str, content: bytes) -> PublishedFile:
+def file_to_sign(name: str, content: bytes) -> SignedFile:
     """``content`` as a file that may be signed, under the file name ``name``.
 
     Raises:
@@ -27,12 +27,12 @@ def to_be_published(name: str, content: bytes) -> PublishedFile:
         SettingsInvalid: no plain file name, or too large.
         MalformedError: as the reader of its kind refuses; what nobody could use is not published.
     """
-    file = PublishedFile(name, _kind_of(content), content)
+    file = SignedFile(name, _kind_of(content), content)
     require_readable(file)
     return file
 
 
-def require_readable(file: PublishedFile) -> None:
+def require_readable(file: SignedFile) -> None:
     """Refuse a file that the reader of its kind refuses, or that is of another kind than it is said to be.
 
     Raises:

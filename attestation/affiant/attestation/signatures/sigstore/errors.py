@@ -1,9 +1,9 @@
-"""What a published file is refused for, one class for each reason, each with a stable code.
+"""Defines the errors of sigstore-signed files, each with a stable code.
 
 ::
 
     MalformedError      published.bundle         not a sigstore bundle of the one form that is read
-                        published.statement      what is signed is no published file
+                        published.statement      what is signed is no signed file
     NotAuthenticError   published.not_authentic  certificate or signature do not hold under the trusted root
                         published.not_logged     no log of the trusted root proves that it holds the entry
                         published.content        the content is not the one that the statement names
@@ -15,7 +15,7 @@
                         published.settings       an identity, a name or an option that cannot be meant
                         published.extra          the sigstore library is not installed
 
-What the content itself fails with are the refusals of its own reader.
+What the content itself fails with are the errors of its own reader.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = [
     "OtherKind",
     "OtherSigner",
     "OutsideValidity",
-    "PublicationNotAuthentic",
     "SettingsInvalid",
+    "SignatureNotAuthentic",
     "SigningFailed",
     "StatementMalformed",
     "TrustedRootUnusable",
@@ -52,12 +52,12 @@ class BundleMalformed(MalformedError):
 
 
 class StatementMalformed(MalformedError):
-    """The signed bytes are no statement about exactly one published file."""
+    """The signed bytes are no statement about exactly one signed file."""
 
     code = "published.statement"
 
 
-class PublicationNotAuthentic(NotAuthenticError):
+class SignatureNotAuthentic(NotAuthenticError):
     """The certificate is of no authority of the trusted root, is in no certificate log, or did not sign this."""
 
     code = "published.not_authentic"
@@ -82,7 +82,7 @@ class OtherSigner(NotAllowedError):
 
 
 class OtherKind(NotAllowedError):
-    """A published file of another kind than the one that is asked for here."""
+    """A signed file of another kind than the one that is asked for here."""
 
     code = "published.kind"
 

@@ -1,4 +1,5 @@
-"""A checkpoint signed by an identity, and recorded in sigstore's log: an in-toto statement about the note's text.
+"""Verifies a checkpoint that an identity signed and sigstore's log recorded: an in-toto statement about the note's
+text.
 
 ::
 
@@ -26,7 +27,7 @@ from affiant.attestation.signatures.sigstore.errors import (
     NotLogged,
     OtherSigner,
     OutsideValidity,
-    PublicationNotAuthentic,
+    SignatureNotAuthentic,
 )
 from affiant.attestation.signatures.sigstore.signed_statement import LogRecord, verify_signed_statement
 from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 PREDICATE_TYPE: Final = "https://affiant.dev/checkpoint-anchor/v1"
-STRANGERS: Final = (OtherSigner, PublicationNotAuthentic, NotLogged, OutsideValidity)
+STRANGERS: Final = (OtherSigner, SignatureNotAuthentic, NotLogged, OutsideValidity)
 """What says that an anchor is by nobody whom the reader named; anything else is wrong with it, whoever made it."""
 _MAX_STATEMENT: Final = 64 << 10
 
@@ -118,7 +119,7 @@ def verify_by_named(
 
     Args:
         roots: what the reader accepts, and when.
-        at: the instant judged at.
+        at: the time judged at.
 
     Raises:
         AnchorUntrusted: nobody is accepted at that time; else what the last of ``roots`` refuses.

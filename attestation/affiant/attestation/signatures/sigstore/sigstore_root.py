@@ -1,4 +1,4 @@
-"""Whose sigstore signatures over checkpoints a reader believes: one identity, under one trusted root."""
+"""Reads whose sigstore signatures over checkpoints a reader trusts: one identity, under one trusted root."""
 
 from __future__ import annotations
 

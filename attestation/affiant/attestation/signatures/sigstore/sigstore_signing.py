@@ -1,5 +1,6 @@
-"""Signing with a short-lived certificate, through the ``sigstore`` library. The one module here that asks a network:
-the certificate authority, the transparency log and the timestamp authority that a client trust configuration names.
+"""Signs with a short-lived certificate, through the ``sigstore`` library. This is the one module here that uses the
+network: the certificate authority, the transparency log and the timestamp authority that a client trust configuration
+names.
 
 What comes back is verified as a reader would, under the configuration's own trusted root, before anybody gets it. What
 was signed is public from then on, whatever becomes of the file: a log forgets nothing.
@@ -18,9 +19,9 @@ from sigstore.sign import SigningContext
 from affiant.attestation.encoding.canonical import JSONError, canonical, parse_object
 from affiant.attestation.signatures.sigstore.bundle import parse_bundle
 from affiant.attestation.signatures.sigstore.errors import SettingsInvalid, SigningFailed
-from affiant.attestation.signatures.sigstore.statement import PublishedFile, published_statement
+from affiant.attestation.signatures.sigstore.statement import SignedFile, file_statement
 from affiant.attestation.signatures.sigstore.trusted_identity import Signer, certificate_of, signer_of
-from affiant.attestation.signatures.sigstore.verification import VerifiedPublication, verify_published
+from affiant.attestation.signatures.sigstore.verification import VerifiedFile, verify_signed_file
 
 __all__ = ["MAX_TRUST_CONFIG", "publish_file", "sign_statement", "trusted_root_of"]
 
@@ -28,9 +29,7 @@ MAX_TRUST_CONFIG: Final = 4 << 20
 _EXCERPT: Final = 200
 
 
-def publish_file(
-    file: PublishedFile, *, trust_config: bytes, token: str
-) -> tuple[bytes, VerifiedPublication]:
+def publish_file(file: SignedFile, *, trust_config: bytes, token: str) -> tuple[bytes, VerifiedFile]:
     """Sign ``file``, and return its bundle with what a reader makes of it.
 
     Args:
@@ -43,10 +42,8 @@ def publish_file(
         SigningFailed: a service did not answer, or refused.
         AffiantError: what came back would be refused by its readers.
     """
-    bundle, trusted_root, named = sign_statement(
-        published_statement(file), trust_config=trust_config, token=token
-    )
-    return bundle, verify_published(bundle, trusted_root=trusted_root, signer=named)
+    bundle, trusted_root, named = sign_statement(file_statement(file), trust_config=trust_config, token=token)
+    return bundle, verify_signed_file(bundle, trusted_root=trusted_root, signer=named)
 
 
 def sign_statement(statement: bytes, *, trust_config: bytes, token: str) -> tuple[bytes, bytes, Signer]:

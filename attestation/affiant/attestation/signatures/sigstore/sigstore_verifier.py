@@ -1,4 +1,4 @@
-"""The bundle's signatures, through the ``sigstore`` library (the extra ``sigstore``). Asks nobody.
+"""Verifies a bundle's signatures through the ``sigstore`` library (the extra ``sigstore``), without the network.
 
 Only this module and ``sigstore_signing`` import the library; loading it takes
 about a second, so that they are imported where a bundle is at hand.
@@ -7,7 +7,7 @@ The library decides: certificate chain, certificate transparency timestamp, sign
 and timestamps. Before it does, the trusted root is cut down to
 
 * what counted when the bundle says it was signed. The library takes every key that ever counted, so that one that
-  leaked after its retirement could sign into the present. The instant is the bundle's claim, for which what is left
+  leaked after its retirement could sign into the present. The time is the bundle's claim, for which what is left
   must then vouch;
 * the one log that the entry names. The library tries every key where it does not know the name, so that promise and
   checkpoint could be two logs' words.
@@ -37,7 +37,7 @@ from affiant.attestation.signatures.sigstore.errors import (
     NotLogged,
     OtherSigner,
     OutsideValidity,
-    PublicationNotAuthentic,
+    SignatureNotAuthentic,
     TrustedRootUnusable,
 )
 from affiant.attestation.signatures.sigstore.trusted_identity import (
@@ -88,7 +88,7 @@ def verify_signatures(bundle: SignedBundle, *, trusted_root: bytes, signer: Sign
 
     Raises:
         TrustedRootUnusable: the trusted root is no such document, or trusts nobody.
-        OtherSigner, NotLogged, OutsideValidity, PublicationNotAuthentic, BundleMalformed: as they say.
+        OtherSigner, NotLogged, OutsideValidity, SignatureNotAuthentic, BundleMalformed: as they say.
     """
     trusted = _trusted_root(trusted_root)
     certificate = certificate_of(bundle)
@@ -107,7 +107,7 @@ def verify_signatures(bundle: SignedBundle, *, trusted_root: bytes, signer: Sign
         signed = Verifier(trusted_root=TrustedRoot(counting)).verify_dsse(parsed, _ExactSigner(signer))
     except AffiantError:
         raise
-    except Exception as error:  # foreign parsers on hostile bytes: whatever they raise is a refusal
+    except Exception as error:  # foreign parsers on hostile bytes: whatever they raise is an error
         raise _refusal(error) from error
     if signed != (PAYLOAD_TYPE, bundle.statement):
         raise BundleMalformed("the library read another statement than we did")
@@ -203,14 +203,14 @@ def _refusal(error: Exception) -> AffiantError:
     if isinstance(error, InvalidBundle):
         return BundleMalformed("the bundle is not well-formed", found=found)
     if isinstance(error, CertValidationError):
-        return PublicationNotAuthentic(
+        return SignatureNotAuthentic(
             "the certificate is of no authority that the trusted root names", found=found
         )
     if isinstance(error, SigstoreError) and any(words in text for words in _TIME_WORDS):
         return OutsideValidity("nobody that the trusted root names says when this was signed", found=found)
     if isinstance(error, SigstoreError) and any(words in text for words in _LOG_WORDS):
         return NotLogged("no log that the trusted root names holds this entry", found=found)
-    return PublicationNotAuthentic("the signature does not hold", found=found)
+    return SignatureNotAuthentic("the signature does not hold", found=found)
 
 
 def _shown(when: datetime) -> str:

@@ -1,4 +1,4 @@
-"""What a publisher signs: one in-toto statement that carries one file, whole.
+"""Reads and writes what the signer of a file signs: one in-toto statement that carries the whole file.
 
 in-toto Statement v1 (in-toto attestation framework, spec/v1/statement.md), with a predicate of our own::
 
@@ -7,7 +7,7 @@ in-toto Statement v1 (in-toto attestation framework, spec/v1/statement.md), with
      "predicateType": "tag:affiant.dev,2026:publication/1",
      "predicate": {"kind": "affiant-appraisal/1", "content": "<base64url of the file>"}}
 
-Any layout is read, since a signer may write it anew; no other member, no second subject and no second spelling of
+Any layout is read, since a signer may write it anew; no other member, no second subject and no second encoding of
 a value is. Subject and content say the same file twice: the subject is what tools that know nothing of us compare
 and index, the content is what makes one file enough.
 """
@@ -29,13 +29,13 @@ __all__ = [
     "MAX_STATEMENT",
     "PREDICATE_TYPE",
     "FileKind",
-    "PublishedFile",
-    "parse_published_statement",
-    "published_statement",
+    "SignedFile",
+    "file_statement",
+    "parse_file_statement",
 ]
 
 MAX_CONTENT: Final = 1 << 20
-"""Bytes of a published file: what the reader of reference values takes at most."""
+"""Bytes of a signed file: what the reader of reference values takes at most."""
 MAX_STATEMENT: Final = 3 << 19
 """Bytes of a statement: the content in base64url, and 128 KiB for everything else."""
 PREDICATE_TYPE: Final = "tag:affiant.dev,2026:publication/1"
@@ -46,14 +46,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
 
 class FileKind(StrEnum):
-    """What a published file is: its own ``typ``."""
+    """What a signed file is: its own ``typ``."""
 
     APPRAISAL_POLICY = "affiant-appraisal/1"
     REFERENCE_VALUES = "affiant-reference-values/1"
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedFile:
+class SignedFile:
     """One file as it was published. Who published it, this type does not say.
 
     Raises:
@@ -67,13 +67,13 @@ class PublishedFile:
     def __post_init__(self) -> None:
         if _NAME.match(self.name) is None:
             raise SettingsInvalid(
-                "not a name for a published file",
+                "not a name for a signed file",
                 expected="1 to 128 letters, digits, '.', '_' and '-', no '.', '_' or '-' first",
                 found=repr(self.name[:40]),
             )
         if not 0 < len(self.content) <= MAX_CONTENT:
             raise SettingsInvalid(
-                "a published file of this size",
+                "a signed file of this size",
                 expected=f"1 to {MAX_CONTENT} bytes",
                 found=f"{len(self.content)} bytes",
             )
@@ -84,14 +84,14 @@ class PublishedFile:
         return sha256_name(self.content)
 
 
-def published_statement(file: PublishedFile) -> bytes:
+def file_statement(file: SignedFile) -> bytes:
     """The statement about ``file``, unsigned, in its canonical form (RFC 8785)."""
     sha256 = hashlib.sha256(file.content).hexdigest()
     predicate = {"kind": str(file.kind), "content": b64u(file.content)}
     return InTotoStatement(file.name, sha256, PREDICATE_TYPE, predicate).to_bytes()
 
 
-def parse_published_statement(statement: bytes) -> PublishedFile:
+def parse_file_statement(statement: bytes) -> SignedFile:
     """The file that a statement carries; ``statement`` is at most :data:`MAX_STATEMENT` bytes.
 
     Raises:
@@ -113,7 +113,7 @@ def parse_published_statement(statement: bytes) -> PublishedFile:
             found=sha256_name(content),
         )
     try:
-        return PublishedFile(said.subject, _kind(said.predicate["kind"]), content)
+        return SignedFile(said.subject, _kind(said.predicate["kind"]), content)
     except SettingsInvalid as error:
         raise StatementMalformed(str(error), where="subject") from error
 

@@ -1,4 +1,5 @@
-"""Whom the reader believes: one identity, as one issuer knows it, under a trusted root. All exact, never a pattern.
+"""Names the identity that a reader trusts: one subject, as one issuer knows it, under a trusted root. All exact,
+never a pattern.
 
 An identity alone is worth nothing: whoever runs any accepted issuer can put any address into a token.
 """

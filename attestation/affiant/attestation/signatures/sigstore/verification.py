@@ -1,4 +1,4 @@
-"""A published file, verified: who signed exactly these bytes, and which log says so, under the reader's own root.
+"""Verifies a signed file: who signed exactly these bytes, and which log says so, under the reader's own root.
 
 1.  The statement that holds it is verified (``signed_statement``, steps 1 to 3).
 2.  The statement is about one file, whose content has the digest of the subject
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.signatures.sigstore.content import require_readable
 from affiant.attestation.signatures.sigstore.signed_statement import LogRecord, verify_signed_statement
-from affiant.attestation.signatures.sigstore.statement import PublishedFile, parse_published_statement
+from affiant.attestation.signatures.sigstore.statement import SignedFile, parse_file_statement
 from affiant.attestation.signatures.sigstore.trusted_identity import Signer
 
-__all__ = ["VerifiedPublication", "verify_published"]
+__all__ = ["VerifiedFile", "verify_signed_file"]
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedPublication:
-    """A file, and on whose word it rests. Only :func:`verify_published` makes one."""
+class VerifiedFile:
+    """A file, and on whose word it rests. Only :func:`verify_signed_file` makes one."""
 
-    file: PublishedFile
+    file: SignedFile
     signer: Signer
     log: LogRecord
     trusted_root: str
@@ -54,8 +54,8 @@ class VerifiedPublication:
         }
 
 
-def verify_published(bundle: bytes, *, trusted_root: bytes, signer: Signer) -> VerifiedPublication:
-    """Verify a published file offline.
+def verify_signed_file(bundle: bytes, *, trusted_root: bytes, signer: Signer) -> VerifiedFile:
+    """Verify a signed file offline.
 
     Args:
         bundle: a sigstore bundle v0.3, as JSON.
@@ -66,14 +66,14 @@ def verify_published(bundle: bytes, *, trusted_root: bytes, signer: Signer) -> V
         ExtraMissing: the sigstore library is not installed.
         TrustedRootUnusable: the trusted root is none, or trusts nobody.
         BundleMalformed, StatementMalformed: another form.
-        PublicationNotAuthentic, NotLogged, ContentChanged: something does not hold.
+        SignatureNotAuthentic, NotLogged, ContentChanged: something does not hold.
         OtherSigner: it holds, and somebody else signed.
         OutsideValidity: it was not signed while certificate and keys counted.
         MalformedError: as the file's own reader refuses.
     """
     taken, log = verify_signed_statement(bundle, trusted_root=trusted_root, signer=signer)
-    file = parse_published_statement(taken.statement)
+    file = parse_file_statement(taken.statement)
     require_readable(file)
-    return VerifiedPublication(
+    return VerifiedFile(
         file=file, signer=signer, log=log, trusted_root=sha256_name(trusted_root), bundle=taken.digest
     )

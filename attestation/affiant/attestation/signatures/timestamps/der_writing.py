@@ -1,4 +1,4 @@
-"""DER, as far as a timestamp request and a sorted set need it (ITU-T X.690, section 10)."""
+"""Writes DER, as far as a timestamp request and a sorted set need it (ITU-T X.690, section 10)."""
 
 from __future__ import annotations
 

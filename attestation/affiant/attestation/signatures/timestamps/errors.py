@@ -1,4 +1,4 @@
-"""What anchors are refused for, one class for each reason, each with a stable code.
+"""Defines the errors of anchors, each with a stable code.
 
 ::
 
@@ -129,7 +129,7 @@ class PolicyWrong(NotAllowedError):
 
 
 class AuthorityRefused(NotAllowedError):
-    """The authority's answer is a refusal."""
+    """The authority's answer is an error."""
 
     code = "anchor.refused"
 

@@ -1,4 +1,4 @@
-"""What a token stamps, byte for byte.
+"""Computes the bytes that a token stamps.
 
 The **first** token of an anchor stamps the *text* of a checkpoint's note: origin, size, root and extension lines, each
 with its newline, UTF-8, up to and including the last newline before the empty line; no signature line. A **renewal**

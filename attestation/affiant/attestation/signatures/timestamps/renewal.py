@@ -1,8 +1,9 @@
-"""A checkpoint's tokens, oldest first: the first says when it existed, each later one keeps those before it believable.
+"""Verifies a checkpoint's tokens, oldest first: the first proves when it existed, each later one keeps those before
+it valid.
 
 A token is judged by what counted when it is *known* to have existed: the certificate at the token's own time; the
 reader's root from ``from`` to ``until`` at that time too; but whether the root was **revoked** at the time of the next
-token, which stamps this one, and for the last at the instant that the reader judges at. Whoever holds a key that was
+token, which stamps this one, and for the last at the time that the reader judges at. Whoever holds a key that was
 lost can date a token back, and cannot put it under an honest renewal made before the loss.
 """
 
@@ -68,7 +69,7 @@ def verify_stamp(
         text: of the note, with its last newline.
         tokens: responses, oldest first; 1 to :data:`MAX_TOKENS`.
         roots: what the reader accepts, and when.
-        at: the instant judged at.
+        at: the time judged at.
 
     Raises:
         AnchorOrderWrong: a renewal is older than what it renews.

@@ -1,4 +1,4 @@
-"""An authority's answer, taken apart before any library sees it: RFC 3161, section 2.4.2; CMS, RFC 5652.
+"""Takes an authority's response apart before any library sees it: RFC 3161, section 2.4.2; CMS, RFC 5652.
 
 ::
 
@@ -8,7 +8,7 @@ Nothing here is believed. What is refused here is refused in the library's stead
 than one signer, two certificates that could each be the signer's, a digest that is out of use. The signer's certificate
 must be the one that the *signed* attributes name (ESSCertID, RFC 5035): nothing else that is signed does.
 
-Certificates stand in a SET, which CMS does not sign and which many authorities leave unsorted; the library reads sorted
+Certificates be in a SET, which CMS does not sign and which many authorities leave unsorted; the library reads sorted
 sets alone, so that they are sorted for it.
 """
 
@@ -132,7 +132,7 @@ def _demand_granted(status: Element) -> None:
 
 
 def _reasons(element: Element) -> Iterator[str]:
-    """What a refusal says of itself: the authority's text, then the bits that are set."""
+    """What an error says of itself: the authority's text, then the bits that are set."""
     if element.tag == SEQUENCE:
         for text in children(element.content):
             said = text.content.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Whose tokens a reader believes: an authority's root certificate, and the policy that it must have stamped under."""
+"""Reads whose tokens a reader trusts: an authority's root certificate, and the policy that its tokens must name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One token, verified: who says that these bytes existed, and by when. RFC 3161, through ``rfc3161-client``.
+"""Verifies one token: who says that these bytes existed, and by when. RFC 3161, through ``rfc3161-client``.
 
 The library decides signature and chain (extra ``timestamps``; it is imported where a token is at hand). Beside it:
 
@@ -125,7 +125,7 @@ def _decoded(taken: SignedResponse) -> TimeStampResponse:
         decoded = decode_timestamp_response(taken.sorted_bytes)
         info = decoded.tst_info
         _ = info.gen_time, info.accuracy, info.message_imprint.message, info.policy, info.serial_number
-    except Exception as error:  # a foreign parser on hostile bytes: whatever it raises is a refusal
+    except Exception as error:  # a foreign parser on hostile bytes: whatever it raises is an error
         raise TokenMalformed("the token cannot be read", found=str(error)[:160]) from error
     return decoded
 

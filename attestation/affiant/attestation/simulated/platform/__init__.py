@@ -1,1 +1,1 @@
-"""The simulated platform's keys, registers, collateral and quotes. Pure."""
+"""Makes the simulated platform's keys, registers, collateral and quotes. Pure."""

@@ -1,4 +1,4 @@
-"""Revocation lists of the simulated authorities (RFC 5280, section 5; Intel PCK CRL profile 1.5, section 2)."""
+"""Issues revocation lists of the simulated authorities (RFC 5280, section 5; Intel PCK CRL profile 1.5, section 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The few DER forms that a PCK certificate's SGX extension is made of (ITU-T X.690, section 8 to 10).
+"""Writes the few DER forms that a PCK certificate's SGX extension is made of (ITU-T X.690, section 8 to 10).
 
 Encoding only. The reader of the same bytes is the verifier's, written apart, so that one mistake cannot hide in
 both.

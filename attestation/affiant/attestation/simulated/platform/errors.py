@@ -1,4 +1,4 @@
-"""Refusals of the simulated platform.
+"""Defines the errors of the simulated platform.
 
 ::
 

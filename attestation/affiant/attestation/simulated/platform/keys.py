@@ -1,4 +1,4 @@
-"""The platform's six P-256 keys, all derived from one 32-byte seed, each for one role.
+"""Derives the platform's six P-256 keys from one 32-byte seed, each for one role.
 
 One secret to keep, and a platform that is the same after every restart: the scalars come from HKDF-SHA256
 (RFC 5869) with the role in ``info``, and every signature is deterministic (RFC 6979), so the same seed gives the

@@ -1,4 +1,4 @@
-"""The throw-away certificate authority: the four certificates that a DCAP verifier walks.
+"""Issues the throw-away certificate authority: the four certificates that a DCAP verifier walks.
 
 Common names are Intel's, because verifiers tell roles apart by them; organisation and unit say SIMULATED in every
 subject. What makes the platform simulated is not its names but its root key, which is not Intel's.

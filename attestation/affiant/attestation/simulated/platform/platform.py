@@ -1,4 +1,4 @@
-"""A simulated TDX platform as one value: what it is, what is said about it, what is revoked.
+"""Describes a simulated TDX platform as one value: its identity, its collateral, its revocations.
 
 Pure: time and randomness are arguments, and the same value gives the same bytes. Everything that a verifier can
 refuse is a field, so a platform with one fault is :func:`dataclasses.replace` with that field changed: a lower

@@ -1,4 +1,4 @@
-"""The quoting enclave's report: the link from the PCK key to the key that signs quotes.
+"""Makes the quoting enclave's report, the link from the PCK key to the key that signs quotes.
 
 Source: Intel SGX SDK, ``sgx_report_body_t``, 384 bytes. The report data is SHA-256(attestation key || QE auth
 data) and 32 zero bytes (DCAP quoting library, quote v4, "QE report").

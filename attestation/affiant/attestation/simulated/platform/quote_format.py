@@ -1,4 +1,4 @@
-"""Quotes v4 and v5 with ECDSA-P256, byte for byte as the quoting enclave lays them out.
+"""Writes quotes v4 and v5 with ECDSA-P256, byte for byte as the quoting enclave lays them out.
 
 Source: Intel TDX DCAP Quoting Library API, quote format v4 (section A.3) and v5 (A.4). The signature covers
 header and body, in v5 with the body's type and size.

@@ -1,4 +1,4 @@
-"""The registers of a simulated TD: set once at launch, extended afterwards, laid out as in a TD report.
+"""Keeps the registers of a simulated TD: set once at launch, extended afterwards, laid out as in a TD report.
 
 Source of the layout: Intel TDX DCAP Quoting Library API, TD quote body 1.0 (584 bytes) and 1.5 (648 bytes).
 Values are frozen: a launch makes them, :func:`extend` makes the next ones, and nothing else changes a register.

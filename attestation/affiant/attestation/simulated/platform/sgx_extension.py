@@ -1,4 +1,4 @@
-"""The SGX extension of a PCK certificate, from a machine's identity.
+"""Writes the SGX extension of a PCK certificate from a machine's identity.
 
 Source: Intel SGX PCK Certificate and Certificate Revocation List Profile Specification 1.5, section 1.3.5.
 Members and lengths: .1 PPID 16, .2 TCB (.2.1 to .2.16 component SVNs, .2.17 PCESVN, .2.18 CPUSVN 16),

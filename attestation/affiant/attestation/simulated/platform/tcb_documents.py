@@ -1,7 +1,7 @@
-"""TCB Info v3 and QE Identity v2 as the simulated platform publishes them, signed over their exact bytes.
+"""Writes TCB Info v3 and QE Identity v2 as the simulated platform publishes them, signed over their exact bytes.
 
 Source: Intel PCS API v4, "Get TDX TCB Info" and "Get TDX QE Identity". The body is one object of two members,
-the document and ``signature`` (64 bytes r || s as hex); the signature covers the document's text as it stands in
+the document and ``signature`` (64 bytes r || s as hex); the signature covers the document's text as it is in
 the body. Contents are plain values: whoever wants another level, status or signer replaces a field.
 """
 

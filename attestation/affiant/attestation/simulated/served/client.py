@@ -1,4 +1,4 @@
-"""The launcher's and the guest's side of the platform's sockets.
+"""Asks the platform over its sockets, for the launcher and for the guest.
 
 A launcher calls :meth:`PlatformClient.create_td` and passes the descriptor to the program that shall run in the
 TD, which wraps it in :class:`SimulatedTD`; the launcher then closes its own copy::
@@ -250,7 +250,7 @@ def _receive_with_descriptor(connection: socket.socket) -> tuple[bytes, Sequence
 
 
 def _answer_of(packet: bytes, identifier: str) -> Mapping[str, object]:
-    """The reply's members, or the platform's refusal raised as if it had happened here."""
+    """The reply's members, or the platform's error raised as if it had happened here."""
     if not packet:
         raise TDEndedError(
             "the other end is closed", hint="The platform or the TD has ended; start a new one"

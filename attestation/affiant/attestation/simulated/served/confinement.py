@@ -1,4 +1,4 @@
-"""What the serving process takes from itself and from others before it reads a key: Linux, prctl(2).
+"""Confines the serving process before it reads a key: Linux, prctl(2).
 
 No other process of the same user can attach to it or read its memory (PR_SET_DUMPABLE 0), no core file is
 written, and, if started as root with a user named, it goes on as that user. Root itself can still read

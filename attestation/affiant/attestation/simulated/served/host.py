@@ -1,4 +1,4 @@
-"""The running platform: which TDs exist, what each one's registers hold, and which collateral is current.
+"""Keeps the running platform: which TDs exist, what each one's registers hold, and which collateral is current.
 
 State, but no sockets: ``server`` brings the packets. Clock, randomness and the measurement of the installed
 files are arguments. A TD is the object that its socket's handler holds; nothing looks a TD up by name, so no
@@ -117,7 +117,9 @@ class PlatformHost:
             InstalledFileError: what is installed cannot be measured.
         """
         if self._tds >= self._max_tds:
-            raise PlatformFullError("no room for another TD", expected=f"at most {self._max_tds}")
+            raise PlatformFullError(
+                "the platform has its largest number of TDs", expected=f"at most {self._max_tds}"
+            )
         launched = self._measure(request.image)
         machine = self._sessions_on if request.image is Image.SESSION else self._platform
         registers = machine.launch(

@@ -1,4 +1,4 @@
-"""The platform's protocol: one request, one reply, each one canonical JSON object in one packet.
+"""Encodes the platform's protocol: one request, one response, each one canonical JSON object in one packet.
 
 Two kinds of sockets, and no message of one is understood on the other:
 
@@ -247,7 +247,7 @@ def encode_refusal(identifier: str | None, error: AffiantError) -> bytes:
 
 
 def parse_reply(packet: bytes, identifier: str) -> Mapping[str, object] | tuple[str, str]:
-    """The members of a reply, or the code and message of a refusal.
+    """The members of a reply, or the code and message of an error.
 
     Raises:
         PlatformReplyError: a reply to another request, or no reply at all.
@@ -263,7 +263,7 @@ def parse_reply(packet: bytes, identifier: str) -> Mapping[str, object] | tuple[
         case {"refused": {"code": str() as code, "message": str() as message}}:
             return code, message
         case _:
-            raise PlatformReplyError("neither an answer nor a refusal")
+            raise PlatformReplyError("neither an answer nor an error")
 
 
 _REGISTERS: Final = ("mrtd", "mrconfigid", "mrowner", "mrownerconfig")

@@ -1,4 +1,4 @@
-"""``affiant platform serve`` from the lock to the last TD: the one place where the parts meet the process.
+"""Implements ``affiant platform serve``, from the lock to the last TD.
 
 The order matters. Folder, lock and socket come first, while the process may still be root; then it becomes the
 user it shall be and closes itself to inspection; only then does it read the keys.

@@ -1,4 +1,4 @@
-"""The platform's Unix sockets: packets in, packets out, descriptors of TDs to whoever launches them.
+"""Serves the platform's Unix sockets: packets in, packets out, and the descriptor of each TD to its launcher.
 
 One thread and one selector: every answer takes a millisecond or so, and registers need no locks. SOCK_SEQPACKET
 keeps packets whole. A TD lives as long as the other end of its socket pair is open somewhere; the platform keeps

@@ -1,4 +1,4 @@
-"""Where the platform keeps its state and its socket in a home folder."""
+"""Names the platform's folder and its socket in a home folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform's folder: its one secret, its public root certificate, and the locks.
+"""Keeps the platform's folder: its one secret, its public root certificate, and the locks.
 
 ``$AFFIANT_HOME/platform/``, mode 0700, holds
 

@@ -1,6 +1,6 @@
-"""Verified quote x reference values -> :class:`Appraisal`: does what was verified meet what was pinned?
+"""Appraises a verified quote by reference values: verified quote x reference values -> :class:`Appraisal`.
 
-Points 37 to 44 of the checklist, each a refusal of its own. There is no switch that turns one off. What is not
+Points 37 to 44 of the checklist, each an error of its own. There is no switch that turns one off. What is not
 checked is said: a value that nobody pinned is listed as not made, never passed over.
 
 Simulated evidence is appraised by the same steps and is worth the tier ``none``, whatever else holds. The nonce
@@ -118,7 +118,7 @@ def appraise(
         expected_rtmr3: a session's events up to and including the barrier, which must be exactly these; None:
             their names and order are checked, their payloads are not, and the tier is at most ``warning``. A
             gateway extends nothing: None or empty.
-        expected_later: a session's events after the barrier, which must be exactly these: the narrowings that the
+        expected_later: a session's events after the barrier, which must be exactly these: the restrictions that the
             caller knows of (``restriction``). None: whatever may follow it, payloads not
             checked, and the tier is at most ``warning``. A gateway extends nothing: None or empty.
 

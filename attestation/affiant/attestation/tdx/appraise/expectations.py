@@ -1,4 +1,4 @@
-"""What a reader expects of one TD beside what is accepted in general: launcher, keys and nonce, run time, event log.
+"""Describes what a reader expects of one TD besides the accepted values: launcher, keys and nonce, run time, event log.
 
 Each is asked or not; what was not asked is a row of its own. Points 40 (MRCONFIGID), 41, 43 and 44.
 """

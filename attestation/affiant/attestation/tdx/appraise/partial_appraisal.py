@@ -1,4 +1,4 @@
-"""Appraisal of what somebody asks, and of no more: each expectation that is absent is listed as *not made*.
+"""Appraises only what the reader asks; each absent expectation is listed as *not made*.
 
 ``appraise`` is for programs, which must expect everything. This is for a
 reader who may know the reference values alone. The same steps refuse; only the tier tells how much was asked:
@@ -64,7 +64,7 @@ def appraise_asked(
         log: an event log that must replay to the registers; None: not asked.
 
     Raises:
-        AppraisalRefused: an expectation is not met; of several reference values, the first one's refusal.
+        AppraisalRefused: an expectation is not met; of several reference values, the first one's error.
         EventLogMismatch: the log does not replay to the registers.
     """
     body = verified.quote.body

@@ -1,4 +1,4 @@
-"""Reference values: what a verifier has pinned, made before any quote and never copied from one.
+"""Reads reference values: what a verifier has chosen to accept, made before any quote and never copied from one.
 
 Format ``affiant-reference-values/1``, RFC 8785 JSON::
 

@@ -1,4 +1,4 @@
-"""CCEL: the TCG2 crypto-agile event log of a TD's boot -> :class:`MeasuredLog`.
+"""Reads CCEL, the TCG2 crypto-agile event log of a TD's boot -> :class:`MeasuredLog`.
 
 Source: TCG PC Client Platform Firmware Profile, "Event Logging"; UEFI 2.10, 38.4 (CC measurement registers);
 ACPI table CCEL. The first event has the old SHA-1 layout and says which algorithms follow; each event after it

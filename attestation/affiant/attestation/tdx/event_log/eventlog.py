@@ -1,4 +1,4 @@
-"""The event log: what was extended into the RTMRs, in order, and its replay (point 44).
+"""Reads the event log, what was extended into the RTMRs in order, and replays it (point 44).
 
 One event's digest is SHA-384 of RFC 8785 ``{"typ":"affiant-event/1","name":...,"payload":{...}}``; a register
 is extended by ``R = SHA-384(R || digest)``, from 48 zero bytes. The log document is RFC 8785
@@ -52,7 +52,7 @@ SESSION_EVENT_ORDER: Final = (
 )
 """What a session's RTMR3 holds, exactly once each, up to and including the barrier."""
 LATER_EVENTS: Final = frozenset(("affiant-policy", "affiant-fork"))
-"""What alone may follow the barrier: a narrowing of the policy, and a child inside the same TD."""
+"""What alone may follow the barrier: a restriction of the policy, and a child inside the same TD."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}\Z")
 

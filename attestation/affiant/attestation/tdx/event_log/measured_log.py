@@ -1,4 +1,4 @@
-"""A measured log, whatever its form: which event extended which register, and what that proves (point 44).
+"""Describes a measured log of any form: which event extended which register, and what that proves (point 44).
 
 Replay proves the order of *digests*. An event's content is proven only where its digest is recomputed from it;
 where it is not in the log (a kernel's Authenticode hash, say), the digest alone counts and the content shown is

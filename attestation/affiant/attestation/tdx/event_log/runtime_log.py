@@ -1,4 +1,4 @@
-"""The event log that dstack's guest agent gives: a JSON array of all four registers -> :class:`MeasuredLog`.
+"""Reads the event log of dstack's guest agent, a JSON array of all four registers -> :class:`MeasuredLog`.
 
 Each entry is ``{"imr","event_type","digest","event","event_payload"}``. Entries of RTMR0 to 2 are TCG2 events; one
 of RTMR3 is a *runtime event* of type 0x08000001, whose digest is SHA-384 of ``type (u32, little-endian) ":" name

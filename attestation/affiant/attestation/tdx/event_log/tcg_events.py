@@ -1,4 +1,4 @@
-"""TCG2 event types, and which of them can be hashed again from what stands in the log.
+"""Names TCG2 event types, and says which of them can be hashed again from the log's own content.
 
 Source: TCG PC Client Platform Firmware Profile, "Event Types" and "UEFI_VARIABLE_DATA"; GRUB's measurements. For
 these types the rule is exact, so that a content that does not hash to its digest is refused. For every other type

@@ -1,4 +1,4 @@
-"""X.509 certificates of Intel's attestation PKI: parsed strictly, judged by role, compared by exact bytes.
+"""Reads X.509 certificates of Intel's attestation PKI: parsed strictly, judged by role, compared by exact bytes.
 
 Profile (Intel SGX PCK Certificate and CRL Profile Specification; RFC 5280 for the rest): version 3,
 ecdsa-with-SHA256 without parameters, P-256 named-curve keys. There is no path search: a caller says which role
@@ -156,14 +156,14 @@ def parse_chain(pem: bytes, *, known: Iterable[Certificate] = ()) -> tuple[Certi
 
 
 def _from_base64(body: bytes) -> bytes:
-    """The bytes of a PEM body; only their one spelling (no unused bits set) is accepted."""
+    """The bytes of a PEM body; only their one encoding (no unused bits set) is accepted."""
     text = body.translate(None, b"\r\n")
     try:
         der = binascii.a2b_base64(text, strict_mode=True)
     except binascii.Error as error:
         raise CertificateMalformed("PEM block is not base64") from error
     if binascii.b2a_base64(der, newline=False) != text:
-        raise CertificateMalformed("PEM block is not the base64 spelling of its bytes")
+        raise CertificateMalformed("PEM block is not the base64 encoding of its bytes")
     return der
 
 

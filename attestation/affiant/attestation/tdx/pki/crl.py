@@ -1,7 +1,7 @@
-"""Certificate revocation lists: complete, direct, authentic, and of the right issuer (RFC 5280, section 5).
+"""Verifies certificate revocation lists: complete, direct, authentic, and of the right issuer (RFC 5280, section 5).
 
 An empty list object of the underlying library is falsy; nothing here asks for the truth of one. An absent list
-is a refusal of its own, made where the collateral is parsed.
+is an error of its own, made where the collateral is parsed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class RevocationList:
 
 
 def parse_crl(der: bytes, *, name: str) -> RevocationList:
-    """The revocation list in ``der``; ``name`` is what refusals call it.
+    """The revocation list in ``der``; ``name`` is what errors call it.
 
     Raises:
         CRLMalformed: not DER of a v2 list; no nextUpdate; a delta or indirect list; an unknown critical
@@ -152,7 +152,7 @@ def _judge_extensions(extensions: x509.Extensions, name: str) -> None:
 
 def _revoked_serials(parsed: x509.CertificateRevocationList, tbs: bytes, name: str) -> frozenset[int]:
     """The serials on the list. Its entries' extensions are read only if the bytes of one that would matter
-    occur anywhere: DER has one spelling for each, so without them there is none."""
+    occur anywhere: DER has one encoding for each, so without them there is none."""
     if any(mark in tbs for mark in _ENTRY_MARKS):
         for entry in parsed:
             _judge_entry(entry, name)

@@ -1,4 +1,4 @@
-"""A reader for the few DER structures that are judged by their exact bytes (ITU-T X.690, section 10).
+"""Reads the few DER structures that are judged by their exact bytes (ITU-T X.690, section 10).
 
 Definite, minimal lengths and one-byte tags only. It walks; it never recurses, so no input exhausts a stack.
 """
@@ -31,7 +31,7 @@ SEQUENCE: Final = 0x30
 
 
 class DERError(ValueError):
-    """Bytes are not DER. Internal: callers chain it under a refusal of their own."""
+    """Bytes are not DER. Internal: callers chain it under an error of their own."""
 
 
 class Element(NamedTuple):

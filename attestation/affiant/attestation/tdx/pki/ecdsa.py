@@ -1,4 +1,4 @@
-"""ECDSA P-256 with SHA-256 over raw ``r || s``, and P-256 keys from their 64 raw bytes (FIPS 186-5)."""
+"""Verifies ECDSA P-256 with SHA-256 over raw ``r || s``, and reads P-256 keys from their 64 raw bytes (FIPS 186-5)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def raw_signature_holds(key: EllipticCurvePublicKey, signature: bytes, message: 
 
 def signature_holds(key: EllipticCurvePublicKey, signature: bytes, message: bytes) -> bool:
     """Whether the DER ``signature`` signs ``message``. The one place where a signature is a truth value:
-    every caller turns False into its own refusal."""
+    every caller turns False into its own error."""
     try:
         key.verify(signature, message, _ALGORITHM)
     except InvalidSignature:

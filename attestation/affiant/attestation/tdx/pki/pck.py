@@ -1,4 +1,4 @@
-"""The PCK certificate: its SGX extension, and its chain to the root (points 6 to 10).
+"""Verifies the PCK certificate: its SGX extension, and its chain to the root (points 6 to 10).
 
 Source: Intel SGX PCK Certificate and CRL Profile Specification, section 1.3 (extension) and 1.4 (names). The
 chain is exactly leaf, intermediate, root; the root may be left out, because it is only a hint.

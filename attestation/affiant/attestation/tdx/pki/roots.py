@@ -1,4 +1,4 @@
-"""Trusted roots: public keys, never certificates, names or files.
+"""Names trusted roots by public key, never by certificate, name or file.
 
 A root certificate arrives in chains as a hint; what makes it a root is that its public key is one of these.
 **Hardware** means that the chain ends in the one key that is compiled in here. Any other root, whatever a

@@ -1,4 +1,4 @@
-"""Intel's signed JSON: the exact bytes of the inner object, its signature, and a strict reader of its members.
+"""Verifies Intel's signed JSON: the exact bytes of the inner object, its signature, and a strict reader of its members.
 
 A PCS body is ``{"tcbInfo":{...},"signature":"<128 hex>"}`` (or ``enclaveIdentity``). The signature covers the
 inner object's exact text, so the text is cut out and never serialised again (point 15). The cut is sound: what
@@ -87,7 +87,7 @@ def cut_signed_json(body: bytes, *, member: str, refusal: type[MalformedError]) 
 class Members:
     """Typed access to the members of a JSON object; unknown members are ignored, as Intel adds some.
 
-    Every accessor raises the document's own refusal, naming the member.
+    Every accessor raises the document's own error, naming the member.
     """
 
     __slots__ = ("_members", "_refusal", "_where")
@@ -101,7 +101,7 @@ class Members:
         return name in self._members
 
     def refuse(self, name: str, expected: str) -> MalformedError:
-        """The refusal for member ``name``, to be raised by the caller."""
+        """The error for member ``name``, to be raised by the caller."""
         return self._refusal(
             "a member is absent or of another form", where=f"{self._where}.{name}", expected=expected
         )

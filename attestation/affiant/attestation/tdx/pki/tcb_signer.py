@@ -1,4 +1,4 @@
-"""Who may sign what Intel publishes as JSON: a TCB Signing certificate of the root itself (points 16 and 17).
+"""Verifies who signed what Intel publishes as JSON: a TCB Signing certificate of the root itself (points 16 and 17).
 
 A PCK certificate or a PCK authority chains to the same root, and has no business here (known mistake: role
 confusion). Intel has used one key in several certificates, so a certificate is judged by its role, never pinned.
@@ -22,7 +22,7 @@ def parse_issuer_chain(
     """Signer and root: exactly two certificates, as the provisioning service sends them.
 
     Args:
-        name: the document that the chain belongs to, for the refusal.
+        name: the document that the chain belongs to, for the error.
         known: certificates that are parsed already.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Validity windows: every dated part of the evidence, judged at one explicit instant.
+"""Checks validity periods: every dated part of the evidence, at one given time.
 
-The instant is an argument; no clock is read. Both ends are included: a part expires when ``now`` is *after*
-its last instant. A window is kept with what it was verified for, so that a cached result is judged again at
+The time is an argument; no clock is read. Both ends are included: a part expires when ``now`` is *after*
+its last time. A window is kept with what it was verified for, so that a cached result is judged again at
 each use.
 """
 
@@ -63,7 +63,7 @@ def check_windows(windows: Iterable[Window], now: datetime) -> None:
 
 
 def earliest_expiry(windows: Iterable[Window]) -> datetime:
-    """The last instant at which all of ``windows`` (at least one) still hold."""
+    """The last time at which all of ``windows`` (at least one) still hold."""
     return min(window.not_after for window in windows)
 
 
@@ -79,7 +79,7 @@ def utc(now: datetime) -> datetime:
 
 
 def parse_rfc3339_utc(text: object) -> datetime:
-    """The instant of ``text`` (RFC 3339, UTC with ``Z``, whole seconds: the one form that Intel signs).
+    """The time of ``text`` (RFC 3339, UTC with ``Z``, whole seconds: the one form that Intel signs).
 
     Raises:
         ValueError: anything else.

@@ -1,4 +1,4 @@
-"""Verified quote x appraisal policy -> :class:`PolicyAppraisal`: every named policy, and what a reader expects.
+"""Appraises a verified quote by a policy: verified quote x appraisal policy -> :class:`PolicyAppraisal`.
 
 ``affirming`` needs genuine hardware, ``UpToDate``, no exception used, and every binding expectation; what is
 accepted with less is a ``warning``. Simulated evidence is worth ``none``, whatever else holds.
@@ -43,7 +43,7 @@ class PolicyAppraisal:
     images: tuple[AcceptedImage, ...]
     """The entries whose measurements the TD has."""
     holds_until: datetime
-    """The first instant at which a part of the evidence, or an entry that was used, ends. What relies on this
+    """The first time at which a part of the evidence, or an entry that was used, ends. What relies on this
     result must not outlive it."""
     checks_made: tuple[Check, ...] = field(repr=False)
     checks_not_made: tuple[Check, ...] = field(repr=False)
@@ -57,7 +57,7 @@ class PolicyAppraisal:
 def judge_by_policy(
     verified: VerifiedQuote, policy: AppraisalPolicy, expected: Expectations
 ) -> tuple[PolicyOutcome, ...]:
-    """What every policy decides, refusals included: a report for a reader, and no acceptance.
+    """What every policy decides, errors included: a report for a reader, and no acceptance.
 
     Raises:
         ExpectationInvalid: the policy knows no image of the expected name.
@@ -75,13 +75,13 @@ def appraise_by_policy(
     """Appraise ``verified`` by every policy, and against what is expected of this one TD.
 
     Args:
-        verified: the quote, verified at the instant at which the policy's entries are judged, too.
+        verified: the quote, verified at the time at which the policy's entries are judged, too.
         policy: what is accepted.
         expected: what else is expected. What is not asked is a row that was not made.
         log: an event log that must replay to the registers; None: not asked.
 
     Raises:
-        AppraisalRefused: the first policy's refusal, or that of an expectation.
+        AppraisalRefused: the first policy's error, or that of an expectation.
         EventLogMismatch: the log does not replay to the registers.
         ExpectationInvalid: the policy knows no image of the expected name.
     """

@@ -1,4 +1,4 @@
-"""What an appraisal policy refuses, beside what reference values do (``errors``).
+"""Defines the errors of appraisal policies, besides those of reference values (``errors``).
 
 ::
 
@@ -78,7 +78,7 @@ class TDXModuleNotAccepted(AppraisalRefused):
 
 
 class ExceptionLapsed(AppraisalRefused):
-    """There is an exception for what was found, and it does not count at this instant."""
+    """There is an exception for what was found, and it does not count at this time."""
 
     code = "appraisal.exception_lapsed"
 

@@ -1,6 +1,6 @@
-"""What a reviewer should see in an appraisal policy before it decides anything: what ended, ends soon, or is wide.
+"""Warns about an appraisal policy before it decides anything: what ended, ends soon, or accepts much.
 
-A finding is no refusal: every one of them can be meant. The order is that of the file.
+A finding is no error: every one of them can be meant. The order is that of the file.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class LintFinding:
 def lint_policy(
     policy: AppraisalPolicy, *, at: datetime, soon: timedelta, source: str
 ) -> tuple[LintFinding, ...]:
-    """The findings on ``policy`` at the instant ``at``.
+    """The findings on ``policy`` at the time ``at``.
 
     Args:
         policy: as read.
-        at: the instant.
+        at: the time.
         soon: an entry that ends within this time is reported.
         source: the name of the file, for what is not at one place.
     """
@@ -121,7 +121,7 @@ def _never(policy: AppraisalPolicy, at: datetime, source: str) -> Iterator[LintF
     )
     for name, entries in lists:
         if entries is not None and not counting(entries, at):
-            yield LintFinding("accepts_nothing", source, f"no entry of `{name}` counts at this instant")
+            yield LintFinding("accepts_nothing", source, f"no entry of `{name}` counts at this time")
 
 
 def _not_limited(policy: AppraisalPolicy, source: str) -> Iterator[LintFinding]:

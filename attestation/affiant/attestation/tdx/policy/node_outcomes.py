@@ -1,8 +1,8 @@
-"""What policies decide, and how their decisions are put together.
+"""Combines what policies decide.
 
 A policy is a pure function, verified quote x settings -> :class:`Finding`, that refuses by raising. Every one is
-judged at the instant at which the quote was verified. :func:`judge_policies` runs them all, also after a refusal, so
-that a reader sees every reason at once; :func:`require_accepted` turns the outcomes into a refusal or into nothing.
+judged at the time at which the quote was verified. :func:`judge_policies` runs them all, also after an error, so
+that a reader sees every reason at once; :func:`require_accepted` turns the outcomes into an error or into nothing.
 
 An accepted entry that has expired is no entry. An *exception* that has expired refuses with a code of its own: what
 it excepted is still so, and somebody has to decide anew.
@@ -95,7 +95,7 @@ class PolicyOutcome:
 def judge_policies(
     verified: VerifiedQuote, settings: AppraisalPolicy, policies: Sequence[NamedPolicy]
 ) -> tuple[PolicyOutcome, ...]:
-    """What each of ``policies`` decides, in their order; a refusal does not keep the next from being judged.
+    """What each of ``policies`` decides, in their order; an error does not keep the next from being judged.
 
     Raises:
         NoPolicy: none are given.
@@ -143,7 +143,7 @@ def excepting(entries: Iterable[_E], at: datetime, refusal: AppraisalRefused, wh
     """The exception among ``entries`` (all of them for what was found) that lasts longest.
 
     Raises:
-        ExceptionLapsed: there are only some that do not count at this instant.
+        ExceptionLapsed: there are only some that do not count at this time.
         AppraisalRefused: ``refusal``, where there are none.
     """
     candidates = tuple(entries)

@@ -1,6 +1,6 @@
-"""Reading the nodes of a policy file: a mapping with known keys, entries with their time, values of one form.
+"""Reads the nodes of a policy file: a mapping with known keys, entries with their time, values of one form.
 
-Every refusal names file, line and column; a wrong word comes with the nearest known one.
+Every error names file, line and column; a wrong word comes with the nearest known one.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _instant_of(node: Node) -> datetime:
     try:
         return parse_rfc3339_utc(text_of(node))
     except ValueError as error:
-        raise refused_value(node, "not an instant", expected="2026-11-21T12:00:00Z") from error
+        raise refused_value(node, "not a timestamp", expected="2026-11-21T12:00:00Z") from error
 
 
 def word_of(node: Node, words: Mapping[str, _T], what: str) -> _T:

@@ -1,4 +1,4 @@
-"""Policies on the platform: its root, TCB, machine and flags (points 21, 37 and 42)."""
+"""Decides on the platform: its root, TCB, machine and flags (points 21, 37 and 42)."""
 
 from __future__ import annotations
 

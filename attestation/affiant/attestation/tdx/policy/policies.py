@@ -1,4 +1,4 @@
-"""All named policies of an appraisal. There is no switch that leaves one out."""
+"""Lists all named policies of an appraisal. None can be left out."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ POLICIES: Final = (
     NamedPolicy("pck-flags", "appraisal.pck_flags", 42, platform.pck_flags),
     NamedPolicy("tdx-module", "appraisal.tdx_module", 40, td.tdx_module),
 )
-"""Root and TD first, then the platform; the first that refuses gives the refusal its code."""
+"""Root and TD first, then the platform; the first that refuses gives the error its code."""

@@ -1,6 +1,6 @@
-"""``affiant-appraisal/1``: an appraisal policy as a person writes it -> :class:`AppraisalPolicy`.
+"""Reads ``affiant-appraisal/1``, an appraisal policy as a person writes it -> :class:`AppraisalPolicy`.
 
-Strict YAML (``strict_yaml``); docs/formats/appraisal_policy.md is the format. Every refusal
+Strict YAML (``strict_yaml``); docs/formats/appraisal_policy.md is the format. Every error
 names file, line and column, and the nearest known word.
 
 * A list stands with at least one entry, or not at all: empty, it would accept nothing or everything.
@@ -68,7 +68,7 @@ _REGISTERS: Final = ("mrtd", "rtmr0", "rtmr1", "rtmr2")
 
 
 def parse_appraisal_policy(data: bytes, *, source: str) -> AppraisalPolicy:
-    """The policy in ``data``; ``source`` names the file in refusals.
+    """The policy in ``data``; ``source`` names the file in errors.
 
     Raises:
         YAMLRefused: not the strict part of YAML.

@@ -1,4 +1,5 @@
-"""What an appraisal policy accepts, as values: each entry with its time, its reason and its place in the file.
+"""Describes what an appraisal policy accepts, as values: each entry with its time, its reason and its position in the
+file.
 
 Made by ``parse_appraisal_policy`` alone, which refuses what would be
 vacuous. What is not limited is None here, and stands as ``any`` in the file: it was written, not left out.
@@ -61,7 +62,7 @@ class Entry:
 
     @property
     def end(self) -> datetime | None:
-        """The instant at which it stops to count, if there is one."""
+        """The time at which it stops to count, if there is one."""
         return min((at for at in (self.until, self.revoked_at) if at is not None), default=None)
 
 
@@ -106,7 +107,7 @@ class Grace(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisoryException(Entry):
-    """An open advisory that is accepted until an instant, for a reason."""
+    """An open advisory that is accepted until a time, for a reason."""
 
     advisory: str
 

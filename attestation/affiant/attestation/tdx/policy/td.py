@@ -1,4 +1,4 @@
-"""Policies on the TD: its attributes, service TD, features, image and TDX module (points 38 to 40)."""
+"""Decides on the TD: its attributes, service TD, features, image and TDX module (points 38 to 40)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TD_ATTRIBUTES and XFAM: what a TD may be, whatever the reference values say (points 38 and 39).
+"""Checks TD_ATTRIBUTES and XFAM: what a TD may be, whatever the reference values say (points 38 and 39).
 
 Source: Intel TDX module ABI specification, "TD_ATTRIBUTES" and "XFAM". Both are 8 bytes, little-endian.
 """

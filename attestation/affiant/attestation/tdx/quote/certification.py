@@ -1,4 +1,4 @@
-"""Certification data: by what a quote says which platform's PCK key signed for its quoting enclave.
+"""Reads certification data: how a quote names the PCK key that signed for its quoting enclave.
 
 Source: Intel TDX DCAP Quoting Library API, "QE Certification Data": types 1 to 7. Only a chain of certificates
 (5) can be verified by what is at hand; every other inner type names a platform whose certificate would have to

@@ -1,6 +1,6 @@
-"""The checklist of the TDX verifier, as data: what was checked, and what was not.
+"""Lists the checks of the TDX verifier as data: what was checked, and what was not.
 
-A check that fails is a refusal, so a list never holds a failed one: it is held, or it was not made. Point
+A check that fails is an error, so a list never holds a failed one: it is held, or it was not made. Point
 numbers are those of the checklist that the code's comments carry; the codes are stable.
 """
 

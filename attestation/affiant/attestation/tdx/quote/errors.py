@@ -1,4 +1,4 @@
-"""What the TDX verifier refuses, one class for each reason, each with a stable code.
+"""Defines the errors of the TDX verifier, each with a stable code.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Bytes -> :class:`TDQuote`: the layout of TDX quotes v4 and v5, and nothing else.
+"""Parses a TD quote, versions 4 and 5: bytes -> :class:`TDQuote`.
 
 Source: Intel TDX DCAP Quoting Library API, "Quote format" (v4 and v5); the body of TD 1.5 from the TDX module
 ABI. Little-endian throughout, except the signatures and keys, which are big-endian. Nothing here is verified:

@@ -1,4 +1,4 @@
-"""Collateral: the exact bytes that Intel's provisioning service hands out about a kind of platform.
+"""Holds collateral: the exact bytes that Intel's provisioning service serves about a kind of platform.
 
 Format ``affiant-dcap-collateral/1``: RFC 8785 JSON ``{"typ":"affiant-dcap-collateral/1", ...}`` with the seven
 members below, each base64url of the exact bytes received. Signatures cover those bytes, so nothing here is

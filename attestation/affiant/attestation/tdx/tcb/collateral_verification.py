@@ -1,10 +1,11 @@
-"""Collateral -> :class:`VerifiedCollateral`: everything that does not depend on one quote (points 11 to 22).
+"""Verifies everything of collateral that does not depend on one quote: collateral -> :class:`VerifiedCollateral`
+(points 11 to 22).
 
 The order: parse all items; the root by its key; the chains; the root's revocation list; who is on it; the PCK
 authority's list; the two signed documents over their exact bytes; every window at ``now``.
 
 A verified collateral may be kept and used again: :meth:`VerifiedCollateral.check_time` judges every window at
-the instant of each use, without a signature.
+the time of each use, without a signature.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class VerifiedCollateral:
 
     @property
     def expiry(self) -> datetime:
-        """36: the last instant at which every part holds."""
+        """36: the last time at which every part holds."""
         return earliest_expiry(self.windows)
 
     def check_time(self, now: datetime) -> None:
@@ -79,7 +80,7 @@ def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoot
 
     Args:
         collateral: the items as received.
-        now: the instant of judgement, with its zone.
+        now: the time of judgement, with its zone.
         trust: the accepted root keys.
 
     Raises:
@@ -126,7 +127,7 @@ def verify_collateral(collateral: Collateral, *, now: datetime, trust: TrustRoot
         digest=collateral.digest,
         item_digests={name: hashlib.sha256(getattr(collateral, name)).digest() for name in ITEMS},
     )
-    # 11, 12, 16, 19, 20: every window at this instant.
+    # 11, 12, 16, 19, 20: every window at this time.
     verified.check_time(now)
     return verified
 

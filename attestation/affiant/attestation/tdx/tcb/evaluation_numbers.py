@@ -1,4 +1,4 @@
-"""Which TCB evaluations Intel publishes, as Intel signs the list: a number, and since when it counts.
+"""Reads which TCB evaluations Intel publishes, as Intel signs the list: a number, and since when it counts.
 
 Source: Intel PCS API v4, "Get TDX TCB Evaluation Data Numbers", model version 1. A verifier judges by one evaluation,
 ``tcbEvaluationDataNumber``. This list says which ones there are, so that a policy's minimum can be chosen: the highest

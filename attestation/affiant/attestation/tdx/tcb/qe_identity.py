@@ -1,4 +1,4 @@
-"""QE Identity v2 for the TD quoting enclave: which enclave may sign TDX quotes (points 20, 25, 26).
+"""Reads QE Identity v2 for the TD quoting enclave: which enclave may sign TDX quotes (points 20, 25, 26).
 
 Source: Intel PCS API v4, "Get TD QE Identity". Skipping this document lets any enclave that a PCK key has
 signed for act as the quoting enclave (CVE-2026-22696).

@@ -1,4 +1,4 @@
-"""Step-back of collateral: old but still valid documents, offered to hide what was published since (point 22).
+"""Rejects older collateral that is still valid but hides what was published since (point 22).
 
 Collateral lives for 30 days, so that for a month an old TCB Info can stand in for one that lowers a platform's
 status. Whoever verifies more than once keeps the newest mark that it has seen for each FMSPC, in its own memory,

@@ -1,4 +1,4 @@
-"""TCB Info v3 for TDX: the TCB levels of a kind of platform and of its TDX modules (points 19, 28 to 32).
+"""Reads TCB Info v3 for TDX: the TCB levels of a kind of platform and of its TDX modules (points 19, 28 to 32).
 
 Source: Intel PCS API v4, "Get TCB Info (TDX)". Arrays of components have exactly 16 members; levels are sorted
 here, because the order of the document proves nothing.
@@ -256,7 +256,7 @@ def parse_isv_levels(members: Members, *, maximum_svn: int) -> tuple[ModuleLevel
     """``tcbLevels`` of a TDX module or of QE Identity, highest SVN first.
 
     Raises:
-        MalformedError: the document's own refusal, if a member has another form, a status is not one of the
+        MalformedError: the document's own error, if a member has another form, a status is not one of the
             three legal ones (point 26), or two levels have the same SVN.
     """
     levels: dict[int, ModuleLevel] = {}

@@ -1,4 +1,4 @@
-"""TCB statuses and how they are merged: the convergence table as data (points 32 to 34).
+"""Merges TCB statuses by the convergence table, which is data (points 32 to 34).
 
 Source: Intel PCS API v4 (the seven statuses of TCB Info), Intel DCAP quote verification (convergence and TD
 relaunch). Merging never improves a status, and Revoked always wins.
@@ -54,7 +54,7 @@ DOCUMENT_STATUSES: Final = frozenset(TCBStatus) - {
 """The seven that TCB Info may carry."""
 
 SEVERITY: Final[Mapping[TCBStatus, int]] = {status: rank for rank, status in enumerate(TCBStatus)}
-"""How bad a status is; the enumeration stands in this order."""
+"""How bad a status is; the enumeration is in this order."""
 
 _WHEN_OUT_OF_DATE: Final[Mapping[TCBStatus, TCBStatus]] = {
     TCBStatus.UP_TO_DATE: TCBStatus.OUT_OF_DATE,

@@ -1,4 +1,4 @@
-"""A small, explicit memory of what has been verified, keyed by exact bytes.
+"""Remembers what has been verified, keyed by exact bytes, in a small explicit cache.
 
 Signatures do not change; time and revocation do. So only the verdict over signatures, names and roles is
 remembered; every window and every revocation is judged again at each use by those who ask here.

@@ -1,4 +1,4 @@
-"""Why a quote has its TCB status: each ladder of levels, which rung it stands on, and what the next one takes.
+"""Explains why a quote has its TCB status: each list of levels, which level applies, and what the next one needs.
 
 A ladder is the platform's (TCB Info), the TDX module's (its identity) or the quoting enclave's (QE Identity).
 The rung is found by the same predicates that verify; an explanation exists also where verification refuses,

@@ -1,4 +1,5 @@
-"""Quote x verified collateral -> :class:`VerifiedQuote`: the cryptography and the TCB, in numbered steps.
+"""Verifies a quote: quote x verified collateral -> :class:`VerifiedQuote`, the cryptography and the TCB in numbered
+steps.
 
 Numbers are those of the checklist (``checks``). This module judges points 5 to 13
 for the quote's own chain, 19 for its platform, and 23 to 36; parsing made 1 to 4, verified collateral 11 to 21.
@@ -78,7 +79,7 @@ class VerifiedQuote:
     """For the parts that are out of date: the earliest date of a level of theirs that is not, which is when an update
     became due. None: no part is out of date, or the collateral lists no better level."""
     earliest_expiry: datetime
-    """The last instant at which every part holds; what relies on this result must not outlive it."""
+    """The last time at which every part holds; what relies on this result must not outlive it."""
     evaluation_number: int
     fmspc: bytes
     ppid: bytes
@@ -155,7 +156,7 @@ def authenticate_quote(
     cache: VerificationCache | None = None,
     seen: CollateralMark | None = None,
 ) -> AuthenticQuote:
-    """The first half of :func:`verify_quote`: everything but the TCB levels. Arguments and refusals as there."""
+    """The first half of :func:`verify_quote`: everything but the TCB levels. Arguments and errors as there."""
     now = utc(now)
     collateral.check_time(now)
     # 22: old but still valid collateral hides what Intel has published since.
@@ -179,12 +180,12 @@ def verify_quote(
     cache: VerificationCache | None = None,
     seen: CollateralMark | None = None,
 ) -> VerifiedQuote:
-    """Verify ``quote`` against ``collateral`` at the instant ``now``.
+    """Verify ``quote`` against ``collateral`` at the time ``now``.
 
     Args:
         quote: as parsed.
         collateral: as verified, perhaps earlier; its windows are judged again here.
-        now: the instant of judgement, with its zone.
+        now: the time of judgement, with its zone.
         cache: remembers verified PCK chains by their exact bytes; time and revocation are judged regardless.
         seen: the newest collateral that the caller has seen for this FMSPC; older collateral is refused.
 

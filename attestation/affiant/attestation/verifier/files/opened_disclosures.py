@@ -19,7 +19,7 @@ from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.encoding.jws import MAX_PAYLOAD
 from affiant.attestation.records.receipt import parse_receipt
-from affiant.attestation.records.sealed_disclosures import OpeningInvalid, open_sealed
+from affiant.attestation.records.sealed_disclosures import SealedDisclosureInvalid, open_sealed
 from affiant.attestation.schema.disclosure import open_disclosures
 from affiant.attestation.schema.records import shape_of
 from affiant.errors import AffiantError
@@ -100,7 +100,7 @@ class Opener:
         for key in self.keys:
             try:
                 return open_sealed(sealed, key=key, rh=rh)
-            except OpeningInvalid:
+            except SealedDisclosureInvalid:
                 continue
         return None
 

@@ -88,4 +88,4 @@ def _clock(seconds: int) -> str:
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
-        return "not a time"
+        return "not a timestamp"

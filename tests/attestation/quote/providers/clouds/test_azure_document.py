@@ -16,9 +16,9 @@ from affiant.attestation.quote.providers.clouds.azure_document import (
     encode_azure_evidence,
     parse_azure_evidence,
 )
-from affiant.attestation.quote.providers.clouds.azure_vtpm import AzureTaken, AzureVTPMEvidence
+from affiant.attestation.quote.providers.clouds.azure_vtpm import AzureVTPMEvidence, CollectedAzureEvidence
 
-TAKEN = AzureTaken(
+TAKEN = CollectedAzureEvidence(
     b"quote", AzureVTPMEvidence(b"report", b"attest", b"signature", {0: bytes(32), 23: b"\x07" * 32})
 )
 DOCUMENT = encode_azure_evidence(TAKEN)

@@ -18,10 +18,10 @@ from tests.attestation.quote.providers.software_tpm import SoftwareTPM
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.quote.providers.base.errors import (
     AzureNonceMismatch,
+    ProviderAbsent,
+    ProviderBusy,
     ResponseRefused,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
 )
 from affiant.attestation.quote.providers.clouds.azure_guest import (
     AzureGuest,
@@ -55,7 +55,7 @@ def test_what_is_taken_is_what_the_profile_verifies(
     guest: AzureGuest, machine: SimulatedPlatform, software_tpm: SoftwareTPM
 ) -> None:
     software_tpm.tool("tpm2_pcrextend", f"9:sha256={'5a' * 32}")
-    taken = guest.take(NONCE)
+    taken = guest.collect(NONCE)
     found = verify_azure_vtpm(taken.evidence, verified(machine, taken.td_quote), nonce=NONCE)
     assert (found.profile, found.nonce, found.user_data) == (PROFILE, NONCE, bytes(64))
     assert str(found.platform.evidence_class) == "simulated"
@@ -68,12 +68,12 @@ def test_what_is_taken_is_what_the_profile_verifies(
 def test_user_data_gets_into_what_the_td_quote_vouches_for(
     guest: AzureGuest, machine: SimulatedPlatform
 ) -> None:
-    before = guest.take(NONCE)
-    taken = guest.take(NONCE, user_data=USER_DATA, pcrs=(0, 4))
+    before = guest.collect(NONCE)
+    taken = guest.collect(NONCE, user_data=USER_DATA, pcrs=(0, 4))
     found = verify_azure_vtpm(taken.evidence, verified(machine, taken.td_quote), nonce=NONCE)
     assert (found.user_data, sorted(found.pcrs)) == (USER_DATA, [0, 4])
     assert parse_quote(before.td_quote).body.report_data != found.platform.quote.body.report_data
-    again = guest.take(NONCE, user_data=bytes(64))  # the index is there already
+    again = guest.collect(NONCE, user_data=bytes(64))  # the index is there already
     assert verify_azure_vtpm(
         again.evidence, verified(machine, again.td_quote), nonce=NONCE
     ).user_data == bytes(64)
@@ -88,7 +88,7 @@ def test_a_paravisor_that_takes_its_time_is_waited_for(paravisor: Paravisor, imd
             paravisor.user_data = USER_DATA
             paravisor.put()
 
-    AzureGuest(TPM(paravisor), AzureIMDS(imds.base), sleep=sleep).take(NONCE, user_data=USER_DATA)
+    AzureGuest(TPM(paravisor), AzureIMDS(imds.base), sleep=sleep).collect(NONCE, user_data=USER_DATA)
     assert len(slept) == 3
 
 
@@ -96,8 +96,8 @@ def test_a_paravisor_that_knows_no_user_data_is_given_up(
     paravisor: Paravisor, guest: AzureGuest, imds: FakeIMDS
 ) -> None:
     paravisor.deaf = True
-    with pytest.raises(SourceBusy, match="no report with the user data"):
-        guest.take(NONCE, user_data=USER_DATA)
+    with pytest.raises(ProviderBusy, match="no report with the user data"):
+        guest.collect(NONCE, user_data=USER_DATA)
     assert imds.asked == []
 
 
@@ -108,7 +108,7 @@ def test_a_nonce_or_user_data_of_another_size_is_never_padded(
     guest: AzureGuest, nonce: bytes, user_data: bytes | None
 ) -> None:
     with pytest.raises(SettingsInvalid):
-        guest.take(nonce, user_data=user_data)
+        guest.collect(nonce, user_data=user_data)
 
 
 def test_another_key_in_the_tpm_than_in_the_report_is_refused(
@@ -117,7 +117,7 @@ def test_another_key_in_the_tpm_than_in_the_report_is_refused(
     paravisor.key = rsa.generate_private_key(65537, 2048).public_key()
     paravisor.put()
     with pytest.raises(ResponseRefused, match="0x81000003"):
-        guest.take(NONCE)
+        guest.collect(NONCE)
 
 
 def test_a_tdreport_over_other_runtime_data_is_refused_before_anybody_is_asked(
@@ -125,7 +125,7 @@ def test_a_tdreport_over_other_runtime_data_is_refused_before_anybody_is_asked(
 ) -> None:
     paravisor.put(paravisor.hcl(report_data=bytes(64)[:-1] + b"\1"))
     with pytest.raises(ResponseRefused, match="other report data"):
-        guest.take(NONCE)
+        guest.collect(NONCE)
     assert imds.asked == []
 
 
@@ -135,7 +135,7 @@ def test_a_quote_for_another_report_is_refused(
     quote = paravisor.machine.quote(paravisor.registers, bytes(64))
     imds.answer = lambda handler, _: reply(handler, json.dumps({"quote": b64u(quote)}).encode())
     with pytest.raises(ResponseRefused, match="other report data"):
-        guest.take(NONCE)
+        guest.collect(NONCE)
 
 
 def test_a_vtpm_that_signs_another_nonce_is_refused(paravisor: Paravisor, imds: FakeIMDS) -> None:
@@ -144,7 +144,7 @@ def test_a_vtpm_that_signs_another_nonce_is_refused(paravisor: Paravisor, imds: 
             return paravisor.transmit(command.replace(NONCE, bytes(32)))
 
     with pytest.raises(ResponseRefused, match="another nonce"):
-        AzureGuest(TPM(Changed()), AzureIMDS(imds.base), sleep=lambda _: None).take(NONCE)
+        AzureGuest(TPM(Changed()), AzureIMDS(imds.base), sleep=lambda _: None).collect(NONCE)
 
 
 def test_a_pcr_that_moves_between_quote_and_reading_is_quoted_again(
@@ -159,15 +159,15 @@ def test_a_pcr_that_moves_between_quote_and_reading_is_quoted_again(
                 software_tpm.tool("tpm2_pcrextend", f"12:sha256={'5a' * 32}")
 
     paravisor.after = extend
-    taken = guest.take(NONCE)
+    taken = guest.collect(NONCE)
     assert len(quotes) == 3
     verify_azure_vtpm(taken.evidence, verified(machine, taken.td_quote), nonce=NONCE)
     quotes.clear()
     paravisor.after = lambda code: extend(code) if not quotes.clear() else None
-    with pytest.raises(SourceBusy, match="do not stand still"):
-        guest.take(NONCE)
+    with pytest.raises(ProviderBusy, match="do not stand still"):
+        guest.collect(NONCE)
 
 
 def test_a_vtpm_without_an_hcl_report_is_no_azure(software_tpm: SoftwareTPM) -> None:
-    with pytest.raises(SourceAbsent, match="TPM2_NV_ReadPublic"):
-        AzureGuest(TPM(software_tpm.transport()), AzureIMDS(), sleep=lambda _: None).take(NONCE)
+    with pytest.raises(ProviderAbsent, match="TPM2_NV_ReadPublic"):
+        AzureGuest(TPM(software_tpm.transport()), AzureIMDS(), sleep=lambda _: None).collect(NONCE)

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from tests.attestation.quote.providers.azure import FakeIMDS, reply
 
-from affiant.attestation.quote.providers.base.errors import ResponseRefused, SourceAbsent, SourceBusy
+from affiant.attestation.quote.providers.base.errors import ProviderAbsent, ProviderBusy, ResponseRefused
 from affiant.attestation.quote.providers.clouds.azure_imds import AZURE_IMDS, AzureIMDS
 from affiant.errors import AffiantError
 
@@ -107,7 +107,13 @@ def test_a_redirect_is_not_followed(service: FakeIMDS, status: int) -> None:
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(404, SourceAbsent), (405, SourceAbsent), (429, SourceBusy), (503, SourceBusy), (400, ResponseRefused)],
+    [
+        (404, ProviderAbsent),
+        (405, ProviderAbsent),
+        (429, ProviderBusy),
+        (503, ProviderBusy),
+        (400, ResponseRefused),
+    ],
 )
 def test_a_refusal_of_the_service_is_named(
     service: FakeIMDS, status: int, expected: type[AffiantError]
@@ -121,7 +127,7 @@ def test_a_service_that_breaks_off_is_busy(service: FakeIMDS) -> None:
     def cut(handler: BaseHTTPRequestHandler, _: bytes) -> None:
         handler.wfile.write(b'HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{"quote":')
 
-    assert isinstance(refusal(service, cut), SourceBusy)
+    assert isinstance(refusal(service, cut), ProviderBusy)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +145,7 @@ def test_a_service_that_trickles_gains_no_time(service: FakeIMDS, first: bytes) 
 
     began = time.monotonic()
     found = refusal(service, trickle, answer_s=0.3)
-    assert isinstance(found, SourceBusy)
+    assert isinstance(found, ProviderBusy)
     assert "in time" in str(found)
     assert time.monotonic() - began < 2
 
@@ -147,5 +153,5 @@ def test_a_service_that_trickles_gains_no_time(service: FakeIMDS, first: bytes) 
 def test_a_machine_without_the_service_is_named() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound, and nobody listens
-        with pytest.raises(SourceAbsent, match="no Azure metadata service"):
+        with pytest.raises(ProviderAbsent, match="no Azure metadata service"):
             AzureIMDS(f"http://127.0.0.1:{held.getsockname()[1]}").td_quote(REPORT)

@@ -13,11 +13,11 @@ from tests.attestation.quote.providers.conftest import REPORT_DATA
 from tests.attestation.quote.providers.dstack_agent import Agent, ok, refused
 
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.clouds.dstack import (
     DSTACK_SOCKET,
@@ -75,7 +75,7 @@ def test_the_newer_socket_goes_before_the_older(agent: Agent, tmp_path: Path) ->
         "/prpc/Tappd.RawQuote",
         "/GetQuote",
     ]
-    with pytest.raises(SourceAbsent, match="guest"):
+    with pytest.raises(ProviderAbsent, match="guest"):
         DstackAgent.of_this_machine(tmp_path / "guest", tmp_path / "tappd").quote(REPORT_DATA)
     assert (str(DSTACK_SOCKET), str(TAPPD_SOCKET)) == ("/var/run/dstack.sock", "/var/run/tappd.sock")
 
@@ -128,7 +128,7 @@ def test_another_answer_is_refused(agent: Agent, answer: bytes) -> None:
 )
 def test_an_agent_that_breaks_off_is_busy(agent: Agent, answer: bytes) -> None:
     agent.answer = lambda _: answer
-    assert isinstance(refusal(agent), SourceBusy)
+    assert isinstance(refusal(agent), ProviderBusy)
 
 
 def test_a_silent_agent_is_given_up(agent: Agent) -> None:
@@ -136,15 +136,15 @@ def test_a_silent_agent_is_given_up(agent: Agent) -> None:
     agent.answer = lambda _: (wait.wait(5), b"")[1]
     found = refusal(agent, silence_s=0.2)
     wait.set()
-    assert isinstance(found, SourceBusy)
+    assert isinstance(found, ProviderBusy)
 
 
 def test_a_machine_without_an_agent_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceAbsent, match="mounted"):
+    with pytest.raises(ProviderAbsent, match="mounted"):
         DstackAgent(tmp_path / "none.sock").quote(REPORT_DATA)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use every socket")
 def test_a_socket_of_somebody_else_is_named(agent: Agent) -> None:
     agent.path.chmod(0)
-    assert isinstance(refusal(agent), SourceDenied)
+    assert isinstance(refusal(agent), ProviderDenied)

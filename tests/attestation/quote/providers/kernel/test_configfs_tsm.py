@@ -14,11 +14,11 @@ from tests.attestation.quote.providers.conftest import REPORT_DATA
 from tests.attestation.quote.providers.fake_kernel import ROOT, FakeTSM, refuse
 
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.kernel.configfs_tsm import TSM_REPORT_ROOT, ConfigfsTSM
 from affiant.attestation.quote.providers.kernel.kernel_files import OSKernelFiles
@@ -86,7 +86,7 @@ def test_a_race_is_noticed_and_begun_again_elsewhere(tsm: FakeTSM) -> None:
 def test_a_race_without_end_is_given_up(tsm: FakeTSM) -> None:
     tsm.before_read = [lambda directory: tsm.other_writes(directory, b"\x07" * 64)] * 9
     found = refusal(tsm)
-    assert isinstance(found, SourceBusy)
+    assert isinstance(found, ProviderBusy)
     assert (found.code, len(tsm.made)) == ("source.busy", 3)
 
 
@@ -96,16 +96,16 @@ def test_what_may_pass_is_tried_three_times(tsm: FakeTSM, number: int) -> None:
     source(tsm).quote(REPORT_DATA)
     tsm.before_read = [failing(number)] * 3
     found = refusal(tsm)
-    assert isinstance(found, SourceBusy)
+    assert isinstance(found, ProviderBusy)
     assert found.retryable is True
 
 
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
-        (errno.ENXIO, SourceAbsent),
-        (errno.ENOENT, SourceAbsent),
-        (errno.EACCES, SourceDenied),
+        (errno.ENXIO, ProviderAbsent),
+        (errno.ENOENT, ProviderAbsent),
+        (errno.EACCES, ProviderDenied),
         (errno.EINVAL, ResponseRefused),
         (errno.EIO, ResponseRefused),
         (errno.EFBIG, ResponseRefused),
@@ -124,13 +124,13 @@ def test_every_other_error_is_final_and_named(
 def test_a_kernel_without_a_provider_is_named(tsm: FakeTSM) -> None:
     tsm.provider = None
     found = refusal(tsm)
-    assert isinstance(found, SourceAbsent)
+    assert isinstance(found, ProviderAbsent)
     assert found.retryable is False
 
 
 def test_another_tee_is_named(quoting: Quoting) -> None:
     found = refusal(FakeTSM(quoting, provider=b"sev_guest\n"))
-    assert isinstance(found, SourceAbsent)
+    assert isinstance(found, ProviderAbsent)
     assert "sev_guest" in str(found)
 
 
@@ -167,13 +167,13 @@ def test_many_threads_each_get_their_own(tsm: FakeTSM) -> None:
 
 
 def test_a_machine_without_configfs_tsm_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceAbsent, match="ENOENT"):
+    with pytest.raises(ProviderAbsent, match="ENOENT"):
         ConfigfsTSM(random_bytes=names(), root=tmp_path / "tsm" / "report").quote(REPORT_DATA)
 
 
 def test_a_plain_folder_is_no_configfs_and_is_left_clean(tmp_path: Path) -> None:
     """A directory made there has no files in it."""
-    with pytest.raises(SourceAbsent):
+    with pytest.raises(ProviderAbsent):
         ConfigfsTSM(random_bytes=names(), root=tmp_path).quote(REPORT_DATA)
     assert list(tmp_path.iterdir()) == []
 

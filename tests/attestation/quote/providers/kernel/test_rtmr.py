@@ -13,11 +13,11 @@ from tests.attestation.quote.providers.fake_kernel import FakeRTMRs
 
 from affiant.attestation.quote.providers.base.errors import (
     LogDamaged,
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     RegisterMismatch,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.kernel import rtmr
 from affiant.attestation.quote.providers.kernel.rtmr import LoggedRTMR
@@ -235,7 +235,7 @@ def test_a_register_that_stays_busy_leaves_an_entry_that_is_finished_later(
     log: Path, kernel: FakeRTMRs
 ) -> None:
     kernel.errors = [errno.EBUSY] * 3
-    with pytest.raises(SourceBusy):
+    with pytest.raises(ProviderBusy):
         opened(log, kernel).extend(EVENTS[0])
     assert opened(log, kernel).recover() == EVENTS[0]
 
@@ -255,19 +255,19 @@ def test_an_error_after_the_register_moved_does_not_extend_it_twice(
 
 
 def test_a_machine_without_the_interface_is_named(log: Path, tmp_path: Path) -> None:
-    with pytest.raises(SourceAbsent, match=r"6\.16"):
+    with pytest.raises(ProviderAbsent, match=r"6\.16"):
         LoggedRTMR(log, root=tmp_path).extend(EVENTS[0])
 
 
 def test_a_user_without_the_right_is_named(log: Path, kernel: FakeRTMRs) -> None:
     kernel.errors = [errno.EACCES]
-    with pytest.raises(SourceDenied):
+    with pytest.raises(ProviderDenied):
         opened(log, kernel).extend(EVENTS[0])
 
 
 def test_a_file_of_another_size_is_no_register(log: Path, tmp_path: Path) -> None:
     (tmp_path / "rtmr3:sha384").write_bytes(bytes(32))
-    with pytest.raises(SourceAbsent, match="another size"):
+    with pytest.raises(ProviderAbsent, match="another size"):
         LoggedRTMR(log, root=tmp_path).extend(EVENTS[0])
 
 

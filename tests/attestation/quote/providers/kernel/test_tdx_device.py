@@ -12,11 +12,11 @@ from tests.attestation.quote.providers.conftest import REPORT_DATA
 from tests.attestation.quote.providers.fake_kernel import FakeTDX
 
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.kernel.tdx_device import GET_REPORT0, TDX_DEVICE, TDXDevice
 from affiant.errors import AffiantError
@@ -62,16 +62,16 @@ def test_what_may_pass_is_tried_three_times(tdx: FakeTDX, number: int) -> None:
     device(tdx).report(REPORT_DATA)
     tdx.errors = [number] * 3
     found = refusal(tdx)
-    assert isinstance(found, SourceBusy)
+    assert isinstance(found, ProviderBusy)
     assert found.retryable is True
 
 
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
-        (errno.ENOENT, SourceAbsent),
-        (errno.ENOTTY, SourceAbsent),
-        (errno.EACCES, SourceDenied),
+        (errno.ENOENT, ProviderAbsent),
+        (errno.ENOTTY, ProviderAbsent),
+        (errno.EACCES, ProviderDenied),
         (errno.EIO, ResponseRefused),
     ],
 )
@@ -93,10 +93,10 @@ def test_an_older_report_is_noticed(tdx: FakeTDX) -> None:
 
 
 def test_a_machine_without_the_device_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceAbsent, match="ENOENT"):
+    with pytest.raises(ProviderAbsent, match="ENOENT"):
         TDXDevice(tmp_path / "tdx_guest").report(REPORT_DATA)
 
 
 def test_another_device_is_no_tdx_device() -> None:
-    with pytest.raises(SourceAbsent, match="ENOTTY"):
+    with pytest.raises(ProviderAbsent, match="ENOTTY"):
         TDXDevice(Path("/dev/null")).report(REPORT_DATA)

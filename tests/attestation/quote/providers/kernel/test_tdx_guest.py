@@ -17,10 +17,10 @@ from tests.attestation.quote.providers.fake_kernel import FakeTDX
 from tests.attestation.story import Story
 
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderDenied,
     RegisterMismatch,
     ResponseRefused,
-    SourceAbsent,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.kernel.configfs_tsm import ConfigfsTSM
 from affiant.attestation.quote.providers.kernel.measurements import Measurements
@@ -107,7 +107,7 @@ def test_an_older_kernel_without_measurements_still_reports_and_quotes(td: TDXGu
     tdx.files, tdx.rtmrs.root = {}, Path("/nowhere")
     assert td.report() == tdx.registers()
     assert parse_quote(td.quote(REPORT_DATA)).body.report_data == REPORT_DATA
-    with pytest.raises(SourceAbsent, match=r"6\.16"):
+    with pytest.raises(ProviderAbsent, match=r"6\.16"):
         td.extend(Event("affiant-ready", {}))
 
 
@@ -131,7 +131,9 @@ def test_a_register_of_another_size_or_out_of_reach_is_refused(td: TDXGuest, tdx
         td.report()
 
 
-@pytest.mark.parametrize(("number", "expected"), [(errno.EACCES, SourceDenied), (errno.EIO, ResponseRefused)])
+@pytest.mark.parametrize(
+    ("number", "expected"), [(errno.EACCES, ProviderDenied), (errno.EIO, ResponseRefused)]
+)
 def test_a_register_that_cannot_be_read_is_no_missing_one(
     tdx: FakeTDX, number: int, expected: type[Exception]
 ) -> None:
@@ -178,5 +180,5 @@ def test_a_machine_that_is_no_td_is_named(tmp_path: Path) -> None:
     td = TDXGuest.of_this_machine(tmp_path / "rtmr3.log", random_bytes=Counted())
     if Path("/dev/tdx_guest").exists():
         pytest.skip("this machine is a TDX guest")
-    with pytest.raises(SourceAbsent):
+    with pytest.raises(ProviderAbsent):
         td.report()

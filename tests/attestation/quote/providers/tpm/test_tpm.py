@@ -21,11 +21,11 @@ from tests.attestation.quote.providers.software_tpm import SoftwareTPM
 from tests.properties import thorough
 
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
     TPMRefused,
 )
 from affiant.attestation.quote.providers.tpm.tpm import TPM
@@ -116,12 +116,12 @@ def test_an_index_is_made_and_written(tpm: TPM, software_tpm: SoftwareTPM) -> No
 
 
 def test_what_is_not_there_is_absent_and_named(tpm: TPM) -> None:
-    with pytest.raises(SourceAbsent, match="TPM2_NV_ReadPublic.*TPM_RC_HANDLE at handle 1"):
+    with pytest.raises(ProviderAbsent, match="TPM2_NV_ReadPublic.*TPM_RC_HANDLE at handle 1"):
         tpm.nv_read(0x01400009)
-    with pytest.raises(SourceAbsent, match="TPM2_ReadPublic.*TPM_RC_HANDLE"):
+    with pytest.raises(ProviderAbsent, match="TPM2_ReadPublic.*TPM_RC_HANDLE"):
         tpm.read_public(0x81000009)
     tpm.nv_define(0x01400006, 64)
-    with pytest.raises(SourceAbsent, match="TPM_RC_NV_UNINITIALIZED"):
+    with pytest.raises(ProviderAbsent, match="TPM_RC_NV_UNINITIALIZED"):
         tpm.nv_read(0x01400006)
 
 
@@ -129,7 +129,7 @@ def test_an_index_that_wants_a_password_is_denied(tpm: TPM, software_tpm: Softwa
     software_tpm.tool(
         "tpm2_nvdefine", "-C", "o", "-s", "8", "-a", "authread|authwrite", "-p", "x", "0x01400007"
     )
-    with pytest.raises(SourceDenied, match="TPM_RC_NV_AUTHORIZATION"):
+    with pytest.raises(ProviderDenied, match="TPM_RC_NV_AUTHORIZATION"):
         tpm.nv_write(0x01400007, bytes(8))
 
 
@@ -243,7 +243,7 @@ def test_a_tpm_that_asks_to_wait_is_asked_three_times() -> None:
     patient = Scripted([retry, retry, nv_public(), piece(bytes(64))])
     assert TPM(patient).nv_read(INDEX) == bytes(64)
     busy = Scripted([retry])
-    with pytest.raises(SourceBusy, match="TPM_RC_RETRY"):
+    with pytest.raises(ProviderBusy, match="TPM_RC_RETRY"):
         TPM(busy).nv_size(INDEX)
     assert busy.asked == 3
 
@@ -271,7 +271,7 @@ def test_a_return_code_is_named_as_the_library_names_it(code: int, name: str) ->
 
 def test_a_machine_without_a_tpm_is_named(tmp_path: Path) -> None:
     for transport in (TPMDevice(tmp_path / "tpmrm0"), TPMSocket(tmp_path / "tpm.sock")):
-        with pytest.raises(SourceAbsent, match="no TPM"):
+        with pytest.raises(ProviderAbsent, match="no TPM"):
             transport.transmit(b"x")
 
 
@@ -295,7 +295,7 @@ def test_a_character_device_carries_a_command_and_its_response(software_tpm: Sof
 
 def test_a_file_is_no_tpm(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/null")
-    with pytest.raises(SourceBusy, match="ELOOP"):
+    with pytest.raises(ProviderBusy, match="ELOOP"):
         TPMDevice(tmp_path / "link").transmit(b"x")
     with pytest.raises(ResponseRefused):
         TPM(TPMDevice(Path("/dev/null"))).nv_size(INDEX)
@@ -304,12 +304,12 @@ def test_a_file_is_no_tpm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (b"", SourceBusy),
-        (b"\x80\x01\0\0", SourceBusy),
+        (b"", ProviderBusy),
+        (b"\x80\x01\0\0", ProviderBusy),
         (b"\x80\x01\0\0\0\x09\0\0\0\0", ResponseRefused),
         (b"\x80\x01\x00\x10\0\0\0\0\0\0", ResponseRefused),
-        (b"\x80\x01\0\0\0\x10\0\0\0\0\0", SourceBusy),
-        (None, SourceBusy),
+        (b"\x80\x01\0\0\0\x10\0\0\0\0\0", ProviderBusy),
+        (None, ProviderBusy),
     ],
 )
 def test_a_socket_that_breaks_off_lies_or_is_silent_is_refused(

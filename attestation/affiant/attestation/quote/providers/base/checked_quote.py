@@ -1,4 +1,4 @@
-"""What every source owes its caller: exactly 64 bytes in, a TDX quote over exactly these out."""
+"""Checks what every provider must return: a TDX quote over exactly the 64 bytes that were asked for."""
 
 from __future__ import annotations
 

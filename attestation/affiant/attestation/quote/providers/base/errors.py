@@ -1,4 +1,4 @@
-"""What a source of evidence refuses, one class for each reason, each with a stable code.
+"""Defines the errors of evidence providers, each with a stable code.
 
 ::
 
@@ -39,24 +39,24 @@ __all__ = [
     "AzurePCRsInvalid",
     "AzureSignatureInvalid",
     "LogDamaged",
+    "ProviderAbsent",
+    "ProviderBusy",
+    "ProviderDenied",
     "RegisterMismatch",
     "ResponseRefused",
     "SettingsInvalid",
-    "SourceAbsent",
-    "SourceBusy",
-    "SourceDenied",
     "TPMRefused",
 ]
 
 
-class SourceAbsent(UnreachableError):
+class ProviderAbsent(UnreachableError):
     """There is no such interface on this machine."""
 
     code = "source.absent"
     retryable: ClassVar[bool | None] = False
 
 
-class SourceBusy(UnreachableError):
+class ProviderBusy(UnreachableError):
     """The interface did not answer, or others were quicker, as often as it was tried."""
 
     code = "source.busy"
@@ -69,7 +69,7 @@ class ResponseRefused(MalformedError):
 
 
 class TPMRefused(MalformedError):
-    """The TPM answered a command with a refusal.
+    """The TPM answered a command with an error.
 
     Args:
         return_code: the TPM's (TPM 2.0 Library, part 2, 6.6); :attr:`found` names it.
@@ -95,7 +95,7 @@ class RegisterMismatch(NotAuthenticError):
     code = "source.register"
 
 
-class SourceDenied(NotAllowedError):
+class ProviderDenied(NotAllowedError):
     """This user may not use the interface."""
 
     code = "source.denied"

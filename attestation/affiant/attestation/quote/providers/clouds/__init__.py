@@ -1,1 +1,1 @@
-"""Evidence providers of clouds: Azure's paravisor and dstack."""
+"""Collects evidence in clouds: Azure's paravisor and dstack."""

@@ -1,4 +1,4 @@
-"""Azure's vTPM evidence as one document, ``affiant-azure-vtpm/1``: what a machine sends, unverified.
+"""Reads and writes Azure's vTPM evidence as one document, ``affiant-azure-vtpm/1``. Nothing is verified.
 
 RFC 8785, closed: ``typ``, then ``td_quote``, ``hcl_report``, ``tpm_quote`` (TPMS_ATTEST) and ``tpm_signature``
 (TPMT_SIGNATURE) in base64url, and ``pcrs``: number -> 32 bytes in hexadecimal, SHA-256 bank.
@@ -12,7 +12,7 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import b64u, from_b64u, from_hex
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.quote.providers.base.errors import AzureEvidenceMalformed
-from affiant.attestation.quote.providers.clouds.azure_vtpm import AzureTaken, AzureVTPMEvidence
+from affiant.attestation.quote.providers.clouds.azure_vtpm import AzureVTPMEvidence, CollectedAzureEvidence
 from affiant.errors import AffiantError
 
 __all__ = ["AZURE_EVIDENCE_TYPE", "MAX_AZURE_EVIDENCE", "encode_azure_evidence", "parse_azure_evidence"]
@@ -23,7 +23,7 @@ _PARTS: Final = ("td_quote", "hcl_report", "tpm_quote", "tpm_signature")
 _PCR: Final = re.compile(r"(?:[0-9]|1[0-9]|2[0-3])\Z")
 
 
-def encode_azure_evidence(taken: AzureTaken) -> bytes:
+def encode_azure_evidence(taken: CollectedAzureEvidence) -> bytes:
     """The document."""
     evidence = taken.evidence
     return canonical(
@@ -38,7 +38,7 @@ def encode_azure_evidence(taken: AzureTaken) -> bytes:
     )
 
 
-def parse_azure_evidence(data: bytes) -> AzureTaken:
+def parse_azure_evidence(data: bytes) -> CollectedAzureEvidence:
     """The evidence in ``data``. What its parts are, their own parsers say.
 
     Raises:
@@ -60,4 +60,4 @@ def parse_azure_evidence(data: bytes) -> AzureTaken:
         raise
     except AffiantError as error:
         raise AzureEvidenceMalformed(f"Azure's vTPM evidence cannot be read: {error}") from error
-    return AzureTaken(quote, AzureVTPMEvidence(hcl_report, tpm_quote, signature, values))
+    return CollectedAzureEvidence(quote, AzureVTPMEvidence(hcl_report, tpm_quote, signature, values))

@@ -1,4 +1,4 @@
-"""Evidence of an Azure confidential VM on TDX, read from the machine: the profile ``azure-vtpm``, never plain TDX.
+"""Collects evidence of an Azure confidential VM on TDX: the profile ``azure-vtpm``, which is not plain TDX.
 
 In order:
 
@@ -26,19 +26,26 @@ from typing import Final
 from affiant.attestation.quote.providers.base.checked_quote import check_quote
 from affiant.attestation.quote.providers.base.errors import (
     AzurePCRsInvalid,
+    ProviderAbsent,
+    ProviderBusy,
     ResponseRefused,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
 )
 from affiant.attestation.quote.providers.clouds.azure_hcl import USER_DATA_SIZE, HCLReport, parse_hcl_report
 from affiant.attestation.quote.providers.clouds.azure_imds import AzureIMDS
-from affiant.attestation.quote.providers.clouds.azure_vtpm import AzureTaken, AzureVTPMEvidence
+from affiant.attestation.quote.providers.clouds.azure_vtpm import AzureVTPMEvidence, CollectedAzureEvidence
 from affiant.attestation.quote.providers.kernel.local_td_report import parse_local_td_report
 from affiant.attestation.quote.providers.tpm.tpm import TPM
 from affiant.attestation.quote.providers.tpm.tpm_quote import parse_tpm_quote
 
-__all__ = ["ALL_PCRS", "ATTESTATION_KEY", "HCL_REPORT_INDEX", "USER_DATA_INDEX", "AzureGuest", "AzureTaken"]
+__all__ = [
+    "ALL_PCRS",
+    "ATTESTATION_KEY",
+    "HCL_REPORT_INDEX",
+    "USER_DATA_INDEX",
+    "AzureGuest",
+    "CollectedAzureEvidence",
+]
 
 HCL_REPORT_INDEX: Final = 0x01400001
 USER_DATA_INDEX: Final = 0x01400002
@@ -64,9 +71,9 @@ class AzureGuest:
         self._imds = imds
         self._sleep = sleep
 
-    def take(
+    def collect(
         self, nonce: bytes, *, pcrs: Iterable[int] = ALL_PCRS, user_data: bytes | None = None
-    ) -> AzureTaken:
+    ) -> CollectedAzureEvidence:
         """A TD quote and the vTPM evidence that belongs to it.
 
         Args:
@@ -76,7 +83,7 @@ class AzureGuest:
 
         Raises:
             SettingsInvalid: a nonce, a PCR or user data of another size or number.
-            SourceAbsent, SourceDenied, SourceBusy, TPMRefused: a part cannot be had.
+            ProviderAbsent, ProviderDenied, ProviderBusy, TPMRefused: a part cannot be had.
             ResponseRefused, AzureEvidenceMalformed: the parts do not belong together, or are of another form.
         """
         if len(nonce) != NONCE_SIZE:
@@ -89,7 +96,8 @@ class AzureGuest:
         self._demand_key(report)
         evidence = self._tpm_evidence(content, report, nonce, tuple(pcrs))
         quote = self._imds.td_quote(report.td_report)
-        return AzureTaken(check_quote(quote, report.report_data, source="Azure's metadata service"), evidence)
+        checked = check_quote(quote, report.report_data, source="Azure's metadata service")
+        return CollectedAzureEvidence(checked, evidence)
 
     def _report_with(self, user_data: bytes) -> bytes:
         """1: the first HCL report that has it."""
@@ -101,7 +109,7 @@ class AzureGuest:
             )
         try:
             self._tpm.nv_size(USER_DATA_INDEX)
-        except SourceAbsent:
+        except ProviderAbsent:
             self._tpm.nv_define(USER_DATA_INDEX, USER_DATA_SIZE)
         self._tpm.nv_write(USER_DATA_INDEX, user_data)
         for _ in range(_RENEWALS):
@@ -109,7 +117,7 @@ class AzureGuest:
             if parse_hcl_report(content).user_data == user_data:
                 return content
             self._sleep(_RENEWAL_S)
-        raise SourceBusy(
+        raise ProviderBusy(
             "the paravisor made no report with the user data",
             expected=f"one within {_RENEWALS * _RENEWAL_S:g} s",
             hint="An older Azure host may not know user data; take the evidence without it.",
@@ -137,4 +145,4 @@ class AzureGuest:
             with suppress(AzurePCRsInvalid):
                 quote.verify(report.attestation_key, values)
                 return AzureVTPMEvidence(content, signed.message, signed.signature, values)
-        raise SourceBusy("the vTPM's PCRs do not stand still", found=f"{_ATTEMPTS} times")
+        raise ProviderBusy("the vTPM's PCRs do not stand still", found=f"{_ATTEMPTS} times")

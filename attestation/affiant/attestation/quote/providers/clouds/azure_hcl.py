@@ -1,4 +1,4 @@
-"""Azure's HCL report: what the paravisor of a confidential VM says about its vTPM. Not yet run on TDX hardware.
+"""Reads Azure's HCL report: what the paravisor of a confidential VM says about its vTPM. Not yet run on TDX hardware.
 
 Source: Microsoft Learn, "Confidential VM guest attestation design detail" (February 2025), and Microsoft's open guest
 attestation code. Little-endian::

@@ -1,4 +1,4 @@
-"""Azure's instance metadata service: it turns a TDREPORT of this VM into a TD quote. Not yet run on Azure.
+"""Asks Azure's instance metadata service to turn a TDREPORT of this VM into a TD quote. Not yet run on Azure.
 
 Source: Microsoft's open guest attestation code: ``POST http://169.254.169.254/acc/tdquote``, ``{"report":<b64url>}``,
 is answered by ``{"quote":<b64url>}``. The service belongs to the host, which is not trusted: what it gives is a quote
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
     ResponseRefused,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
 )
 from affiant.errors import AffiantError
 
@@ -61,8 +61,8 @@ class AzureIMDS:
 
         Raises:
             SettingsInvalid: ``httpx`` is not installed.
-            SourceAbsent: no such service here, or it has no TD quotes.
-            SourceBusy: it does not answer in time, or not now.
+            ProviderAbsent: no such service here, or it has no TD quotes.
+            ProviderBusy: it does not answer in time, or not now.
             ResponseRefused: another answer than a quote, too large a one, or a redirect.
         """
         try:
@@ -75,19 +75,19 @@ class AzureIMDS:
         try:
             status, body = asyncio.run(self._post(canonical({"report": b64u(td_report)})))
         except TimeoutError as error:
-            raise SourceBusy(
+            raise ProviderBusy(
                 "Azure's metadata service did not answer in time",
                 where=self._base,
                 expected=f"a whole answer within {self._answer_s:g} s",
             ) from error
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise SourceAbsent(
+            raise ProviderAbsent(
                 "there is no Azure metadata service on this machine",
                 where=self._base,
                 found=type(error).__name__,
             ) from error
         except httpx.HTTPError as error:
-            raise SourceBusy(
+            raise ProviderBusy(
                 "Azure's metadata service broke off", where=self._base, found=type(error).__name__
             ) from error
         self._demand_ok(status)
@@ -108,9 +108,9 @@ class AzureIMDS:
         if status == 200:
             return
         if status in _BUSY:
-            raise SourceBusy("Azure's metadata service has no quote now", where=self._base, found=status)
+            raise ProviderBusy("Azure's metadata service has no quote now", where=self._base, found=status)
         if status in (404, 405):
-            raise SourceAbsent(
+            raise ProviderAbsent(
                 "this machine's metadata service has no TD quotes",
                 where=self._base,
                 found=f"status {status}",

@@ -1,4 +1,4 @@
-"""The evidence profile ``azure-vtpm``: a TD whose paravisor, not its guest, chose REPORTDATA. Never plain TDX.
+"""Verifies the evidence profile ``azure-vtpm``: a TD whose paravisor, not its guest, chose REPORTDATA.
 
 On Azure a guest cannot choose what a TD quote is over. The quote vouches for the paravisor and, by REPORTDATA, for
 the key of a vTPM that the paravisor runs; the vTPM vouches for the guest's boot (PCRs) and for the nonce. So whoever
@@ -38,8 +38,8 @@ from affiant.attestation.tdx.verify.verify import VerifiedQuote
 
 __all__ = [
     "PROFILE",
-    "AzureTaken",
     "AzureVTPMEvidence",
+    "CollectedAzureEvidence",
     "VerifiedAzureVTPM",
     "appraise_azure_vtpm",
     "verify_azure_vtpm",
@@ -67,7 +67,7 @@ class AzureVTPMEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class AzureTaken:
+class CollectedAzureEvidence:
     """What such a machine sends to a verifier. Nothing of it is verified."""
 
     td_quote: bytes = field(repr=False)

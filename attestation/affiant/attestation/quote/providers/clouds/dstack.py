@@ -1,4 +1,4 @@
-"""Quotes from dstack's guest agent: HTTP over its unix socket. Not yet run on TDX hardware.
+"""Asks dstack's guest agent for quotes: HTTP over its Unix socket. Not yet run on TDX hardware.
 
 Source: dstack's guest agent API, agent_rpc.proto. The socket says which of two endpoints answers::
 
@@ -20,10 +20,10 @@ from typing import Final, Self
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.quote.providers.base.checked_quote import check_quote, check_report_data
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.errors import AffiantError
 from affiant.unix_http import ResponseTooLarge, request
@@ -83,7 +83,7 @@ class DstackAgent:
 
         Raises:
             SettingsInvalid: another size.
-            SourceAbsent, SourceDenied, SourceBusy: the agent cannot be reached, or is silent.
+            ProviderAbsent, ProviderDenied, ProviderBusy: the agent cannot be reached, or is silent.
             ResponseRefused: another answer than such a quote.
         """
         check_report_data(report_data)
@@ -105,7 +105,7 @@ class DstackAgent:
         """Have the agent extend RTMR3 by dstack's own digest of ``name`` and ``payload``; see ``dstack_guest``.
 
         Raises:
-            SourceAbsent, SourceDenied, SourceBusy: as :meth:`quote_with_log`.
+            ProviderAbsent, ProviderDenied, ProviderBusy: as :meth:`quote_with_log`.
             ResponseRefused: the agent refuses, as every one from 0.6 on does.
         """
         self._post("/EmitEvent", canonical({"event": name, "payload": payload.hex()}))
@@ -118,16 +118,16 @@ class DstackAgent:
                 "dstack's agent answered too much", expected=f"at most {_MAX_ANSWER} bytes"
             ) from error
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            raise SourceAbsent(
+            raise ProviderAbsent(
                 "dstack's guest agent does not listen here",
                 where=str(self._path),
                 found=error.strerror,
                 hint="Its socket must be mounted into the container.",
             ) from error
         except PermissionError as error:
-            raise SourceDenied("dstack's socket may not be used", where=str(self._path)) from error
+            raise ProviderDenied("dstack's socket may not be used", where=str(self._path)) from error
         except OSError as error:
-            raise SourceBusy(
+            raise ProviderBusy(
                 "dstack's guest agent did not answer", where=str(self._path), found=type(error).__name__
             ) from error
         if response.status != 200:

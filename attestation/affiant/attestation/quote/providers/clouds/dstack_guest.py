@@ -1,4 +1,4 @@
-"""A TD under dstack: its registers, its quotes, and events in RTMR3 by dstack's own rule. Not yet run on TDX hardware.
+"""Reads the registers, quotes and RTMR3 events of a TD under dstack, by dstack's own rule. Not yet run on TDX hardware.
 
 Not a whole ``QuoteSource``, and a session's supervisor cannot run on it.
 RTMR3 begins with dstack's own events, and the agent extends it by *its* digest of an event (SHA-384 of type, name and
@@ -96,5 +96,7 @@ class DstackGuest:
         try:
             verify_replay(log, parse_quote(taken.quote).body)
         except AffiantError as error:
-            raise RegisterMismatch(f"dstack's log and its quote tell different stories: {error}") from error
+            raise RegisterMismatch(
+                f"dstack's event log does not replay to the registers of its quote: {error}"
+            ) from error
         return sum((each.name, each.content) == (name, payload) for each in log.of(_RTMR3))

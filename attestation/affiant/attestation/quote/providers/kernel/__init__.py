@@ -1,1 +1,1 @@
-"""Evidence providers of the Linux kernel: configfs-tsm, the TDX guest device and RTMR files."""
+"""Collects evidence from the Linux kernel: configfs-tsm, the TDX guest device and RTMR files."""

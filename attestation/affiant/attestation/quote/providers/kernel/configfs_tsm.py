@@ -1,4 +1,4 @@
-"""Quotes from the kernel by configfs-tsm (Linux 6.7 and later). Not yet run on TDX hardware.
+"""Asks the kernel for quotes by configfs-tsm (Linux 6.7 and later). Not yet run on TDX hardware.
 
 Source: Documentation/ABI/testing/configfs-tsm-report. One private directory for each request::
 
@@ -26,10 +26,10 @@ from typing import Final
 
 from affiant.attestation.quote.providers.base.checked_quote import check_quote, check_report_data
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.kernel.kernel_files import KernelFiles, OSKernelFiles
 
@@ -77,9 +77,9 @@ class ConfigfsTSM:
 
         Raises:
             SettingsInvalid: another size.
-            SourceAbsent: no configfs-tsm, or no TDX behind it.
-            SourceDenied: this user may not use it.
-            SourceBusy: raced or timed out three times.
+            ProviderAbsent: no configfs-tsm, or no TDX behind it.
+            ProviderDenied: this user may not use it.
+            ProviderBusy: raced or timed out three times.
             ResponseRefused: no TDX quote, or one over other report data.
         """
         check_report_data(report_data)
@@ -95,7 +95,7 @@ class ConfigfsTSM:
                     if error.errno not in _RACED:
                         raise self._refusal(error) from error
                     last = error
-        raise SourceBusy(
+        raise ProviderBusy(
             "configfs-tsm gave no quote",
             where=str(self._root),
             found=f"{last} ({_ATTEMPTS} times)",
@@ -115,7 +115,7 @@ class ConfigfsTSM:
     def _ask(self, directory: Path, report_data: bytes) -> bytes:
         provider = self._files.read(directory / "provider", limit=_MAX_TEXT).strip()
         if provider != PROVIDER:
-            raise SourceAbsent(
+            raise ProviderAbsent(
                 "configfs-tsm is of another TEE",
                 expected=PROVIDER.decode(),
                 found=repr(provider[:40].decode("latin-1")),
@@ -135,17 +135,17 @@ class ConfigfsTSM:
             raise ResponseRefused("configfs-tsm gave a generation that is no number")
         return int(text)
 
-    def _refusal(self, error: OSError) -> SourceAbsent | SourceDenied | ResponseRefused:
+    def _refusal(self, error: OSError) -> ProviderAbsent | ProviderDenied | ResponseRefused:
         where, found = str(self._root), f"{errno.errorcode.get(error.errno or 0, '?')}: {error.strerror}"
         if error.errno in _DENIED:
-            return SourceDenied(
+            return ProviderDenied(
                 "configfs-tsm may not be used by this user",
                 where=where,
                 found=found,
                 hint="It belongs to root; give the program the right to make directories there.",
             )
         if error.errno in _ABSENT:
-            return SourceAbsent(
+            return ProviderAbsent(
                 "there is no configfs-tsm with a provider on this machine",
                 where=where,
                 found=found,

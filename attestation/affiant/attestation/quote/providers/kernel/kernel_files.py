@@ -1,8 +1,8 @@
-"""The narrowest interface to the kernel's file trees: a directory, one whole read, one whole write.
+"""Defines the smallest interface to the kernel's file trees: a directory, one whole read, one whole write.
 
 Files of configfs and sysfs are calls in disguise. A write must be one ``write(2)`` of everything, a read goes on to
 the end, files can be neither made nor unlinked, and errors are the kernel's answers. Everything that talks to such
-a tree goes through here, so that a fake with the kernel's rules can stand in its place.
+a tree goes through here, so that a fake with the kernel's rules can be in its place.
 """
 
 from __future__ import annotations

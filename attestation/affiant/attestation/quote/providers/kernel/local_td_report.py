@@ -1,4 +1,4 @@
-"""A TDREPORT, 1024 bytes: what the TDX module says to the TD itself. Local, and never evidence for anybody else.
+"""Reads a TDREPORT, 1024 bytes: what the TDX module reports to the TD itself. It is local and proves nothing to others.
 
 Source: Intel TDX module ABI, TDREPORT_STRUCT. Little-endian::
 

@@ -1,4 +1,4 @@
-"""The registers of a TD as sysfs shows them (Linux 6.16 and later). Not yet run on TDX hardware.
+"""Reads the registers of a TD from sysfs (Linux 6.16 and later). Not yet run on TDX hardware.
 
 Source: Documentation/ABI/testing/sysfs-devices-virtual-misc-tdx_guest. Eight files of 48 raw bytes: ``mrtd:sha384``,
 ``mrconfigid``, ``mrowner``, ``mrownerconfig`` and ``rtmr[0-3]:sha384``. An older kernel has none of them, so that
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from affiant.attestation.quote.providers.base.errors import RegisterMismatch, ResponseRefused, SourceDenied
+from affiant.attestation.quote.providers.base.errors import ProviderDenied, RegisterMismatch, ResponseRefused
 from affiant.attestation.quote.providers.kernel.kernel_files import KernelFiles, OSKernelFiles
 from affiant.attestation.quote.providers.kernel.rtmr import MEASUREMENTS_ROOT
 from affiant.attestation.statements.evidence_source import REGISTER_SIZE, TDRegisters
@@ -46,7 +46,7 @@ class Measurements:
 
         Raises:
             RegisterMismatch: a file says something else. An RTMR may have been extended in between: ask again.
-            SourceDenied, ResponseRefused: a file is there and cannot be read, or is of another size.
+            ProviderDenied, ResponseRefused: a file is there and cannot be read, or is of another size.
         """
         compared = 0
         for name, reported in _expected(registers):
@@ -56,7 +56,7 @@ class Measurements:
             compared += 1
             if value != reported:
                 raise RegisterMismatch(
-                    "the kernel's files and the TDREPORT tell different registers",
+                    "the kernel's files and the TDREPORT show different registers",
                     where=str(self._root / name),
                     expected=reported.hex(),
                     found=value.hex(),
@@ -72,7 +72,7 @@ class Measurements:
             if error.errno in _ABSENT:
                 return None
             if error.errno in _DENIED:
-                raise SourceDenied("a register may not be read", where=str(path), found=found) from error
+                raise ProviderDenied("a register may not be read", where=str(path), found=found) from error
             raise ResponseRefused("a register cannot be read", where=str(path), found=found) from error
         if len(value) != REGISTER_SIZE:
             raise ResponseRefused(

@@ -1,4 +1,4 @@
-"""Extending an RTMR through sysfs (Linux 6.16 and later), with a log of one's own. Not yet run on TDX hardware.
+"""Extends an RTMR through sysfs (Linux 6.16 and later), and keeps its own log. Not yet run on TDX hardware.
 
 Source: Documentation/ABI/testing/sysfs-devices-virtual-misc-tdx_guest. ``rtmr3:sha384`` reads as the register's 48
 bytes; writing exactly 48 bytes at offset 0 extends it. The kernel keeps no log, so that this module does:
@@ -34,11 +34,11 @@ from typing import Final
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.quote.providers.base.errors import (
     LogDamaged,
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     RegisterMismatch,
     SettingsInvalid,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.kernel.kernel_files import KernelFiles, OSKernelFiles
 from affiant.attestation.tdx.event_log.eventlog import (
@@ -105,7 +105,7 @@ class LoggedRTMR:
         Raises:
             RegisterMismatch: they differ by more than one crash can explain.
             LogDamaged: the log is not what this program wrote.
-            SourceAbsent, SourceDenied, SourceBusy: the register cannot be reached.
+            ProviderAbsent, ProviderDenied, ProviderBusy: the register cannot be reached.
         """
         with self._opened() as descriptor:
             return self._recover(descriptor)[1]
@@ -212,7 +212,7 @@ class LoggedRTMR:
         except OSError as error:
             raise self._refusal(error) from error
         if len(value) != _REGISTER_SIZE:
-            raise SourceAbsent(
+            raise ProviderAbsent(
                 "the register's file has another size",
                 where=str(self._file),
                 expected=f"{_REGISTER_SIZE} bytes",
@@ -233,7 +233,7 @@ class LoggedRTMR:
                     return
             else:
                 return
-        raise SourceBusy("the register could not be extended", where=str(self._file))
+        raise ProviderBusy("the register could not be extended", where=str(self._file))
 
     def _demand(self, expected: bytes) -> None:
         if (register := self._register()) != expected:
@@ -248,11 +248,11 @@ class LoggedRTMR:
             hint="Somebody else extended it, or the log is of another boot. Only a new TD begins again.",
         )
 
-    def _refusal(self, error: OSError) -> SourceAbsent | SourceDenied:
+    def _refusal(self, error: OSError) -> ProviderAbsent | ProviderDenied:
         found = f"{errno.errorcode.get(error.errno or 0, '?')}: {error.strerror}"
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return SourceDenied("the register may not be used", where=str(self._file), found=found)
-        return SourceAbsent(
+            return ProviderDenied("the register may not be used", where=str(self._file), found=found)
+        return ProviderAbsent(
             "the register cannot be reached",
             where=str(self._file),
             found=found,

@@ -1,4 +1,4 @@
-"""The TDX guest device, ``/dev/tdx_guest``: a TDREPORT of this TD. Not yet run on TDX hardware.
+"""Asks the TDX guest device, ``/dev/tdx_guest``, for a TDREPORT of this TD. Not yet run on TDX hardware.
 
 Source: Linux, include/uapi/linux/tdx-guest.h, and include/uapi/asm-generic/ioctl.h for the request's number::
 
@@ -17,10 +17,10 @@ from typing import Final, Protocol
 
 from affiant.attestation.quote.providers.base.checked_quote import REPORT_DATA_SIZE, check_report_data
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 from affiant.attestation.quote.providers.kernel.local_td_report import (
     TDREPORT_SIZE,
@@ -42,7 +42,7 @@ _DENIED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class DeviceCalls(Protocol):
-    """The one call that a device is used by, so that a fake with the kernel's rules can stand in its place."""
+    """The one call that a device is used by, so that a fake with the kernel's rules can be in its place."""
 
     def exchange(self, path: Path, request: int, data: bytearray) -> None:
         """``ioctl(2)`` on the device at ``path``; the kernel reads and writes ``data`` in place.
@@ -82,9 +82,9 @@ class TDXDevice:
 
         Raises:
             SettingsInvalid: another size.
-            SourceAbsent: no such device, or none of TDX.
-            SourceDenied: this user may not use it.
-            SourceBusy: interrupted or busy three times.
+            ProviderAbsent: no such device, or none of TDX.
+            ProviderDenied: this user may not use it.
+            ProviderBusy: interrupted or busy three times.
             ResponseRefused: the TDX module refused, or gave something else.
         """
         check_report_data(report_data)
@@ -100,14 +100,14 @@ class TDXDevice:
                 last = error
             else:
                 return parse_local_td_report(bytes(data[REPORT_DATA_SIZE:]), report_data)
-        raise SourceBusy("the TDX device gave no report", where=str(self._path), found=last) from last
+        raise ProviderBusy("the TDX device gave no report", where=str(self._path), found=last) from last
 
-    def _refusal(self, error: OSError) -> SourceAbsent | SourceDenied | ResponseRefused:
+    def _refusal(self, error: OSError) -> ProviderAbsent | ProviderDenied | ResponseRefused:
         where, found = str(self._path), f"{errno.errorcode.get(error.errno or 0, '?')}: {error.strerror}"
         if error.errno in _DENIED:
-            return SourceDenied("the TDX device may not be used by this user", where=where, found=found)
+            return ProviderDenied("the TDX device may not be used by this user", where=where, found=found)
         if error.errno in _ABSENT:
-            return SourceAbsent(
+            return ProviderAbsent(
                 "there is no TDX device on this machine",
                 where=where,
                 found=found,

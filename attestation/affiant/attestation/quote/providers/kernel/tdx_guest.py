@@ -1,4 +1,4 @@
-"""The TD that this program runs in, through the kernel: registers, extensions of RTMR3, quotes.
+"""Uses the TD that this program runs in through the kernel: registers, extensions of RTMR3, quotes.
 
 The ``QuoteSource`` of TDX hardware, of three parts of the kernel's:
 
@@ -77,7 +77,7 @@ class TDXGuest:
         """The registers now; ``td_id`` is None, because no report has it.
 
         Raises:
-            SourceAbsent, SourceDenied, SourceBusy, ResponseRefused: as ``TDXDevice.report``.
+            ProviderAbsent, ProviderDenied, ProviderBusy, ResponseRefused: as ``TDXDevice.report``.
             RegisterMismatch: report and sysfs differ three times, which no extension in between explains.
         """
         for _ in range(_ATTEMPTS - 1):

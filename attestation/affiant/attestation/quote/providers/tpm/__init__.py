@@ -1,1 +1,1 @@
-"""A small TPM 2.0 client, as far as vTPM evidence needs one."""
+"""Talks to a TPM 2.0, as far as vTPM evidence needs it."""

@@ -1,4 +1,4 @@
-"""The few TPM 2.0 commands that taking Azure's evidence needs, and no others.
+"""Runs the few TPM 2.0 commands that Azure's evidence needs, and no others.
 
 Source: TPM 2.0 Library, revision 1.59, part 3 (commands) and part 2 (structures)::
 
@@ -59,7 +59,7 @@ class TPM:
         """Bytes that the NV index holds (TPM2_NV_ReadPublic).
 
         Raises:
-            SourceAbsent: there is no such index. TPMRefused, SourceDenied, SourceBusy: as the TPM answers.
+            ProviderAbsent: there is no such index. TPMRefused, ProviderDenied, ProviderBusy: as the TPM answers.
         """
         answer = self._ask(Command.NV_READ_PUBLIC, (index,))
         public = response_fields(answer.sized())

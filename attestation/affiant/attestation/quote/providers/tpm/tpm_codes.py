@@ -1,4 +1,4 @@
-"""Names of TPM 2.0 return codes, for people.
+"""Names TPM 2.0 return codes, for people.
 
 Source: TPM 2.0 Library, part 2, 6.6 (TPM_RC). Bit 7 set (format one): bits 0 to 5 say what, and bits 6 and 8 to 11 at
 which parameter, handle or session. Otherwise (format zero): bit 11 set is a warning, which may pass.

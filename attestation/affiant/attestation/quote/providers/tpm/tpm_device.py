@@ -1,4 +1,4 @@
-"""How a TPM is reached: the kernel's resource manager (``/dev/tpmrm0``), or a socket, as software TPMs offer one.
+"""Connects to a TPM: the kernel's resource manager (``/dev/tpmrm0``), or the socket of a software TPM.
 
 Source: Linux, drivers/char/tpm/tpm-dev-common.c: one write is one command, one read is its whole response. A socket
 carries the same bytes; the response's header says how many.
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
 )
 
 __all__ = ["MAX_RESPONSE", "TPM_DEVICE", "TPMDevice", "TPMSocket", "TPMTransport"]
@@ -36,7 +36,7 @@ class TPMTransport(Protocol):
         """The whole response, at most 4096 bytes; what it says is the caller's to judge.
 
         Raises:
-            SourceAbsent, SourceDenied, SourceBusy: it cannot be reached, or does not answer.
+            ProviderAbsent, ProviderDenied, ProviderBusy: it cannot be reached, or does not answer.
             ResponseRefused: more than a response.
         """
         ...
@@ -93,7 +93,7 @@ class TPMSocket:
                     )
                 return header + self._receive(connection, size - HEADER_SIZE)
         except TimeoutError as error:
-            raise SourceBusy("the TPM does not answer", where=str(self._address)) from error
+            raise ProviderBusy("the TPM does not answer", where=str(self._address)) from error
         except OSError as error:
             raise _refusal(str(self._address), error) from error
 
@@ -114,20 +114,20 @@ class TPMSocket:
         while len(found) < size:
             chunk = connection.recv(size - len(found))
             if not chunk:
-                raise SourceBusy("the TPM broke off", where=str(self._address))
+                raise ProviderBusy("the TPM broke off", where=str(self._address))
             found += chunk
         return bytes(found)
 
 
-def _refusal(where: str, error: OSError) -> SourceAbsent | SourceDenied | SourceBusy:
+def _refusal(where: str, error: OSError) -> ProviderAbsent | ProviderDenied | ProviderBusy:
     found = f"{errno.errorcode.get(error.errno or 0, '?')}: {error.strerror}"
     if error.errno in _DENIED:
-        return SourceDenied(
+        return ProviderDenied(
             "the TPM may not be used by this user",
             where=where,
             found=found,
             hint="It belongs to root and the group tss.",
         )
     if error.errno in _ABSENT:
-        return SourceAbsent("there is no TPM on this machine", where=where, found=found)
-    return SourceBusy("the TPM does not answer", where=where, found=found)
+        return ProviderAbsent("there is no TPM on this machine", where=where, found=found)
+    return ProviderBusy("the TPM does not answer", where=where, found=found)

@@ -1,4 +1,4 @@
-"""One command to a TPM 2.0 and its response: framing, the empty password, return codes as refusals.
+"""Sends one command to a TPM 2.0 and reads its response: framing, the empty password, return codes as errors.
 
 Source: TPM 2.0 Library, revision 1.59, part 1, 18 (command and response) and 19.4 (password authorisation)::
 
@@ -15,10 +15,10 @@ from enum import Enum
 from typing import Final
 
 from affiant.attestation.quote.providers.base.errors import (
+    ProviderAbsent,
+    ProviderBusy,
+    ProviderDenied,
     ResponseRefused,
-    SourceAbsent,
-    SourceBusy,
-    SourceDenied,
     TPMRefused,
 )
 from affiant.attestation.quote.providers.tpm.tpm_codes import (
@@ -66,8 +66,8 @@ def ask(
         authorised: whether the command's first handle needs an authorisation, which is the empty password.
 
     Raises:
-        SourceAbsent: nothing is under that handle or index. SourceDenied: it wants another authorisation.
-        SourceBusy: it asks to wait. TPMRefused: every other return code. ResponseRefused: no response.
+        ProviderAbsent: nothing is under that handle or index. ProviderDenied: it wants another authorisation.
+        ProviderBusy: it asks to wait. TPMRefused: every other return code. ResponseRefused: no response.
     """
     code, name = command.value
     tag = _SESSIONS if authorised else _NO_SESSIONS
@@ -97,7 +97,7 @@ def _packet(tag: int, code: int, handles: Iterable[int], parameters: bytes) -> b
 
 
 def _response(data: bytes, tag: int) -> tuple[TPMFields, int]:
-    """What follows the header, and the return code. A refusal never has authorisations."""
+    """What follows the header, and the return code. An error never has authorisations."""
     answer = response_fields(data)
     found, size, returned = answer.number(2), answer.number(4), answer.number(4)
     if size != len(data) or found != (_NO_SESSIONS if returned else tag):
@@ -122,11 +122,11 @@ def _parameters(answer: TPMFields) -> TPMFields:
 def _refusal(where: str, returned: int) -> AffiantError:
     found = name_of_code(returned)
     if is_passing(returned):
-        return SourceBusy("the TPM is busy", where=where, found=found)
+        return ProviderBusy("the TPM is busy", where=where, found=found)
     if is_about_handle(returned):
-        return SourceAbsent("the TPM has nothing under this handle or index", where=where, found=found)
+        return ProviderAbsent("the TPM has nothing under this handle or index", where=where, found=found)
     if is_unauthorised(returned):
-        return SourceDenied(
+        return ProviderDenied(
             "the TPM wants another authorisation than the empty one", where=where, found=found
         )
     return TPMRefused("the TPM refuses the command", where=where, found=found, return_code=returned)

@@ -1,4 +1,4 @@
-"""Fields of TPM 2.0 structures: big-endian, each read to its exact end, never past it.
+"""Reads fields of TPM 2.0 structures: big-endian, each to its exact end, never past it.
 
 Source: TPM 2.0 Library, part 2, 10.4: a TPM2B is a length of 16 bits and as many bytes.
 """
@@ -14,8 +14,8 @@ class TPMFields:
     """Reads ``data`` from its beginning.
 
     Args:
-        name: what it is, in refusals.
-        refusal: what is raised when it is cut short, or too long.
+        name: what it is, in errors.
+        error: what is raised when it is cut short, or too long.
     """
 
     def __init__(self, data: bytes, *, name: str, refusal: type[AffiantError]) -> None:

@@ -1,4 +1,4 @@
-"""A TPM 2.0 quote: which nonce and which PCRs an attestation key signed.
+"""Reads a TPM 2.0 quote: which nonce and which PCRs an attestation key signed.
 
 Source: TPM 2.0 Library, part 2: TPMS_ATTEST (10.12.12), TPMS_QUOTE_INFO (10.12.4), TPMT_SIGNATURE (11.3.4).
 Big-endian, read to its exact end. One form: type quote, RSASSA with SHA-256, one selection of the SHA-256 bank.
