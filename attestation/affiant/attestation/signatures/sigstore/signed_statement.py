@@ -54,7 +54,7 @@ def verify_signed_statement(
         ExtraMissing: the sigstore library is not installed.
         TrustedRootUnusable: the trusted root is none, or trusts nobody.
         BundleMalformed: another form.
-        PublicationNotAuthentic, NotLogged: something does not hold.
+        SignatureNotAuthentic, NotLogged: something does not hold.
         OtherSigner: it holds, and somebody else signed.
         OutsideValidity: it was not signed while certificate and keys counted.
     """
