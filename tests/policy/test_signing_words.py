@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_can_says_what_the_agent_may_do_with_it(tmp_path: Path) -> None:
 def test_the_page_for_reviewers_says_it(tmp_path: Path) -> None:
     told(tmp_path, "report", "-o", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
-    assert "with which the agent may do whatever the key&#x27;s own policy allows there" in page
+    assert "with which the agent may do whatever the key's own policy allows there" in unescape(page)
     assert "A key that signs requests" in page
 
 
