@@ -110,6 +110,12 @@ def _by_agent(differences: Sequence[Difference]) -> Sequence[tuple[str, Sequence
     return [(agent, list(told_together(list(found)))) for agent, found in by_agent]
 
 
+def _by_agent(differences: Sequence[Difference]) -> Sequence[tuple[str, Sequence[Told]]]:
+    """What is told of each agent: nothing of two agents is one line."""
+    by_agent = groupby(differences, key=lambda found: found.agent)
+    return [(agent, list(told_together(list(found)))) for agent, found in by_agent]
+
+
 def _together(differences: Sequence[Difference]) -> Sequence[Told]:
     return [line for _, told in _by_agent(differences) for line in told]
 
