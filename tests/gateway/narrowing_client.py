@@ -18,7 +18,7 @@ from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import report_data
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
-from affiant.policy.diff.restriction import compare_narrowing, narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import compare_restriction, restriction_digest, restriction_document
 from affiant.policy.loading.load import load_profiles
 
 WIDE = b"""
@@ -133,7 +133,7 @@ class NarrowingClient(SessionClient):
         """The record of the last narrowing; from it on the chain names the new evidence."""
         last = self.narrowings[-1]
         self.chain.evd = b64u_sha256(self.evidence)
-        differences = compare_narrowing(self.previous, self.policy)
+        differences = compare_restriction(self.previous, self.policy)
         members: dict[str, object] = {
             "pol": {
                 "dec": "allow",
@@ -143,8 +143,8 @@ class NarrowingClient(SessionClient):
                 "epoch": last.epoch,
             },
             "old": last.old,
-            "dif": narrowing_digest(
-                narrowing_document(differences, old=self.previous.digest, new=self.policy.digest)
+            "dif": restriction_digest(
+                restriction_document(differences, old=self.previous.digest, new=self.policy.digest)
             ),
             "agt": self.agt(),
             "peer": self.head,

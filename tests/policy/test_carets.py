@@ -12,7 +12,7 @@ import pytest
 
 from affiant.errors import AffiantError
 from affiant.policy.loading.all_errors import every_refusal
-from affiant.policy.loading.load import load_floor, load_profiles
+from affiant.policy.loading.load import load_baseline, load_profiles
 from affiant.policy.testing.external_tests import read_external_tests
 
 PAGE = (Path(__file__).parents[2] / "policy" / "FORMAT.md").read_text()
@@ -237,7 +237,7 @@ def test_the_caret_stands_under_what_is_at_fault(old: str, new: str, under: str 
 )
 def test_so_it_does_in_a_floor(text: str, under: str) -> None:
     with pytest.raises(AffiantError) as caught:
-        load_floor(text.encode(), source="floor.yaml")
+        load_baseline(text.encode(), source="floor.yaml")
     assert caught.value.where == f"floor.yaml:1:{text.index(under) + 1}"
 
 

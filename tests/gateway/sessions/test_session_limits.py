@@ -14,10 +14,10 @@ from affiant.gateway.openai.passable_responses import AnswerBound, answer_bound
 from affiant.gateway.openai.relay import Usage
 from affiant.gateway.sessions.session_limits import Reservation, SessionLimits
 from affiant.policy.decision.limit_errors import (
-    AnswerTooLong,
-    AnswerUnbounded,
     LimitReached,
     ModelRequestsSpent,
+    ResponseTooLong,
+    ResponseUnbounded,
     TokensSpent,
     ToolCallsSpent,
     ToolRateReached,
@@ -145,7 +145,7 @@ def test_where_tokens_are_bounded_a_request_must_say_how_many() -> None:
     unsaid = AnswerBound(None, why=": 'n' is no whole number of 1 or more")
     for sections in ("limits: {tokens: 1M}", "models: [{name: m, max_tokens: 50}]"):
         error = refused(lambda sections=sections: reserve(limits_of(sections), answer=unsaid))
-        assert isinstance(error, AnswerUnbounded)
+        assert isinstance(error, ResponseUnbounded)
         assert "'n' is no whole number" in str(error)
         assert error.retry_after_s is None
     reserve(limits_of("limits: {requests: 1, tool_calls: 1}, models: [m]"), answer=unsaid)
@@ -155,7 +155,7 @@ def test_a_longer_answer_than_the_profile_gives_is_refused() -> None:
     limits = limits_of("models: [{name: m, max_tokens: 50}]")
     reserve(limits, answer=AnswerBound(50))
     error = refused(lambda: reserve(limits, answer=AnswerBound(51)))
-    assert isinstance(error, AnswerTooLong)
+    assert isinstance(error, ResponseTooLong)
     assert (error.code, error.expected) == ("limit_max_tokens", "at most 50 tokens")
 
 

@@ -7,7 +7,7 @@ import itertools
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.policy.approvals.action import BoundSecret, Draft, egress_draft
-from affiant.policy.approvals.queue import ApprovalDesk
+from affiant.policy.approvals.queue import ApprovalQueue
 from affiant.policy.model.profile import Approval
 
 SESSION = "s" * 21 + "A"
@@ -36,9 +36,9 @@ def draft(**changes: object) -> Draft:
     return egress_draft(**{**members, **changes})  # type: ignore[arg-type]
 
 
-def desk(*approvers: Signer, quorum: int = 1, ttl: int = 600) -> ApprovalDesk:
+def desk(*approvers: Signer, quorum: int = 1, ttl: int = 600) -> ApprovalQueue:
     approval = Approval(False, ("POST",), tuple(each.kid for each in approvers), quorum, ttl)
-    return ApprovalDesk(session=SESSION, policy=POLICY, approval=approval, never={SESSION_KEY.kid})
+    return ApprovalQueue(session=SESSION, policy=POLICY, approval=approval, never={SESSION_KEY.kid})
 
 
 def says(

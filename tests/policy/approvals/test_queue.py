@@ -24,10 +24,10 @@ from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.policy.approvals.action import Action, BoundPath, Draft, tool_draft
-from affiant.policy.approvals.queue import MAX_ASKED, MAX_KEPT, MAX_WAITING, TRANSITIONS, ApprovalDesk, Phase
+from affiant.policy.approvals.queue import MAX_ASKED, MAX_KEPT, MAX_WAITING, TRANSITIONS, ApprovalQueue, Phase
 
 
-def asked(at: ApprovalDesk, what: Draft | None = None, *, now: float = NOW) -> str:
+def asked(at: ApprovalQueue, what: Draft | None = None, *, now: float = NOW) -> str:
     return at.ask(what or draft(), nonce=nonce, now=now).action.name
 
 

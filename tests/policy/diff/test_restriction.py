@@ -18,14 +18,14 @@ from affiant.policy.commands import policy
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy, parse_normal_form
 from affiant.policy.diff.differences import compare_compiled, compare_profiles
 from affiant.policy.diff.restriction import (
-    NarrowingNotEnforced,
-    NotNarrower,
-    compare_narrowing,
+    NotARestriction,
+    RestrictionNotEnforced,
+    compare_restriction,
     first_wider,
-    narrowing_digest,
-    narrowing_document,
     require_enforced,
-    require_narrower,
+    require_restriction,
+    restriction_digest,
+    restriction_document,
 )
 from affiant.policy.loading.load import load_profiles
 
@@ -48,8 +48,8 @@ def loaded(text: str) -> CompiledPolicy:
 
 def judged(old: str, new: str) -> None:
     before, after = loaded(old), loaded(new)
-    found = compare_narrowing(before, after)
-    require_narrower(found)
+    found = compare_restriction(before, after)
+    require_restriction(found)
     require_enforced(before, after, found)
 
 
@@ -68,7 +68,7 @@ def judged(old: str, new: str) -> None:
 def test_what_allows_less_is_narrower_and_the_way_back_is_not(was: str, now: str) -> None:
     assert was in BASE
     judged(BASE, BASE.replace(was, now))
-    with pytest.raises(NotNarrower) as refused:
+    with pytest.raises(NotARestriction) as refused:
         judged(BASE.replace(was, now), BASE)
     assert refused.value.code == "policy.not_narrower"
     assert refused.value.found  # a witness
@@ -76,12 +76,12 @@ def test_what_allows_less_is_narrower_and_the_way_back_is_not(was: str, now: str
 
 def test_less_here_does_not_pay_for_more_there() -> None:
     mixed = BASE.replace("[read_logs, run_tests]", "[read_logs, deploy]")
-    with pytest.raises(NotNarrower, match="deploy"):
+    with pytest.raises(NotARestriction, match="deploy"):
         judged(BASE, mixed)
 
 
 def test_what_cannot_be_ordered_is_not_narrower() -> None:
-    with pytest.raises(NotNarrower, match="reference of TOKEN"):
+    with pytest.raises(NotARestriction, match="reference of TOKEN"):
         judged(BASE, BASE.replace("name: TOKEN,", "name: TOKEN, ref: 'local:OTHER',"))
 
 
@@ -93,28 +93,28 @@ def test_what_cannot_be_ordered_is_not_narrower() -> None:
     ],
 )
 def test_what_the_sandbox_was_made_with_stays(new: str, named: str) -> None:
-    with pytest.raises(NarrowingNotEnforced) as refused:
+    with pytest.raises(RestrictionNotEnforced) as refused:
         judged(BASE, new)
     assert (refused.value.code, refused.value.found) == ("policy.narrow_unenforced", named)
 
 
 def test_a_smaller_machine_is_not_made_of_one_that_runs() -> None:
     large, small = (BASE + f"resources: {{memory: {size}GiB}}" for size in (2, 1))
-    with pytest.raises(NarrowingNotEnforced, match="resources"):
+    with pytest.raises(RestrictionNotEnforced, match="resources"):
         judged(large, small)
 
 
 def test_too_many_requests_to_compare_are_refused_and_never_called_narrower(monkeypatch) -> None:
     monkeypatch.setattr("affiant.policy.diff.restriction.MOST_REQUESTS", 10)
-    with pytest.raises(NotNarrower, match="too many"):
+    with pytest.raises(NotARestriction, match="too many"):
         judged(BASE, BASE.replace("[GET, POST]", "[GET]"))
-    assert compare_narrowing(loaded(BASE), loaded(BASE)) == ()  # nothing has to be asked
+    assert compare_restriction(loaded(BASE), loaded(BASE)) == ()  # nothing has to be asked
 
 
 def test_a_profile_that_would_take_hours_is_refused_at_once(monkeypatch) -> None:
     monkeypatch.setattr("affiant.policy.diff.restriction.MOST_REQUESTS", 2_000)
     rules = "".join(f"  - {{host: h.example.com, port: {at}, paths: [/p{at}/**]}}\n" for at in range(1, 400))
-    with pytest.raises(NotNarrower, match="too many"):
+    with pytest.raises(NotARestriction, match="too many"):
         judged(f"network_egress:\n{rules}", "network_egress: denied")
 
 
@@ -131,7 +131,7 @@ def test_without_places_two_profiles_differ_in_the_same(pair) -> None:
     assert (first_wider(bare) is None) == (not any(each.direction.is_wider for each in bare))
     forms = [parse_normal_form(each.normal_form) for each in (old, new)]
     again = compare_compiled("another name", *forms)
-    documents = [narrowing_document(each, old=old.digest, new=new.digest) for each in (bare, again)]
+    documents = [restriction_document(each, old=old.digest, new=new.digest) for each in (bare, again)]
     assert canonical(documents[0]) == canonical(documents[1])  # whoever has both normal forms writes the same
 
 
@@ -147,9 +147,9 @@ def test_a_reviewer_computes_the_digest_that_a_record_has(tmp_path) -> None:
         place.write_bytes(each.normal_form)
     given_files = ["diff", "--normal-forms", *map(str, places)]
     done = CliRunner().invoke(policy, [*given_files, "--fail-on", "widen"])
-    document = narrowing_document(compare_narrowing(old, new), old=old.digest, new=new.digest)
+    document = restriction_document(compare_restriction(old, new), old=old.digest, new=new.digest)
     assert done.exit_code == 0
-    assert done.output.splitlines()[-1] == f"dif {narrowing_digest(document)}"
+    assert done.output.splitlines()[-1] == f"dif {restriction_digest(document)}"
     assert "no longer allowed: POST" in done.output
     as_json = CliRunner().invoke(policy, [*given_files, "--json"])
     assert json.loads(as_json.output) == document

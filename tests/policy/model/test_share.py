@@ -16,8 +16,13 @@ from affiant.errors import AffiantError
 from affiant.policy.canonical.errors import NormalFormRefused, ValueRefused
 from affiant.policy.decision.compiled import compile_policy, parse_normal_form
 from affiant.policy.diff.differences import Direction, compare_compiled, compare_profiles
-from affiant.policy.diff.restriction import NotNarrower, compare_narrowing, require_enforced, require_narrower
-from affiant.policy.loading.load import load_floor, load_profiles
+from affiant.policy.diff.restriction import (
+    NotARestriction,
+    compare_restriction,
+    require_enforced,
+    require_restriction,
+)
+from affiant.policy.loading.load import load_baseline, load_profiles
 from affiant.policy.loading.profile_set import Profile
 from affiant.policy.model import share as module
 from affiant.policy.model.profile import Policy
@@ -71,7 +76,7 @@ def test_anything_else_is_refused_at_its_place(sections: str, code: str) -> None
 def test_a_floor_has_no_share() -> None:
     for text in (b"weight: 2", b"priority: batch"):
         with pytest.raises(AffiantError) as caught:
-            load_floor(text, source="floor.yaml")
+            load_baseline(text, source="floor.yaml")
         assert caught.value.code == "policy.unknown_key"
 
 
@@ -152,13 +157,13 @@ def test_more_of_either_widens_and_less_of_either_narrows(old: Share, new: Share
 @given(SHARES, SHARES)
 def test_only_less_of_both_is_a_narrowing(old: Share, new: Share) -> None:
     before, after = (compile_policy(Policy(share=each)) for each in (old, new))
-    differences = compare_narrowing(before, after)
+    differences = compare_restriction(before, after)
     if old.includes(new):
-        require_narrower(differences)
+        require_restriction(differences)
         require_enforced(before, after, differences)
     else:
-        with pytest.raises(NotNarrower):
-            require_narrower(differences)
+        with pytest.raises(NotARestriction):
+            require_restriction(differences)
 
 
 def test_a_share_of_an_agent_that_is_new_or_gone_says_nothing() -> None:

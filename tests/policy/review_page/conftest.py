@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from affiant.policy.loading.load import load_profiles
-from affiant.policy.loading.policy_file import FloorFile, PolicyFile
+from affiant.policy.loading.policy_file import BaselineFile, PolicyFile
 from affiant.policy.review.review import Review, review_of
 from affiant.policy.review_page.page import render_review
 
@@ -66,7 +66,7 @@ class Page(HTMLParser):
 
 def policy_file(text: str, *, name: str = "p.yaml", floor: str | None = None) -> PolicyFile:
     data = text.encode()
-    beside = None if floor is None else FloorFile(Path("floor.yaml"), floor.encode())
+    beside = None if floor is None else BaselineFile(Path("floor.yaml"), floor.encode())
     profiles = load_profiles(data, source=name, floor=None if floor is None else floor.encode())
     return PolicyFile(data, profiles, beside)
 

@@ -16,7 +16,7 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.policy.approvals.action import Action, parse_action
-from affiant.policy.approvals.queue import ApprovalDesk, Phase
+from affiant.policy.approvals.queue import ApprovalQueue, Phase
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.egress import approvals as module
 from affiant.sandbox.egress.approvals import EgressApprovals, Left
@@ -34,7 +34,7 @@ class Mailbox:
         self.left: dict[str, list[Left]] = {}
         self.says = list(says)
         self.down = False
-        self.desk: ApprovalDesk | None = None
+        self.desk: ApprovalQueue | None = None
         """Of the supervisor that asks."""
 
     def phase(self) -> Phase:
@@ -80,7 +80,7 @@ def asking(world: World, monkeypatch: pytest.MonkeyPatch):
 
     def ask(mailbox: Mailbox, *, hold_s: float = 0.3, ahead=lambda: 0.0) -> Mailbox:
         def make(policy) -> EgressApprovals:
-            desk = mailbox.desk = ApprovalDesk(
+            desk = mailbox.desk = ApprovalQueue(
                 session=SESSION,
                 policy=policy.digest,
                 approval=policy.policy.approval,

@@ -29,7 +29,7 @@ from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.tdx import Event, EventLog, LoggedEvent, parse_event_log
 from affiant.errors import AffiantError
 from affiant.policy.decision.limit_errors import BytesSpent
-from affiant.policy.diff.restriction import compare_narrowing, narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import compare_restriction, restriction_digest, restriction_document
 from affiant.policy.loading.load import load_profiles
 from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.base.errors import GatewayUnreachable
@@ -277,9 +277,9 @@ def test_the_steps_are_in_their_order_and_everybody_follows() -> None:
         "bind": "rtmr3",
         "epoch": 1,
     }
-    differences = compare_narrowing(compiled(WIDE), compiled(NARROW))
-    document = narrowing_document(differences, old=first, new=compiled(NARROW).digest)
-    assert members["dif"] == narrowing_digest(document)
+    differences = compare_restriction(compiled(WIDE), compiled(NARROW))
+    document = restriction_document(differences, old=first, new=compiled(NARROW).digest)
+    assert members["dif"] == restriction_digest(document)
     assert world.facts == [PolicyFacts("dev", narrowing.profile_digest, narrowing.file_digest, "rtmr3", 1)]
     statement = parse_statement(evidence.statement)
     assert (statement.receipt_kid, [statement.nonce]) == (OTHER.kid, world.nonces)

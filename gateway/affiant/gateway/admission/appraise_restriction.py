@@ -22,12 +22,12 @@ from affiant.gateway.admission.appraise_session import AdmissionRequest, Apprais
 from affiant.gateway.sessions.sessions import Admitted
 from affiant.gateway.wire.errors import AdmissionMismatch
 from affiant.policy.diff.restriction import (
-    NotNarrower,
-    compare_narrowing,
-    narrowing_digest,
-    narrowing_document,
+    NotARestriction,
+    compare_restriction,
     require_enforced,
-    require_narrower,
+    require_restriction,
+    restriction_digest,
+    restriction_document,
 )
 
 __all__ = ["NarrowingAppraiser", "require_same_session"]
@@ -54,7 +54,7 @@ class NarrowingAppraiser:
             admitted: what the session is until then.
 
         Raises:
-            AdmissionMismatch: of another session, or keys. NotNarrower: another profile, and not a narrower one.
+            AdmissionMismatch: of another session, or keys. NotARestriction: another profile, and not a narrower one.
             AffiantError: as an admission is refused, or a log of narrowings.
         """
         require_same_session(request, admitted)
@@ -102,9 +102,9 @@ def _one_more(request: AdmissionRequest, admitted: Admitted) -> tuple[Narrowing,
 def _require_narrower(request: AdmissionRequest, admitted: Admitted) -> str:
     """3; ``dif``."""
     old, new = admitted.policy, request.policy
-    differences = compare_narrowing(old, new)
+    differences = compare_restriction(old, new)
     if not differences:
-        raise NotNarrower("the profile allows the same as the one in force", found=new.digest)
-    require_narrower(differences)
+        raise NotARestriction("the profile allows the same as the one in force", found=new.digest)
+    require_restriction(differences)
     require_enforced(old, new, differences)
-    return narrowing_digest(narrowing_document(differences, old=old.digest, new=new.digest))
+    return restriction_digest(restriction_document(differences, old=old.digest, new=new.digest))

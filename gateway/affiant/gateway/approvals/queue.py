@@ -34,7 +34,7 @@ from affiant.policy.approvals.errors import (
     ApprovalUsed,
     TooManyApprovals,
 )
-from affiant.policy.approvals.queue import MAX_WAITING, WAITING, ApprovalDesk, Grant, Phase, Waiting
+from affiant.policy.approvals.queue import MAX_WAITING, WAITING, ApprovalQueue, Grant, Phase, Waiting
 
 __all__ = ["Approved", "Approvers", "Mailbox", "Post"]
 
@@ -50,7 +50,7 @@ _MAX_LISTED = 4096
 class Approved:
     """A grant of this gateway's, and the ids of the ``approval`` records that it rests on."""
 
-    desk: ApprovalDesk
+    desk: ApprovalQueue
     grant: Grant
     records: tuple[str, ...]
 
@@ -84,7 +84,7 @@ class _Box:
     """One session's desk, and which statements are recorded: statement -> id of the record, by action."""
 
     session: Session
-    desk: ApprovalDesk
+    desk: ApprovalQueue
     recorded: dict[str, dict[str, str]] = field(default_factory=dict)
     written: dict[str, Recorded] = field(default_factory=dict)
     """Records by the statement that they hold: one that is posted twice has one."""
@@ -387,9 +387,9 @@ def apr_members(action: Action, statement: Statement) -> Mapping[str, object]:
     }
 
 
-def _desk(session: Session) -> ApprovalDesk:
+def _desk(session: Session) -> ApprovalQueue:
     policy = session.admitted.policy
-    return ApprovalDesk(
+    return ApprovalQueue(
         session=session.id,
         policy=policy.digest,
         approval=policy.policy.approval,

@@ -25,10 +25,10 @@ from typing import Final
 from affiant.gateway.openai.passable_responses import AnswerBound
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.decision.limit_errors import (
-    AnswerTooLong,
-    AnswerUnbounded,
     LimitReached,
     ModelRequestsSpent,
+    ResponseTooLong,
+    ResponseUnbounded,
     TokensSpent,
     ToolCallsSpent,
     ToolRateReached,
@@ -81,7 +81,7 @@ class SessionLimits:
             size: bytes that go upstream. now: nanoseconds of a clock that never goes back.
 
         Raises:
-            AnswerUnbounded, AnswerTooLong: it does not say, or asks for more than the profile lets this model give.
+            ResponseUnbounded, ResponseTooLong: it does not say, or asks for more than the profile lets this model give.
             TokensSpent, ModelRequestsSpent: there is no room.
         """
         tokens = self._policy.limits.tokens
@@ -226,14 +226,14 @@ def _apart_from_rate(rule: ToolRule | ToolDenial) -> ToolRule | ToolDenial:
 def _bounded(answer: AnswerBound, most: int | None, rules: Sequence[str]) -> int:
     """The tokens that each answer may have, which the request must say."""
     if answer.tokens is None:
-        raise AnswerUnbounded(
+        raise ResponseUnbounded(
             f"the profile bounds tokens, and the request does not say how many it asks for{answer.why}",
             rules=rules,
             expected="max_completion_tokens or max_tokens, a whole number of 1 or more",
             hint="The gateway does not rewrite requests: set it in the client",
         )
     if most is not None and answer.tokens > most:
-        raise AnswerTooLong(
+        raise ResponseTooLong(
             "the request asks for longer answers than the profile lets this model give",
             rules=rules,
             expected=f"at most {most} tokens",

@@ -41,7 +41,7 @@ __all__ = [
     "MAX_WAITING",
     "TRANSITIONS",
     "WAITING",
-    "ApprovalDesk",
+    "ApprovalQueue",
     "Grant",
     "Phase",
     "Waiting",
@@ -97,7 +97,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right to do one action once. Made by :meth:`ApprovalDesk.claim` only."""
+    """The right to do one action once. Made by :meth:`ApprovalQueue.claim` only."""
 
     action: Action
     statements: tuple[Statement, ...]
@@ -119,7 +119,7 @@ class _Entry:
         return Waiting(self.action, self.phase, tuple(self.statements.values()))
 
 
-class ApprovalDesk:
+class ApprovalQueue:
     """One session's desk.
 
     Args:

@@ -20,11 +20,11 @@ from affiant.policy.decision.questions import (
 )
 from affiant.policy.loading.profile_set import Profile, ProfileSet
 
-__all__ = ["Answer", "may", "who_can"]
+__all__ = ["AgentDecision", "may", "who_can"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AgentDecision:
     """What one agent's profile says; ``only`` is the condition of a yes, as words: empty where there is none."""
 
     profile: Profile
@@ -37,14 +37,14 @@ class Answer:
         return self.decision.effect is not Effect.DENY
 
 
-def who_can(profiles: ProfileSet, question: Question) -> tuple[Answer, ...]:
+def who_can(profiles: ProfileSet, question: Question) -> tuple[AgentDecision, ...]:
     """The answer of every agent, in the order of the file."""
     found = []
     for profile in profiles.profiles.values():
         compiled = compile_policy(profile.compiled.policy, asks=True)
         decision = may(compiled, question)
         only = _condition(compiled, question) if decision.effect is not Effect.DENY else ""
-        found.append(Answer(profile, decision, only))
+        found.append(AgentDecision(profile, decision, only))
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from affiant.command_line import EXIT_REFUSED, print_json, printable
-from affiant.policy.authority.who_can import Answer, who_can
+from affiant.policy.authority.who_can import AgentDecision, who_can
 from affiant.policy.authority.words import NOBODY_APPROVES
 from affiant.policy.decision.decide import Effect
 from affiant.policy.decision.questions import parse_question
@@ -47,29 +47,29 @@ def who_can_command(file: Path, request: str, *, as_json: bool) -> None:
       affiant policy who-can profiles.yaml secret:DEPLOY_KEY@api.example.com --json
     """
     question = parse_question(request)
-    answers = who_can(read_profiles(file), question)
+    decisions = who_can(read_profiles(file), question)
     if as_json:
-        print_json({"request": request, "agents": [_document(found) for found in answers]})
+        print_json({"request": request, "agents": [_document(found) for found in decisions]})
     else:
-        for line in _lines(request, answers):
+        for line in _lines(request, decisions):
             click.echo(line)
-    if not any(found.may for found in answers):
+    if not any(found.may for found in decisions):
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _lines(request: str, answers: Sequence[Answer]) -> Iterator[str]:
-    count = sum(found.may for found in answers)
-    yield printable(f"{count} of {len(answers)} agents may: {request}").replace("\n", "\\n")
-    for found in answers:
+def _lines(request: str, decisions: Sequence[AgentDecision]) -> Iterator[str]:
+    count = sum(found.may for found in decisions)
+    yield printable(f"{count} of {len(decisions)} agents may: {request}").replace("\n", "\\n")
+    for found in decisions:
         text = f"{found.profile.name}: {_words(found)}"
         yield from entry_lines(
             text, indent=2, at=", ".join(f"{rule} {found.profile.where(rule)}" for rule in _rules(found))
         )
-    if any(found.decision.effect is Effect.ASK for found in answers):
+    if any(found.decision.effect is Effect.ASK for found in decisions):
         yield from entry_lines(NOBODY_APPROVES, indent=0)
 
 
-def _words(found: Answer) -> str:
+def _words(found: AgentDecision) -> str:
     if found.may:
         after = " after approval" if found.decision.effect is Effect.ASK else ""
         return f"may{after}{f', only {found.only}' if found.only else ''}"
@@ -77,12 +77,12 @@ def _words(found: Answer) -> str:
     return f"may not: {found.decision.text} ({found.decision.reason}){by}"
 
 
-def _rules(found: Answer) -> Sequence[str]:
+def _rules(found: AgentDecision) -> Sequence[str]:
     nearest = found.decision.nearest
     return found.decision.rules or (() if nearest is None else (nearest,))
 
 
-def _document(found: Answer) -> Mapping[str, object]:
+def _document(found: AgentDecision) -> Mapping[str, object]:
     return {
         **found.profile.decided(found.decision),
         "agent": found.profile.name,

@@ -4,7 +4,7 @@
 
     MalformedError                       ConfigurationError
     +-- PolicySyntaxRefused              +-- NotEnforcedYet
-    +-- LineBreaksMissing                +-- FloorRefused
+    +-- LineBreaksMissing                +-- BaselineInvalid
     +-- CharacterRefused                 +-- UnknownAgent, UnknownDigest, UnknownRule
     +-- DocumentTooLarge                 +-- PolicyConflict
     +-- FeatureRefused                   +-- PolicyTestFailed
@@ -32,13 +32,13 @@ from affiant.errors import AffiantError, ConfigurationError, MalformedError
 __all__ = [
     "AddressRefused",
     "ArgumentsRefused",
+    "BaselineInvalid",
     "CharacterRefused",
     "ComparisonTooLarge",
     "DocumentTooLarge",
     "DuplicateKey",
     "EmptyList",
     "FeatureRefused",
-    "FloorRefused",
     "HostRefused",
     "LineBreaksMissing",
     "MissingKey",
@@ -191,7 +191,7 @@ class NotEnforcedYet(ConfigurationError):
     code = "policy.not_enforced_yet"
 
 
-class FloorRefused(ConfigurationError):
+class BaselineInvalid(ConfigurationError):
     """The floor is named but not given, or holds more than denials."""
 
     code = "policy.floor"

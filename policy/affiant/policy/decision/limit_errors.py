@@ -8,8 +8,8 @@
         +-- ToolRateReached         limit_tool_rate
         +-- ModelRequestsSpent      limit_requests
         +-- TokensSpent             limit_tokens
-        +-- AnswerTooLong           limit_max_tokens        more was asked for than a request may
-        +-- AnswerUnbounded         limit_answer_unbounded  the request does not say how much it asks for
+        +-- ResponseTooLong           limit_max_tokens        more was asked for than a request may
+        +-- ResponseUnbounded         limit_answer_unbounded  the request does not say how much it asks for
         +-- EgressRequestsSpent     limit_egress_requests
         +-- BytesSpent              limit_bytes_out
         +-- WallSpent               limit_wall
@@ -25,12 +25,12 @@ from affiant.policy.decision.meters import NANOSECONDS
 from affiant.policy.model.limits import Bounds
 
 __all__ = [
-    "AnswerTooLong",
-    "AnswerUnbounded",
     "BytesSpent",
     "EgressRequestsSpent",
     "LimitReached",
     "ModelRequestsSpent",
+    "ResponseTooLong",
+    "ResponseUnbounded",
     "TokensSpent",
     "ToolCallsSpent",
     "ToolRateReached",
@@ -93,13 +93,13 @@ class TokensSpent(LimitReached):
     code = "limit_tokens"
 
 
-class AnswerTooLong(LimitReached):
+class ResponseTooLong(LimitReached):
     """The request asks for longer answers than the profile lets this model give."""
 
     code = "limit_max_tokens"
 
 
-class AnswerUnbounded(LimitReached):
+class ResponseUnbounded(LimitReached):
     """The profile bounds tokens, and the request does not say how many it asks for, or not in one way."""
 
     code = "limit_answer_unbounded"

@@ -24,7 +24,7 @@ from affiant.policy.diff.report import (
     difference_markdown,
     difference_sarif,
 )
-from affiant.policy.diff.restriction import narrowing_digest, narrowing_document
+from affiant.policy.diff.restriction import restriction_digest, restriction_document
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import read_bounded, read_profiles
 from affiant.policy.loading.profile_set import ProfileSet
@@ -117,12 +117,12 @@ def _of_normal_forms(old: Path, new: Path, *, as_json: bool) -> Sequence[Differe
     """Compare two profiles of which a bundle has the normal forms; the digest is ``dif`` of the record between them."""
     before, after = (parse_normal_form(read_bounded(path)) for path in (old, new))
     found = compare_compiled("profile", before, after)
-    document = narrowing_document(found, old=before.digest, new=after.digest)
+    document = restriction_document(found, old=before.digest, new=after.digest)
     if as_json:
         print_json(document)
     else:
         print_lines(difference_lines(found))
-        click.echo(f"dif {narrowing_digest(document)}")
+        click.echo(f"dif {restriction_digest(document)}")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from affiant.policy.decision.limit_words import instead_words
 from affiant.policy.diff.differences import Difference, Direction, Side
 
-__all__ = ["Told", "places_of", "told_together"]
+__all__ = ["DifferenceGroup", "grouped", "places_of"]
 
 _EGRESS: Final = re.compile(r"([A-Z]+) (https?://[^/]+)(/.*)\Z", re.DOTALL)
 _WORDS: Final[Mapping[tuple[str, str], str]] = {
@@ -28,7 +28,7 @@ _WORDS: Final[Mapping[tuple[str, str], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DifferenceGroup:
     """What is told together: differences of one agent that read alike, what they are, and the requests in words."""
 
     alike: Sequence[Difference]
@@ -53,7 +53,7 @@ class Told:
         )
 
 
-def told_together(differences: Sequence[Difference]) -> Iterator[Told]:
+def grouped(differences: Sequence[Difference]) -> Iterator[DifferenceGroup]:
     """Requests to one endpoint that differ alike, and for the same methods, are one line; all else stands alone."""
     paths: dict[tuple[object, ...], list[Difference]] = {}
     for found in differences:
@@ -69,9 +69,9 @@ def told_together(differences: Sequence[Difference]) -> Iterator[Told]:
         first = each[0][0]
         alike = [found for found_at in each for found in found_at]
         if first.plane == "limit":
-            yield Told(alike, first.request, instead_words(first.old.says, first.new.says))
+            yield DifferenceGroup(alike, first.request, instead_words(first.old.says, first.new.says))
         else:
-            yield Told(alike, _words(first), _requests(each))
+            yield DifferenceGroup(alike, _words(first), _requests(each))
 
 
 def _parts(found: Difference) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Final
 
 from affiant.command_line import printable
-from affiant.policy.diff.difference_groups import Told, places_of, told_together
+from affiant.policy.diff.difference_groups import DifferenceGroup, grouped, places_of
 from affiant.policy.diff.differences import Difference, Direction
 from affiant.policy.diff.restriction import side_members
 from affiant.policy.loading.profile_set import ProfileSet
@@ -104,30 +104,24 @@ def _difference(found: Difference) -> Mapping[str, object]:
     }
 
 
-def _by_agent(differences: Sequence[Difference]) -> Sequence[tuple[str, Sequence[Told]]]:
+def _by_agent(differences: Sequence[Difference]) -> Sequence[tuple[str, Sequence[DifferenceGroup]]]:
     """What is told of each agent: nothing of two agents is one line."""
     by_agent = groupby(differences, key=lambda found: found.agent)
-    return [(agent, list(told_together(list(found)))) for agent, found in by_agent]
+    return [(agent, list(grouped(list(found)))) for agent, found in by_agent]
 
 
-def _by_agent(differences: Sequence[Difference]) -> Sequence[tuple[str, Sequence[Told]]]:
-    """What is told of each agent: nothing of two agents is one line."""
-    by_agent = groupby(differences, key=lambda found: found.agent)
-    return [(agent, list(told_together(list(found)))) for agent, found in by_agent]
-
-
-def _together(differences: Sequence[Difference]) -> Sequence[Told]:
+def _together(differences: Sequence[Difference]) -> Sequence[DifferenceGroup]:
     return [line for _, told in _by_agent(differences) for line in told]
 
 
-def _counts(lines: Iterable[Told]) -> Mapping[Direction, int]:
+def _counts(lines: Iterable[DifferenceGroup]) -> Mapping[Direction, int]:
     """What stands first in every form of the report."""
     directions = [line.first.direction for line in lines]
     return {direction: directions.count(direction) for direction in Direction}
 
 
-def _counted(told: Iterable[Told]) -> str:
-    counts = _counts(told)
+def _counted(groups: Iterable[DifferenceGroup]) -> str:
+    counts = _counts(groups)
     changed = counts[Direction.CHANGES]
     parts = [f"{counts[Direction.WIDENS]} wider", f"{counts[Direction.NARROWS]} narrower"]
     return ", ".join(parts + ([f"{changed} changed"] if changed else []))

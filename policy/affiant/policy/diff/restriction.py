@@ -21,19 +21,19 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import NotAllowedError
 from affiant.policy.canonical.errors import ComparisonTooLarge
 from affiant.policy.decision.compiled import CompiledPolicy
-from affiant.policy.diff.difference_groups import told_together
+from affiant.policy.diff.difference_groups import grouped
 from affiant.policy.diff.differences import Difference, Side, compare_compiled
 
 __all__ = [
     "MOST_REQUESTS",
-    "NarrowingNotEnforced",
-    "NotNarrower",
-    "compare_narrowing",
+    "NotARestriction",
+    "RestrictionNotEnforced",
+    "compare_restriction",
     "first_wider",
-    "narrowing_digest",
-    "narrowing_document",
     "require_enforced",
-    "require_narrower",
+    "require_restriction",
+    "restriction_digest",
+    "restriction_document",
     "side_members",
 ]
 
@@ -46,43 +46,45 @@ _MADE_WITH: Final = {"path": "filesystem_access", "resource": "resources"}
 """Planes that a sandbox was made with -> the key that writes them."""
 
 
-class NotNarrower(NotAllowedError):
+class NotARestriction(NotAllowedError):
     """The profile allows something that the one in force does not, or it cannot be said that it does not."""
 
     code = "policy.not_narrower"
 
 
-class NarrowingNotEnforced(NotAllowedError):
+class RestrictionNotEnforced(NotAllowedError):
     """The profile is narrower in something that a session's sandbox was made with."""
 
     code = "policy.narrow_unenforced"
 
 
-def compare_narrowing(old: CompiledPolicy, new: CompiledPolicy, *, agent: str = "") -> tuple[Difference, ...]:
+def compare_restriction(
+    old: CompiledPolicy, new: CompiledPolicy, *, agent: str = ""
+) -> tuple[Difference, ...]:
     """Every difference of the profile in force and the one that is to follow it; none: they allow the same.
 
     Raises:
-        NotNarrower: they cannot be compared.
+        NotARestriction: they cannot be compared.
     """
     try:
         return compare_compiled(agent, old, new, most=MOST_REQUESTS)
     except ComparisonTooLarge as error:
-        raise NotNarrower(
+        raise NotARestriction(
             "it cannot be said that the profile is narrower: the two can differ on too many requests",
             expected=error.expected,
             hint="Start a new session with it",
         ) from error
 
 
-def require_narrower(differences: tuple[Difference, ...]) -> None:
+def require_restriction(differences: tuple[Difference, ...]) -> None:
     """Step 1 of what was compared.
 
     Raises:
-        NotNarrower: one of ``differences`` is wider, or cannot be ordered; the text shows it.
+        NotARestriction: one of ``differences`` is wider, or cannot be ordered; the text shows it.
     """
     wider = first_wider(differences)
     if wider is not None:
-        raise NotNarrower(
+        raise NotARestriction(
             "the profile is not narrower than the one in force",
             found=wider,
             hint="A session's profile can only be narrowed: start a new session with it",
@@ -92,27 +94,27 @@ def require_narrower(differences: tuple[Difference, ...]) -> None:
 def first_wider(differences: tuple[Difference, ...]) -> str | None:
     """The first of ``differences`` that is wider or cannot be ordered, in words; None: all are narrower."""
     wider = [found for found in differences if found.direction.is_wider]
-    return None if not wider else next(told_together(wider)).text
+    return None if not wider else next(grouped(wider)).text
 
 
 def require_enforced(old: CompiledPolicy, new: CompiledPolicy, differences: tuple[Difference, ...]) -> None:
     """Step 2.
 
     Raises:
-        NarrowingNotEnforced: files or the machine would have to change.
+        RestrictionNotEnforced: files or the machine would have to change.
     """
     planes = {_MADE_WITH[found.plane] for found in differences if found.plane in _MADE_WITH}
     if old.mounts() != new.mounts():
         planes.add(_MADE_WITH["path"])
     if planes:
-        raise NarrowingNotEnforced(
+        raise RestrictionNotEnforced(
             f"a sandbox that runs keeps what it was made with, so {' and '.join(sorted(planes))} cannot be narrowed",
             found=", ".join(sorted(planes)),
             hint="Leave that as it is, or start a new session with it",
         )
 
 
-def narrowing_document(differences: Sequence[Difference], *, old: str, new: str) -> Mapping[str, object]:
+def restriction_document(differences: Sequence[Difference], *, old: str, new: str) -> Mapping[str, object]:
     """Every difference of two profiles, as far as their normal forms say it: whoever has both writes the same.
 
     So it names neither files nor places in them, nor the agent, whom a receipt hides.
@@ -138,7 +140,7 @@ def narrowing_document(differences: Sequence[Difference], *, old: str, new: str)
     }
 
 
-def narrowing_digest(document: Mapping[str, object]) -> str:
+def restriction_digest(document: Mapping[str, object]) -> str:
     """``sha256:`` name of its RFC 8785 bytes: ``dif`` of the record of a narrowing."""
     return sha256_name(canonical(document))
 

@@ -15,12 +15,12 @@ from affiant.errors import AffiantError
 from affiant.policy.canonical.errors import located
 from affiant.policy.canonical.strict_yaml import ListNode, MapNode, Mark, Member, Node
 from affiant.policy.loading.approval_reading import read_approval
-from affiant.policy.loading.baseline import Floor
+from affiant.policy.loading.baseline import BaselinePolicy
 from affiant.policy.loading.limit_reading import read_limits
 from affiant.policy.loading.load import (
-    NO_FLOOR,
+    NO_BASELINE,
     agent_members,
-    load_floor,
+    load_baseline,
     load_profiles,
     read_agent,
     read_profile,
@@ -77,7 +77,7 @@ def every_refusal(data: bytes, *, source: str, floor: bytes | None = None) -> tu
     except AffiantError:
         return (first,)
     try:
-        denials = NO_FLOOR if floor is None else load_floor(floor, source="floor")
+        denials = NO_BASELINE if floor is None else load_baseline(floor, source="floor")
     except AffiantError:  # it is the first refusal, and no profile is held against a part of it
         denials = None
     document = ShownDocument(data)
@@ -91,7 +91,7 @@ def every_refusal(data: bytes, *, source: str, floor: bytes | None = None) -> tu
     return tuple(sorted(found.values(), key=_place))
 
 
-def _of_agent(member: Member, floor: Floor | None, work: Work) -> Iterator[AffiantError]:
+def _of_agent(member: Member, floor: BaselinePolicy | None, work: Work) -> Iterator[AffiantError]:
     """``work``: what is left for all patterns of the file. Once nothing is, no profile is held together any more."""
     named = list(_refused(partial(read_agent, member)))
     yield from named
@@ -114,7 +114,7 @@ def _members_alone(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _of_section(profile: Node, floor: Floor | None) -> Iterator[AffiantError]:
+def _of_section(profile: Node, floor: BaselinePolicy | None) -> Iterator[AffiantError]:
     """What is refused in a profile that has one section at most."""
     try:
         sections = read_sections(profile)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from affiant.policy.canonical.errors import FloorRefused, located
+from affiant.policy.canonical.errors import BaselineInvalid, located
 from affiant.policy.canonical.strict_yaml import Mark, Node
 from affiant.policy.loading.approval_reading import read_approval
 from affiant.policy.loading.limit_reading import read_limits
@@ -25,9 +25,9 @@ from affiant.policy.model.profile import Approval, Policy
 from affiant.policy.normal_form.digest import Rule, normal_form
 from affiant.policy.normal_form.schema import key_mark
 
-__all__ = ["FLOOR_SECTIONS", "Floor", "read_floor"]
+__all__ = ["BASELINE_SECTIONS", "BaselinePolicy", "read_baseline"]
 
-FLOOR_SECTIONS: Final = (
+BASELINE_SECTIONS: Final = (
     "tools",
     "filesystem_access",
     "network_egress",
@@ -38,7 +38,7 @@ _DOMAIN: Final = b"affiant.policy-floor/1\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class BaselinePolicy:
     """Denials and limits as a policy that allows nothing; ``digest`` is None if there is no floor."""
 
     policy: Policy
@@ -48,11 +48,11 @@ class Floor:
     """Where its limits begin."""
 
 
-def read_floor(found: Mapping[str, Node], *, source: str) -> Floor:
+def read_baseline(found: Mapping[str, Node], *, source: str) -> BaselinePolicy:
     """The floor of a document's sections.
 
     Raises:
-        FloorRefused: it allows something, or denies nothing.
+        BaselineInvalid: it allows something, or denies nothing.
     """
     sections = Sections(found)
     policy = Policy(
@@ -63,10 +63,10 @@ def read_floor(found: Mapping[str, Node], *, source: str) -> Floor:
         limits=_limits(found.get("limits")),
     )
     if policy == Policy():
-        raise FloorRefused("the floor denies and bounds nothing", where=f"{source}:1:1")
+        raise BaselineInvalid("the floor denies and bounds nothing", where=f"{source}:1:1")
     digest = "sha384:" + hashlib.sha384(_DOMAIN + normal_form(policy)).hexdigest()
     limits = found.get("limits")
-    return Floor(policy, digest, sections.places, None if limits is None else limits.mark)
+    return BaselinePolicy(policy, digest, sections.places, None if limits is None else limits.mark)
 
 
 def _approval(node: Node | None) -> Approval:
@@ -75,7 +75,7 @@ def _approval(node: Node | None) -> Approval:
     with located(node.mark):
         approval, tools = read_approval(node)
         if tools:
-            raise FloorRefused(
+            raise BaselineInvalid(
                 "a floor asks for approval of everything or of methods, not of tools",
                 where=str(key_mark(node, "tools")),
             )

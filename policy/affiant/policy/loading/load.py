@@ -24,8 +24,8 @@ from typing import Final
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.errors import AffiantError
 from affiant.policy.canonical.errors import (
+    BaselineInvalid,
     DocumentTooLarge,
-    FloorRefused,
     NameRefused,
     ValueRefused,
     WrongType,
@@ -37,7 +37,7 @@ from affiant.policy.canonical.names import check_agent_name
 from affiant.policy.canonical.strict_yaml import MAX_BYTES, MapNode, Mark, Member, Node, ScalarNode, compose
 from affiant.policy.decision.compiled import CompiledPolicy, compile_policy
 from affiant.policy.loading.approval_reading import merged_approval, read_approval
-from affiant.policy.loading.baseline import FLOOR_SECTIONS, Floor, read_floor
+from affiant.policy.loading.baseline import BASELINE_SECTIONS, BaselinePolicy, read_baseline
 from affiant.policy.loading.inline_tests import check_tests
 from affiant.policy.loading.limit_reading import read_limits
 from affiant.policy.loading.positioned import Sections, at_approval, entry_mark, limit_places, rule_places
@@ -62,12 +62,12 @@ from affiant.policy.normal_form.argument_reading import pattern_places
 from affiant.policy.normal_form.digest import set_digest
 
 __all__ = [
-    "NO_FLOOR",
+    "NO_BASELINE",
     "HoldTests",
     "agent_members",
-    "at_floor_key",
+    "at_baseline_key",
     "floor_file",
-    "load_floor",
+    "load_baseline",
     "load_profiles",
     "read_agent",
     "read_profile",
@@ -90,7 +90,7 @@ _SECTIONS: Final = (
     "tests",
 )
 _FLOOR_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
-NO_FLOOR: Final = Floor(Policy(), None, {}, None)
+NO_BASELINE: Final = BaselinePolicy(Policy(), None, {}, None)
 
 HoldTests = Callable[[str, Node, CompiledPolicy], None]
 """What is done with the node of an agent's ``tests``; whatever it raises refuses the file."""
@@ -119,12 +119,12 @@ def load_profiles(
         top = read_top(data, source=source)
         named = _floor_name(top, source)
         if named is not None and floor is None:
-            raise FloorRefused(
+            raise BaselineInvalid(
                 f"the file names the floor {named!r}, which was not given", where=str(top["floor"].mark)
             )
-    denials = NO_FLOOR
+    denials = NO_BASELINE
     if floor is not None:
-        denials = load_floor(floor, source=named or "floor.yaml")
+        denials = load_baseline(floor, source=named or "floor.yaml")
     with _shown(data, source):
         profiles, work = {}, Work(MAX_WORK_OF_FILE, "the file")
         for name, mark, node in map(read_agent, agent_members(top)):
@@ -148,7 +148,7 @@ def floor_file(data: bytes, *, source: str = "profiles.yaml") -> str | None:
 
 
 @contextmanager
-def at_floor_key(data: bytes, *, source: str) -> Iterator[None]:
+def at_baseline_key(data: bytes, *, source: str) -> Iterator[None]:
     """Give every refusal inside, of reading the floor's file, the place where the profile file names it."""
     try:
         yield
@@ -158,15 +158,15 @@ def at_floor_key(data: bytes, *, source: str) -> Iterator[None]:
         raise
 
 
-def load_floor(data: bytes, *, source: str) -> Floor:
+def load_baseline(data: bytes, *, source: str) -> BaselinePolicy:
     """The denials of the floor's file.
 
     Raises:
         MalformedError, ConfigurationError: as :func:`load_profiles`.
     """
     with _shown(data, source):
-        top = _top(data, source, ("version", *FLOOR_SECTIONS), "a floor")
-        return read_floor(top, source=source)
+        top = _top(data, source, ("version", *BASELINE_SECTIONS), "a floor")
+        return read_baseline(top, source=source)
 
 
 def read_top(data: bytes, *, source: str) -> Mapping[str, Node]:
@@ -233,7 +233,7 @@ def read_profile(
     name: str,
     mark: Mark,
     node: Node,
-    floor: Floor,
+    floor: BaselinePolicy,
     hold_tests: HoldTests = check_tests,
     *,
     work: Work | None = None,
@@ -249,7 +249,7 @@ def read_profile(
         Work(MAX_WORK_OF_PROFILE, "a profile"),
     )
     with located(mark), sections.placed():
-        compiled = compile_policy(_with_floor(_policy(sections, floor, works), floor, sections))
+        compiled = compile_policy(_with_baseline(_policy(sections, floor, works), floor, sections))
         if len(compiled.normal_form) > MAX_BYTES:
             raise DocumentTooLarge(
                 "the profile's normal form is too large", expected=f"at most {MAX_BYTES} bytes"
@@ -262,7 +262,7 @@ def read_profile(
     return Profile(name, compiled, mark, MappingProxyType(places))
 
 
-def _policy(sections: Sections, floor: Floor, works: Sequence[Work]) -> Policy:
+def _policy(sections: Sections, floor: BaselinePolicy, works: Sequence[Work]) -> Policy:
     """The policy that the sections of one profile say; ``floor`` says under what it judges identities."""
     found = sections.found
     egress = sections.rules("network_egress", read_egress)
@@ -337,7 +337,7 @@ def _with_approval(
     return tuple(result)
 
 
-def _with_floor(policy: Policy, floor: Floor, sections: Sections) -> Policy:
+def _with_baseline(policy: Policy, floor: BaselinePolicy, sections: Sections) -> Policy:
     """``policy`` with the denials of ``floor``, and its digest."""
     if floor.digest is None:
         return policy

@@ -18,12 +18,12 @@ from affiant.policy.canonical.strict_yaml import MAX_BYTES
 from affiant.policy.loading.all_errors import every_refusal
 from affiant.policy.loading.inline_tests import check_tests
 from affiant.policy.loading.load import (
-    NO_FLOOR,
+    NO_BASELINE,
     HoldTests,
     agent_members,
-    at_floor_key,
+    at_baseline_key,
     floor_file,
-    load_floor,
+    load_baseline,
     load_profiles,
     read_agent,
     read_profile,
@@ -32,7 +32,7 @@ from affiant.policy.loading.load import (
 from affiant.policy.loading.profile_set import Profile, ProfileSet
 
 __all__ = [
-    "FloorFile",
+    "BaselineFile",
     "PolicyFile",
     "policy_owners",
     "read_agent_names",
@@ -45,7 +45,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class FloorFile:
+class BaselineFile:
     """The floor that a profile file names, as it was read."""
 
     path: Path
@@ -58,7 +58,7 @@ class PolicyFile:
 
     data: bytes
     profiles: ProfileSet
-    floor: FloorFile | None = None
+    floor: BaselineFile | None = None
 
 
 def policy_owners(user: int, environ: Mapping[str, str]) -> frozenset[int]:
@@ -82,7 +82,7 @@ def read_refusals(path: Path) -> tuple[AffiantError, ...]:
         floor = floor_file(data, source=path.name)
     except AffiantError:  # among those to be told
         floor = None
-    floor_data = None if floor is None else _read_floor(path, data, floor, None)
+    floor_data = None if floor is None else _read_baseline(path, data, floor, None)
     return every_refusal(data, source=path.name, floor=floor_data)
 
 
@@ -134,7 +134,9 @@ def read_one_profile(path: Path, agent: str) -> Profile:
     """
     data = _read(path, None)
     floor = floor_file(data, source=path.name)
-    denials = NO_FLOOR if floor is None else load_floor(_read_floor(path, data, floor, None), source=floor)
+    denials = (
+        NO_BASELINE if floor is None else load_baseline(_read_baseline(path, data, floor, None), source=floor)
+    )
     for member in agent_members(read_top(data, source=path.name)):
         if member.key.text == agent:
             return read_profile(*read_agent(member), denials, lambda *_: None)
@@ -153,15 +155,15 @@ def read_bounded(path: Path) -> bytes:
 def _policy_file(path: Path, owners: frozenset[int] | None, hold_tests: HoldTests) -> PolicyFile:
     data = _read(path, owners)
     floor = floor_file(data, source=path.name)
-    floor_data = None if floor is None else _read_floor(path, data, floor, owners)
+    floor_data = None if floor is None else _read_baseline(path, data, floor, owners)
     profiles = load_profiles(data, source=path.name, floor=floor_data, hold_tests=hold_tests)
-    read = None if floor is None or floor_data is None else FloorFile(path.parent / floor, floor_data)
+    read = None if floor is None or floor_data is None else BaselineFile(path.parent / floor, floor_data)
     return PolicyFile(data, profiles, read)
 
 
-def _read_floor(path: Path, data: bytes, floor: str, owners: frozenset[int] | None) -> bytes:
+def _read_baseline(path: Path, data: bytes, floor: str, owners: frozenset[int] | None) -> bytes:
     """The floor's bytes; a refusal has the place where ``data``, the file at ``path``, names it."""
-    with at_floor_key(data, source=path.name):
+    with at_baseline_key(data, source=path.name):
         return _read(path.parent / floor, owners)
 
 

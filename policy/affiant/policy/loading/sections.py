@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from affiant.policy.canonical.addresses import parse_cidr
 from affiant.policy.canonical.errors import (
-    FloorRefused,
+    BaselineInvalid,
     HostRefused,
     ValueRefused,
     WrongType,
@@ -116,7 +116,7 @@ def read_filesystem(node: Node, *, floor: bool = False) -> Iterator[tuple[PathGr
         with located(item.mark):
             grant = _path(item)
             if floor and grant.mode is not PathMode.NONE:
-                raise FloorRefused(
+                raise BaselineInvalid(
                     "a floor holds denials only",
                     expected="mode: none",
                     found=grant.mode.value,
@@ -372,7 +372,7 @@ def _entries(node: Node) -> tuple[Node, ...]:
 
 def _denials_only(rule: _R, *, floor: bool) -> _R:
     if floor and isinstance(rule, (ToolRule, EgressRule)):
-        raise FloorRefused("a floor holds denials only", hint="Write {deny: ...}")
+        raise BaselineInvalid("a floor holds denials only", hint="Write {deny: ...}")
     return rule
 
 

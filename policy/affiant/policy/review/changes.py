@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from affiant.policy.diff.difference_groups import Told
+from affiant.policy.diff.difference_groups import DifferenceGroup
 from affiant.policy.diff.differences import Direction
 from affiant.policy.review.edition import Edition
 from affiant.policy.review.phrases import Phrase, names, phrase
@@ -18,8 +18,8 @@ _TAGS = {Direction.WIDENS: "+ wider", Direction.NARROWS: "\u2212 narrower", Dire
 
 def changes(review: Review) -> Sequence[Mapping[str, object]]:
     """The differences that allow more, then those that allow less; empty where no other version is compared with."""
-    wider = [told for told in review.told if told.first.direction.is_wider]
-    narrower = [told for told in review.told if not told.first.direction.is_wider]
+    wider = [group for group in review.groups if group.first.direction.is_wider]
+    narrower = [group for group in review.groups if not group.first.direction.is_wider]
     kinds = (("More is allowed", "bad", wider), ("Less is allowed", "good", narrower))
     return [
         {
@@ -27,7 +27,7 @@ def changes(review: Review) -> Sequence[Mapping[str, object]]:
             "look": look,
             "count": len(found),
             "agents": [
-                (agent, [_row(review, told) for told in alike])
+                (agent, [_row(review, group) for group in alike])
                 for agent, alike in groupby(found, key=lambda one: one.first.agent)
             ],
         }
@@ -36,30 +36,30 @@ def changes(review: Review) -> Sequence[Mapping[str, object]]:
     ]
 
 
-def _row(review: Review, told: Told) -> Mapping[str, object]:
-    direction = told.first.direction
+def _row(review: Review, group: DifferenceGroup) -> Mapping[str, object]:
+    direction = group.first.direction
     return {
         "look": "bad" if direction.is_wider else "good",
         "tag": _TAGS[direction],
-        "what": _what(told),
-        "example": told.requests,
-        "secrets": names(told.first.secrets),
-        "where": _where(review.new, review.old, told),
+        "what": _what(group),
+        "example": group.requests,
+        "secrets": names(group.first.secrets),
+        "where": _where(review.new, review.old, group),
     }
 
 
-def _what(told: Told) -> str:
+def _what(group: DifferenceGroup) -> str:
     """Formats and shapes of secrets are not repeated: a value may have been pasted there."""
     shown = ("reference of ", "exchange's ")
-    if told.first.plane == "secret_setting" and not told.first.request.startswith(shown):
+    if group.first.plane == "secret_setting" and not group.first.request.startswith(shown):
         return "another text"
-    return told.what
+    return group.what
 
 
-def _where(new: Edition, old: Edition | None, told: Told) -> Phrase:
+def _where(new: Edition, old: Edition | None, group: DifferenceGroup) -> Phrase:
     """The rules that decide now; where nothing does, those that did."""
-    now = [place for each in told.alike for place in each.new.places]
+    now = [place for each in group.alike for place in each.new.places]
     if now or old is None:
         return new.places(now)
-    was = old.places(place for each in told.alike for place in each.old.places)
+    was = old.places(place for each in group.alike for place in each.old.places)
     return phrase("was ", *was) if was else ()

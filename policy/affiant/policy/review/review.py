@@ -1,4 +1,4 @@
-"""All that one page says, before it is markup: a version of a file, what lint finds in it, how an older one differs."""
+"""Collects the facts of a review page: a version of a file, what lint finds in it, and how an older one differs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from affiant.policy.diff.difference_groups import Told, told_together
+from affiant.policy.diff.difference_groups import DifferenceGroup, grouped
 from affiant.policy.diff.differences import Difference, compare_profiles
 from affiant.policy.lint.lint import Finding, lint_profiles
 from affiant.policy.loading.policy_file import PolicyFile
@@ -19,8 +19,8 @@ __all__ = ["Review", "review_of"]
 class Review:
     """What is reviewed. ``left_out``: agents of the file that were not asked for.
 
-    ``old``, ``differences`` and ``told`` (those that read alike together) are None and empty where nothing is compared.
-    ``at`` is the instant that the caller names, as text; the page knows no other.
+    ``old`` is None, and ``differences`` and their ``groups`` are empty, where nothing is compared.
+    ``at`` is the time that the caller names, as text; the page has no other.
     """
 
     new: Edition
@@ -29,7 +29,7 @@ class Review:
     at: str | None = None
     old: Edition | None = None
     differences: tuple[Difference, ...] = ()
-    told: tuple[Told, ...] = ()
+    groups: tuple[DifferenceGroup, ...] = ()
     left_out: int = 0
 
 
@@ -41,13 +41,13 @@ def review_of(
     agents: Sequence[str] = (),
     at: str | None = None,
 ) -> Review:
-    """What there is to say about ``file``.
+    """The facts about ``file``.
 
     Args:
         builder: which affiant makes the page.
         against: the version to compare with.
         agents: those that the page is about; empty: all.
-        at: the instant to print.
+        at: the time to print.
 
     Raises:
         UnknownAgent: neither version has one of ``agents``.
@@ -66,10 +66,10 @@ def review_of(
         at=at,
         old=old,
         differences=differences,
-        told=tuple(
-            told
+        groups=tuple(
+            group
             for _, alike in groupby(differences, key=lambda found: found.agent)
-            for told in told_together(list(alike))
+            for group in grouped(list(alike))
         ),
         left_out=len(new.profiles.profiles) - len(new.agents),
     )

@@ -27,10 +27,10 @@ def tiles(review: Review) -> Iterator[Mapping[str, object]]:
     yield _tile(len(agents), "agent", "agents", "short")
     yield _tile(sum(len(each.profile.places) for each in agents), "rule", "rules", "rules")
     if review.old is not None:
-        wider = sum(told.first.direction.is_wider for told in review.told)
+        wider = sum(group.first.direction.is_wider for group in review.groups)
         more, less = "in which more is allowed", "in which less is allowed"
         yield _tile(wider, f"way {more}", f"ways {more}", "changes", look="bad", sign="+")
-        yield _tile(len(review.told) - wider, f"way {less}", f"ways {less}", "changes", sign="\u2212")
+        yield _tile(len(review.groups) - wider, f"way {less}", f"ways {less}", "changes", sign="\u2212")
     yield _tile(len(findings), "warning", "warnings", "warnings", look="warn")
     unlimited = sum(any(reach.unrestricted for reach in each.hosts) for each in agents)
     yield _tile(unlimited, "agent with an unlimited host", "agents with an unlimited host", "matrix")

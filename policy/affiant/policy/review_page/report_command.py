@@ -112,7 +112,7 @@ def report(
 
 def _document(review: Review, page: str) -> Mapping[str, object]:
     """What a pipeline keeps beside the page, or decides by."""
-    wider = sum(told.first.direction.is_wider for told in review.told)
+    wider = sum(group.first.direction.is_wider for group in review.groups)
     return {
         "file": review.new.profiles.source,
         "digest": review.new.profiles.digest,
@@ -122,7 +122,7 @@ def _document(review: Review, page: str) -> Mapping[str, object]:
         "left_out": review.left_out,
         "warnings": len(review.findings),
         "wider": wider,
-        "narrower": len(review.told) - wider,
+        "narrower": len(review.groups) - wider,
     }
 
 

@@ -23,11 +23,11 @@ from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.diff.differences import Difference
 from affiant.policy.diff.report import difference_lines
 from affiant.policy.diff.restriction import (
-    compare_narrowing,
-    narrowing_digest,
-    narrowing_document,
+    compare_restriction,
     require_enforced,
-    require_narrower,
+    require_restriction,
+    restriction_digest,
+    restriction_document,
 )
 from affiant.policy.editor.completion import complete_agents
 from affiant.policy.loading.policy_file import policy_owners, read_policy_file
@@ -134,9 +134,9 @@ class _Change:
         """Return if it is narrower, and can be enforced.
 
         Raises:
-            NotNarrower, NarrowingNotEnforced: it is not.
+            NotARestriction, RestrictionNotEnforced: it is not.
         """
-        require_narrower(self.differences)
+        require_restriction(self.differences)
         require_enforced(self.old, self.new, self.differences)
 
     @property
@@ -149,11 +149,11 @@ class _Change:
 
     def to_json(self) -> Mapping[str, object]:
         """What is known before anything was sent."""
-        document = narrowing_document(self.differences, old=self.old.digest, new=self.new.digest)
+        document = restriction_document(self.differences, old=self.old.digest, new=self.new.digest)
         return {
             "changed": False,
             "difference": document,
-            "dif": narrowing_digest(document),
+            "dif": restriction_digest(document),
             "digest": self.old.digest,
             "epoch": self.in_force.epoch,
         }
@@ -163,7 +163,7 @@ def _compared(in_force: InForce, profiles: ProfileSet, agent: str | None) -> _Ch
     old = parse_normal_form(in_force.policy)
     name = agent or in_force.agent
     new = profiles.profile(name).compiled
-    return _Change(in_force, old, new, compare_narrowing(old, new, agent=name))
+    return _Change(in_force, old, new, compare_restriction(old, new, agent=name))
 
 
 def _require_running(home: Home, name: str) -> None:

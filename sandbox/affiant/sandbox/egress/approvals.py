@@ -29,7 +29,7 @@ from affiant.policy.approvals.errors import (
     ApprovalUsed,
     TooManyApprovals,
 )
-from affiant.policy.approvals.queue import HOLD_S, ApprovalDesk, Grant, Phase
+from affiant.policy.approvals.queue import HOLD_S, ApprovalQueue, Grant, Phase
 from affiant.policy.model.profile import Approval
 from affiant.sandbox.egress.decision import AllowedRequest
 from affiant.sandbox.egress.http.errors import ApprovalNeeded, EgressDenied
@@ -90,7 +90,7 @@ class ApprovalMailbox(Protocol):
 class Permit:
     """A request that may be sent, once. Made by :meth:`EgressApprovals.take` only."""
 
-    desk: ApprovalDesk
+    desk: ApprovalQueue
     grant: Grant
     approved: Approved
     clock: Callable[[], float]
@@ -130,7 +130,7 @@ class EgressApprovals:
 
     def __init__(
         self,
-        desk: ApprovalDesk,
+        desk: ApprovalQueue,
         mailbox: ApprovalMailbox,
         *,
         session: str,

@@ -17,7 +17,7 @@ from typing import Final
 
 from affiant.attestation.records.chain import ChainSigner
 from affiant.errors import AffiantError
-from affiant.policy.approvals.queue import ApprovalDesk
+from affiant.policy.approvals.queue import ApprovalQueue
 from affiant.policy.decision_log.file import DecisionFile
 from affiant.policy.decision_log.record import DecidedBy
 from affiant.sandbox.egress.approvals import EgressApprovals
@@ -188,7 +188,7 @@ def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressAp
     if not approval.approvers:
         return None
     session, steady = launch.activation.session, SteadyClock(opening.around.clock, time.monotonic)
-    desk = ApprovalDesk(
+    desk = ApprovalQueue(
         session=session,
         policy=launch.policy.digest,
         approval=approval,

@@ -35,11 +35,11 @@ from affiant.attestation.tdx.event_log.eventlog import EventLog, LoggedEvent
 from affiant.errors import AffiantError
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.policy.diff.restriction import (
-    compare_narrowing,
-    narrowing_digest,
-    narrowing_document,
+    compare_restriction,
     require_enforced,
-    require_narrower,
+    require_restriction,
+    restriction_digest,
+    restriction_document,
 )
 from affiant.policy.signing.signatures import require_profile
 from affiant.sandbox.egress.forward import Forwarder
@@ -156,16 +156,16 @@ class Narrower:
 
     def _planned(self, request: NarrowRequest) -> _Planned | None:
         policy, now = parse_normal_form(request.policy), self.policy
-        differences = compare_narrowing(now, policy)
+        differences = compare_restriction(now, policy)
         if not differences:
             return None
-        require_narrower(differences)
+        require_restriction(differences)
         require_enforced(now, policy, differences)
         self._require_room()
         self._require_signed(request, policy)
         narrowing = Narrowing(self._epoch + 1, policy.digest, request.file_digest, old=now.digest)
-        document = narrowing_document(differences, old=now.digest, new=policy.digest)
-        return _Planned(policy, narrowing, narrowing_digest(document), request.signature)
+        document = restriction_document(differences, old=now.digest, new=policy.digest)
+        return _Planned(policy, narrowing, restriction_digest(document), request.signature)
 
     def _require_room(self) -> None:
         if self._epoch >= MAX_NARROWINGS:

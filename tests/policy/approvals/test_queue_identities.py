@@ -8,7 +8,7 @@ from tests.policy.approvals.making import ANN, NOW, POLICY, SESSION, SESSION_KEY
 from tests.sigstore_authority.authority import Authority
 
 from affiant.errors import AffiantError
-from affiant.policy.approvals.queue import ApprovalDesk, Phase
+from affiant.policy.approvals.queue import ApprovalQueue, Phase
 from affiant.policy.model.profile import Approval
 
 DEPLOYMENT = Authority()
@@ -16,14 +16,14 @@ BOB = SigningIdentity(DEPLOYMENT, "bob@example.org")
 EVE = SigningIdentity(DEPLOYMENT, "eve@example.org")
 
 
-def desk(*approvers: SigningIdentity, quorum: int = 1) -> ApprovalDesk:
+def desk(*approvers: SigningIdentity, quorum: int = 1) -> ApprovalQueue:
     who = (ANN.kid, *(each.who for each in approvers))
     root = root_of(DEPLOYMENT).decode()
     approval = Approval(False, ("POST",), who, quorum, 600, root)
-    return ApprovalDesk(session=SESSION, policy=POLICY, approval=approval, never={SESSION_KEY.kid})
+    return ApprovalQueue(session=SESSION, policy=POLICY, approval=approval, never={SESSION_KEY.kid})
 
 
-def asked(at: ApprovalDesk, *, now: float = NOW) -> str:
+def asked(at: ApprovalQueue, *, now: float = NOW) -> str:
     return at.ask(draft(), nonce=nonce, now=now).action.name
 
 
@@ -31,7 +31,7 @@ def signed(who: SigningIdentity, action: str, *, at: int = NOW + 1, approves: bo
     return who.says(action, at=at, expires=NOW + 600, approves=approves)
 
 
-def code(at: ApprovalDesk, text: str, *, now: float = NOW + 2) -> str:
+def code(at: ApprovalQueue, text: str, *, now: float = NOW + 2) -> str:
     with pytest.raises(AffiantError) as caught:
         at.decide(text, now=now)
     return caught.value.code
