@@ -1,6 +1,6 @@
-"""``affiant policy``: what a reviewer asks before a profile ships.
+"""The commands of ``affiant policy``, with which a reviewer checks a profile before it ships.
 
-Exit codes: 0 loaded, or allowed; 1 refused, denied, or allowed only once somebody has approved; 2 the command line is
+Exit codes: 0 loaded, or allowed; 1 rejected, denied, or allowed only after a person has approved; 2 the command line is
 wrong.
 """
 
@@ -91,9 +91,9 @@ policy.add_command(rule_command)
 def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
     """Print the digests of FILE and its profiles, or that of one AGENT.
 
-    A profile's digest (sha384) is of its meaning; the file's source digest (sha256) is of its bytes.
+    A profile's digest (sha384) covers its meaning; the file's source digest (sha256) covers its bytes.
 
-    Exit codes: 0 printed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
+    Exit codes: 0 printed; 1 the file is rejected, or has no such agent; 2 the command line is wrong.
 
     \b
     Examples:
@@ -126,8 +126,8 @@ def digest(file: Path, agent: str | None, *, as_json: bool) -> None:
 def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
     """Say what AGENT's profile decides about REQUEST, and by which rule.
 
-    Exit codes: 0 allowed; 1 denied, or not before approval, or the file or the request is refused; 2 the command line
-    is wrong.
+    Exit codes: 0 allowed; 1 denied, or allowed only after approval, or the file or the request is rejected; 2 the
+    command line is wrong.
 
     \b
     Requests:
@@ -180,12 +180,12 @@ def explain(file: Path, agent: str, request: str, *, as_json: bool) -> None:
 @click.argument("agent", shell_complete=complete_agents("file"))
 @_JSON
 def show(file: Path, agent: str, *, as_json: bool) -> None:
-    """Print the normal form of AGENT's profile: what its digest is of.
+    """Print the normal form of AGENT's profile, which its digest covers.
 
-    With --json, exactly the canonical bytes (RFC 8785), without a line feed at the end; else laid out to be
-    read, with the place of each rule.
+    With --json, print exactly the canonical bytes (RFC 8785), without a line feed at the end. Otherwise print one
+    rule on each line, with its place in the file.
 
-    Exit codes: 0 printed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
+    Exit codes: 0 printed; 1 the file is rejected, or has no such agent; 2 the command line is wrong.
 
     \b
     Examples:

@@ -283,5 +283,5 @@ def test_a_file_that_is_refused_is_never_listed(can):
 
 
 def test_a_file_without_profiles_lets_nobody_do_anything(can):
-    assert can("").output == "no profiles: nobody may do anything\n"
+    assert can("").output == "The file has no profiles: no agent may do anything.\n"
     assert json.loads(can("", "--json").output)["agents"] == []

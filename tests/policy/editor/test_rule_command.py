@@ -89,7 +89,7 @@ def test_a_file_of_one_profile_needs_no_choice(rule) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["tools/0"], 2, "say --agent or --digest"),
+        (["tools/0"], 2, "give --agent or --digest"),
         ([], 2, "Missing argument"),
         (["tools/0", "--agent", "twins"], 1, "policy.unknown_agent"),
         (["tools/0", "--digest", "sha384:" + "0" * 96], 1, "policy.unknown_digest"),

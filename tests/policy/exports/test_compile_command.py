@@ -64,7 +64,7 @@ def test_one_document_is_a_file_and_nothing_is_replaced(file: Path, tmp_path: Pa
     assert run(file, "web", "--target", "cilium", "-o", place).exit_code == 0
     before = place.read_bytes()
     again = run(file, "tools", "--target", "cilium", "-o", place)
-    assert again.exit_code == 2 and "is not replaced" in again.stderr
+    assert again.exit_code == 2 and "exists already" in again.stderr
     assert place.read_bytes() == before
     assert run(file, "web", "--target", "srt", "-o", file).exit_code == 2
     assert file.read_text() == PROFILES

@@ -80,7 +80,7 @@ def test_a_gateway_s_lines_get_the_agent_and_the_places_of_rules_from_the_file_t
     unknown = shown("--agent", "dev", gateway=GATEWAY)
     assert (unknown.exit_code, unknown.stdout) == (0, "")
     assert (
-        "1 decisions name no agent and are left out: name the file that decided, with --profiles"
+        "1 decisions have no agent name and are left out: name the profile file that decided with --profiles"
         in unknown.stderr
     )
     known = shown("--agent", "dev", "--profiles", "p.yaml", gateway=GATEWAY)
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_log_does_not_fill_the_screen(shown):
     done = shown(other="hello\n" * 1000)
     assert (done.exit_code, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 101
-    assert "900 more lines are refused" in done.stderr
+    assert "900 more lines are not decisions" in done.stderr
 
 
 def test_an_event_for_each_decision_and_none_that_would_have_to_be_made_up(shown):
@@ -136,7 +136,7 @@ def test_an_event_for_each_decision_and_none_that_would_have_to_be_made_up(shown
 def test_decisions_that_say_no_time_are_counted_when_a_time_is_asked_for(shown):
     done = shown("--since", "0", log=SESSION.replace(',"ts":1700000100', ""))
     assert (done.exit_code, len(done.stdout.splitlines())) == (0, 3)
-    assert "1 decisions say no time and are left out" in done.stderr
+    assert "1 decisions have no time and are left out" in done.stderr
 
 
 def test_one_document_has_all_and_the_counts(shown):

@@ -1,1 +1,1 @@
-"""Approvals: the exact action, the prompt that shows it, and the queue that lets it happen once. No I/O, no clock."""
+"""Holds actions that need approval: the exact action, the prompt that shows it, and the queue that releases it once."""

@@ -1,4 +1,4 @@
-"""One action that needs approval, as exact bytes: RFC 8785 JSON that says everything of it, and nothing twice.
+"""Writes one action that needs approval as exact bytes: canonical JSON that states every part of it once.
 
 ::
 

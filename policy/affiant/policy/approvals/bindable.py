@@ -1,4 +1,4 @@
-"""Which calls of a tool an approver can be shown whole.
+"""Decides which calls of a tool can be shown to an approver as a whole.
 
 An approval covers what is shown. Of an argument that is a path the content is chosen too: it can be shown, and held
 still, where whoever makes the call can read it and hands the server a copy (``folders``). What is to be written to

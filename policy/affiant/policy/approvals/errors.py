@@ -1,4 +1,4 @@
-"""What is refused of actions and of waiting for approval.
+"""The errors of actions and of waiting for approval, each with its code.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What an approver reads: lines made from the exact bytes that are signed, and from nothing else.
+"""Writes what an approver reads: lines made only from the exact bytes that the approver signs.
 
 Every member is shown. Text of the agent's cannot look like a line of the card: each of its lines stands behind ``|``,
 and what a terminal does not show in its place is escaped, so that two different actions never have one card: what is

@@ -1,4 +1,4 @@
-"""What waits for approval in one session, in the memory of whoever lets it happen: it decides, and keeps nothing.
+"""Keeps the actions of one session that wait for approval, and releases each approved action once. In memory only.
 
 States of one action, and what leads from one to the next::
 

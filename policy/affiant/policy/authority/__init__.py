@@ -1,1 +1,1 @@
-"""What an agent may do, and who may do something: `can` and `who-can`."""
+"""Computes all that an agent may do, and which agents may do one thing: `can` and `who-can`."""

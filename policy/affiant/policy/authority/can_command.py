@@ -1,6 +1,6 @@
-"""``affiant policy can``: all that each agent of a file may do.
+"""``affiant policy can`` lists all that each agent of a file may do.
 
-Exit codes: 0 listed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
+Exit codes: 0 listed; 1 the file is rejected, or has no such agent; 2 the command line is wrong.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["can"]
 @click.option("--markdown", is_flag=True, help="Print tables with agents as columns, for a review's comment.")
 @click.option("--graph", type=click.Choice(["dot", "mermaid"]), help="Print a graph: who reaches what.")
 def can(file: Path, agent: str | None, *, as_json: bool, markdown: bool, graph: str | None) -> None:
-    """List what each agent of FILE may do, or AGENT alone, after semantics: denials have won.
+    """List what each agent of FILE may do, or only AGENT, after all denials.
 
-    Tools, models, files with their effective mode, hosts with what may be sent to them, which secret can go to which
-    host in which place of a request, bounds; each with the rules that give it. What is not listed is denied.
+    The list has tools, models, files with their effective mode, hosts with the requests they may get, where each secret
+    can go, and resource bounds. Each entry names its rules. What is not listed is denied.
 
-    Exit codes: 0 listed; 1 the file is refused, or has no such agent; 2 the command line is wrong.
+    Exit codes: 0 listed; 1 the file is rejected, or has no such agent; 2 the command line is wrong.
 
     \b
     Examples:
@@ -59,4 +59,4 @@ def can(file: Path, agent: str | None, *, as_json: bool, markdown: bool, graph: 
         for line in authority_lines(authorities):
             click.echo(line)
         if not authorities:
-            click.echo("no profiles: nobody may do anything")
+            click.echo("The file has no profiles: no agent may do anything.")

@@ -1,4 +1,4 @@
-"""An authority as one JSON document that leaves nothing out."""
+"""Writes an authority as one JSON document that leaves nothing out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Authorities as a graph, for Graphviz (DOT) and Mermaid: agents to tools, files and hosts; secrets to hosts.
+"""Draws authorities as a graph in DOT and Mermaid: agents to tools, files and hosts; secrets to hosts.
 
 What needs approval is dashed; limits stand where they count, at the agent or at the edge of a rule. A host that an
 agent reaches by a wildcard is the wildcard's node. No name is markup in either language, and no name is an identifier:

@@ -1,4 +1,4 @@
-"""Authorities as Markdown tables with agents as columns: who may do what, beside each other.
+"""Writes authorities as Markdown tables with agents as columns, so that they can be compared.
 
 A row is a name that some agent's profile gives; each agent's cell says what holds *for that agent* there, also where
 another rule of its profile gives it (a path through the folder above, a host through a wildcard).

@@ -1,4 +1,4 @@
-"""An authority as text, for a terminal of 100 columns: a block for each agent, without control characters."""
+"""Writes an authority as text for a terminal of 100 columns: a block for each agent, without control characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reviewer reads of an exchange: where the secret itself goes, and what comes back for it."""
+"""Describes a token exchange to a reviewer: where the secret itself goes, and what comes back for it."""
 
 from __future__ import annotations
 

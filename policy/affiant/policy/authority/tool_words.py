@@ -1,4 +1,4 @@
-"""Tools and the constraints on their arguments, in the words of a reviewer."""
+"""Describes tools and the constraints on their arguments to a reviewer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of tools that a policy lets through: each rule that some call fits, with one such call.
+"""Finds the calls of tools that a policy allows: each rule that some call fits, with one such call.
 
 Arguments are judged one by one, so a rule has a call if each argument that must be there has a value which the
 constraint allows, and the planes of files and hosts too. A call that fits several rules needs approval if one of them

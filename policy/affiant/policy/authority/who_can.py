@@ -1,4 +1,4 @@
-"""Which agents of a file may do one thing, each with the rule that lets it, or the reason why it may not."""
+"""Finds which agents of a file may do one thing, each with the rule that allows it or the reason of the denial."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``affiant policy who-can``: which agents of a file may do one thing.
+"""``affiant policy who-can`` lists which agents of a file may do one thing.
 
-Exit codes: 0 at least one agent may, perhaps after approval; 1 none may, or the file or the request is refused; 2 the
+Exit codes: 0 at least one agent may, perhaps after approval; 1 none may, or the file or the request is rejected; 2 the
 command line is wrong.
 """
 
@@ -27,12 +27,13 @@ __all__ = ["who_can_command"]
 @click.argument("request")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def who_can_command(file: Path, request: str, *, as_json: bool) -> None:
-    """Say for every agent of FILE whether it may do REQUEST, by which rule, or why not.
+    """Show for every agent of FILE whether it may do REQUEST, by which rule, or why not.
 
-    What a person must approve first counts, and is shown as such. So does a model at an attested upstream only.
+    An action that a person must approve first counts as allowed, and is marked. So does a model that is allowed only
+    at an attested upstream.
 
     Exit codes: 0 at least one agent may, perhaps after approval; 1 none may, or the file or the request is
-    refused; 2 the command line is wrong.
+    rejected; 2 the command line is wrong.
 
     \b
     Requests:

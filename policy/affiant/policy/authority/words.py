@@ -1,4 +1,4 @@
-"""What the text and the table of an authority share: entries in the words of a reviewer.
+"""Describes the entries of an authority to a reviewer, in the same words for every report.
 
 The JSON document leaves nothing out; the words shorten long lists.
 """

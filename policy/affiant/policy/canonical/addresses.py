@@ -1,4 +1,4 @@
-"""Which addresses may be dialled: our own table, in which what is unknown is forbidden.
+"""Decides which IP addresses may be dialled, by a table of our own; unknown ranges are forbidden.
 
 ``ipaddress.is_global`` will not do: it says True for ``64:ff9b::a9fe:a9fe``, ``2002:a9fe:a9fe::`` and
 ``::169.254.169.254``, which all embed 169.254.169.254, the cloud's metadata service. Here every IPv6 address

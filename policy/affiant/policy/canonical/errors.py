@@ -1,4 +1,4 @@
-"""Why a profile, a name or a request is refused before any decision: one class for each stable code.
+"""The errors of profiles, names and requests before any decision: one class for each stable code.
 
 ::
 

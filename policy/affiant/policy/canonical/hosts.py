@@ -1,4 +1,4 @@
-"""Host names: one spelling for each, and patterns that match whole labels only.
+"""Reads host names into their canonical form, and patterns that match whole labels only.
 
 A host is ASCII, lower case, letters, digits and hyphens (RFC 952, RFC 1123), at most 253 bytes and 63 in a
 label; one trailing dot is dropped on both sides. Its last label is not a number, because resolvers read

@@ -1,4 +1,4 @@
-"""The one spelling of every name in a profile: agents, tools, models, secrets, references, headers.
+"""Checks the form of every name in a profile: agents, tools, models, secrets, references, headers.
 
 Each function returns nothing, or refuses. What a secret's name, reference, format or shape was is never
 repeated in a refusal: where somebody pasted a value, it is the value.

@@ -1,4 +1,4 @@
-"""Paths inside the sandbox: one spelling for each place, and nothing that a mount cannot express.
+"""Reads paths inside the sandbox into their canonical form, and rejects what a mount cannot express.
 
 A path is absolute and in Unicode normal form C, without ``.``, ``..`` or empty segments; an entry covers the
 node and its subtree, segment by segment (``/workspace`` does not cover ``/workspace2``: CVE-2025-53110).

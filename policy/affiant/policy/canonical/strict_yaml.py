@@ -1,4 +1,4 @@
-"""Reads a profile's YAML: ``strict_yaml``, with the bounds and refusals of profiles.
+"""Reads a profile's YAML with the shared strict reader, under the limits and errors of profiles.
 
 >>> compose(b"a: 1\\na: 2", source="p.yaml")
 Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Request targets: one form that every server reads alike, or a refusal. What is judged is what is sent.
+"""Reads request targets into a form that every server reads alike: what is judged is what is sent.
 
 Only the origin form of RFC 9112, section 3.2.1, is a target: an absolute path and perhaps a query. The path
 is refused wherever two servers could disagree about it: ``.`` and ``..`` segments, empty segments, ``;``,

@@ -1,4 +1,4 @@
-"""Where a tool comes from: the server that serves it, and the digest of what it says of itself.
+"""Names where a tool comes from: the server that offers it, and the digest of its definition.
 
 A model reads a tool's name, its description and the schema of its arguments, so those three are what a profile pins and
 what a tool gate passes on; nothing else that a server says of a tool reaches anybody. The digest is ``sha256:`` of the

@@ -1,4 +1,4 @@
-"""The limits that a request counts against, in words: what a decision about one request does not say."""
+"""Lists the limits that a request counts against, in words; a decision about one request does not name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy ready to decide: what gateway, supervisor and broker hold, made from a normal form.
+"""A policy that is ready to decide, made from a normal form: gateway, supervisor and broker hold it.
 
 >>> from affiant.policy.loading.load import load_profiles
 >>> text = b"agent_configs: {dev: {tools: [run_tests], network_egress: 'allowed:api.example.com'}}"

@@ -1,4 +1,4 @@
-"""What comes of a request once every question that a proxy asks about it is answered."""
+"""Combines the decisions about a request and its connection, as an egress proxy asks for both."""
 
 from __future__ import annotations
 

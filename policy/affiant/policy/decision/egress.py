@@ -1,4 +1,4 @@
-"""The egress plane: which host, port, scheme, method and path a request may have.
+"""Decides which host, port, scheme, method and path a request may have.
 
 A proxy asks twice. When the agent opens a connection, only host and port are known (``method`` is None): an
 allow matches whatever methods and paths it names, a denial only if it names none, unless the connection will

@@ -1,4 +1,4 @@
-"""What is refused because a limit of the profile is reached: one class, and so one code, for each limit.
+"""The errors of reached limits: one class, and so one code, for each limit.
 
 ::
 

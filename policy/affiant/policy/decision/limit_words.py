@@ -1,4 +1,4 @@
-"""Limits in words, as differences and reports say them.
+"""Describes limits in words, as differences and reports print them.
 
 >>> limit_words("requests", (Bound(60, 60), Bound(1000, 86400)))
 'make 60 requests a minute and 1000 requests a day'

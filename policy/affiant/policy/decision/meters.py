@@ -1,4 +1,4 @@
-"""Meters: what was used of a limit, in memory, in whole numbers, at instants that are arguments.
+"""Counts what was used of a limit, in memory and in whole numbers; times are arguments.
 
 A window of *n* is kept as sixty slots and the present one. What was used in a slot counts until the slot lies wholly
 outside of the window, so in **no** stretch of the window's length is more than ``most`` ever used; room comes back at

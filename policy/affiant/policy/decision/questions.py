@@ -1,4 +1,4 @@
-"""Requests as people write them: in inline tests and on the command line.
+"""Reads requests as people write them in inline tests and on the command line.
 
 =============================  =====================================================
 ``tool:run_tests``             may this tool be called, with some arguments?

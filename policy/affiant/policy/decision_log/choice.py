@@ -1,4 +1,4 @@
-"""Which recorded decisions somebody asked for, and what profile files tell of them. Pure."""
+"""Filters recorded decisions, and adds what profile files know of them: agents and the lines of rules. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a decision log: made or opened by whoever asks for it, appended to by whoever decides. Talks to the disk.
+"""Opens the file of a decision log and appends lines to it. I/O boundary.
 
 Two halves, because they are two processes. The launcher opens the file with its own rights, looks at it and locks it
 (:func:`open_decision_file`); the process that decides gets the descriptor and nothing else (:class:`DecisionFile`), so

@@ -1,4 +1,4 @@
-"""The members of one line of a decision log, each of its type (``FORMAT.md``, "The decision log"): read strictly.
+"""Reads the members of one line of a decision log strictly, each by its type (``FORMAT.md``, "The decision log").
 
 >>> read_members(b'{"decision":"deny","reason":"tool_not_listed","request":"tool:rm"}')["decision"]
 'deny'

@@ -1,4 +1,4 @@
-"""A decision log as commands read it: line by line, bounded, with progress for whoever waits at a terminal."""
+"""Reads a decision log for a command: line by line, bounded, with progress on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded decisions, read strictly: one JSON object on each line (``FORMAT.md``, "The decision log").
+"""Reads recorded decisions strictly: one JSON object on each line (``FORMAT.md``, "The decision log").
 
 Every line is a decision of a policy about one request, or the whole log is refused with the number of the line: of a
 log that is read in part nobody could say what a change would do. Lines are read one at a time.

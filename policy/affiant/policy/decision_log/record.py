@@ -1,4 +1,4 @@
-"""One line of a decision log, as gateway and supervisor write it (``FORMAT.md``, "The decision log"): sans-IO.
+"""Writes one line of a decision log for gateway and supervisor (``FORMAT.md``, "The decision log"). Pure.
 
 What stands in it is what the policy judged, and nothing else of the request: no query, no header, no body, no arguments
 of a tool, no value and no placeholder of a secret. There is no digest of a request either: whoever has the line could

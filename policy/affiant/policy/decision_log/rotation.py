@@ -1,4 +1,4 @@
-"""Decision logs that grew: set aside under numbers, and the next file begun. Talks to the disk.
+"""Renames decision logs that have grown too large, and begins the next file. I/O boundary.
 
 ``decisions.jsonl`` becomes ``decisions.jsonl.000001``, later ones ``.000002`` and so on: a name, once given, stays,
 and ``decisions.jsonl.* decisions.jsonl`` are in order. All are kept unless a number of them is asked for: whoever

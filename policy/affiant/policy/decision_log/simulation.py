@@ -1,4 +1,4 @@
-"""Recorded decisions, decided again by another version of a profile file: what changes, for whom, and where.
+"""Decides recorded requests again by another version of a profile file, and collects what changes.
 
 What was decided before is what the log says, or, with an older file, what that file says today. Whatever the log's
 length, what is kept is bounded: so many agents, so many groups of changes, so many samples of each; what goes beyond is

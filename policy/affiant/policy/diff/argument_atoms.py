@@ -1,4 +1,4 @@
-"""The finite set of arguments on which the rules for one tool can differ: the part of ``atoms`` for calls.
+"""Builds the finite set of arguments on which the rules for one tool can differ: the part of ``atoms`` for calls.
 
 A rule looks at each argument alone, so it is enough to combine, for every argument that some rule names, one value for
 each set of constraints that a value can satisfy. Where the combinations are too many, or the sets of another kind than

@@ -1,4 +1,4 @@
-"""The finite set of requests on which two policies are compared: what they do there, they do everywhere.
+"""Builds the finite set of requests on which two policies are compared; it stands for all requests.
 
 Patterns are exact, a suffix of labels, or a prefix of segments, so a policy cannot tell two requests apart that match
 the same patterns of it. One request for each set of patterns that any request can match is therefore enough: every

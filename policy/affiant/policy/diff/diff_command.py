@@ -1,6 +1,6 @@
-"""``affiant policy diff``: what one version of a file allows that another does not.
+"""``affiant policy diff`` compares what two versions of a file allow.
 
-Exit codes: 0 compared; 1 a file is refused, or ``--fail-on`` found what it names; 2 the command line is wrong.
+Exit codes: 0 compared; 1 a file is rejected, or ``--fail-on`` found what it names; 2 the command line is wrong.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REPORT = click.Path(dir_okay=False, path_type=Path)
 @click.argument("old", type=_FILE)
 @click.argument("new", type=_FILE)
 @click.option(
-    "--agent", help="Compare this agent's profiles alone.", shell_complete=complete_agents("new", "old")
+    "--agent", help="Compare only this agent's profiles.", shell_complete=complete_agents("new", "old")
 )
 @click.option(
     "--fail-on",
@@ -53,7 +53,7 @@ _REPORT = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--normal-forms",
     is_flag=True,
-    help="OLD and NEW are normal forms, as bundles carry them; print what a record of a narrowing has the digest of.",
+    help="OLD and NEW are normal forms from bundles. Print the document that a restriction's record has the digest of.",
 )
 @click.option("--sarif", type=_REPORT, help="Also write SARIF 2.1.0, for code review pages.")
 def diff(
@@ -67,13 +67,13 @@ def diff(
     normal_forms: bool,
     sarif: Path | None,
 ) -> None:
-    """Say what NEW allows and OLD does not, and the other way round.
+    """Show what NEW allows and OLD does not, and the other way round.
 
     The comparison is exact: where two files differ on any request at all, one like it is shown. What cannot be
-    ordered, such as another address of a host, counts as wider. With --json every difference stands by itself; those
-    that the text tells on one line have one 'group', and 'counts' are of groups.
+    ordered, such as another address of a host, counts as wider. With --json every difference is listed by itself;
+    those that share a line of the text have one 'group', and 'counts' are of groups.
 
-    Exit codes: 0 compared; 1 a file is refused, or --fail-on found what it names; 2 the command line is
+    Exit codes: 0 compared; 1 a file is rejected, or --fail-on found what it names; 2 the command line is
     wrong.
 
     \b
@@ -87,7 +87,9 @@ def diff(
     check_one_form(json=as_json, markdown=markdown)
     if normal_forms:
         if markdown or sarif is not None or agent is not None:
-            raise click.UsageError("--normal-forms goes with --json and --fail-on alone")
+            raise click.UsageError(
+                "--normal-forms allows no option but --json and --fail-on: leave the others out"
+            )
         _fail(_of_normal_forms(old, new, as_json=as_json), fail_on)
         return
     keep_apart([sarif], inputs=[old, new])

@@ -1,4 +1,4 @@
-"""What one policy allows and another does not: exact, each difference with a request that shows it.
+"""Compares two policies exactly: each difference comes with a request that shows it.
 
 No solver is needed: two policies that answer alike on ``Atoms`` answer alike on every
 request. What is no request (how a secret's value is named and placed, at which addresses a host is dialled, how large

@@ -1,4 +1,4 @@
-"""What two policies differ in of their limits.
+"""Compares the limits of two policies.
 
 A limit of the whole profile, of a secret, and of a rule that is otherwise the same in both is compared with its own.
 Rules that stand in one of the two only are compared by what they let through, request by request of the atoms: such a

@@ -1,4 +1,4 @@
-"""The finite set of lists that rules can tell apart of which some judge a list whole and others value by value.
+"""Builds the finite set of lists that argument rules can distinguish, for rules on whole lists and on single values.
 
 A rule of the first kind knows some lists, token by token; one of the second looks at each value alone, and at how many
 there are. Take any list that two policies answer differently, and that no rule knows. At some value it leaves what the

@@ -1,4 +1,4 @@
-"""One text for each way in which patterns, texts and lengths can judge a text: of ``argument_atoms``, for patterns.
+"""Finds one text for each way in which patterns, texts and lengths can judge a text; used by ``argument_atoms``.
 
 All automata are walked at once, one length after another. Two texts of a length that lead to the same states are judged
 alike by all of them, and so is whatever follows.

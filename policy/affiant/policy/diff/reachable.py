@@ -1,4 +1,4 @@
-"""What a policy lets out: each set of hosts, each endpoint there, and the requests that may go to it.
+"""Lists what a policy lets out: each set of hosts, each endpoint there, and the requests that may go to it.
 
 Denials have won: what a rule allows and another denies is not here, and where a denial takes only a part, the part is
 named. An endpoint is here exactly if some request to it is answered *allow* or *ask* by

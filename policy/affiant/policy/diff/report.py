@@ -1,4 +1,4 @@
-"""Differences of policies as people and code review pages read them: text, Markdown, SARIF 2.1.0, JSON.
+"""Reports the differences of policies as text, Markdown, SARIF 2.1.0 and JSON.
 
 Requests that differ alike are told together: one of them in full, and how many more paths there are. Nothing is left
 out of the JSON document.

@@ -1,4 +1,4 @@
-"""The requests that rules let go to one endpoint, in groups: which methods, to which paths, but for which exceptions.
+"""Groups the requests that rules allow to one endpoint: which methods, to which paths, with which exceptions.
 
 Methods are a finite set and paths are exact or subtrees, so that what denials leave can be named: a denied method is in
 no group, a path that denials take whole is in no list, and a part of a subtree that they take is an exception.

@@ -1,4 +1,4 @@
-"""May the profile of a session that runs be replaced by another? By a narrower one, if that is enforced.
+"""Checks that another profile only restricts a running session, and that its sandbox can enforce the restriction.
 
 Two decide it, each for itself and both from normal forms alone: the session's supervisor, before it changes anything,
 and its gateway, which believes no supervisor. In order:

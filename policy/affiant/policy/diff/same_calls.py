@@ -1,4 +1,4 @@
-"""Whether two policies judge every call of a tool by the same rules: then none of the calls needs to be tried.
+"""Finds tools whose calls both policies judge by the same rules, so that no call needs to be tried.
 
 What decides about a call is the rules for the tool that fit its server and definition, whether everything needs
 approval, and, where such a rule says that an argument is a path or a host, the plane of files or that of egress.

@@ -1,1 +1,1 @@
-"""What editors need: a JSON Schema, completion, and the text of one rule."""
+"""Helps editors and shells: a JSON Schema, completion, and the text of one rule."""

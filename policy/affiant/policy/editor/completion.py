@@ -1,4 +1,4 @@
-"""What a shell completes in ``affiant policy``: the agents of a file, and the ids of the rules of one of them.
+"""Completes agents and rule ids of a profile file in a shell. It never fails.
 
 A file that is completed from may be anybody's, and whoever presses a key has not asked to read it. So one that would be
 refused completes to nothing, and no more of it is read than its reader would: of agents the keys alone, of rules one

@@ -1,4 +1,4 @@
-"""The JSON Schema of a profile file and of a floor, with which editors complete, explain and check while one writes.
+"""Builds the JSON Schema of a profile file and of a baseline policy, for editors.
 
 JSON Schema 2020-12. The keys are those of ``format_keys``, the patterns and methods those that the
 reader uses. The schema is for comfort and decides nothing: what loads is valid under it, with one exception, and what

@@ -1,4 +1,4 @@
-"""``affiant policy rule``: where a file says what a receipt, a denial or a decision log names by its id.
+"""``affiant policy rule`` shows the line of a rule that a receipt, a denial or a decision log names by its id.
 
 Who enforces a profile has its normal form, not the file that somebody wrote: what it records is ``egress/3`` of a
 digest. This command goes back from there to the line.
@@ -41,20 +41,22 @@ class _Found:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_rules)
 @click.option(
     "--agent",
-    help="Whose rules; a file of one profile needs no choice.",
+    help="Agent whose rules to show. Not needed if FILE has one profile.",
     shell_complete=complete_agents("file"),
 )
-@click.option("--digest", help="The digest that the record names: sha384:<96 hex>.")
+@click.option(
+    "--digest", help="Policy digest from the record: sha384:<96 hex>. A changed file is then an error."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def rule_command(
     file: Path, ids: tuple[str, ...], agent: str | None, digest: str | None, *, as_json: bool
 ) -> None:
-    """Say where FILE writes the rules that receipts, denials and decision logs name by ID.
+    """Show the lines of FILE with the rules that receipts, denials and decision logs name by ID.
 
-    Ids belong to one digest: with --digest, a file that was changed since is refused instead of read wrongly.
+    IDs belong to one digest. Give --digest to get an error instead of wrong lines if the file has changed since.
 
-    Exit codes: 0 told; 1 the file is refused, has no such profile, or the profile no such rule; 2 the command
-    line is wrong.
+    Exit codes: 0 shown; 1 the file is rejected or has no such profile, or the profile has no such rule; 2 the
+    command line is wrong.
 
     \b
     Examples:
@@ -93,7 +95,7 @@ def _chosen(profiles: ProfileSet, agent: str | None, digest: str | None) -> Sequ
             )
         return chosen
     if len(profiles.profiles) != 1:
-        raise click.UsageError(f"{len(profiles.profiles)} profiles are in the file: say --agent or --digest")
+        raise click.UsageError(f"{len(profiles.profiles)} profiles are in the file: give --agent or --digest")
     return list(profiles.profiles.values())
 
 

@@ -1,4 +1,4 @@
-"""Rules as YAML of a profile, in flow style on one line, that the strict reader reads back as the same rules."""
+"""Writes rules as one line of YAML each; the strict reader reads them back as the same rules."""
 
 from __future__ import annotations
 

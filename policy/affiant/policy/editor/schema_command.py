@@ -1,4 +1,4 @@
-"""``affiant policy schema``: the JSON Schema with which editors complete and check a profile file."""
+"""``affiant policy schema`` prints the JSON Schema of a profile file for editors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ __all__ = ["schema"]
 
 
 @click.command()
-@click.option("--floor", is_flag=True, help="Of a floor: the file of denials that 'floor:' names.")
-@click.option("--json", "as_json", is_flag=True, help="As without: the schema is JSON.")
+@click.option(
+    "--floor", is_flag=True, help="Print the schema of a baseline policy, the file that 'floor:' names."
+)
+@click.option("--json", "as_json", is_flag=True, help="No effect: the schema is always JSON.")
 def schema(*, floor: bool, as_json: bool) -> None:  # noqa: ARG001 - every command answers to --json
     """Print the JSON Schema (2020-12) of a profile file, for editors.
 
-    What loads is valid under it. What is valid may still be refused: ask 'affiant policy lint'.
+    A file that loads is valid under it. A valid file can still be rejected: check with 'affiant policy lint'.
 
     Exit codes: 0 printed; 2 the command line is wrong.
 

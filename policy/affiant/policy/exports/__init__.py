@@ -1,1 +1,1 @@
-"""A profile as the configuration of another tool, and what that tool cannot say of it."""
+"""Writes a profile as configuration of another tool, and reports what is lost."""

@@ -1,4 +1,4 @@
-"""A profile as Cedar policies and their schema: what each request must look like is in docs/policy-exports.md.
+"""Writes a profile as Cedar policies and their schema; docs/policy-exports.md describes the requests.
 
 Cedar decides on requests that were made canonical before; it has no *ask*, so that every request says whether a person
 has approved it. With that, nearly all of a profile can be said exactly; that both decide alike is what tests hold.

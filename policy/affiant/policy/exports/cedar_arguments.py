@@ -1,4 +1,4 @@
-"""Constraints on the arguments of a tool as conditions of Cedar; None where Cedar cannot say one.
+"""Writes constraints on the arguments of a tool as Cedar conditions; None where Cedar cannot express one.
 
 An argument is a record that whoever asks fills by its type: ``text`` and its ``length`` in code points, ``path`` beside
 them where the text is a canonical path, ``integer``, ``truth``; nothing for any other type. Lists, hosts and patterns

@@ -1,4 +1,4 @@
-"""The egress plane as conditions of Cedar: for connections, of which only the endpoint is known, and for requests."""
+"""Writes egress rules as Cedar conditions, for connections and for requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cedar's syntax: strings, patterns, conditions and policies, as text.
+"""Writes Cedar's syntax: strings, patterns, conditions and policies.
 
 Cedar 4, "Policy syntax": a string escapes as in Rust, ``*`` in the pattern of ``like`` stands for any characters.
 

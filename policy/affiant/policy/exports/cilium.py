@@ -1,4 +1,4 @@
-"""A profile as a CiliumNetworkPolicy (``cilium.io/v2``), as of Cilium 1.20.
+"""Writes a profile as a CiliumNetworkPolicy (``cilium.io/v2``), as of Cilium 1.20.
 
 It selects pods with the label ``affiant.dev/agent`` and denies them whatever is not said. Cilium knows names from the
 answers of the cluster's DNS, so each is also allowed to be asked there. Requests are judged for plain http alone:

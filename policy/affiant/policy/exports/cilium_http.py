@@ -1,4 +1,4 @@
-"""Plain-http rules for Cilium: methods, targets and hosts as regular expressions, which Envoy matches as a whole.
+"""Writes plain HTTP rules for Cilium as regular expressions, which Envoy matches against the whole text.
 
 The expressions match raw targets, query included, and only such as are canonical here: no empty, ``.`` or ``..``
 segment, so that no server reads another path than the one that was judged.

@@ -1,4 +1,4 @@
-"""A profile as settings of Claude Code, as of version 2.1: its permission rules, in a mode in which nobody is asked.
+"""Writes a profile as settings of Claude Code, as of version 2.1: permission rules in a mode without prompts.
 
 Claude Code denies, then asks, then allows; ``dontAsk`` denies what no rule allows, and what a rule would ask. A tool is
 denied by its bare name. ``Read`` and ``Edit`` rules speak for all built-in tools that read or edit files, in

@@ -1,4 +1,4 @@
-"""The spelling of Claude Code's permission rules, and its tools, as its settings' schema lists them."""
+"""Writes Claude Code's permission rules, and lists its tools as its settings schema does."""
 
 from __future__ import annotations
 

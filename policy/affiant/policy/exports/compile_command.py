@@ -1,6 +1,6 @@
-"""``affiant policy compile``: a profile as the configuration of another tool, and a report of what that cannot say.
+"""``affiant policy compile`` writes a profile as configuration of another tool, and reports what is lost.
 
-Exit codes: 0 exported; 1 the file is refused, or there is a loss with ``--fail-on-loss``; 2 the command line is wrong.
+Exit codes: 0 exported; 1 the file is rejected, or there is a loss with ``--fail-on-loss``; 2 the command line is wrong.
 """
 
 from __future__ import annotations
@@ -32,23 +32,31 @@ _EVERY: Final = "all"
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("agent", required=False, shell_complete=complete_agents("file"))
 @click.option(
-    "--target", "target_name", type=click.Choice(sorted(TARGETS)), required=True, help="For which tool."
+    "--target",
+    "target_name",
+    type=click.Choice(sorted(TARGETS)),
+    required=True,
+    help="Tool to write for.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The file to write, or the folder for several; nothing that is there is replaced.",
+    help="The file to write, or the folder for several files. Existing files are never replaced.",
 )
 @click.option(
     "--allow-wider",
     "wider",
     multiple=True,
     metavar="KIND",
-    help="Write rules that the target can only say more loosely in this respect; 'all': in any. Repeatable.",
+    help="Accept rules that the target can only express more loosely in this way; 'all': in any way. Repeatable.",
 )
-@click.option("--fail-on-loss", is_flag=True, help="Exit with 1 if the target does not say all of it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the documents in it.")
+@click.option(
+    "--fail-on-loss", is_flag=True, help="Exit with 1 if the target cannot express all of the profile."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document that includes the configuration."
+)
 def compile_profile(
     file: Path,
     agent: str | None,
@@ -61,13 +69,13 @@ def compile_profile(
 ) -> None:
     """Write AGENT's profile of FILE, or every agent's, as the configuration of another tool.
 
-    Always with a report of what the tool cannot say, rule by rule: what was left out or said more strictly (narrower,
-    safe), and what the tool does not judge at all or says more loosely (wider: something else must enforce it). A rule
-    that could only be said more loosely is left out unless --allow-wider names the kind in brackets.
+    A report lists, rule by rule, what the tool cannot express. "Narrower" is safe: the rule is left out or stricter.
+    "Wider" is not enforced by the tool: something else must enforce it. A rule that would become looser is left out
+    unless --allow-wider names the kind in brackets.
 
     The document goes to standard output and the report to standard error; with -o, the report to standard output.
 
-    Exit codes: 0 exported; 1 the file is refused, or something is lost and --fail-on-loss; 2 the command line
+    Exit codes: 0 exported; 1 the file is rejected, or something is lost and --fail-on-loss; 2 the command line
     is wrong.
 
     \b
@@ -97,7 +105,7 @@ def _accepted(target: Target, wider: Sequence[str]) -> frozenset[str]:
     if unknown:
         known = "".join(f"\n  {kind}: {text}" for kind, text in sorted(target.wider.items()))
         raise click.UsageError(
-            f"{printable(unknown[0])} is no kind in which {target.name} can be wider. There are:{known or ' none'}"
+            f"{printable(unknown[0])} is not a kind of loss of {target.name}. Known kinds:{known or ' none'}"
         )
     return frozenset(target.wider if _EVERY in wider else wider)
 
@@ -105,14 +113,14 @@ def _accepted(target: Target, wider: Sequence[str]) -> frozenset[str]:
 def _tell(exports: Sequence[Export], *, printed: bool) -> None:
     documents = [document for export in exports for document in export.documents]
     if printed and len(documents) > 1:
-        raise click.UsageError(f"there are {len(documents)} documents: name a folder with -o, or --json")
+        raise click.UsageError(f"there are {len(documents)} documents: name a folder with -o, or use --json")
     for line in loss_lines(exports):
         click.echo(line, err=printed)
     if printed:
         for document in documents:
             click.echo(document.text, nl=False)
     if not exports:
-        click.echo("no profiles: nothing to export", err=printed)
+        click.echo("The file has no profiles: nothing is exported.", err=printed)
 
 
 def _places(exports: Sequence[Export], output: Path) -> Mapping[Path, str]:
@@ -131,7 +139,9 @@ def _write(places: Mapping[Path, str]) -> None:
     """All of them or, where one is there already, none."""
     for place in places:
         if place.exists() or place.is_symlink():
-            raise click.UsageError(f"{_shown(place)} is there already, and is not replaced")
+            raise click.UsageError(
+                f"{_shown(place)} exists already: remove it, or choose another place with -o"
+            )
     for place, text in places.items():
         try:
             place.parent.mkdir(exist_ok=True)

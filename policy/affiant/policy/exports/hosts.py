@@ -1,4 +1,4 @@
-"""What targets that judge a host and a port need to know of the egress rules: which denials touch an allow."""
+"""Finds which denials overlap an allowed host and port, for targets that judge only those."""
 
 from __future__ import annotations
 

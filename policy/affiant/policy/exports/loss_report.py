@@ -1,4 +1,4 @@
-"""The losses of an export as text and as JSON: each rule with its line, and what the target does not say of it."""
+"""Reports the losses of an export as text and JSON: each rule with its line, and what the target does not express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an export is: documents for another tool, and for each rule what they do not say.
+"""Defines an export: documents for another tool, and a ledger of what they do not express of each rule.
 
 No export is silently wider than the profile. A rule that the target cannot say exactly is said more strictly; where it
 could only be said more loosely, it is left out, unless whoever exports names that kind of loss. What the target has no

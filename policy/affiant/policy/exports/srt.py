@@ -1,4 +1,4 @@
-"""A profile as settings of Anthropic's sandbox-runtime (``srt``), as of version 0.0.83.
+"""Writes a profile as settings of Anthropic's sandbox-runtime (``srt``), as of version 0.0.83.
 
 What srt judges: for reading, everything but ``denyRead``, in which ``allowRead`` opens parts again; for writing,
 ``allowWrite`` without ``denyWrite``; for the network, host and port, denials first, ``*.x`` at any depth. It answers

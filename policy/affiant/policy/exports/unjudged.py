@@ -1,4 +1,4 @@
-"""Sections of a profile for which a target has no words."""
+"""Records the losses of sections that a target does not know at all."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Drafts the least profile for what an agent was seen to use."""
+"""Drafts the least profile for what an agent used."""

@@ -1,4 +1,4 @@
-"""From a log to a proposal that was held against what it claims: it loads, allows what was used, and is no wider.
+"""Makes a proposal from a log and checks its claims: it loads, allows what was used, and is no wider.
 
 A draft that does not hold is not shown. That would be a mistake of ours, and a reviewer would have to find it.
 """

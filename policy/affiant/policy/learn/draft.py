@@ -1,4 +1,4 @@
-"""The least profile that allows what one agent was seen to use: a proposal, made from counts.
+"""Drafts the least profile that allows what one agent used, from counts.
 
 Rules are exact: one path, method, target, tool and model for each that was used, and no product of lists that was not
 asked for (GET of one path and POST of another are two rules). With a profile to start from, a tool keeps the rule that

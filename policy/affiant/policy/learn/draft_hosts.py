@@ -1,4 +1,4 @@
-"""Rules for hosts that allow exactly the requests that were seen, and no product of their methods and paths."""
+"""Drafts rules for hosts that allow exactly the requests that were seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules by which a draft says one use: a tool, a path, a model, a secret; and what it was, if it was denied."""
+"""Drafts the rule for one use of a tool, a path, a model or a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A draft as the YAML of a profile file: a proposal by its first words, with the reason of every rule beside it.
+"""Writes a draft as a YAML profile file that begins with the word PROPOSAL and gives the reason of every rule.
 
 Whatever a log says stands in it as a rule that was checked, or escaped on one line of a comment: text of an agent's can
 be neither a rule nor the end of a comment.

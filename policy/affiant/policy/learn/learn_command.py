@@ -1,6 +1,6 @@
-"""``affiant policy learn``: the least profile for what a log says was used, as a proposal.
+"""``affiant policy learn`` drafts the least profile that allows what a decision log says was used.
 
-Exit codes: 0 drafted; 1 a file or a line of a log is refused, or nothing can be drafted from it; 2 the command line is
+Exit codes: 0 drafted; 1 a file or a line of a log is rejected, or nothing can be drafted from it; 2 the command line is
 wrong.
 """
 
@@ -35,34 +35,37 @@ __all__ = ["learn_policy"]
     type=click.File("rb"),
     multiple=True,
     required=True,
-    help="Recorded decisions; repeatable; - is stdin.",
+    help="Decision log to learn from; - is standard input. Repeatable.",
 )
 @click.option(
     "--from",
     "start",
     type=click.Path(path_type=Path),
-    help="Narrow this file: nothing is proposed that it does not allow.",
+    help="Restrict this file: propose nothing that it does not allow.",
 )
-@click.option("--agent", help="Draft this agent's profile alone.", shell_complete=complete_agents("start"))
+@click.option("--agent", help="Draft only this agent's profile.", shell_complete=complete_agents("start"))
 @click.option(
     "--generalize-paths",
     type=click.IntRange(1, 32),
     metavar="N",
-    help="Paths of more than N segments become the subtree below the first N; default: every path is exact.",
+    help="Replace paths of more than N segments by the subtree below the first N. Default: every path is exact.",
 )
 @click.option(
     "--keep",
     type=click.Choice(SECTIONS),
     multiple=True,
-    help="Keep this section of --from as it is; repeatable.",
+    help="Keep this section of --from unchanged. Repeatable.",
 )
 @click.option(
-    "--include-denied", is_flag=True, help="Propose also what was denied because nothing allowed it."
+    "--include-denied", is_flag=True, help="Also propose what was denied because no rule allowed it."
 )
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here; never over a file."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write. An existing file is never replaced.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, the draft in it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document that includes the draft.")
 def learn_policy(
     *,
     logs: tuple[BinaryIO, ...],
@@ -77,11 +80,11 @@ def learn_policy(
     """Draft the least profile that allows what agents were seen to use.
 
     Logs come from 'affiant run --decisions FILE' (egress, secrets, files) and 'affiant gateway serve --decisions FILE'
-    (models, tools); for the latter --from tells whose lines they are. The draft is a proposal: it says so, and why
-    each rule is there; what was denied, and what nothing used, is in comments. A run in which an agent did not need
-    something says nothing about the next: read the draft, and keep what you know is needed.
+    (models, tools). A gateway's log needs --from, which names the agent of each line. The draft is a proposal: comments
+    say why each rule is there, what was denied, and what was never used. An agent may need more in its next run: read
+    the draft, and keep what you know is needed.
 
-    Exit codes: 0 drafted; 1 a file or a line of a log is refused, or nothing can be drafted from it; 2 the
+    Exit codes: 0 drafted; 1 a file or a line of a log is rejected, or nothing can be drafted from it; 2 the
     command line is wrong.
 
     \b
@@ -92,9 +95,11 @@ def learn_policy(
       affiant policy learn --log monday.jsonl --log tuesday.jsonl --from profiles.yaml --keep models --json
     """
     if keep and start is None:
-        raise click.UsageError("--keep keeps sections of the file that --from names")
+        raise click.UsageError("--keep needs --from: it names the file whose sections are kept")
     if output is not None and output.exists():
-        raise click.UsageError(f"{printable(str(output))} exists: a proposal is never written over anything")
+        raise click.UsageError(
+            f"{printable(str(output))} exists already: choose another file for the proposal"
+        )
     profiles = None if start is None else read_profiles(start)
     learned = learn(_recorded(logs, profiles, agent), start=profiles, paths_below=generalize_paths)
     if not learned.agents:

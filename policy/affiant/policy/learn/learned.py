@@ -1,4 +1,4 @@
-"""What a decision log says that agents used and were denied: counted, and bounded whatever the log's length.
+"""Counts what agents used and were denied in a decision log, in bounded memory.
 
 Used is what was allowed when it was asked for, and what the profile to start from allows too, if there is one; all else
 is denied, and only ever proposed to a person. A tool that was only offered to a model was not used. Where a log names

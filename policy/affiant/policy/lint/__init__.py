@@ -1,1 +1,1 @@
-"""Findings about profiles that load but are probably not meant."""
+"""Warns about profiles that load but are probably not meant."""

@@ -1,4 +1,4 @@
-"""Approvers by identity whose spellings an issuer may take for one, so that one person would count as two.
+"""Finds approvers by identity that an issuer may take for one person, who would then count as two.
 
 Identities are compared letter by letter: that is what a certificate says. What an issuer does is its own affair, and
 many let whoever has ``ann@example.com`` have a token for ``Ann@example.com``, ``ann@EXAMPLE.com`` or

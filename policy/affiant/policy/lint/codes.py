@@ -1,4 +1,4 @@
-"""The stable codes of warnings: what each says, and what to do about it. FORMAT.md lists them word by word."""
+"""The stable codes of warnings, with their text and advice. FORMAT.md lists them word by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warnings about profiles that load: what they allow that a reviewer may not have meant.
+"""Warns about what a profile allows that a reviewer may not have meant.
 
 Every warning has a stable code, and says what to do. None of them changes a decision, and a list of hosts or words is
 never complete: no warning does not mean no danger.

@@ -1,6 +1,6 @@
-"""``affiant policy lint``: every mistake of a file, or what a file that loads allows and may not mean to.
+"""``affiant policy lint`` lists every mistake of a file, or warns about what a file that loads allows.
 
-Exit codes: 0 loaded; 1 refused, or a warning with ``--strict``; 2 the command line is wrong.
+Exit codes: 0 loaded; 1 rejected, or a warning with ``--strict``; 2 the command line is wrong.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = ["lint"]
 def lint(file: Path, *, strict: bool, as_json: bool, markdown: bool, sarif: Path | None) -> None:
     """Check that FILE loads, and warn about what it allows.
 
-    A file that does not load is refused as a whole; all mistakes that can be told apart are shown, up to 20, each
-    with its line. What may be a secret in that line is shown as ***.
+    A file that does not load is rejected as a whole. Up to 20 independent mistakes are shown, each with its line.
+    *** replaces what may be a secret in that line.
 
-    Exit codes: 0 the file loads; 1 it is refused, or there is a warning and --strict; 2 the command line is
+    Exit codes: 0 the file loads; 1 it is rejected, or there is a warning and --strict; 2 the command line is
     wrong.
 
     \b

@@ -1,4 +1,4 @@
-"""What warnings know of the world: hosts that are everybody's, files that others run, words that change things.
+"""Known hosts that anyone can use, files that other programs run, and words that mean a change.
 
 No such list is complete. A warning is a question to the reviewer, and its absence is no answer.
 """

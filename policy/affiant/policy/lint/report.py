@@ -1,4 +1,4 @@
-"""What ``affiant policy lint`` found, as programs and code review pages read it: JSON, Markdown, SARIF 2.1.0.
+"""Reports what ``affiant policy lint`` found as JSON, Markdown and SARIF 2.1.0.
 
 Of a refusal nothing is repeated but its own text, in which no secret stands; the file's line is for terminals alone.
 """

@@ -1,4 +1,4 @@
-"""Every mistake of a profile file that can be told apart from the others, for whoever mends it.
+"""Finds every independent mistake of a profile file, for the person who corrects it.
 
 Loading stops at the first; this goes on, and accepts nothing: it returns refusals, never a policy. What it reads, it
 reads alone (an agent, a section, an entry of a list), so that no mistake is told that follows from another. How rules

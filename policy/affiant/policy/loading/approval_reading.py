@@ -1,4 +1,4 @@
-"""``requires_human_approval``: what a person must approve first, and who may.
+"""Reads ``requires_human_approval``: what a person must approve first, and who may approve.
 
 Approvers are keys, by thumbprint, and identities, by issuer and subject under the trusted root that stands beside them:
 whose word an identity is, is a part of who may approve.

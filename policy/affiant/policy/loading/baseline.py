@@ -1,4 +1,4 @@
-"""The floor: an organisation's denials and limits, merged into every profile of a file that names them.
+"""Reads a baseline policy: an organisation's denials and limits, merged into every profile of a file that names it.
 
 A floor is a file of its own with the sections ``tools``, ``filesystem_access``, ``network_egress``,
 ``requires_human_approval`` and ``limits``, in which only denials, carve-outs, demands for approval, their approvers,

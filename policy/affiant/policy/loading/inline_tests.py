@@ -1,4 +1,4 @@
-"""The tests that a profile carries, held against it whenever it is loaded.
+"""Reads the tests that a profile carries, and checks them whenever it is loaded.
 
 Each is ``{allow: REQUEST}``, ``{ask: REQUEST}`` or ``{deny: REQUEST}``; a request is one of ``tool``, ``model``,
 ``attested_model``, ``read``, ``write``, ``secret`` and ``egress``; beside ``tool`` may stand ``args``. A request that

@@ -1,4 +1,4 @@
-"""Limits as people write them: ``500``, ``120/min``, ``2M/day``, ``50MiB``, ``2h``.
+"""Reads limits as people write them: ``500``, ``120/min``, ``2M/day``, ``50MiB``, ``2h``.
 
 An amount is a whole number of 1 or more, in bytes with a unit; a window follows after a slash. There are no signs,
 fractions, exponents or other units, and nothing is rounded or converted.

@@ -1,4 +1,4 @@
-"""From the YAML of a profile file to profiles: strict, whole, and without I/O.
+"""Loads the YAML of a profile file into profiles: strictly, as a whole, and without I/O.
 
 Either every profile of the file is read as it was written, or the file is refused, with the code, the line and
 the column: there is no fallback to a default. An empty file, or an agent without sections, denies everything.

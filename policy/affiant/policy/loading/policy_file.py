@@ -1,4 +1,4 @@
-"""Reads a profile file, and the floor beside it, from disk: the only module of this component with I/O.
+"""Reads a profile file and the baseline policy beside it from disk. I/O boundary of this package.
 
 Whoever enforces a file must not enforce one that somebody else could have written: what it allows would be theirs to
 say. Whoever only reviews one reads anybody's.

@@ -1,4 +1,4 @@
-"""Rules together with the places they were written at, which the normal form does not keep."""
+"""Keeps rules together with their places in the file, which the normal form does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profiles of one file, each with its name, its normal form and the places its rules were written at."""
+"""Holds the profiles of one file, each with its name, its normal form and the places of its rules."""
 
 from __future__ import annotations
 

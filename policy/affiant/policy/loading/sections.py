@@ -1,4 +1,4 @@
-"""One function for each section of a profile: from nodes to rules, each with the place it was written at.
+"""Reads each section of a profile from YAML nodes: one function for each, which returns rules with their places.
 
 ``floor`` is true while a floor is read: a section may then hold denials only.
 """

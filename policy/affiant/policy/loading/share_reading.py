@@ -1,4 +1,4 @@
-"""``weight`` and ``priority`` as they are written in a profile."""
+"""Reads ``weight`` and ``priority`` of a profile."""
 
 from __future__ import annotations
 

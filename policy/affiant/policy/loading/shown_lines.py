@@ -1,4 +1,4 @@
-"""The line of a document that a refusal shows, without what may be a secret.
+"""Shows the line of a document in an error message, without anything that may be a secret.
 
 A file that is refused is a file with a mistake, and the mistake may be a secret pasted where a name belongs. So nothing
 is shown because it looks harmless; a value is shown where its place says what it is:

@@ -1,4 +1,4 @@
-"""``inject: {exchange: {...}}`` of a secret, from YAML nodes; what is the default is written out."""
+"""Reads ``inject: {exchange: {...}}`` of a secret from YAML nodes, and writes out the defaults."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a profile says, as values: rules, limits, argument patterns, shares."""
+"""Values of a profile: rules, limits, argument patterns, shares."""

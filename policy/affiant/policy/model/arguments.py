@@ -1,4 +1,4 @@
-"""Typed constraints on the arguments of a tool: what each may be; what is not named may not be there.
+"""Typed constraints on the arguments of a tool; an argument without a constraint is not allowed.
 
 A constraint looks at one top-level argument. Types are those of JSON and never converted: ``"5"`` is no number, ``5.0``
 and ``true`` are no integer. Command lines are judged as lists of whole tokens (``argv``), paths by segment (``under``),

@@ -1,4 +1,4 @@
-"""Limits of a profile as values: so much in any minute, or so much in the life of a session.
+"""Limits of a profile as values: an amount in any window of time, or in the whole session.
 
 A :class:`Bound` is of one window, and holds in *every* stretch of time of that length, wherever it begins: ``60/min``
 allows at most 60 in any sixty seconds. Without a window it holds for the session's whole life. Where several bounds

@@ -1,4 +1,4 @@
-r"""The syntax of patterns: from their text to a tree that knows its size, its shortest and its longest text.
+r"""Parses the text of a pattern into a tree that knows its size and the lengths of its texts.
 
 Reading takes time in proportion to the pattern's length: what it would become is told from sums alone
 (``text_pattern`` says what the syntax is, and makes the automaton).

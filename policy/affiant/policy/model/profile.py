@@ -1,4 +1,4 @@
-"""What a profile says, as values that are legal because they exist: every constructor checks its own rule.
+"""Rules and settings of a profile as values; every constructor checks its value, so one that exists is legal.
 
 Both readers, of the YAML and of the normal form, build these same types, so that neither can be laxer than
 the other. :class:`Policy` is the meaning of one profile, without its name and place; rules are immutable and

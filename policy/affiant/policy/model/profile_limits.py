@@ -1,4 +1,4 @@
-"""The limits that rules of a profile have of their own, by the ids of the rules."""
+"""Lists the limits that rules of a profile have of their own, by the ids of the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A profile's share of what its sessions wait for together: how much of it, and before whom.
+"""A profile's share of an upstream that several sessions wait for: its weight and its priority.
 
 It allows nothing and denies nothing: where nobody waits, a session of any share is served at once. What enforces it is
 the gateway's queue in front of each upstream.

@@ -1,4 +1,4 @@
-"""``sigv4`` of a secret: requests to one service in one region, signed with AWS Signature Version 4.
+"""``sigv4`` of a secret: requests to one service in one region that are signed with AWS Signature Version 4.
 
 Both are written out and never guessed from a host: they are what a signature is good for, and so part of the authority
 that a profile gives.

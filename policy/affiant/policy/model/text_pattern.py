@@ -1,4 +1,4 @@
-r"""Patterns over the text of an argument: a regular language that is decided in one step for each character.
+r"""Patterns over the text of an argument: regular languages, decided in one step for each character.
 
 A part of what every engine of regular expressions reads alike: printable ASCII characters, ``[a-z0-9_-]``, ``(a|b)``,
 ``?``, ``*``, ``+``, ``{2}``, ``{1,40}``, and ``\`` before a character that would mean something else. Always the whole

@@ -1,4 +1,4 @@
-"""What a secret is exchanged for before a request goes out: an access token, from whom, by which grant, and as whom.
+"""The exchange of a secret for an access token before a request goes out: issuer, grant and client.
 
 The secret is a long-lived credential that no API host is to see. The broker sends it (or an assertion that it signs) to
 one token endpoint and to nobody else, and puts the short-lived token into requests to the secret's hosts. Three grants:

@@ -1,4 +1,4 @@
-"""The ``args`` of a tool as a person writes them, from nodes of YAML."""
+"""Reads the ``args`` of a tool from YAML nodes, as a person writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The normal form: one sequence of bytes for one meaning, and the digest that sessions are bound to.
+"""Writes the normal form of a policy, one sequence of bytes for one meaning, and computes its digest.
 
 RFC 8785 JSON of a policy with every short form expanded, every default written out, every list sorted and
 without repetitions, paths and hosts canonical, the floor merged in; no name of an agent, no place in a file.

@@ -1,4 +1,4 @@
-"""Every key of the format, by the mapping it stands in.
+"""Lists every key of the format, by the mapping that holds it.
 
 What a reader knows stands in that reader; here it stands once more, for whatever speaks about a file without reading
 it: the schema for editors, and the line that a refusal shows. A test holds both equal.

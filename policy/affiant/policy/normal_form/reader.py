@@ -1,4 +1,4 @@
-"""Reads a normal form: exactly the bytes that ``normal_form.py`` writes for the policy that comes out.
+"""Reads a normal form: exactly the bytes that ``digest.py`` writes for the same policy.
 
 Gateway and supervisor receive these bytes and not the YAML, and recompute the digest from them. Every member
 is taken by name and type; one too many or too few is refused, and so is any other layout or order.

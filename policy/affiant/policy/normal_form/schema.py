@@ -1,4 +1,4 @@
-"""Typed reading of YAML nodes: each function returns what the schema wants there, or refuses with the place.
+"""Reads YAML nodes by type: each function returns the expected value, or raises an error with the place.
 
 A key is known, known but not enforced by this version, or unknown; none is ever ignored.
 """

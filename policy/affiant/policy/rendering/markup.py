@@ -1,4 +1,4 @@
-"""Names of a policy in Markdown, DOT and Mermaid, where nothing in them is markup; tables and pages of Markdown.
+"""Writes Markdown, and text for DOT and Mermaid, in which no name of a policy is markup.
 
 A loaded name holds no control and no invisible characters, but paths and header formats may hold pipes, brackets,
 quotes and ampersands, and a file may be called anything.

@@ -1,4 +1,4 @@
-"""Reports for code review pages and CI: SARIF 2.1.0 and JUnit XML."""
+"""Writes reports for code review pages and CI: SARIF 2.1.0 and JUnit XML."""
 
 from __future__ import annotations
 

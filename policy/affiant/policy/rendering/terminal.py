@@ -1,4 +1,4 @@
-"""Text for terminals: wrapped entries with their place, aligned columns, lists that say what they leave out."""
+"""Writes text for terminals: wrapped entries with their place, aligned columns, bounded lists."""
 
 from __future__ import annotations
 

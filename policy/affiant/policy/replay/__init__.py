@@ -1,1 +1,1 @@
-"""`affiant policy decisions` and `simulate`: recorded decisions as events, tables and replays."""
+"""Shows recorded decisions as events, tables and replays: `affiant policy decisions` and `simulate`."""

@@ -1,6 +1,6 @@
-"""``affiant policy decisions``: what decision logs hold, for people and for programs.
+"""``affiant policy decisions`` shows decision logs to people and converts them for other systems.
 
-Exit codes: 0 shown; 1 a line is no decision, or cannot be said in the form that was asked for (all others are shown);
+Exit codes: 0 shown; 1 a line is not a decision, or the wanted form cannot express it (all others are shown);
 2 the command line is wrong.
 """
 
@@ -32,7 +32,7 @@ from affiant.policy.replay.table import HEADINGS, decision_row
 __all__ = ["decisions_command"]
 
 _MAX_SHOWN: Final = 100
-"""Refusals that are told one by one: a file that is no log at all shall not fill the screen."""
+"""Refusals that are shown one by one: a file that is not a log must not fill the screen."""
 _BLOCK: Final = 500
 """Rows of a file that are read before the first is shown, so that columns fit them. A pipe's are shown as they come."""
 
@@ -55,41 +55,43 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     type=click.Choice(["table", "jsonl", "ocsf", "otlp-json"]),
     default="table",
     show_default=True,
-    help="A table; the lines themselves; OCSF events or OpenTelemetry log records, one JSON document a line.",
+    help="Output form: a table, the lines themselves, OCSF events, or OpenTelemetry log records (one JSON a line).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
     "--agent",
     "agents",
     multiple=True,
-    help="Of this agent; repeatable, as all that choose.",
+    help="Show only this agent. This and the other filters are repeatable.",
     shell_complete=complete_agents("files"),
 )
-@click.option("--session", "sessions", multiple=True, metavar="ID", help="Of this session.")
+@click.option("--session", "sessions", multiple=True, metavar="ID", help="Show only this session.")
 @click.option(
     "--plane",
     "planes",
     multiple=True,
     type=click.Choice(["tool", "model", "path", "egress", "secret"]),
-    help="About these.",
+    help="Show only requests of this kind.",
 )
 @click.option(
     "--decision",
     "decided",
     multiple=True,
     type=click.Choice(["allow", "ask", "deny"]),
-    help="Decided so.",
+    help="Show only this decision.",
 )
-@click.option("--reason", "reasons", multiple=True, metavar="CODE", help="For this reason.")
-@click.option("--since", callback=_seconds, metavar="TIME", help="Then or later: RFC 3339, or seconds.")
-@click.option("--until", callback=_seconds, metavar="TIME", help="Before.")
+@click.option("--reason", "reasons", multiple=True, metavar="CODE", help="Show only this reason code.")
+@click.option(
+    "--since", callback=_seconds, metavar="TIME", help="Show from this time on: RFC 3339, or Unix seconds."
+)
+@click.option("--until", callback=_seconds, metavar="TIME", help="Show up to this time, exclusive.")
 @click.option(
     "--profiles",
     "files",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Profiles that decided: names agents that a gateway's lines do not, and where rules stand. Repeatable.",
+    help="Profile file that decided. It adds agent names to a gateway's log, and the lines of rules. Repeatable.",
 )
 @click.pass_context
 def decisions_command(
@@ -102,12 +104,12 @@ def decisions_command(
     files: tuple[Path, ...],
     **chosen: Any,
 ) -> None:
-    """Show what decision logs hold, or turn it into what a SIEM or an OpenTelemetry collector reads.
+    """Show decision logs, or convert them for a SIEM or an OpenTelemetry collector.
 
-    Logs are read in the order given, line by line, of any size; - is stdin. A line that is no decision is told on
-    standard error, with its number, and all others are shown.
+    Logs may have any size, and are read in the order given; - is standard input. A line that is not a decision is
+    reported on standard error with its number, and all other lines are shown.
 
-    Exit codes: 0 shown; 1 a line is no decision, or cannot be said in the form that was asked for (all others are
+    Exit codes: 0 shown; 1 a line is not a decision, or the wanted form cannot express it (all others are
     shown); 2 the command line is wrong.
 
     \b
@@ -119,7 +121,7 @@ def decisions_command(
       tail -F decisions.jsonl | affiant policy decisions -
     """
     if as_json and ctx.get_parameter_source("form") is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--json and --format are two answers: choose one")
+        raise click.UsageError("--json and --format exclude each other: choose one")
     known = KnownProfiles(*(read_profiles(file) for file in files))
     reading = _Reading(Choice(**{name: _chosen(value) for name, value in chosen.items()}), known)
     found = reading.of(logs)
@@ -175,7 +177,7 @@ class _Reading:
                 yield source, recorded
 
     def refuse(self, error: AffiantError) -> None:
-        """Tell of a line that is not shown."""
+        """Report a line that is not shown."""
         self.refused += 1
         if self.refused <= _MAX_SHOWN:
             show_refusal(error)
@@ -184,15 +186,15 @@ class _Reading:
 
 def _tell(reading: _Reading) -> None:
     if reading.refused > _MAX_SHOWN:
-        click.echo(f"affiant: {reading.refused - _MAX_SHOWN} more lines are refused", err=True)
+        click.echo(f"affiant: {reading.refused - _MAX_SHOWN} more lines are not decisions", err=True)
     if reading.unnamed:
         click.echo(
-            f"affiant: {reading.unnamed} decisions name no agent and are left out: name the file that decided, "
-            "with --profiles",
+            f"affiant: {reading.unnamed} decisions have no agent name and are left out: "
+            "name the profile file that decided with --profiles",
             err=True,
         )
     if reading.untimed:
-        click.echo(f"affiant: {reading.untimed} decisions say no time and are left out", err=True)
+        click.echo(f"affiant: {reading.untimed} decisions have no time and are left out", err=True)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What refuses a decision that another form cannot say."""
+"""The error of a decision that another format cannot express."""
 
 from __future__ import annotations
 

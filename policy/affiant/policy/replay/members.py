@@ -1,4 +1,4 @@
-"""A recorded decision as a line of a decision log again, now with its agent's name if the reader knew it. Pure."""
+"""Writes a recorded decision as a line of a decision log again, with the agent's name if it is known. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One recorded decision as one event of the Open Cybersecurity Schema Framework (OCSF), version 1.8.0. Pure.
+"""Writes one recorded decision as one event of the Open Cybersecurity Schema Framework (OCSF) 1.8.0. Pure.
 
 Which class: ``ocsf_objects``. Every event has the profile ``security_control``, which says
 what the policy did, and classes of the network ``host``, which says who asked. The schema:

@@ -1,4 +1,4 @@
-"""What a request is in the Open Cybersecurity Schema Framework, 1.8.0: its class, its activity, its objects. Pure.
+"""Maps a request to OCSF 1.8.0: its class, its activity, its objects. Pure.
 
 =================  ===============================  ==============================================
 request            class                            activity

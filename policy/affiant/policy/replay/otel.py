@@ -1,4 +1,4 @@
-"""A recorded decision as OpenTelemetry attributes, and as a log record in OTLP/JSON. Pure: nothing is sent.
+"""Writes a recorded decision as OpenTelemetry attributes and as a log record in OTLP/JSON. Pure.
 
 ``affiant.*`` are ours and stable; the others are OpenTelemetry's semantic conventions (``gen_ai.*``: still in
 development there) and say of the request what they say of any. ``docs/decision-logs.md`` has the table of them all.

@@ -1,6 +1,6 @@
-"""``affiant policy simulate``: what a new version of a profile file would have decided about what was asked before.
+"""``affiant policy simulate`` decides recorded requests again by a new version of a profile file.
 
-Exit codes: 0 replayed; 1 a file or a line of the log is refused, or ``--fail-on`` found what it names; 2 the command
+Exit codes: 0 replayed; 1 a file or a line of the log is rejected, or ``--fail-on`` found what it names; 2 the command
 line is wrong.
 """
 
@@ -36,9 +36,11 @@ _FILE = click.Path(path_type=Path)
     type=click.File("rb"),
     multiple=True,
     required=True,
-    help="Recorded decisions, one on each line; - is stdin. Repeatable.",
+    help="Decision log, one decision on each line; - is standard input. Repeatable.",
 )
-@click.option("--old", type=_FILE, help="Compare with what this file decides, not with what was recorded.")
+@click.option(
+    "--old", type=_FILE, help="Compare with the decisions of this file instead of the recorded ones."
+)
 @click.option(
     "--fail-on",
     type=click.Choice(["widen", "any"]),
@@ -55,12 +57,12 @@ def simulate_policy(
     as_json: bool,
     markdown: bool,
 ) -> None:
-    """Decide again what logs record, by NEW's profiles, and say what changes.
+    """Decide the requests of decision logs again by NEW's profiles, and show what changes.
 
-    A log is JSON Lines: {"agent", "request", "decision", "reason"} and what FORMAT.md lists; a line that is anything
-    else refuses the log. Only requests that were made are replayed: 'affiant policy diff' compares all that could be.
+    A log is JSON Lines: {"agent", "request", "decision", "reason"} and what FORMAT.md lists; any other
+    line is an error. Only requests that were made are replayed: 'affiant policy diff' compares all that could be.
 
-    Exit codes: 0 replayed; 1 a file or a line of the log is refused, or --fail-on found what it names; 2 the
+    Exit codes: 0 replayed; 1 a file or a line of the log is rejected, or --fail-on found what it names; 2 the
     command line is wrong.
 
     \b

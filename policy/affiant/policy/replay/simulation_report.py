@@ -1,4 +1,4 @@
-"""What a change of profiles does to recorded decisions: as text, as a Markdown table, as one JSON document."""
+"""Reports what a change of profiles does to recorded decisions: text, Markdown, JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded decisions as rows of a table for people. The request, which may be of any length, is last. Pure."""
+"""Writes recorded decisions as rows of a table for people, the request last because of its length. Pure."""
 
 from __future__ import annotations
 

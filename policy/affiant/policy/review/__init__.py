@@ -1,1 +1,1 @@
-"""The facts of a review page: versions, changes, flows, warnings. Pure."""
+"""Collects the facts of a review page: versions, changes, flows, warnings. Pure."""

@@ -1,4 +1,4 @@
-"""Which cells of the table an exact difference is about, so that they are marked there."""
+"""Finds the cells of the table that an exact difference is about, so that the page can mark them."""
 
 from __future__ import annotations
 

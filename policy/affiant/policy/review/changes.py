@@ -1,4 +1,4 @@
-"""What differs from the version compared with: each difference with a request that shows it, what widens first."""
+"""Lists the differences from the other version, each with a request that shows it, what allows more first."""
 
 from __future__ import annotations
 

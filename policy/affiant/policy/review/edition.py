@@ -1,4 +1,4 @@
-"""One version of a profile file as the page shows it: what its agents may do, and its lines, to which places link.
+"""One version of a profile file on the page: what its agents may do, and its lines, to which places link.
 
 A line has an element id of its own (``n12``: line 12 of the new file; ``m`` is the new file's floor, ``o`` and ``p``
 are those of the old version), so that each place in the page is a link into the page.

@@ -1,4 +1,4 @@
-"""Where each secret can flow: which agent can send it to which host, in which requests, and in which place of them."""
+"""Lists where each secret can flow: which agent can send it to which host, in which requests and where in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture's contents: agents in the middle, what they hold on the left, what they act on at the right.
+"""Builds the graph of the picture: agents in the middle, secrets and files on the left, tools and hosts on the right.
 
 Secrets and files stand on the left, tools and hosts on the right; a secret's way to a host leads through the agent that
 can send it. A file or host reached by several agents is one node.

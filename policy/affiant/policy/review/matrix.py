@@ -1,4 +1,4 @@
-"""Who may do what, as a table's contents: a row for each tool, model, path, endpoint and secret that some agent has.
+"""Builds the table of who may do what: a row for each tool, model, path, endpoint and secret of some agent.
 
 A cell says what holds *for that agent* there, also where another rule of its profile gives it: a path through the
 folder above, a host through a wildcard. Its letter has one of few meanings (:data:`MEANINGS`), its words say all.

@@ -1,4 +1,4 @@
-"""Each agent in a sentence or two: what it may call, use and reach, and with which secrets."""
+"""Describes each agent in a sentence or two: what it may call, use and reach, and with which secrets."""
 
 from __future__ import annotations
 

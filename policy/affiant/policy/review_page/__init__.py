@@ -1,1 +1,1 @@
-"""Lays out the review page that `affiant policy report` writes."""
+"""Renders the review page that `affiant policy report` writes."""

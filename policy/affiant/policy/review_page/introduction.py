@@ -1,4 +1,4 @@
-"""The head of the page: what it is about, by digest, how much there is of it, and links to the sections."""
+"""Makes the head of the page: what it is about, its digests, and numbers that link to the sections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where everything stands in a picture of three layers: boxes that do not overlap, lines that leave them in order.
+"""Places the boxes and lines of a picture in three layers: boxes do not overlap, lines leave them in order.
 
 Left and right nodes are ordered by the mean position of their agents, which keeps lines from crossing more than they
 must (the barycentre rule of layered drawings), and stay together by kind, under the kind's title. Units are those of

@@ -1,4 +1,4 @@
-"""The table of agents against tools, models, files, hosts and secrets.
+"""Makes the tables of agents against tools, models, files, hosts and secrets.
 
 Few agents have words in their cells; many have letters, in tables of at most :data:`AGENTS` columns each, so that a
 table fits a page of paper. A letter is a link to the first rule behind it.

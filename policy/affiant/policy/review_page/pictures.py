@@ -1,4 +1,4 @@
-"""The pictures of inline SVG: one of all agents where they are few, else one for each.
+"""Makes the pictures as values for SVG: one of all agents if they are few, else one for each.
 
 Nothing but the page's own style and shapes; no reference leads out of the drawing. What the colours say is said by
 dashes, weights and words too, and all of it again by the tables.

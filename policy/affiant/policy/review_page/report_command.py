@@ -1,6 +1,6 @@
-"""``affiant policy report``: one page about a file, for somebody who must say yes or no to it.
+"""``affiant policy report`` writes one HTML page about a file, for the person who must approve it.
 
-Exit codes: 0 written; 1 a file is refused, or the disk is full; 2 the command line is wrong, or OUTPUT is there.
+Exit codes: 0 written; 1 a file is rejected, or the disk is full; 2 the command line is wrong, or OUTPUT exists.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_AGENTS: Final = 500
     "--agent",
     "agents",
     multiple=True,
-    help="Only this agent; may be given several times.",
+    help="Show only this agent. Repeatable.",
     shell_complete=complete_agents("file"),
 )
 @click.option(
@@ -46,15 +46,13 @@ _MAX_AGENTS: Final = 500
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     required=True,
-    help="Where the page is written; - is standard output.",
+    help="File to write; - is standard output.",
 )
-@click.option("--force", is_flag=True, help="Replace a page that is there already.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document: the page's digest, and counts."
+    "--json", "as_json", is_flag=True, help="Print one JSON document with the page's digest and counts."
 )
-@click.option(
-    "--at", callback=instant_if_given, help="Print this instant in the page: now, or RFC 3339 in UTC."
-)
+@click.option("--at", callback=instant_if_given, help="Print this time in the page: now, or RFC 3339 in UTC.")
 def report(
     file: Path,
     *,
@@ -67,12 +65,12 @@ def report(
 ) -> None:
     """Write one HTML page about FILE for a security review.
 
-    What each agent may do in plain words and in a table, warnings and what to do about them, where each secret can
-    flow, a picture, and every rule with its line; with --against also exactly what changed, what widens first. The page
-    is one file that loads nothing, and prints. The same files give the same bytes.
+    The page says what each agent may do, in words and in a table. It lists warnings with advice, the flows of secrets,
+    and every rule with its line. With --against it also lists exactly what changed, what allows more first. The page is
+    one file that loads nothing, and can be printed. The same files give the same bytes.
 
-    Exit codes: 0 written; 1 a file is refused, or the disk is full; 2 the command line is wrong, or OUTPUT is
-    there.
+    Exit codes: 0 written; 1 a file is rejected, or the disk is full; 2 the command line is wrong, or OUTPUT
+    exists.
 
     \b
     Examples:
@@ -86,9 +84,9 @@ def report(
     from affiant.policy.review_page.page import render_review  # noqa: PLC0415 - as above
 
     if as_json and output == _STANDARD_OUTPUT:
-        raise click.UsageError("--json and -o - are two answers on standard output: name a file")
+        raise click.UsageError("--json and -o - both write to standard output: name a file with -o")
     if not force and output != _STANDARD_OUTPUT and output.is_file():
-        raise click.UsageError(f"{printable(str(output))} is there already: --force replaces it")
+        raise click.UsageError(f"{printable(str(output))} exists already: --force replaces it")
     found = read_policy_file(file, owners=None)
     old = None if against is None else read_policy_file(against, owners=None)
     if output != _STANDARD_OUTPUT:

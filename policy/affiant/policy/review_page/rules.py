@@ -1,4 +1,4 @@
-"""The rules themselves, agent by agent, as written and where."""
+"""Makes the list of rules, agent by agent, as written and with their lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files themselves, line by line, so that every place in the page leads to its line.
+"""Makes the source section: the files line by line, so that every place in the page is a link to its line.
 
 Lines are shown as an error message shows them (``shown_lines``): what may be a pasted secret is ``***``, everything
 under ``secrets_access`` among it; comments are left out. The file itself has those.

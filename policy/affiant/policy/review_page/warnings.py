@@ -1,4 +1,4 @@
-"""Warnings in plain words: each kind once, with what to do about it, and below it the places where it holds."""
+"""Makes the list of warnings: each kind once, with its advice and the places where it holds."""
 
 from __future__ import annotations
 

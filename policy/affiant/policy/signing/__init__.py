@@ -1,1 +1,1 @@
-"""`affiant policy sign` and `verify`: signatures over files of profiles."""
+"""Signs profile files and verifies their signatures: `affiant policy sign` and `verify`."""

@@ -1,4 +1,4 @@
-"""``affiant policy sign``: a file of profiles on the caller's word, by a plain key or through sigstore.
+"""``affiant policy sign`` signs a profile file with a plain key or through sigstore.
 
 Exit codes: 0 signed; 1 the file is refused, or a service did; 2 the command line, a key or an output cannot be meant.
 What the command needs is imported when it runs, so that help costs nothing.
@@ -25,9 +25,11 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("file", type=_FILE)
-@click.option("--key", type=_FILE, help="A private key that only you can read: PEM; P-256, P-384 or Ed25519.")
+@click.option(
+    "--key", type=_FILE, help="Private key to sign with: PEM, P-256, P-384 or Ed25519, readable by you only."
+)
 @signing_options
-@click.option("-o", "--output", type=_FILE, help="Where the signature goes. Default: FILE.sig.json.")
+@click.option("-o", "--output", type=_FILE, help="File for the signature. Default: FILE.sig.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def sign(
     *,
@@ -39,16 +41,16 @@ def sign(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Sign FILE: what its profiles mean, with the floor merged in, and its bytes.
+    """Sign FILE: the meaning of its profiles, with the baseline policy merged in, and its bytes.
 
-    Exactly one of --key and --sigstore. FILE is read as strictly as ever, its tests included: what would be refused is
-    not signed. What came of it is verified before it is written, and nothing is written over.
+    Give exactly one of --key and --sigstore. FILE must load, and its tests must hold. The signature is verified before
+    it is written, and never replaces a file.
 
-    Through sigstore an identity signs, by the services that --trust-config names. Their log is public and forgets
-    nothing: identity, time and digest stay in it, whatever becomes of the file.
+    With --sigstore an identity signs, through the services that --trust-config names. Their log is public and
+    permanent: identity, time and digest stay in it.
 
-    Exit codes: 0 signed; 1 the file is refused, or a service did; 2 the command line, a key or an output
-    cannot be meant.
+    Exit codes: 0 signed; 1 the file is rejected, or a service rejects the request; 2 the command line, a key or an
+    output is wrong.
 
     \b
     Examples:
@@ -69,7 +71,7 @@ def sign(
     from affiant.policy.signing.signatures import require_about, signed_profiles  # noqa: PLC0415 - as above
 
     if (key is None) == (not by_sigstore):
-        raise click.UsageError("give one of --key and --sigstore")
+        raise click.UsageError("sign with exactly one of --key and --sigstore")
     if key is not None and (trust_config is not None or identity_token is not None):
         raise click.UsageError("--trust-config and --identity-token belong to --sigstore")
     place = output or signature_place(file)
@@ -102,7 +104,7 @@ def _by_key(statement: bytes, path: Path) -> tuple[bytes, ProfileSigner]:
 def _by_service(
     statement: bytes, trust_config: Path | None, identity_token: Path | None
 ) -> tuple[bytes, ProfileSigner]:
-    """The bundle, and whom its certificate names: the caller says by the token who they are, and is told who signed."""
+    """The bundle, and the signer that its certificate names: the token identifies the caller to the service."""
     from affiant.attestation.signatures.sigstore.sigstore_anchor import signer_of_anchor  # noqa: PLC0415 - as above
     from affiant.attestation.signatures.sigstore.sigstore_root import SigstoreRoot  # noqa: PLC0415 - as above
 

@@ -1,4 +1,4 @@
-"""The signature of a profile file, as it lies beside it: ``profiles.yaml`` and ``profiles.yaml.sig.json``. Reads files.
+"""Finds and reads the signature beside a profile file: ``profiles.yaml`` and ``profiles.yaml.sig.json``.
 
 Whoever could write it gains nothing: it is believed for what is in it, by whoever names its signer.
 """

@@ -1,4 +1,4 @@
-"""A verified signature over a profile file, told: on whose word, about what, since when. And refusals on the way there.
+"""Reports a verified signature as text and JSON, and maps errors to exit codes.
 
 Exit codes of the commands: 1 the file or the signature is refused; 2 what the caller gave to judge it by, or to sign
 with, cannot be meant.
@@ -79,10 +79,10 @@ def signature_lines(found: VerifiedSignature) -> Iterator[str]:
     count = f"{len(signed.profiles)} profile" + ("" if len(signed.profiles) == 1 else "s")
     yield f"meaning     {signed.digest} ({count}, {signed.semantics})"
     yield f"file        {signed.source}"
-    yield f"floor       {signed.floor or 'none'}"
+    yield f"baseline    {signed.floor or 'none'}"
     if isinstance(signer, ProfileKey):
         yield f"signed by   key {signer.id} ({signer.kind})"
-        yield "signed at   not said: a plain key has no time"
+        yield "signed at   unknown: a plain key records no time"
     else:
         assert found.log is not None
         said_by = "the log" if found.log.promised else "the timestamp authority"

@@ -1,4 +1,4 @@
-"""What a signature over a profile file is about, held against the file, or against one profile of it. Pure.
+"""Compares the statement of a signature with a profile file, or with one profile of it. Pure.
 
 A signature is about all of this at once, and about nothing else:
 

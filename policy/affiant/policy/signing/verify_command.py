@@ -1,4 +1,4 @@
-"""``affiant policy verify``: whether somebody who was named has signed a file of profiles. Asks nobody.
+"""``affiant policy verify`` checks offline that a named signer has signed a profile file.
 
 Exit codes: 0 it holds; 1 the file or the signature is refused; 2 the command line, or whom it names, cannot be meant.
 """
@@ -30,14 +30,19 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("file", type=_FILE)
-@click.option("--signature", type=_FILE, help="The signature. Default: FILE.sig.json.")
-@click.option("--key", type=_FILE, help="The public key that must have signed: PEM.")
+@click.option("--signature", type=_FILE, help="File with the signature. Default: FILE.sig.json.")
+@click.option("--key", type=_FILE, help="Public key that must have signed: PEM.")
 @believing_options
 @click.option(
-    "--signers", type=_FILE, help="A file of signers, one of whom must have signed; see the manual."
+    "--signers",
+    type=_FILE,
+    help="File of accepted signers, one of whom must have signed.",
 )
 @click.option(
-    "--at", callback=instant, metavar="TIME", help="The instant that --signers are judged at; default: now."
+    "--at",
+    callback=instant,
+    metavar="TIME",
+    help="Time at which the validity of --signers is checked. Default: now.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def verify(
@@ -52,12 +57,13 @@ def verify(
     at: datetime,
     as_json: bool,
 ) -> None:
-    """Check offline that somebody whom you name has signed FILE, exactly as it is, with its floor.
+    """Check offline that a signer whom you name has signed FILE as it is, with its baseline policy.
 
-    Name them by --key; by --trusted-root, --identity and --issuer together; or by --signers. There is no "anybody".
+    Name the signer by --key; by --trusted-root, --identity and --issuer together; or by --signers. A signature by any
+    other signer is an error.
 
-    Exit codes: 0 it holds; 1 the file or the signature is refused; 2 the command line, or whom it names,
-    cannot be meant.
+    Exit codes: 0 the signature holds; 1 the file or the signature is rejected; 2 the command line or the named signer
+    is wrong.
 
     \b
     Examples:
@@ -92,7 +98,7 @@ def verify(
     if as_json:
         print_json(signature_document(found))
         return
-    click.echo("SIGNED      holds: this file, its meaning and its floor")
+    click.echo("SIGNED      holds: this file, its meaning and its baseline policy")
     for line in signature_lines(found):
         click.echo(line)
 

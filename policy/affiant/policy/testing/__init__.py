@@ -1,1 +1,1 @@
-"""Tests of profiles: inline and external tests, coverage, mutations."""
+"""Runs tests of profiles, and measures them by coverage and mutation."""

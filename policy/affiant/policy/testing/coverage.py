@@ -1,4 +1,4 @@
-"""Which rules the tests of a profile hold in their place, from both sides.
+"""Finds which rules the tests of a profile cover, by an allow test and a near-miss deny test.
 
 A rule that allows is covered by two tests: one that it allows, and a near miss, which tells that it allows no more.
 A near miss is a request that no denial denies, and whose nearest allow is the rule, or which differs from a request

@@ -1,4 +1,4 @@
-"""Tests of profiles in a file of their own: ``tests: {AGENT: [TEST, ...]}``, each test as a profile carries it.
+"""Reads tests of profiles from a file of their own: ``tests: {AGENT: [TEST, ...]}``.
 
 For those who may not change a profile and still say what it must allow and deny.
 

@@ -1,4 +1,4 @@
-"""Policies that are wrong in one place each: what a slip of a reviewed profile's author would make of it.
+"""Makes policies that are wrong in one place each, as a slip of a profile's author would make them.
 
 Each rule is dropped. Each allow is also loosened: any arguments, any value of one, any server or definition, any
 method, any path, any port; an exact path becomes its subtree too, an exact host every name beside it; read becomes

@@ -1,4 +1,4 @@
-"""Whether the tests of a profile notice a slip in it: each mutant is tried by every test that holds.
+"""Finds whether the tests of a profile detect a slip: each mutant is tried by every test that holds.
 
 A mutant that no test notices is compared with the profile, exactly: if the two answer every request alike it is
 equivalent, and no test could tell; else the comparison knows a request on which they differ, which is the test that is

@@ -1,4 +1,4 @@
-"""Tests of profiles, tried: what each wants, what is decided, and by which rule."""
+"""Runs tests of profiles: what each wants, what is decided, and by which rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes of tests, coverage and mutation as people and CI read them: text, Markdown, JSON, JUnit XML."""
+"""Reports tests, coverage and mutation as text, Markdown, JSON and JUnit XML."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``affiant policy test``: whether profiles allow and deny what their tests say, and whether the tests would notice.
+"""``affiant policy test`` runs the tests of profiles, and measures what the tests would detect.
 
-Exit codes: 0 every test holds; 1 one does not, a threshold is missed, there is no test, or a file is refused; 2 the
+Exit codes: 0 every test holds; 1 one does not, a threshold is missed, there is no test, or a file is rejected; 2 the
 command line is wrong.
 """
 
@@ -38,23 +38,25 @@ _REPORT = click.Path(dir_okay=False, path_type=Path)
 @click.argument("file", type=_FILE)
 @click.argument("tests", type=_FILE, nargs=-1)
 @click.option(
-    "--coverage", is_flag=True, help="List the rules that no test holds in their place, from both sides."
+    "--coverage", is_flag=True, help="List the rules that lack an allow test or a near-miss deny test."
 )
 @click.option(
-    "--mutation", is_flag=True, help="Drop and loosen each rule, and list the changes that no test notices."
+    "--mutation",
+    is_flag=True,
+    help="Remove and loosen each rule in turn, and list the changes that no test detects.",
 )
 @click.option(
     "--fail-under",
     type=click.IntRange(0, 100),
     metavar="PERCENT",
-    help="Exit with 1 if the rules covered, or the changes noticed, are fewer.",
+    help="Exit with 1 if fewer rules are covered, or fewer changes detected.",
 )
 @click.option(
     "--max-mutants",
     type=click.IntRange(min=1),
     default=20_000,
     show_default=True,
-    help="Try at most so many changes; those left out count as unnoticed.",
+    help="Try at most this many changes; the others count as not detected.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document with every test, rule and change."
@@ -73,12 +75,12 @@ def try_profiles(
     markdown: bool,
     junit: Path | None,
 ) -> None:
-    """Try the tests of FILE's profiles, and those of each TESTS file.
+    """Run the tests of FILE's profiles, and those of each TESTS file.
 
     A TESTS file is YAML, 'tests: {AGENT: [TEST, ...]}', each test as a profile carries it.
 
     Exit codes: 0 every test holds; 1 one does not, a threshold is missed, there is no test, or a file is
-    refused; 2 the command line is wrong.
+    rejected; 2 the command line is wrong.
 
     \b
     Examples:
@@ -89,7 +91,7 @@ def try_profiles(
     """
     check_one_form(json=as_json, markdown=markdown)
     if fail_under is not None and not (coverage or mutation):
-        raise click.UsageError("--fail-under is about --coverage or --mutation: ask for one")
+        raise click.UsageError("--fail-under needs --coverage or --mutation: add one of them")
     keep_apart([junit], inputs=[file, *tests])
     try:
         profiles, found = _read(file, tests)

@@ -1,4 +1,4 @@
-"""Limits, which no test of a profile can ask for: a test is one request, and a limit is about how many.
+"""Lists the limits of a profile: a test is one request, so no test can cover a limit.
 
 So neither coverage nor mutation says anything of them, and whoever reads those numbers is told which limits there are.
 """
