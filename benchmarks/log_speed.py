@@ -30,6 +30,7 @@ from affiant.attestation.records.receipt import Issued
 from affiant.attestation.tlog.note_keys import LogSigner
 from affiant.attestation.tlog.tree import MemoryNodes, inclusion_path, range_hash, verify_inclusion
 from affiant.attestation.verdict.trust_file import parse_trust_file
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.log.transparency_log import LogBounds, TransparencyLog
 from affiant.gateway.store.entries import RecordEntry
@@ -64,11 +65,11 @@ def measure() -> list[Figure]:
     _, signature = interleaved(decode, sigstore, count=20, clock=time.process_time)
     bundle, trust = _session()
     now = datetime.now(UTC)
-    verdict = verify_bundle(bundle, trust, at=now, build="bench")
+    verdict = verify_bundle(bundle, trust, verifiers=STANDARD_VERIFIERS, at=now, build="bench")
     if verdict.level_state("L4") != "held":
         raise RuntimeError(f"the session's bundle does not hold: {verdict.level}")
     whole, _ = interleaved(
-        lambda: verify_bundle(bundle, trust, at=now, build="bench"),
+        lambda: verify_bundle(bundle, trust, verifiers=STANDARD_VERIFIERS, at=now, build="bench"),
         sigstore,
         count=10,
         clock=time.process_time,

@@ -34,6 +34,7 @@ from affiant.attestation.tlog.growth import Growth
 from affiant.attestation.tlog.note import signed
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from benchmarks.timing import Figure, seconds
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "attestation"))
@@ -239,7 +240,12 @@ def verify(folder: Path) -> dict[str, float]:
     processes = min(2, len(os.sched_getaffinity(0)))
     begun = time.perf_counter()
     verdict = verify_period(
-        path, trust, at=datetime.fromtimestamp(how["at"], UTC), build="benchmark", processes=processes
+        path,
+        trust,
+        verifiers=STANDARD_VERIFIERS,
+        at=datetime.fromtimestamp(how["at"], UTC),
+        build="benchmark",
+        processes=processes,
     )
     wall = time.perf_counter() - begun
     refused = [check.code for check in verdict.checks if str(check.state) == "refused"]

@@ -39,6 +39,7 @@ from affiant.attestation.statements.gateway_config import (
     parse_gateway_config,
 )
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
+from affiant.attestation.tdx.pki.roots import TrustRoots
 from affiant.attestation.verdict.trust_file import parse_instant, parse_trust_file
 from affiant.errors import AffiantError
 
@@ -303,9 +304,9 @@ def test_an_instant_has_one_spelling(text: str) -> None:
 def test_no_root_left_at_an_instant_refuses() -> None:
     roots = json.loads(trust_bytes())["tee_roots"]
     trust = parse_trust_file(trust_bytes(tee_roots=[{**roots[0], "until": "2026-11-21T12:00:00Z"}]))
-    assert trust.roots_at(NOW - timedelta(seconds=1))
+    assert TrustRoots.named(trust.root_names_at(NOW - timedelta(seconds=1)))
     with pytest.raises(AffiantError):
-        trust.roots_at(NOW)
+        TrustRoots.named(trust.root_names_at(NOW))
 
 
 # -- trees -----------------------------------------------------------------------------------------------------

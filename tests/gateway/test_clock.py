@@ -13,6 +13,7 @@ from tests.gateway.session_client import SessionClient
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 
@@ -39,7 +40,9 @@ def test_a_clock_that_is_set_ends_admission_and_breaks_no_chain(
         SessionClient.start(inside, platform)
     now = datetime.now(UTC)
     trust = parse_trust_file(simulated_trust_file(reference, now))
-    verdict = verify_bundle(json.dumps(document).encode(), trust, at=now, build="a test")
+    verdict = verify_bundle(
+        json.dumps(document).encode(), trust, verifiers=STANDARD_VERIFIERS, at=now, build="a test"
+    )
     states = {check.code: check.state for check in verdict.checks}
     for code in ("chain.time", "chain.epochs", "chain.contiguous", "session.order"):
         assert states[code] is State.HELD, code

@@ -19,6 +19,7 @@ from affiant.attestation.statements.gateway_config import parse_gateway_config
 from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.policy.loading.load import load_profiles
 
@@ -44,7 +45,7 @@ def judged(client: NarrowingClient, profile: bytes = WIDE) -> Verdict:
     """The session's bundle under a trust file that accepts the profile of its start, and no other."""
     raw, now = json.dumps(client.bundle()["bundle"]).encode(), datetime.now(UTC)
     trust = trust_for(raw, load_profiles(profile).profile("tester").digest, now)
-    return verify_bundle(raw, parse_trust_file(trust), at=now, build="a test")
+    return verify_bundle(raw, parse_trust_file(trust), verifiers=STANDARD_VERIFIERS, at=now, build="a test")
 
 
 def row(verdict: Verdict, code: str) -> Check:

@@ -24,6 +24,7 @@ from affiant.attestation.signatures.sigstore.sigstore_anchor import checkpoint_s
 from affiant.attestation.signatures.timestamps.errors import AnchorAbsent, AnchorSettingsInvalid, ImprintWrong
 from affiant.attestation.tlog.errors import NoteSignatureInvalid
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 
@@ -55,7 +56,11 @@ class Logged:
     def judged(self, bundle: Bundle) -> Verdict:
         pem = self.authority.root.public_bytes(Encoding.PEM).decode()
         return verify_bundle(
-            bundle.to_bytes(), trust(tsa_roots=[{"value": {"certificate": pem}}]), at=NOW, build="b"
+            bundle.to_bytes(),
+            trust(tsa_roots=[{"value": {"certificate": pem}}]),
+            verifiers=STANDARD_VERIFIERS,
+            at=NOW,
+            build="b",
         )
 
 
@@ -139,7 +144,7 @@ def rows_of(logged: Logged, bundle: Bundle) -> dict[str, State]:
     pem = logged.authority.root.public_bytes(Encoding.PEM).decode()
     root = {"trusted_root": SIGSTORE.trusted_root(), "identity": IDENTITY, "issuer": ISSUER}
     named = trust(tsa_roots=[{"value": {"certificate": pem}}], sigstore_root=[{"value": root}])
-    verdict = verify_bundle(bundle.to_bytes(), named, at=NOW, build="b")
+    verdict = verify_bundle(bundle.to_bytes(), named, verifiers=STANDARD_VERIFIERS, at=NOW, build="b")
     return {check.code: check.state for check in verdict.checks if check.code.startswith("time.")}
 
 

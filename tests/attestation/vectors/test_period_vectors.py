@@ -10,6 +10,7 @@ from tests.attestation.vectors.test_vectors import FOLDER, found, trust_of
 from affiant.attestation.verdict.trust_file import parse_instant
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 
 CASES = {case["id"]: case for case in json.loads((FOLDER / "period" / "cases.json").read_text())["cases"]}
 
@@ -18,6 +19,7 @@ def judged(case: dict) -> Verdict:
     return verify_period(
         FOLDER / case["file"],
         trust_of(case["trust"]),
+        verifiers=STANDARD_VERIFIERS,
         at=parse_instant(case["at"]),
         build="build",
         since=parse_instant(case["from"]) if "from" in case else None,

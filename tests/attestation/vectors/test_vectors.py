@@ -24,6 +24,7 @@ from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.verdict.codes import CODES
 from affiant.attestation.verdict.trust_file import TrustFile, parse_instant, parse_trust_file
 from affiant.attestation.verdict.verdict import EXIT_CODES, LEVELS, State, Tier, Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import CHECKS, verify_bundle
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -76,6 +77,7 @@ def judged(case: dict, data: bytes | None = None) -> Verdict:
     return verify_bundle(
         bundle_of(case) if data is None else data,
         trust_of(case["trust"]),
+        verifiers=STANDARD_VERIFIERS,
         at=parse_instant(case["at"]),
         build="build",
         **bodies,

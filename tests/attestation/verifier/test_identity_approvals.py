@@ -19,6 +19,7 @@ from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.attestation.signatures.sigstore import verification
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 ANN = Signer(ec.derive_private_key(31, ec.SECP256R1()))
@@ -88,7 +89,7 @@ def judged(kind: type[ByIdentity] = ByIdentity, *, form: bytes = FORM, carried: 
         signed = story.text.encode()
         bundle = replace(bundle, policies={**bundle.policies, sha256_name(signed): signed})
     accepted = trust(profiles=[{"value": digest}])
-    return verify_bundle(bundle.to_bytes(), accepted, at=NOW, build="build")
+    return verify_bundle(bundle.to_bytes(), accepted, verifiers=STANDARD_VERIFIERS, at=NOW, build="build")
 
 
 def found(kind: type[ByIdentity] = ByIdentity, **how: object) -> Check:

@@ -30,6 +30,8 @@ from affiant.attestation.verdict.verdict import State, Verdict
 from affiant.attestation.verifier.judged_now import examine_now
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.text import render
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
+from affiant.attestation.verifier.verify_bundle import examine_bundle
 from fault_scenarios.bench import Bench
 from fault_scenarios.scenarios.levels import reaching
 
@@ -59,6 +61,7 @@ def judge_now(
     return examine_now(
         Story().bytes() if data is None else data,
         trust(**changes),
+        verifiers=STANDARD_VERIFIERS,
         now=now,
         at=at,
         build="build",
@@ -301,12 +304,8 @@ def test_document_text_and_page_say_the_same() -> None:
 
 
 def test_without_being_asked_the_document_is_as_it_was() -> None:
-    assert (
-        "changed"
-        not in examine_now.__globals__["examine_bundle"](
-            Story().bytes(), trust(), at=NOW, build=""
-        ).verdict.to_json()
-    )
+    examined = examine_bundle(Story().bytes(), trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="")
+    assert "changed" not in examined.verdict.to_json()
 
 
 def test_hostile_text_stays_text() -> None:
@@ -319,8 +318,17 @@ def test_hostile_text_stays_text() -> None:
 
 def test_bodies_and_session_are_judged_as_without_it() -> None:
     held = examine_now(
-        Story().bytes(), trust(), now=LATER, at=None, build="", request=REQUEST, collateral=None
+        Story().bytes(),
+        trust(),
+        verifiers=STANDARD_VERIFIERS,
+        now=LATER,
+        at=None,
+        build="",
+        request=REQUEST,
+        collateral=None,
     )
     assert row(held.verdict, "body.request").state is State.HELD
-    none = examine_now(Story().bytes(), trust(), now=LATER, at=None, build="", session=new_id())
+    none = examine_now(
+        Story().bytes(), trust(), verifiers=STANDARD_VERIFIERS, now=LATER, at=None, build="", session=new_id()
+    )
     assert row(none.verdict, "session.start").state is State.NOT_MADE

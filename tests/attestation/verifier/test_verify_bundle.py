@@ -42,12 +42,20 @@ from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier import verify_bundle as verify_bundle_module
 from affiant.attestation.verifier.checks.evidence_checks import check_class
 from affiant.attestation.verifier.report.text import render
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import CHECKS, examine_case, verify_bundle
 from affiant.errors import AffiantError
 
 
 def judge(data: bytes, *, changes: Mapping[str, object] | None = None, **more: object) -> Verdict:
-    return verify_bundle(data, trust(**(changes or {})), at=more.pop("at", NOW), build="build", **more)
+    return verify_bundle(
+        data,
+        trust(**(changes or {})),
+        verifiers=STANDARD_VERIFIERS,
+        at=more.pop("at", NOW),
+        build="build",
+        **more,
+    )
 
 
 def row(verdict: Verdict, code: str) -> Check:
@@ -679,7 +687,12 @@ def test_a_true_story_is_simulated_and_never_verified() -> None:
 def test_the_class_is_hardware_only_where_every_quote_is() -> None:
     """No test has the private key of genuine hardware: what an appraisal of it would say is put in its place."""
     _, case = examine_case(
-        hardware_claim().bundle(), trust(gateway_configs=...), at=NOW, build="build", name="name"
+        hardware_claim().bundle(),
+        trust(gateway_configs=...),
+        verifiers=STANDARD_VERIFIERS,
+        at=NOW,
+        build="build",
+        name="name",
     )
     assert case is not None and case.established >= {"tee.appraisal"}
     quotes = [quoted for party in case.judged for quoted in party.quoted]

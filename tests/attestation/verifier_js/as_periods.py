@@ -24,6 +24,7 @@ from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.errors import AffiantError
 
 
@@ -96,6 +97,7 @@ def python_says_of_period(question: Question, folder: Path) -> dict[str, Any]:
     verdict = verify_period(
         folder / "asked.zip",
         parse_trust_file(question.trust),
+        verifiers=STANDARD_VERIFIERS,
         at=question.at,
         build="",
         since=question.since,

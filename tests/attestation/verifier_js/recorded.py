@@ -15,6 +15,7 @@ from tests.attestation.verifier_js.conftest import Question
 
 from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
 from affiant.attestation.verdict.verdict import Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 
@@ -48,7 +49,9 @@ def recorded(
 
     def record(data: bytes, trust: TrustFile, *, at: Any, build: str, **more: Any) -> Verdict:
         question = asking(Question(data, trust.raw, at, **more))
-        verdict = verify_bundle(data, parse_trust_file(question.trust), at=at, build=build, **more)
+        verdict = verify_bundle(
+            data, parse_trust_file(question.trust), verifiers=STANDARD_VERIFIERS, at=at, build=build, **more
+        )
         found.append(Recorded(name, question, verdict))
         return verdict
 

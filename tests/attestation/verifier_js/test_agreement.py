@@ -19,6 +19,7 @@ from affiant.attestation.bundle.bundle import parse_bundle
 from affiant.attestation.statements.statement import parse_statement
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verdict.verdict import Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.errors import AffiantError
 
@@ -75,7 +76,17 @@ def python_says(question: Question) -> dict[str, Any]:
     for offset, mask in question.flip:
         data[offset] ^= mask
     trust, at = parse_trust_file(question.trust), question.at
-    return as_json(verify_bundle(bytes(data), trust, at=at, build="", session=question.session, **bodies))
+    return as_json(
+        verify_bundle(
+            bytes(data),
+            trust,
+            verifiers=STANDARD_VERIFIERS,
+            at=at,
+            build="",
+            session=question.session,
+            **bodies,
+        )
+    )
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from affiant.attestation.records.receipt import receipt_hash
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 
@@ -100,7 +101,13 @@ def test_a_session_whose_gateway_died_is_lost_and_not_open(platform: PlatformCli
     now = datetime.now(UTC)
     trust = parse_trust_file(simulated_trust_file(reference, now))
     for document, lost in zip(bundles, (1, 1, 0), strict=True):
-        verdict = verify_bundle(json.dumps(document["bundle"]).encode(), trust, at=now, build="a test")
+        verdict = verify_bundle(
+            json.dumps(document["bundle"]).encode(),
+            trust,
+            verifiers=STANDARD_VERIFIERS,
+            at=now,
+            build="a test",
+        )
         refused = [check for check in verdict.checks if check.state is State.REFUSED]
         assert not refused, refused
         assert (verdict.population.lost, verdict.population.open) == (lost, 1 - lost)

@@ -32,6 +32,7 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.gateway.bundles import export as export_module
 from affiant.gateway.bundles.errors import ExportBusy, NothingToExport, StoreUnreadable
 from affiant.gateway.bundles.export import Asked, export_period
@@ -90,7 +91,9 @@ def told(platform: PlatformClient, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def judged(path: Path, told: Told, **more: object) -> Verdict:
     at = datetime.now(UTC) + timedelta(minutes=5)
-    return verify_period(path, parse_trust_file(told.trust), at=at, build="test", **more)
+    return verify_period(
+        path, parse_trust_file(told.trust), verifiers=STANDARD_VERIFIERS, at=at, build="test", **more
+    )
 
 
 def row(verdict: Verdict, code: str) -> tuple[State, Tier | None]:
@@ -332,7 +335,9 @@ def test_the_anchor_that_covers_a_period_goes_with_it_and_is_accepted(told: Told
     root = authority.root.public_bytes(Encoding.PEM).decode()
     document["tsa_roots"] = [{"value": {"certificate": root}}]
     trust = parse_trust_file(json.dumps(document).encode())
-    verdict = verify_period(place, trust, at=datetime.now(UTC) + timedelta(minutes=5), build="test")
+    verdict = verify_period(
+        place, trust, verifiers=STANDARD_VERIFIERS, at=datetime.now(UTC) + timedelta(minutes=5), build="test"
+    )
     assert refused(verdict) == []
     assert row(verdict, "time.tsa") == (State.HELD, Tier.AFFIRMING)
     assert verdict.time is not None and verdict.time.not_after is not None

@@ -33,6 +33,7 @@ from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_t
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
 from affiant.attestation.verifier.files.opened_disclosures import Opener, Outcome
 from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.bundles import export as export_module
 from affiant.gateway.bundles.export import Asked, Exported, export_period
@@ -105,7 +106,9 @@ def exported(
 
 def judged(path: Path, told: Told, **more: object) -> Verdict:
     at = datetime.now(UTC) + timedelta(minutes=5)
-    return verify_period(path, parse_trust_file(told.trust), at=at, build="test", **more)
+    return verify_period(
+        path, parse_trust_file(told.trust), verifiers=STANDARD_VERIFIERS, at=at, build="test", **more
+    )
 
 
 def refused(verdict: Verdict) -> dict[str, str | None]:
@@ -181,7 +184,11 @@ def test_a_single_bundle_is_opened_and_counted_alike(told: Told) -> None:
     assert opener.counts[Outcome.OPENED] == len(found) == 3
     assert (opener.counts[Outcome.ERASED], opener.counts[Outcome.UNFIT]) == (1, 1)
     verdict = verify_bundle(
-        bundle.to_bytes(), parse_trust_file(told.trust), at=datetime.now(UTC), build="test"
+        bundle.to_bytes(),
+        parse_trust_file(told.trust),
+        verifiers=STANDARD_VERIFIERS,
+        at=datetime.now(UTC),
+        build="test",
     )
     assert refused(verdict) == {}
 

@@ -28,6 +28,7 @@ from affiant.attestation.records.receipt import receipt_hash
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.erasure import erasing
 from affiant.gateway.service.control_plane import operator_plane
@@ -134,7 +135,11 @@ def verified(inside: InProcess, answer: dict, key: X25519PrivateKey) -> Verdict:
         erasure_authorities=[AUTHORITY.public_key],
     )
     return verify_bundle(
-        json.dumps(document).encode(), parse_trust_file(trust), at=datetime.now(UTC), build="build"
+        json.dumps(document).encode(),
+        parse_trust_file(trust),
+        verifiers=STANDARD_VERIFIERS,
+        at=datetime.now(UTC),
+        build="build",
     )
 
 

@@ -34,6 +34,7 @@ from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State, Tier
 from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.gateway.bundles.export import Asked, export_period
 from affiant.gateway.bundles.period_store import open_store
 from affiant.gateway.erasure import erase_commands, pruning
@@ -241,6 +242,7 @@ def test_an_export_of_a_pruned_range_says_erased(platform: PlatformClient, tmp_p
     verdict = verify_period(
         place,
         parse_trust_file(trust),
+        verifiers=STANDARD_VERIFIERS,
         at=datetime.now(UTC),
         build="build",
         since=asked.since,

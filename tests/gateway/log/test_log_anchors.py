@@ -24,6 +24,7 @@ from affiant.attestation.signatures.sigstore.sigstore_anchor import checkpoint_s
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.log.transparency_log import log_folder
 
@@ -50,7 +51,9 @@ def judged(inside: InProcess, bundle: Bundle, root: str, **more: object) -> Verd
     document = json.loads(simulated_trust_file(reference, datetime.now(UTC)))
     document |= {"tsa_roots": [{"value": {"certificate": root}}], **more}
     trust = parse_trust_file(json.dumps(document).encode())
-    return verify_bundle(bundle.to_bytes(), trust, at=datetime.now(UTC), build="b")
+    return verify_bundle(
+        bundle.to_bytes(), trust, verifiers=STANDARD_VERIFIERS, at=datetime.now(UTC), build="b"
+    )
 
 
 def test_the_operator_anchors_and_bundles_from_then_on_carry_it(

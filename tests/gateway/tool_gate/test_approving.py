@@ -33,6 +33,7 @@ from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.gateway.tool_gate.catalogue import Catalogue, ServedTool
 from affiant.gateway.tool_gate.gate import ToolGate
@@ -749,7 +750,13 @@ def test_a_call_that_an_identity_approved_is_made_once_and_verifies(place: Place
     )
     reference = service.admissions.appraiser.reference.raw
     trust = simulated_trust_file(reference, now, gateway_configs=[service.config.digest])
-    verdict = verify_bundle(json.dumps(document).encode(), parse_trust_file(trust), at=now, build="a test")
+    verdict = verify_bundle(
+        json.dumps(document).encode(),
+        parse_trust_file(trust),
+        verifiers=STANDARD_VERIFIERS,
+        at=now,
+        build="a test",
+    )
     assert [check for check in verdict.checks if check.state is State.REFUSED] == []
     (bound,) = [check for check in verdict.checks if check.code == "apr.bound"]
     assert bound.state is State.HELD
@@ -778,7 +785,9 @@ def test_both_verifiers_accept_a_session_with_an_approved_call(place: Place, tmp
         service.admissions.appraiser.reference.raw, now, gateway_configs=[service.config.digest]
     )
     trust_file.write_bytes(trust)
-    verdict = verify_bundle(bundle.read_bytes(), parse_trust_file(trust), at=now, build="a test")
+    verdict = verify_bundle(
+        bundle.read_bytes(), parse_trust_file(trust), verifiers=STANDARD_VERIFIERS, at=now, build="a test"
+    )
     assert [check for check in verdict.checks if check.state is State.REFUSED] == []
     assert (verdict.population.kinds["approval"], verdict.population.kinds["tool"]) == (2, 2)
     (bound,) = [check for check in verdict.checks if check.code == "apr.bound"]

@@ -22,6 +22,7 @@ from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.attestation.verdict.trust_file import parse_trust_file, simulated_trust_file
 from affiant.attestation.verdict.verdict import State
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.policy.decision.compiled import CompiledPolicy
 
@@ -417,7 +418,9 @@ def test_both_verifiers_accept_a_session_of_tool_calls(
         gated.service.admissions.appraiser.reference.raw, now, gateway_configs=[gated.service.config.digest]
     )
     trust_file.write_bytes(trust)
-    verdict = verify_bundle(bundle.read_bytes(), parse_trust_file(trust), at=now, build="a test")
+    verdict = verify_bundle(
+        bundle.read_bytes(), parse_trust_file(trust), verifiers=STANDARD_VERIFIERS, at=now, build="a test"
+    )
     assert [check for check in verdict.checks if check.state is State.REFUSED] == []
     assert verdict.population.kinds["tool"] == 10  # 2 of the gate's own, 4 intents, 4 outcomes
     opened = json.dumps(document)

@@ -20,6 +20,7 @@ from tests.sandbox.supervisor.test_narrowed_session import Place, place, run
 from affiant.attestation.encoding.binary_text import from_b64u
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verdict.verdict import State, Tier
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.policy.approvals.action import Action, parse_action
 
@@ -139,7 +140,11 @@ def test_what_waits_for_a_person_is_cut_by_a_narrowing_and_done_only_by_another_
     raw, now = story.bundle.to_bytes(), datetime.now(UTC)
     start = next(record for record in story.own if record.member("pol", "epoch") == 0)
     verdict = verify_bundle(
-        raw, parse_trust_file(trust_for(raw, str(start.member("pol", "dig")), now)), at=now, build="a test"
+        raw,
+        parse_trust_file(trust_for(raw, str(start.member("pol", "dig")), now)),
+        verifiers=STANDARD_VERIFIERS,
+        at=now,
+        build="a test",
     )
     assert [check.code for check in verdict.checks if check.state is State.REFUSED] == []
     assert row(verdict, "session.counter").tier is Tier.WARNING, (

@@ -30,6 +30,7 @@ from tests.secrets.upstream_server import UpstreamServer, answer
 
 from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verdict.verdict import State, Tier
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
@@ -94,7 +95,7 @@ def test_the_host_gets_a_token_and_both_uses_are_in_the_chain(launcher: Launcher
     ]
     raw, now = story.bundle.to_bytes(), datetime.now(UTC)
     trust = parse_trust_file(trust_for(raw, str(story.own[2].member("pol", "dig")), now))
-    verdict = verify_bundle(raw, trust, at=now, build="a test")
+    verdict = verify_bundle(raw, trust, verifiers=STANDARD_VERIFIERS, at=now, build="a test")
     assert [check.code for check in verdict.checks if check.state is State.REFUSED] == []
     assert row(verdict, "session.intents").tier is Tier.AFFIRMING
     everything = b"".join(path.read_bytes() for path in link.folder.rglob("*") if path.is_file())

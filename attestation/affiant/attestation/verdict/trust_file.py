@@ -38,14 +38,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from affiant.attestation.encoding.binary_text import from_hex, is_sha256_name, sha256_name
+from affiant.attestation.encoding.binary_text import is_sha256_name
 from affiant.attestation.encoding.canonical import canonical, parse_strict
 from affiant.attestation.encoding.keys import public_jwk, public_key_of
 from affiant.attestation.schema.accepted_entry import PERIOD, Entry, instant_of
@@ -61,16 +60,14 @@ from affiant.attestation.signatures.timestamps.errors import AnchorSettingsInval
 from affiant.attestation.signatures.timestamps.roots import TSARoot, parse_root
 from affiant.attestation.statements.gateway_config import local_gateway_config
 from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_reference_values
-from affiant.attestation.tdx.pki.roots import TrustRoots
 from affiant.attestation.tlog.errors import NoteMalformed, QuorumMalformed
 from affiant.attestation.tlog.note_keys import LogKey, parse_vkey
 from affiant.attestation.tlog.quorum import WitnessPolicy, parse_witness_policy
+from affiant.attestation.verdict.accepted_values import ATTESTED, TrustFile
 from affiant.attestation.verdict.codes import CODES
 from affiant.errors import MalformedError
 
 __all__ = [
-    "ATTESTED",
-    "Entry",
     "TrustFile",
     "TrustFileMalformed",
     "parse_instant",
@@ -93,8 +90,6 @@ _LISTS: Final = (
     "erasure_authorities",
 )
 _PLAIN: Final = frozenset({"typ", "isolation_floor", "clock_tolerance_s", "require"})
-ATTESTED: Final = "attested"
-"""A log's key counts because the quote of an accepted gateway binds it."""
 _FLOORS: Final = ("userspace-kernel", "namespace")
 
 
@@ -102,59 +97,6 @@ class TrustFileMalformed(MalformedError):
     """A trust file is not of the one form; nothing is judged under it."""
 
     code = "trust.malformed"
-
-
-@dataclass(frozen=True, slots=True)
-class TrustFile:
-    """What is accepted. A list that is None is not pinned."""
-
-    raw: bytes
-    tee_roots: tuple[Entry, ...]
-    reference_values: tuple[tuple[Entry, ReferenceValues], ...]
-    gateway_configs: tuple[Entry, ...] | None
-    profiles: tuple[Entry, ...] | None
-    rootfs: tuple[Entry, ...] | None
-    log: tuple[Entry, ...] | None
-    witnesses: tuple[tuple[Entry, WitnessPolicy], ...] | None
-    tsa_roots: tuple[tuple[Entry, TSARoot], ...] | None
-    sigstore_root: tuple[tuple[Entry, SigstoreRoot], ...] | None
-    isolation_floor: str | None
-    clock_tolerance_s: int
-    require: frozenset[str] | None
-    erasure_authorities: tuple[tuple[Entry, ec.EllipticCurvePublicKey], ...] | None = None
-    profile_signers: tuple[AcceptedSigner, ...] | None = None
-
-    @property
-    def digest(self) -> str:
-        """``sha256:`` name of the file's bytes."""
-        return sha256_name(self.raw)
-
-    def roots_at(self, at: datetime) -> TrustRoots:
-        """The root keys accepted at ``at``.
-
-        Raises:
-            NoTrustedRoots: none is.
-        """
-        digests: set[bytes] = set()
-        for entry in self.tee_roots:
-            if entry.counts_at(at):
-                if entry.value == "intel":
-                    digests |= TrustRoots.intel().spki_sha256
-                else:
-                    digests.add(from_hex(entry.value.removeprefix("sha256:"), size=32))
-        return TrustRoots(frozenset(digests))
-
-    def reference_at(self, digest: str, at: datetime) -> ReferenceValues | None:
-        """The reference values with this ``sha256:`` name, if they are accepted at ``at``."""
-        for entry, reference in self.reference_values:
-            if reference.digest == digest and entry.counts_at(at):
-                return reference
-        return None
-
-
-def accepted_at(entries: Iterable[Entry], value: str, at: datetime) -> bool:
-    """Whether ``value`` is one of ``entries`` at ``at``."""
-    return any(entry.value == value and entry.counts_at(at) for entry in entries)
 
 
 def parse_instant(text: str) -> datetime:

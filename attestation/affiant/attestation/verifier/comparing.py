@@ -11,9 +11,9 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.tdx.appraise.reference import ReferenceValues
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.verdict.accepted_values import Entry, TrustFile
 from affiant.attestation.verdict.errors import NotMade
 from affiant.attestation.verdict.since_archived import CheckChanged, Ended, Worth
-from affiant.attestation.verdict.trust_file import Entry, TrustFile
 from affiant.attestation.verdict.verdict import Check
 from affiant.attestation.verifier.case.case import Case, Newer, Party
 from affiant.attestation.verifier.case.signer_evidence import Quoted

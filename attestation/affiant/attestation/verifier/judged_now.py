@@ -15,11 +15,12 @@ from functools import partial
 
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.since_archived import Changed, CheckChanged, QuoteChanged
 from affiant.attestation.verdict.time_bounds import BY_WITNESSES
-from affiant.attestation.verdict.trust_file import TrustFile
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.comparing import (
     NOT_JUDGED,
     check_changed,
@@ -40,6 +41,7 @@ def examine_now(
     data: bytes,
     trust: TrustFile,
     *,
+    verifiers: StatementVerifiers,
     now: datetime,
     at: datetime | None,
     build: str,
@@ -54,10 +56,17 @@ def examine_now(
         now: the instant of the verdict.
         at: the bundle's own time; None: as it says itself.
         collateral: the reader's own collateral for a quote, or ``NotMade``; None: the archived one again.
-        data, trust, build, request, response, session: as of :func:`~.verify_bundle.examine_bundle`.
+        data, trust, verifiers, build, request, response, session: as of :func:`~.verify_bundle.examine_bundle`.
     """
     judge = partial(
-        examine_bundle, data, trust, build=build, request=request, response=response, session=session
+        examine_bundle,
+        data,
+        trust,
+        verifiers=verifiers,
+        build=build,
+        request=request,
+        response=response,
+        session=session,
     )
     if at is not None:
         then_at, by, seen = at, "asked", None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verifier.across import MAX_FACTS, Across
 from affiant.attestation.verifier.combined import CombinedVerdict, Judged
 from affiant.attestation.verifier.verify_bundle import Examined

@@ -13,12 +13,13 @@ from typing import Final
 
 from affiant.attestation.bundle.bundle import Bundle, parse_bundle
 from affiant.attestation.encoding.binary_text import sha256_name
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import NoPin, NotAsked, NotMade
 from affiant.attestation.verdict.timeline import timeline_of
-from affiant.attestation.verdict.trust_file import TrustFile
 from affiant.attestation.verdict.verdict import Check, Finding, State, Tier, Verdict
 from affiant.attestation.verifier.case.actors_met import people_of
 from affiant.attestation.verifier.case.case import Case, Newer
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.case.unwitnessed import unwitnessed_of
 from affiant.attestation.verifier.checks import (
     anchor_checks,
@@ -136,6 +137,7 @@ def verify_bundle(
     data: bytes,
     trust: TrustFile,
     *,
+    verifiers: StatementVerifiers,
     at: datetime,
     build: str,
     request: bytes | None = None,
@@ -144,7 +146,14 @@ def verify_bundle(
 ) -> Verdict:
     """Check one bundle: the verdict of :func:`examine_bundle`, which has the same arguments."""
     return examine_bundle(
-        data, trust, at=at, build=build, request=request, response=response, session=session
+        data,
+        trust,
+        verifiers=verifiers,
+        at=at,
+        build=build,
+        request=request,
+        response=response,
+        session=session,
     ).verdict
 
 
@@ -157,6 +166,7 @@ def examine_bundle(
     data: bytes,
     trust: TrustFile,
     *,
+    verifiers: StatementVerifiers,
     at: datetime,
     build: str,
     request: bytes | None = None,
@@ -170,6 +180,7 @@ def examine_bundle(
     Args:
         data: the bundle file's bytes.
         trust: what the reader accepts; nothing in the bundle adds to it.
+        verifiers: of the statements in the bundle that others signed, quotes included; ``STANDARD_VERIFIERS``.
         at: the instant that collateral and trust entries are judged at (aware).
         build: build digest of this verifier, printed with the verdict.
         request, response: bodies to hold against the receipts; None: not asked.
@@ -185,12 +196,18 @@ def examine_bundle(
         bundle = parse_bundle(data)
     except AffiantError as error:
         return _examined(None, error, trust, at=at, build=build, name=name)
-    case = Case(bundle, trust, at, request, response, session, newer, seen)
+    case = Case(bundle, trust, verifiers, at, request, response, session, newer, seen)
     return _examined(case, None, trust, at=at, build=build, name=name)
 
 
 def examine_case(
-    bundle: Bundle | AffiantError, trust: TrustFile, *, at: datetime, build: str, name: str
+    bundle: Bundle | AffiantError,
+    trust: TrustFile,
+    *,
+    verifiers: StatementVerifiers,
+    at: datetime,
+    build: str,
+    name: str,
 ) -> tuple[Verdict, Case | None]:
     """The verdict of :func:`verify_bundle`, and the records and appraisals that it rests on; None: no bundle.
 
@@ -203,7 +220,7 @@ def examine_case(
     """
     if isinstance(bundle, AffiantError):
         return _judged(None, bundle, trust, at=at, build=build, name=name), None
-    case = Case(bundle, trust, at, None, None, None)
+    case = Case(bundle, trust, verifiers, at)
     return _judged(case, None, trust, at=at, build=build, name=name), case
 
 

@@ -22,7 +22,8 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.simulated.served.serve_command import simulated_reference
 from affiant.attestation.statements.gateway_config import DEV_ECHO, GatewayConfig, local_gateway_config
 from affiant.attestation.tdx.appraise.reference import parse_reference_values
-from affiant.attestation.verdict.trust_file import TrustFile, accepted_at, parse_trust_file
+from affiant.attestation.verdict.accepted_values import accepted_at
+from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
 from affiant.errors import AffiantError, ConfigurationError
 from affiant.sandbox.base.descriptors import descriptor_from_thread
 from affiant.sandbox.base.errors import GatewayNotPinned, GatewayNotTheOne, SessionRefused

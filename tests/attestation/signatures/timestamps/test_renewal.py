@@ -16,9 +16,8 @@ from affiant.attestation.signatures.timestamps.errors import (
     TokenMalformed,
 )
 from affiant.attestation.signatures.timestamps.imprint import message
-from affiant.attestation.signatures.timestamps.renewal import Always, VerifiedStamp, verify_stamp
-from affiant.attestation.signatures.timestamps.response import MAX_TOKENS
-from affiant.attestation.verdict.trust_file import Entry
+from affiant.attestation.signatures.timestamps.renewal import MAX_TOKENS, Always, VerifiedStamp, verify_stamp
+from affiant.attestation.verdict.accepted_values import Entry
 
 YEAR = timedelta(days=365)
 

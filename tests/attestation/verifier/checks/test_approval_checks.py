@@ -17,6 +17,7 @@ from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.encoding.keys import Signer, public_jwk
 from affiant.attestation.signatures.approvers.statement import sign_statement
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 ANN, BOB = (Signer(ec.derive_private_key(number, ec.SECP256R1())) for number in (31, 32))
@@ -77,7 +78,7 @@ def judged(story: Ordered, *gone: str) -> Verdict:
     accepted = trust(
         erasure_authorities=[{"value": public_jwk(AUTHORITY.public_key)}], profiles=[{"value": DIGEST}]
     )
-    return verify_bundle(bundle.to_bytes(), accepted, at=NOW, build="build")
+    return verify_bundle(bundle.to_bytes(), accepted, verifiers=STANDARD_VERIFIERS, at=NOW, build="build")
 
 
 def story(kind: type[Ordered] = Approved, **more: Any) -> Ordered:

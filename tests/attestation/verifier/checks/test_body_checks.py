@@ -7,6 +7,7 @@ from tests.attestation.story import NOW, REQUEST, RESPONSE, Issued, Story, trust
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 TRUE = {"request": REQUEST, "response": RESPONSE}
@@ -23,7 +24,9 @@ class Withheld(Story):
 
 
 def judge(bundle: Bundle, **bodies: bytes) -> Verdict:
-    return verify_bundle(bundle.to_bytes(), trust(), at=NOW, build="build", **bodies)
+    return verify_bundle(
+        bundle.to_bytes(), trust(), verifiers=STANDARD_VERIFIERS, at=NOW, build="build", **bodies
+    )
 
 
 def row(verdict: Verdict, code: str) -> Check:

@@ -17,6 +17,7 @@ from affiant.attestation.erasure.orders import sign_order
 from affiant.attestation.statements.gateway_config import DEV_ECHO, make_gateway_config
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.report.text import render
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 AUTHORITY = Signer(ec.derive_private_key(21, ec.SECP256R1()))
@@ -50,7 +51,9 @@ class Ordered(Story):
 
 def judge(bundle: Bundle, **more: object) -> Verdict:
     accepted = trust(erasure_authorities=[{"value": public_jwk(AUTHORITY.public_key)}])
-    return verify_bundle(bundle.to_bytes(), accepted, at=NOW, build="build", **more)
+    return verify_bundle(
+        bundle.to_bytes(), accepted, verifiers=STANDARD_VERIFIERS, at=NOW, build="build", **more
+    )
 
 
 def row(verdict: Verdict, code: str) -> Check:

@@ -42,6 +42,7 @@ from affiant.attestation.verifier.period.judged_now import examine_period_now
 from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.text import render
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from fault_scenarios.collateral_json import collateral_json
 
 Finds = Callable[[TDQuote], Collateral]
@@ -52,7 +53,10 @@ def judged_now(path: Path, *, now: datetime = LATER, **more: object) -> Verdict:
         name: more.pop(name) for name in ("at", "collateral", "processes", "session", "since") if name in more
     }
     return examine_period_now(
-        path, trust(**more), **{"now": now, "at": None, "build": "build", **asked}
+        path,
+        trust(**more),
+        verifiers=STANDARD_VERIFIERS,
+        **{"now": now, "at": None, "build": "build", **asked},
     ).verdict
 
 
@@ -407,7 +411,7 @@ def test_what_is_missing_is_missing_then_and_now(archive: Path, tmp_path: Path, 
         gone = {name: None for name in source.namelist() if name.startswith(which)}
     spoiled = rezipped(archive, tmp_path / "x.zip", gone)
     verdict = judged_now(spoiled, collateral=published(PLATFORM, LATER))
-    plain = verify_period(spoiled, trust(), at=LATER, build="")
+    plain = verify_period(spoiled, trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="")
     assert {check.code: check.state for check in verdict.checks} == {
         check.code: check.state for check in plain.checks
     }

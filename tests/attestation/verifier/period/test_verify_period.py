@@ -30,6 +30,7 @@ from affiant.attestation.verifier.period.log.coverage import Coverage
 from affiant.attestation.verifier.period.verify_period import verify_period
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.text import render
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 
 LATER = NOW + timedelta(hours=1)
@@ -47,7 +48,9 @@ def archive(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def judged(path: Path, **more: object) -> Verdict:
-    return verify_period(path, trust(), **{"at": LATER, "build": "test", **more})
+    return verify_period(
+        path, trust(), verifiers=STANDARD_VERIFIERS, **{"at": LATER, "build": "test", **more}
+    )
 
 
 def row(verdict: Verdict, code: str) -> Check:
@@ -59,7 +62,7 @@ def refusals(verdict: Verdict) -> dict[str, str | None]:
 
 
 def test_it_says_of_a_session_what_a_single_bundle_says(story: Story, archive: Path) -> None:
-    one = verify_bundle(story.bytes(), trust(), at=LATER, build="test")
+    one = verify_bundle(story.bytes(), trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="test")
     many = judged(archive)
     states = {check.code: (check.state, check.tier) for check in one.checks}
     found = {check.code: (check.state, check.tier) for check in many.checks}
@@ -326,7 +329,9 @@ def test_chains_are_counted_also_where_the_log_is_not_here(archive: Path, tmp_pa
 
 def test_what_is_not_required_is_marked_so_where_it_is_not_asked_too(archive: Path) -> None:
     required = {"require": ["sig.receipts"]}
-    verdict = verify_period(archive, trust(**required), at=LATER, build="test", request=REQUEST)
+    verdict = verify_period(
+        archive, trust(**required), verifiers=STANDARD_VERIFIERS, at=LATER, build="test", request=REQUEST
+    )
     assert not any(row(verdict, code).required for code in ("time.tsa", "time.sigstore", "body.request"))
 
 
@@ -339,7 +344,7 @@ def test_an_order_counts_only_where_the_archive_shows_that_it_is_logged(tmp_path
         log = {name: None for name in source.namelist() if name.startswith("log/")}
     accepted = trust(erasure_authorities=[{"value": public_jwk(AUTHORITY.public_key)}])
     whole, without_log = (
-        verify_period(each, accepted, at=LATER, build="test")
+        verify_period(each, accepted, verifiers=STANDARD_VERIFIERS, at=LATER, build="test")
         for each in (path, rezipped(path, tmp_path / "x.zip", log))
     )
     assert refusals(whole) == {}
@@ -419,7 +424,9 @@ def test_time_is_bracketed_by_the_cosigned_checkpoint(tmp_path: Path) -> None:
     story = Story().tell()
     seconds = int(NOW.timestamp()) + 60
     path = build(tmp_path, story, witnesses=[cosigner(1, seconds)])
-    verdict = verify_period(path, witnessed_trust(story, seconds), at=LATER, build="test")
+    verdict = verify_period(
+        path, witnessed_trust(story, seconds), verifiers=STANDARD_VERIFIERS, at=LATER, build="test"
+    )
     assert row(verdict, "wit.quorum").state is State.HELD
     assert row(verdict, "time.bracket").state is State.HELD
     assert verdict.time is not None
@@ -433,7 +440,7 @@ def watched(tmp_path: Path, story: Watched) -> tuple[Verdict, Verdict]:
     (early,) = story.kept.values()
     path = build(tmp_path, story, witnesses=late, checkpoints={1: early})
     accepted = trust(witnesses=[{"value": watched_by()}])
-    return one, verify_period(path, accepted, at=LATER, build="test")
+    return one, verify_period(path, accepted, verifiers=STANDARD_VERIFIERS, at=LATER, build="test")
 
 
 def test_the_longest_unwitnessed_stretch_is_that_of_a_single_bundle(tmp_path: Path) -> None:
@@ -490,7 +497,9 @@ def test_a_checkpoint_of_the_newest_size_that_nobody_cosigned_bounds_nothing(tmp
     builder = LogBuilder(tmp_path / "same", [leaf_of(r.jws) for r in records], signer=story.log_signer)
     bare = {len(records): builder.note().to_bytes()}
     path = build(tmp_path, story, witnesses=[cosigner(1, seconds)], checkpoints=bare)
-    verdict = verify_period(path, witnessed_trust(story, seconds), at=LATER, build="test")
+    verdict = verify_period(
+        path, witnessed_trust(story, seconds), verifiers=STANDARD_VERIFIERS, at=LATER, build="test"
+    )
     assert row(verdict, "wit.quorum").state is row(verdict, "time.bracket").state is State.HELD
 
 
@@ -505,7 +514,9 @@ def test_a_forged_cosignature_on_an_older_checkpoint_is_refused_as_what_it_is(tm
     forged = forged[:-1] + bytes([forged[-1] ^ 1])
     spoiled = "\n".join((text, "", *others, f"\u2014 {name} {base64.b64encode(forged).decode()}", ""))
     path = build(tmp_path, story, witnesses=late, checkpoints={1: spoiled.encode()})
-    verdict = verify_period(path, trust(witnesses=[{"value": watched_by()}]), at=LATER, build="test")
+    verdict = verify_period(
+        path, trust(witnesses=[{"value": watched_by()}]), verifiers=STANDARD_VERIFIERS, at=LATER, build="test"
+    )
     assert refusals(verdict) == {"time.bracket": "note.signature"}
 
 
@@ -533,7 +544,9 @@ def test_a_record_dated_after_the_checkpoint_that_covers_it_is_refused(tmp_path:
     story = Story().tell()
     seconds = int(NOW.timestamp()) - 3600
     path = build(tmp_path, story, witnesses=[cosigner(1, seconds)])
-    verdict = verify_period(path, witnessed_trust(story, seconds), at=LATER, build="test")
+    verdict = verify_period(
+        path, witnessed_trust(story, seconds), verifiers=STANDARD_VERIFIERS, at=LATER, build="test"
+    )
     check = row(verdict, "time.bracket")
     assert (check.state, check.reason) == (State.REFUSED, "time.outside")
 

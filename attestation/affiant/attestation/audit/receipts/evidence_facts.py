@@ -18,6 +18,7 @@ from typing import Final
 
 from affiant.attestation.statements.evidence import parse_endorsements, parse_evidence
 from affiant.attestation.statements.statement import parse_statement, report_data
+from affiant.attestation.tdx.pki.roots import TrustRoots
 from affiant.attestation.tdx.quote.errors import TCBRevoked, TCBUnsupported
 from affiant.attestation.tdx.quote.quote import TDQuote, parse_quote
 from affiant.attestation.tdx.tcb.collateral import parse_collateral
@@ -102,7 +103,7 @@ def _judged(case: Case, party: Party, quoted: Quoted, quote: TDQuote) -> Evidenc
     collateral = verify_collateral(
         parse_collateral(parse_endorsements(collateral_of(case, party, quoted))),
         now=case.at,
-        trust=case.trust.roots_at(case.at),
+        trust=TrustRoots.named(case.trust.root_names_at(case.at)),
     )
     try:
         return _of_verified("verified", "tee.appraisal", verify_quote(quote, collateral, now=case.at))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from affiant.attestation.audit.receipts.rows import BundleRow, rows_of
 from affiant.attestation.audit.receipts.store import ReceiptStore
-from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verifier.files.bundle_case import open_case
 from affiant.errors import AffiantError, StateError
 

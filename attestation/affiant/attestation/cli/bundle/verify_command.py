@@ -26,6 +26,7 @@ from affiant.attestation.verifier.files.bundle_files import (
 )
 from affiant.attestation.verifier.report.output_files import Reports
 from affiant.attestation.verifier.report.text import render
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.command_line import print_json
 from affiant.errors import AffiantError
 
@@ -139,6 +140,7 @@ def verify(
     asked = ctx.get_parameter_source("at") is click.core.ParameterSource.COMMANDLINE
     question = Question(
         trust=_trust(trust_path),
+        verifiers=STANDARD_VERIFIERS,
         at=datetime.now(UTC) if judged_now else at,
         build=build_name(),
         compared=_compared(at if asked else None, collateral) if judged_now else None,

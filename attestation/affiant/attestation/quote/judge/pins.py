@@ -80,4 +80,4 @@ def _from_trust_file(content: bytes, at: datetime) -> Pins:
         raise ReferenceValuesMalformed(
             "no reference values of the trust file count at this time", found=f"{at:%Y-%m-%dT%H:%M:%SZ}"
         )
-    return Pins(trust.roots_at(at), counting, trust.digest)
+    return Pins(TrustRoots.named(trust.root_names_at(at)), counting, trust.digest)

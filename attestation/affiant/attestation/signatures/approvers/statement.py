@@ -26,6 +26,7 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.encoding.keys import Signer, public_jwk, public_key_of
 from affiant.attestation.schema.shapes import Const, Enum, Int, Obj, Pattern, Text
+from affiant.attestation.signatures.approvers.clock_tolerance import CLOCK_TOLERANCE_S
 from affiant.attestation.signatures.approvers.errors import (
     NotAnApprover,
     StatementForAnother,
@@ -36,7 +37,6 @@ from affiant.attestation.signatures.approvers.identities import NO_IDENTITIES, N
 from affiant.errors import AffiantError
 
 __all__ = [
-    "CLOCK_TOLERANCE_S",
     "MAX_STATEMENT",
     "Statement",
     "judge_statement",
@@ -46,8 +46,6 @@ __all__ = [
 
 MAX_STATEMENT: Final = 1024
 """Characters, as ``apr.sig`` of a record holds them."""
-CLOCK_TOLERANCE_S: Final = 60
-"""By which an approver's clock may be ahead of, or behind, the one that judges."""
 
 _TYPE: Final = "affiant-approval+jwt"
 _SHAPE: Final = Obj(

@@ -65,6 +65,20 @@ class TrustRoots:
         return cls(frozenset((_INTEL_DIGEST,)))
 
     @classmethod
+    def named(cls, names: Iterable[str]) -> TrustRoots:
+        """The roots that a trust file names: ``intel``, or ``sha256:`` and 64 hexadecimal digits of the digest.
+
+        Raises:
+            NoTrustedRoots: none named.
+        """
+        return cls(
+            frozenset(
+                _INTEL_DIGEST if name == "intel" else bytes.fromhex(name.removeprefix("sha256:"))
+                for name in names
+            )
+        )
+
+    @classmethod
     def pinned(cls, roots: Iterable[bytes]) -> TrustRoots:
         """The given roots, each a DER SubjectPublicKeyInfo of a P-256 key or a DER certificate with one.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.records.receipt import VerifiedReceipt
@@ -17,17 +18,20 @@ from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.attestation.statements.restriction import Narrowing
 from affiant.attestation.statements.statement import KeysetStatement
-from affiant.attestation.tdx.appraise.appraisal import Appraisal
-from affiant.attestation.tdx.quote.quote import TDQuote
-from affiant.attestation.tdx.tcb.collateral import Collateral
-from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
-from affiant.attestation.tdx.tcb.rollback import CollateralMark
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.quorum import Witnessed
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import NotMade
 from affiant.attestation.verdict.time_bounds import Bracket
-from affiant.attestation.verdict.trust_file import TrustFile
 from affiant.attestation.verifier.case.signer_evidence import Quoted
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
+
+if TYPE_CHECKING:
+    from affiant.attestation.tdx.appraise.appraisal import Appraisal
+    from affiant.attestation.tdx.quote.quote import TDQuote
+    from affiant.attestation.tdx.tcb.collateral import Collateral
+    from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
+    from affiant.attestation.tdx.tcb.rollback import CollateralMark
 
 __all__ = ["Case", "Erased", "Gone", "Newer", "Party", "Session", "by_chain"]
 
@@ -120,10 +124,11 @@ class Case:
 
     bundle: Bundle
     trust: TrustFile
+    verifiers: StatementVerifiers
     at: datetime
-    request: bytes | None
-    response: bytes | None
-    only_session: str | None
+    request: bytes | None = None
+    response: bytes | None = None
+    only_session: str | None = None
     newer: Newer | None = None
     """What is held against the archived collateral; None: it is judged as archived."""
     seen: datetime | None = None

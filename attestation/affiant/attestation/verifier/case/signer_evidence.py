@@ -7,12 +7,15 @@ narrowing of its profile: the same keys in the same TD, quoted again with one ev
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from affiant.attestation.statements.evidence import Evidence
-from affiant.attestation.tdx.appraise.appraisal import Appraisal
-from affiant.attestation.tdx.tcb.rollback import CollateralMark
-from affiant.attestation.tdx.verify.verify import VerifiedQuote
 from affiant.errors import AffiantError
+
+if TYPE_CHECKING:
+    from affiant.attestation.tdx.appraise.appraisal import Appraisal
+    from affiant.attestation.tdx.tcb.rollback import CollateralMark
+    from affiant.attestation.tdx.verify.verify import VerifiedQuote
 
 __all__ = ["Quoted"]
 

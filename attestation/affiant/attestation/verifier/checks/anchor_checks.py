@@ -10,21 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Final
 
 from affiant.attestation.bundle.bundle_anchors import PublishedCheckpoint, StampedCheckpoint
 from affiant.attestation.records.receipt import VerifiedReceipt
-from affiant.attestation.signatures.sigstore.sigstore_anchor import STRANGERS, not_after_of, verify_by_named
-from affiant.attestation.signatures.timestamps.errors import (
-    AnchorExtraMissing,
-    AnchorUnproven,
-    AnchorUntrusted,
-    ForeignLog,
-    NotCovering,
-)
-from affiant.attestation.signatures.timestamps.renewal import verify_stamp
+from affiant.attestation.signatures.timestamps.errors import AnchorUnproven, ForeignLog, NotCovering
 from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.errors import ConsistencyInvalid, ProofMalformed
 from affiant.attestation.tlog.note import Note, parse_note, verify_note
@@ -32,32 +23,25 @@ from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.tree import verify_consistency
 from affiant.attestation.verdict.errors import ChainBroken, NotAsked, NotMade
 from affiant.attestation.verdict.time_bounds import BY_AUTHORITY, BY_SIGSTORE, shown
-from affiant.attestation.verdict.trust_file import TrustFile
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case
+from affiant.attestation.verifier.case.statement_verifiers import NotNamed, Word
 from affiant.attestation.verifier.checks.chain_rules import Link
 from affiant.attestation.verifier.checks.witness_checks import BracketBroken
 from affiant.errors import AffiantError
 
 __all__ = [
-    "NOBODYS_WORD",
     "SIGSTORE",
     "TOKENS",
     "BracketEmpty",
     "Kind",
-    "Word",
     "check_sigstore",
     "check_tokens",
     "demand_dated_within",
     "demand_not_empty",
     "of_this_log",
-    "published",
     "stamp_finding",
-    "stamped",
 ]
-
-NOBODYS_WORD: Final = (AnchorUntrusted, *STRANGERS)
-"""What says that an anchor is by nobody that the trust file names: set aside where another one holds."""
 
 
 class BracketEmpty(ChainBroken):
@@ -73,7 +57,7 @@ def check_tokens(case: Case) -> Finding:
     if not case.bundle.anchors.tsr:
         raise NotMade("the bundle has no timestamp token")
     anchors = [
-        (each, partial(stamped, each.tokens, trust=case.trust, at=case.at))
+        (each, partial(case.verifiers.anchors.stamped, each.tokens, trust=case.trust, at=case.at))
         for each in case.bundle.anchors.tsr
     ]
     return _examine(case, TOKENS, anchors)
@@ -86,7 +70,7 @@ def check_sigstore(case: Case) -> Finding:
     if not case.bundle.anchors.sigstore:
         raise NotMade("the bundle has no anchor by sigstore")
     anchors = [
-        (each, partial(published, each.bundle, trust=case.trust, at=case.at))
+        (each, partial(case.verifiers.anchors.published, each.bundle, trust=case.trust, at=case.at))
         for each in case.bundle.anchors.sigstore
     ]
     return _examine(case, SIGSTORE, anchors)
@@ -105,14 +89,6 @@ TOKENS: Final = Kind("time.tsa", BY_AUTHORITY, "token")
 SIGSTORE: Final = Kind("time.sigstore", BY_SIGSTORE, "signature")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """Seconds since 1970 by which a text existed, and who says so."""
-
-    not_after: int
-    who: str
-
-
 def _examine(
     case: Case,
     kind: Kind,
@@ -126,11 +102,9 @@ def _examine(
         note, checkpoint = _anchored(case, anchor)
         try:
             word = verify(note.text)
-        except NOBODYS_WORD as error:
-            stranger = error
+        except NotNamed as not_named:
+            stranger = not_named.error
             continue
-        except AnchorExtraMissing as error:
-            raise NotMade(str(error)) from error
         _cover(case, kind, checkpoint, word.not_after)
         named.add(word.who)
     if stranger is not None and not named:
@@ -161,18 +135,6 @@ def stamp_finding(
             f"{text}; the others existed by {shown(last)}, says {names}", Tier.WARNING, tuple(bare[:20])
         )
     return Finding(f"every record existed by {shown(last)}, says {names}")
-
-
-def stamped(tokens: Sequence[bytes], text: str, *, trust: TrustFile, at: datetime) -> Word:
-    """By when the checkpoint ``text`` existed, by its tokens; raises as :func:`~..anchors.renewal.verify_stamp`."""
-    stamp = verify_stamp(text, tokens, roots=trust.tsa_roots or (), at=at)
-    return Word(stamp.not_after, stamp.authority)
-
-
-def published(bundle: bytes, text: str, *, trust: TrustFile, at: datetime) -> Word:
-    """The same, by the first signer whom the trust file names and who had signed this."""
-    record, root = verify_by_named(bundle, text, roots=trust.sigstore_root or (), at=at)
-    return Word(not_after_of(record), root.signer.identity)
 
 
 def _anchored(case: Case, anchor: StampedCheckpoint | PublishedCheckpoint) -> tuple[Note, Checkpoint]:

@@ -17,24 +17,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from affiant.attestation.records.receipt import VerifiedReceipt
+from affiant.attestation.signatures.approvers.clock_tolerance import CLOCK_TOLERANCE_S
 from affiant.attestation.signatures.approvers.errors import (
-    ApproverExtraMissing,
     NotAnApprover,
     StatementForAnother,
     StatementStale,
 )
-from affiant.attestation.signatures.approvers.named_approvers import NamedApprovers, read_approvers
-from affiant.attestation.signatures.approvers.statement import CLOCK_TOLERANCE_S, Statement, read_statement
-from affiant.attestation.signatures.sigstore.errors import TrustedRootUnusable
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade, SessionBroken
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.case.epochs import epochs_of
 from affiant.attestation.verifier.checks.policy_checks import POLICY_DOMAIN
 from affiant.errors import AffiantError
+
+if TYPE_CHECKING:
+    from affiant.attestation.signatures.approvers.named_approvers import NamedApprovers
+    from affiant.attestation.signatures.approvers.statement import Statement
 
 __all__ = ["check_approvals"]
 
@@ -151,9 +152,9 @@ def _statement_in(record: VerifiedReceipt, case: Case, approvers: Sequence[Named
     assert isinstance(said, dict)
     text = _text_of(str(said["sig"]), case)
     try:
-        statement = read_statement(text, approvers[_epoch_of(record)].identities)
-    except (ApproverExtraMissing, TrustedRootUnusable) as error:
-        raise NotMade(f"an approval by an identity cannot be verified here: {error.message}") from error
+        statement = case.verifiers.approvals.read(text, approvers[_epoch_of(record)])
+    except NotMade:
+        raise
     except AffiantError as error:
         error.where = record.jti
         raise
@@ -181,7 +182,7 @@ def _approvers_of(case: Case, wanted: str) -> NamedApprovers:
     for raw in case.bundle.policies.values():
         if "sha384:" + hashlib.sha384(POLICY_DOMAIN + raw).hexdigest() == wanted:
             try:
-                return read_approvers(raw)
+                return case.verifiers.approvals.approvers_of(raw)
             except AffiantError as error:
                 raise NotMade("the profile's normal form does not say here who may approve") from error
     raise NotMade("the bundle does not carry the profile's normal form")

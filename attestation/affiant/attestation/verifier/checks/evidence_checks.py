@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.records.receipt import VerifiedReceipt
@@ -16,22 +17,8 @@ from affiant.attestation.statements.manifest import (
     parse_manifest,
     session_events,
 )
+from affiant.attestation.statements.restriction import NARROWING_EVENT
 from affiant.attestation.statements.statement import report_data
-from affiant.attestation.tdx import (
-    Appraisal,
-    Event,
-    EvidenceClass,
-    ReferenceValues,
-    parse_collateral,
-    parse_event_log,
-    parse_quote,
-    verify_collateral,
-    verify_quote,
-)
-from affiant.attestation.tdx.appraise.appraisal import appraise
-from affiant.attestation.tdx.tcb.collateral import Collateral
-from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
-from affiant.attestation.tdx.tcb.rollback import mark_of
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case, Party, Session
@@ -44,6 +31,12 @@ from affiant.attestation.verifier.case.evidence_named import (
 )
 from affiant.attestation.verifier.case.signer_evidence import Quoted
 from affiant.errors import AffiantError
+
+if TYPE_CHECKING:
+    from affiant.attestation.tdx.appraise.appraisal import Appraisal
+    from affiant.attestation.tdx.appraise.reference import ReferenceValues
+    from affiant.attestation.tdx.tcb.collateral import Collateral
+    from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
 
 __all__ = [
     "appraised_once",
@@ -117,7 +110,9 @@ def check_key_bound(case: Case) -> Finding:
     for party in case.parties:
         for quoted in party.quoted:
             evidence = quoted.evidence
-            if parse_quote(evidence.quote).body.report_data != report_data(evidence.statement):
+            if case.verifiers.quotes.parse(evidence.quote).body.report_data != report_data(
+                evidence.statement
+            ):
                 raise EvidenceUnbound(
                     f"the {party.role}'s quote does not bind its keyset", where=party.records[0].jti
                 )
@@ -165,7 +160,8 @@ def appraise_quoted(case: Case, party: Party, quoted: Quoted) -> Appraisal:
         AffiantError: the quote is refused; ``quoted.verified`` says whether what runs in it was.
     """
     quoted.collateral = collateral_of(case, party, quoted)
-    parsed, newer = parse_quote(quoted.evidence.quote), case.newer
+    quotes, newer = case.verifiers.quotes, case.newer
+    parsed = quotes.parse(quoted.evidence.quote)
     at, seen = party.at or case.at, None
     if newer is None or newer.collateral is None:
         collateral = _archived(case, quoted.collateral, at)
@@ -173,21 +169,21 @@ def appraise_quoted(case: Case, party: Party, quoted: Quoted) -> Appraisal:
         # Old but valid collateral would hide what was published since: it is no newer look at anything.
         seen = newer.marks.get(quoted.evd)
         collateral = _own(case, newer.collateral(parsed), at)
-    quoted.mark = mark_of(collateral)
-    quote = quoted.verified = verify_quote(parsed, collateral, now=at, seen=seen)
-    wanted, events, later = _expected(case, party, quoted)
+    quoted.mark = quotes.mark_of(collateral)
+    quote = quoted.verified = quotes.verify(parsed, collateral, now=at, seen=seen)
+    wanted, boot, later = _expected(case, party, quoted)
     refusal: AffiantError | None = None
     for reference in _references(case, at):
         try:
-            return appraise(
+            return quotes.appraise(
                 quote,
                 reference,
                 image="gateway" if party.role == "gateway" else "session",
                 mrconfigid=wanted,
                 report_data=report_data(quoted.evidence.statement),
-                log=parse_event_log(quoted.evidence.eventlog),
-                expected_rtmr3=events,
-                expected_later=later,
+                log=quoted.evidence.eventlog,
+                boot=boot,
+                later=later,
             )
         except AffiantError as error:
             refusal = error
@@ -200,8 +196,8 @@ def _archived(case: Case, endorsements: bytes, at: datetime) -> VerifiedCollater
     """The collateral in the bundle, verified once."""
     name = sha256_name(endorsements), at
     if (known := case.collateral.get(name)) is None:
-        items = parse_collateral(parse_endorsements(endorsements))
-        known = case.collateral[name] = verify_collateral(items, now=at, trust=case.trust.roots_at(at))
+        items = case.verifiers.quotes.parse_collateral(parse_endorsements(endorsements))
+        known = case.collateral[name] = _verified(case, items, at)
     return known
 
 
@@ -209,26 +205,31 @@ def _own(case: Case, items: Collateral, at: datetime) -> VerifiedCollateral:
     """The reader's, verified once."""
     name = items.digest, at
     if (known := case.collateral.get(name)) is None:
-        known = case.collateral[name] = verify_collateral(items, now=at, trust=case.trust.roots_at(at))
+        known = case.collateral[name] = _verified(case, items, at)
     return known
+
+
+def _verified(case: Case, items: Collateral, at: datetime) -> VerifiedCollateral:
+    return case.verifiers.quotes.verify_collateral(items, now=at, roots=case.trust.root_names_at(at))
 
 
 def _references(case: Case, at: datetime) -> list[ReferenceValues]:
     return [reference for entry, reference in case.trust.reference_values if entry.counts_at(at)]
 
 
-def _expected(case: Case, party: Party, quoted: Quoted) -> tuple[bytes, tuple[Event, ...], tuple[Event, ...]]:
+_Events = Sequence[tuple[str, Mapping[str, object]]]
+"""Names and payloads."""
+
+
+def _expected(case: Case, party: Party, quoted: Quoted) -> tuple[bytes, _Events, _Events]:
     """MRCONFIGID and RTMR3's events, up to the barrier and after it, as the bundle's documents demand them."""
     if party.role == "gateway":
         return config_of(case, party).mrconfigid, (), ()
     session = next((session for session in case.sessions if session.supervisor is party), None)
     if session is None or session.manifest is None or session.activation is None:
         raise NotMade("a session that is not in focus")
-    events = tuple(
-        Event(name, payload) for name, payload in session_events(session.manifest, session.activation)
-    )
-    later = tuple(each.event for each in session.narrowings[: quoted.epoch])
-    return mrconfigid(session.manifest), events, later
+    later = [(NARROWING_EVENT, each.payload) for each in session.narrowings[: quoted.epoch]]
+    return mrconfigid(session.manifest), session_events(session.manifest, session.activation), later
 
 
 def config_of(case: Case, party: Party) -> GatewayConfig:
@@ -317,8 +318,8 @@ def check_class(case: Case) -> Finding:
             raise ClassMismatch(
                 "evidence class disagrees", expected=found, found=", ".join(sorted(said - {found}))
             )
-    classes = {quoted.appraisal.evidence_class for _, quoted in _quotes(case) if quoted.appraisal}
-    if classes == {EvidenceClass.HARDWARE}:
+    classes = {quoted.appraisal.evidence_class.value for _, quoted in _quotes(case) if quoted.appraisal}
+    if classes == {"hardware"}:
         return Finding("hardware, everywhere")
     return Finding("SIMULATED, everywhere: proves nothing about hardware", Tier.NONE)
 

@@ -12,8 +12,8 @@ from affiant.attestation.tlog.checkpoint import Checkpoint, parse_checkpoint
 from affiant.attestation.tlog.note import verify_note
 from affiant.attestation.tlog.proof import LogProof, parse_log_proof
 from affiant.attestation.tlog.tree import verify_inclusion
+from affiant.attestation.verdict.accepted_values import ATTESTED, accepted_at
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade
-from affiant.attestation.verdict.trust_file import ATTESTED, accepted_at
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case, Party
 from affiant.errors import AffiantError

@@ -10,14 +10,13 @@ from urllib.parse import urlsplit
 
 from affiant.attestation.statements.gateway_config import GatewayConfig
 from affiant.attestation.statements.manifest import mrconfigid, reaches_floor
-from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.verdict.accepted_values import Entry, accepted_at
 from affiant.attestation.verdict.errors import EvidenceUnbound, NotAccepted, NotMade
-from affiant.attestation.verdict.trust_file import Entry, accepted_at
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case, Party, Session
 from affiant.attestation.verifier.case.epochs import PolicyUnbound, demand_epochs, epochs_of, narrowings_of
+from affiant.attestation.verifier.case.statement_verifiers import NobodySigned
 from affiant.attestation.verifier.checks.evidence_checks import config_of
-from affiant.attestation.verifier.checks.signed_profiles import NobodySigned, signed_profile
 
 __all__ = [
     "check_config_accepted",
@@ -69,7 +68,7 @@ def check_config_bound(case: Case) -> Finding:
     case.need("key.evidence")
     for party in case.gateways:
         config = config_of(case, party)
-        if parse_quote(party.quoted[0].evidence.quote).body.mrconfigid != config.mrconfigid:
+        if case.verifiers.quotes.parse(party.quoted[0].evidence.quote).body.mrconfigid != config.mrconfigid:
             raise ConfigUnbound("the quote binds another configuration", expected=config.mrconfigid.hex())
         log = party.statement.log
         said = (party.statement.iss, party.statement.cls, party.statement.epoch_s)
@@ -108,7 +107,7 @@ def check_policy_bound(case: Case) -> Finding:
         assert activation is not None
         statement = session.supervisor.statement
         for quoted in session.supervisor.quoted:
-            if parse_quote(quoted.evidence.quote).body.mrconfigid != mrconfigid(manifest):
+            if case.verifiers.quotes.parse(quoted.evidence.quote).body.mrconfigid != mrconfigid(manifest):
                 raise PolicyUnbound("the quote binds another manifest", expected=mrconfigid(manifest).hex())
         if (statement.man, statement.act) != (
             manifest.digest,
@@ -206,7 +205,9 @@ def _profiles_accepted(case: Case) -> Finding:
     }
     for manifest in others.values():
         try:
-            signed_profile(case.bundle.policies.values(), manifest, signers, at=case.at)
+            case.verifiers.profiles.require_signed(
+                case.bundle.policies.values(), manifest, signers, at=case.at
+            )
         except NobodySigned as error:
             raise PolicyNotAccepted(
                 "the trust file accepts neither this profile nor anybody who signed it",

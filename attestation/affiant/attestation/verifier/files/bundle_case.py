@@ -15,10 +15,11 @@ from typing import Final
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle, parse_bundle
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle, is_archive
-from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.files.bundle_files import BundleTooLarge, BundleUnreadable
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import examine_case
 from affiant.errors import AffiantError
 
@@ -50,12 +51,14 @@ def open_case(
     elif is_archive(head):
         from affiant.attestation.verifier.period.verify_period import verify_period  # noqa: PLC0415 - only if asked
 
-        verdict = verify_period(path, trust, at=at, build=build)
+        verdict = verify_period(path, trust, verifiers=STANDARD_VERIFIERS, at=at, build=build)
         with PeriodBundle(path) as period:
-            _, case = examine_case(_whole(period), trust, at=at, build=build, name=name)
+            _, case = examine_case(
+                _whole(period), trust, verifiers=STANDARD_VERIFIERS, at=at, build=build, name=name
+            )
             yield verdict, case
     else:
-        yield examine_case(_single(path), trust, at=at, build=build, name=name)
+        yield examine_case(_single(path), trust, verifiers=STANDARD_VERIFIERS, at=at, build=build, name=name)
 
 
 def _single(path: Path) -> Bundle | AffiantError:

@@ -18,7 +18,8 @@ from affiant.attestation.bundle.bundle import MAX_BUNDLE
 from affiant.attestation.bundle.period.archive_reader import is_archive
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
-from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.accepted_values import TrustFile
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.judged_now import examine_now
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle, unreadable_bundle
 from affiant.errors import AffiantError, MalformedError, UnreachableError
@@ -72,6 +73,7 @@ class Question:
     """
 
     trust: TrustFile
+    verifiers: StatementVerifiers
     at: datetime
     build: str
     compared: Comparison | None = None
@@ -121,6 +123,7 @@ def examine_file(path: Path, question: Question) -> Examined:
         return examine_bundle(
             data,
             question.trust,
+            verifiers=question.verifiers,
             at=question.at,
             build=question.build,
             request=question.request,
@@ -130,6 +133,7 @@ def examine_file(path: Path, question: Question) -> Examined:
     return examine_now(
         data,
         question.trust,
+        verifiers=question.verifiers,
         now=question.at,
         at=question.compared.since,
         collateral=question.compared.collateral,
@@ -164,6 +168,7 @@ def _examine_period(path: Path, question: Question) -> Examined:
     return examine(
         path,
         question.trust,
+        verifiers=question.verifiers,
         build=question.build,
         since=question.since,
         until=question.until,

@@ -146,7 +146,9 @@ def _read_stamps(run: Run) -> None:
         if named is None or run.view is None:
             continue
         try:
-            found = read_stamps(run.bundle, ending, texts, trust, at=run.asked.at)
+            found = read_stamps(
+                run.bundle, ending, texts, trust, run.asked.verifiers.anchors, at=run.asked.at
+            )
         except AffiantError as error:  # the row says so
             run.stamps[ending] = error
         else:

@@ -22,10 +22,11 @@ from typing import Final
 from affiant.attestation.bundle.period.zip_directory import ZIP_BOUNDS, ZipBounds
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.since_archived import Changed, CheckChanged
 from affiant.attestation.verdict.time_bounds import BY_WITNESSES
-from affiant.attestation.verdict.trust_file import TrustFile
 from affiant.attestation.verdict.verdict import Check, State, Verdict
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.comparing import check_changed, ended_since, instant_of, known_of, told
 from affiant.attestation.verifier.period.assembling import assembled, time_of, witnesses_of
 from affiant.attestation.verifier.period.case_rows import Compared, judge_cases, make_case_rows
@@ -49,6 +50,7 @@ def examine_period_now(
     path: Path,
     trust: TrustFile,
     *,
+    verifiers: StatementVerifiers,
     now: datetime,
     at: datetime | None,
     build: str,
@@ -71,13 +73,14 @@ def examine_period_now(
         at: the own time of the period and of everything in it; None: as its records are bounded.
         collateral: the reader's own for a quote, or ``NotMade``; None: the archived one again. With several processes
             it must be picklable.
-        path, trust, build and all others: as of :func:`~.verify_period.examine_period`.
+        path, trust, verifiers, build and all others: as of :func:`~.verify_period.examine_period`.
 
     Returns:
         The verdict of now. Nothing is compared of an archive whose receipts cannot be read.
     """
     asked = Asked(
         trust,
+        verifiers,
         now,
         build,
         since,

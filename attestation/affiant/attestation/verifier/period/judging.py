@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.records.receipt import VerifiedReceipt, parse_receipt, recall_receipt
 from affiant.attestation.tdx.tcb.collateral_verification import VerifiedCollateral
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.since_archived import QuoteChanged
 from affiant.attestation.verdict.timeline import Moment, timeline_of
-from affiant.attestation.verdict.trust_file import TrustFile, parse_trust_file
+from affiant.attestation.verdict.trust_file import parse_trust_file
 from affiant.attestation.verifier.case.case import Case, Newer, Party, Session
 from affiant.attestation.verifier.case.signer_evidence import Quoted
 from affiant.attestation.verifier.checks.session_checks import is_lost
@@ -158,7 +159,16 @@ def _case(
 ) -> Case:
     setting = place.setting
     at, established = (setting.at, work.established) if then is None else (then.at, then.established)
-    case = Case(place.bundle.bundle((), {}), place.trust, at, setting.request, setting.response, None, newer)
+    case = Case(
+        place.bundle.bundle((), {}),
+        place.trust,
+        setting.verifiers,
+        at,
+        setting.request,
+        setting.response,
+        None,
+        newer,
+    )
     case.collateral = place.collateral if then is None else place.collateral_as_of(at)
     case.established = set(established) | (set() if work.session else {"pol.bound"})
     parties: dict[str, Party] = {}

@@ -25,8 +25,9 @@ from affiant.attestation.log_reading.errors import LeafWrong, TreeWrong
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
-from affiant.attestation.verdict.trust_file import TrustFile
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.verdict import Verdict
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.assembling import assembled, check_format, traced, unreadable
 from affiant.attestation.verifier.period.case_rows import judge_cases, make_case_rows
@@ -57,6 +58,7 @@ def verify_period(
     path: Path,
     trust: TrustFile,
     *,
+    verifiers: StatementVerifiers,
     at: datetime,
     build: str,
     since: datetime | None = None,
@@ -73,6 +75,7 @@ def verify_period(
     return examine_period(
         path,
         trust,
+        verifiers=verifiers,
         at=at,
         build=build,
         since=since,
@@ -91,6 +94,7 @@ def examine_period(
     path: Path,
     trust: TrustFile,
     *,
+    verifiers: StatementVerifiers,
     at: datetime,
     build: str,
     since: datetime | None = None,
@@ -107,7 +111,7 @@ def examine_period(
     """Check one period bundle.
 
     Args:
-        path: the archive. trust, at, build, request, response, session: as for a single bundle.
+        path: the archive. trust, verifiers, at, build, request, response, session: as for a single bundle.
         since, until: the auditor's own range, from and to before; None for both: coverage is not made.
         processes: that verify, beside this one.
         timeline: keep the first 5,000 records for a report.
@@ -118,6 +122,7 @@ def examine_period(
     """
     asked = Asked(
         trust,
+        verifiers,
         at,
         build,
         since,
@@ -186,6 +191,7 @@ def with_crew(
     setting = Setting(
         run.bundle.path,
         asked.trust.raw,
+        asked.verifiers,
         asked.at,
         run.signers.names,
         asked.request,

@@ -11,6 +11,7 @@ from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.verdict.since_archived import QuoteChanged
 from affiant.attestation.verdict.verdict import Check
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.verify_bundle import CHECKS, Row
 
 __all__ = ["Judged", "Kept", "Setting", "Then", "Work", "case_rows"]
@@ -34,6 +35,7 @@ class Setting(NamedTuple):
 
     path: Path
     trust: bytes
+    verifiers: StatementVerifiers
     at: datetime
     names: Mapping[str, str]
     """Key -> ``sha256:`` name of its statement."""

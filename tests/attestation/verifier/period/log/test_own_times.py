@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from affiant.attestation.verifier.checks.anchor_checks import TOKENS, Word
+from affiant.attestation.verifier.case.statement_verifiers import Word
+from affiant.attestation.verifier.checks.anchor_checks import TOKENS
 from affiant.attestation.verifier.period.log.leaf_time_bounds import Brackets, Witnessing
 from affiant.attestation.verifier.period.log.own_times import OwnTimes
 from affiant.attestation.verifier.period.log.stamps import Stamps

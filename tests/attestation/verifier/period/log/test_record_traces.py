@@ -19,6 +19,7 @@ from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.period.verify_period import examine_period
 from affiant.attestation.verifier.several import judge_several
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.trace import NOTHING
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle
 
@@ -31,11 +32,13 @@ def history(**changes: object) -> Story:
 
 
 def single(data: bytes) -> Callable[[], Examined]:
-    return partial(examine_bundle, data, trust(), at=LATER, build="")
+    return partial(examine_bundle, data, trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="")
 
 
 def period(path: Path) -> Callable[[], Examined]:
-    return partial(examine_period, path, trust(), at=LATER, build="", held_against=True)
+    return partial(
+        examine_period, path, trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="", held_against=True
+    )
 
 
 def judge(*bundles: Callable[[], Examined], **more: object) -> CombinedVerdict:
@@ -129,7 +132,7 @@ def test_an_archive_that_cannot_be_read_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_period_by_itself_keeps_no_trace(tmp_path: Path) -> None:
     path = build(tmp_path, history())
-    assert examine_period(path, trust(), at=LATER, build="").trace is NOTHING
+    assert examine_period(path, trust(), verifiers=STANDARD_VERIFIERS, at=LATER, build="").trace is NOTHING
 
 
 @pytest.mark.filterwarnings("error")

@@ -28,10 +28,12 @@ from affiant.attestation.signatures.timestamps.errors import NotCovering
 from affiant.attestation.tlog.note import Note
 from affiant.attestation.tlog.note_keys import Cosigner
 from affiant.attestation.verdict.verdict import State, Tier, Verdict
-from affiant.attestation.verifier.checks.anchor_checks import TOKENS, Word
+from affiant.attestation.verifier.case.statement_verifiers import Word
+from affiant.attestation.verifier.checks.anchor_checks import TOKENS
 from affiant.attestation.verifier.checks.chain_rules import Link
 from affiant.attestation.verifier.period.log.stamps import Stamps
 from affiant.attestation.verifier.period.verify_period import verify_period
+from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,13 @@ def stamp(
 
 
 def judged(path: Path, **changes: object) -> Verdict:
-    return verify_period(path, trust(**{"tsa_roots": tsa_roots(), **changes}), at=LATER + DAY, build="")
+    return verify_period(
+        path,
+        trust(**{"tsa_roots": tsa_roots(), **changes}),
+        verifiers=STANDARD_VERIFIERS,
+        at=LATER + DAY,
+        build="",
+    )
 
 
 def whole(story: Story) -> int:
@@ -165,7 +173,9 @@ def test_it_is_not_asked_without_an_authority_and_not_made_without_a_token(
 ) -> None:
     size = whole(story)
     path = archive(story, tmp_path, {size: stamp(story, tmp_path, size)})
-    unasked = row(verify_period(path, trust(), at=LATER + DAY, build=""), "time.tsa")
+    unasked = row(
+        verify_period(path, trust(), verifiers=STANDARD_VERIFIERS, at=LATER + DAY, build=""), "time.tsa"
+    )
     assert unasked.state is State.NOT_ASKED
     assert row(judged(build(tmp_path / "bare", story)), "time.tsa").state is State.NOT_MADE
 
@@ -195,12 +205,21 @@ def test_a_signature_that_sigstore_recorded_counts_alike(story: Story, tmp_path:
     size = whole(story)
     content = signed_over(checkpoint_statement(note_over(story, tmp_path, size).text))
     path = archive(story, tmp_path, {size: content}, ending=".sigstore.json")
-    verdict = verify_period(path, trust(sigstore_root=sigstore_root()), at=LATER + DAY, build="")
+    verdict = verify_period(
+        path, trust(sigstore_root=sigstore_root()), verifiers=STANDARD_VERIFIERS, at=LATER + DAY, build=""
+    )
     assert row(verdict, "time.sigstore").state is State.HELD
     assert verdict.time is not None
     assert verdict.time.to_json()["by"]["not_after"] == "sigstore log"
     other = archive(story, tmp_path / "other", {5: content}, ending=".sigstore.json")
     refused = row(
-        verify_period(other, trust(sigstore_root=sigstore_root()), at=LATER + DAY, build=""), "time.sigstore"
+        verify_period(
+            other,
+            trust(sigstore_root=sigstore_root()),
+            verifiers=STANDARD_VERIFIERS,
+            at=LATER + DAY,
+            build="",
+        ),
+        "time.sigstore",
     )
     assert (refused.state, refused.reason) == (State.REFUSED, "anchor.imprint")

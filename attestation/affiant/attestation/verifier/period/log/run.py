@@ -15,11 +15,12 @@ from affiant.attestation.bundle.bundle import Bundle
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.statements.statement import LogIdentity, parse_statement
 from affiant.attestation.tlog.checkpoint import Checkpoint
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import NoPin, NotAsked, NotMade
 from affiant.attestation.verdict.timeline import Moment
-from affiant.attestation.verdict.trust_file import TrustFile
 from affiant.attestation.verdict.verdict import Check, Finding, State, Tier
 from affiant.attestation.verifier.case.case import Case, Party
+from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.period.log.first_pass import FirstPass, LineRefused
 from affiant.attestation.verifier.period.log.log_view import LogView, Noted
 from affiant.attestation.verifier.period.log.period_signers import Signers
@@ -54,6 +55,7 @@ class Asked:
     """What the reader asks; members as of :func:`~.verify_period.examine_period`."""
 
     trust: TrustFile
+    verifiers: StatementVerifiers
     at: datetime
     build: str
     since: datetime | None
@@ -173,7 +175,8 @@ class Run:
 
     def whole(self) -> Case:
         """A case of the whole archive, for the rules that ask a trust file about a log."""
-        case = Case(Bundle(()), self.asked.trust, self.asked.at, None, None, None, seen=self.asked.seen)
+        asked = self.asked
+        case = Case(Bundle(()), asked.trust, asked.verifiers, asked.at, seen=asked.seen)
         case.established = self.held
         return case
 

@@ -14,22 +14,19 @@ from functools import partial
 from typing import Final
 
 from affiant.attestation.bundle.period.archive_reader import PeriodBundle
-from affiant.attestation.signatures.timestamps.errors import AnchorExtraMissing, NotCovering
+from affiant.attestation.signatures.timestamps.errors import NotCovering
 from affiant.attestation.signatures.timestamps.response import split_responses
+from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import ChainBroken, NotMade
-from affiant.attestation.verdict.trust_file import TrustFile
 from affiant.attestation.verdict.verdict import Finding
+from affiant.attestation.verifier.case.statement_verifiers import AnchorVerifier, NotNamed, Word
 from affiant.attestation.verifier.checks.anchor_checks import (
-    NOBODYS_WORD,
     SIGSTORE,
     TOKENS,
     Kind,
-    Word,
     demand_dated_within,
     demand_not_empty,
-    published,
     stamp_finding,
-    stamped,
 )
 from affiant.attestation.verifier.checks.chain_rules import Link
 from affiant.attestation.verifier.period.log.tally import MAX_WHERE, Exceptions
@@ -121,6 +118,7 @@ def read_stamps(
     ending: str,
     texts: Mapping[int, str],
     trust: TrustFile,
+    verifier: AnchorVerifier,
     *,
     at: datetime,
 ) -> Stamps | None:
@@ -143,22 +141,22 @@ def read_stamps(
     for size in sizes:
         if size not in texts:
             raise NotMade("a checkpoint that an anchor names is not in the bundle")
-        verify = _verifier(bundle.read(f"anchors/{size}{ending}"), ending, trust, at)
+        verify = _verifier(bundle.read(f"anchors/{size}{ending}"), ending, trust, verifier, at)
         try:
             words[size] = verify(texts[size])
-        except NOBODYS_WORD as error:
-            stranger = error
-        except AnchorExtraMissing as error:
-            raise NotMade(str(error)) from error
+        except NotNamed as not_named:
+            stranger = not_named.error
     if stranger is not None and not words:
         raise stranger
     return Stamps(ENDINGS[ending], words, trust.clock_tolerance_s)
 
 
-def _verifier(raw: bytes, ending: str, trust: TrustFile, at: datetime) -> Callable[[str], Word]:
+def _verifier(
+    raw: bytes, ending: str, trust: TrustFile, verifier: AnchorVerifier, at: datetime
+) -> Callable[[str], Word]:
     if ENDINGS[ending] is TOKENS:
-        return partial(stamped, split_responses(raw), trust=trust, at=at)
-    return partial(published, raw, trust=trust, at=at)
+        return partial(verifier.stamped, split_responses(raw), trust=trust, at=at)
+    return partial(verifier.published, raw, trust=trust, at=at)
 
 
 def _sizes(bundle: PeriodBundle, ending: str) -> Sequence[int]:

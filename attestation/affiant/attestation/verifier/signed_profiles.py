@@ -22,17 +22,14 @@ from affiant.attestation.signatures.profiles.verification import (
 from affiant.attestation.signatures.sigstore.errors import ExtraMissing
 from affiant.attestation.statements.manifest import Manifest
 from affiant.attestation.verdict.errors import NotMade
+from affiant.attestation.verifier.case.statement_verifiers import NobodySigned
 from affiant.errors import AffiantError
 
-__all__ = ["NobodySigned", "signed_profile"]
+__all__ = ["signed_profile"]
 
 _SEMANTICS: Final = "affiant.policy/1"
 _MAX_SIGNATURES: Final = 16
 """Over one profile, in one bundle: whoever makes a bundle shall not choose how long its reader works."""
-
-
-class NobodySigned(Exception):
-    """No signature here is by an accepted signer; the text says why the last one is not."""
 
 
 def signed_profile(
