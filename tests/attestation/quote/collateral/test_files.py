@@ -10,9 +10,14 @@ from tests.attestation.quote.collateral.conftest import Recorded, Simulated
 from tests.attestation.quote.collateral.pcs_server import url_encoded
 
 from affiant.attestation.quote.collateral.errors import CollateralAbsent, SettingsInvalid
-from affiant.attestation.quote.collateral.files import Choice, file_names, other_files, read_collateral_path
+from affiant.attestation.quote.collateral.files import (
+    Choice,
+    file_names,
+    other_files,
+    read_collateral,
+    read_collateral_path,
+)
 from affiant.attestation.quote.collateral.wanted import Authority, Platform
-from affiant.attestation.quote.judge.platform_collateral import read_collateral
 from affiant.attestation.tdx.quote.errors import CollateralMalformed
 from affiant.attestation.tdx.quote.quote import parse_quote
 from affiant.errors import AffiantError

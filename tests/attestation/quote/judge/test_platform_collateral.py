@@ -19,7 +19,7 @@ from affiant.__main__ import cli
 from affiant.attestation.quote.collateral.cache import CollateralCache
 from affiant.attestation.quote.collateral.entry import Source
 from affiant.attestation.quote.collateral.errors import CollateralAbsent
-from affiant.attestation.quote.judge.platform_collateral import read_collateral
+from affiant.attestation.quote.collateral.files import read_collateral
 from affiant.attestation.release.platform_identity import MachineIdentity, PCKIssuer
 from affiant.attestation.simulated.platform.pki import CertificateRole
 from affiant.attestation.simulated.platform.platform import SimulatedPlatform

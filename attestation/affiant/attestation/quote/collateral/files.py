@@ -17,11 +17,21 @@ from affiant.attestation.quote.collateral.errors import CollateralAbsent, Settin
 from affiant.attestation.quote.collateral.issuer_header import decode_issuer_chain
 from affiant.attestation.quote.collateral.pcs_responses import decode_revocation_list
 from affiant.attestation.quote.collateral.single_file import MAX_COLLATERAL_FILE, parse_collateral_file
-from affiant.attestation.quote.collateral.wanted import Authority, Platform
-from affiant.attestation.tdx.quote.errors import CollateralMalformed
+from affiant.attestation.quote.collateral.wanted import Authority, Platform, platform_of
+from affiant.attestation.tdx.quote.errors import CollateralMalformed, PCKChainInvalid
+from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 
-__all__ = ["SINGLE_FILE", "Choice", "file_names", "is_single", "other_files", "read_collateral_path"]
+__all__ = [
+    "SINGLE_FILE",
+    "Choice",
+    "file_names",
+    "is_single",
+    "other_files",
+    "platform_named_by",
+    "read_collateral",
+    "read_collateral_path",
+]
 
 SINGLE_FILE: Final = "collateral.json"
 _CHAIN_ENDINGS: Final = ("pem", "txt")
@@ -74,6 +84,33 @@ def read_collateral_path(path: Path, choice: Choice) -> Collateral:
     if not is_single(path):
         return _Folder(path).collateral(choice)
     return parse_collateral_file(_read(path / SINGLE_FILE if path.is_dir() else path))
+
+
+def read_collateral(path: Path, quote: TDQuote) -> Collateral:
+    """The collateral at ``path``, a file or a folder, for the platform that ``quote`` names. Nothing is verified.
+
+    Raises:
+        CollateralAbsent: an item is missing, stands there twice, or cannot be read.
+        CollateralMalformed: a file is not what its name says.
+        PCKChainInvalid, MalformedError: the quote's chain, which would say what to look for, does not.
+    """
+    if is_single(path):
+        return read_collateral_path(path, Choice())
+    platform = platform_named_by(quote)
+    return read_collateral_path(path, Choice(platform.fmspc, platform.authority))
+
+
+def platform_named_by(quote: TDQuote) -> Platform:
+    """The platform that ``quote`` names; nothing is verified.
+
+    Raises:
+        PCKChainInvalid: its chain is under other names, which is the quote's fault and no setting of the reader's.
+        MalformedError: its chain cannot be read.
+    """
+    try:
+        return platform_of(quote)
+    except SettingsInvalid as error:
+        raise PCKChainInvalid(error.message, expected=error.expected, found=error.found) from error
 
 
 def is_single(path: Path) -> bool:

@@ -12,21 +12,14 @@ from datetime import datetime
 from pathlib import Path
 
 from affiant.attestation.quote.collateral.cache import CollateralCache
-from affiant.attestation.quote.collateral.errors import (
-    CacheBusy,
-    CollateralAbsent,
-    CollateralNotCached,
-    SettingsInvalid,
-)
-from affiant.attestation.quote.collateral.files import Choice, is_single, read_collateral_path
-from affiant.attestation.quote.collateral.wanted import Platform, platform_of
+from affiant.attestation.quote.collateral.errors import CacheBusy, CollateralAbsent, CollateralNotCached
+from affiant.attestation.quote.collateral.files import platform_named_by, read_collateral
 from affiant.attestation.quote.judge.verdict import RememberedCollateral
 from affiant.attestation.tdx.pki.roots import TrustRoots
-from affiant.attestation.tdx.quote.errors import PCKChainInvalid
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 
-__all__ = ["collateral_of", "read_cached_collateral", "read_collateral"]
+__all__ = ["collateral_of", "read_cached_collateral"]
 
 
 def collateral_of(
@@ -35,25 +28,11 @@ def collateral_of(
     """From the file or folder ``given``; where None, from the ``cache``.
 
     Raises:
-        AffiantError: as :func:`read_collateral` and :func:`read_cached_collateral`.
+        AffiantError: as ``read_collateral`` and :func:`read_cached_collateral`.
     """
     if given is not None:
         return read_collateral(given, quote)
     return read_cached_collateral(cache, quote, now=now, trust=trust)
-
-
-def read_collateral(path: Path, quote: TDQuote) -> Collateral:
-    """The collateral at ``path``, a file or a folder, for the platform that ``quote`` names. Nothing is verified.
-
-    Raises:
-        CollateralAbsent: an item is missing, stands there twice, or cannot be read.
-        CollateralMalformed: a file is not what its name says.
-        PCKChainInvalid, MalformedError: the quote's chain, which would say what to look for, does not.
-    """
-    if is_single(path):
-        return read_collateral_path(path, Choice())
-    platform = _platform_of(quote)
-    return read_collateral_path(path, Choice(platform.fmspc, platform.authority))
 
 
 def read_cached_collateral(
@@ -67,7 +46,7 @@ def read_cached_collateral(
         CollateralRollback: what is kept is older than what was seen.
         AffiantError: it does not verify at ``now``, or the quote's chain cannot be read.
     """
-    platform = _platform_of(quote)
+    platform = platform_named_by(quote)
     cache = CollateralCache(path)
     try:
         # The memory first: what is stored meanwhile makes the collateral newer than it, never older.
@@ -79,11 +58,3 @@ def read_cached_collateral(
             where=error.where,
             hint="Give --collateral, or fetch it: affiant collateral fetch.",
         ) from error
-
-
-def _platform_of(quote: TDQuote) -> Platform:
-    """A chain under other names is the quote's fault, not a setting of the reader's."""
-    try:
-        return platform_of(quote)
-    except SettingsInvalid as error:
-        raise PCKChainInvalid(error.message, expected=error.expected, found=error.found) from error

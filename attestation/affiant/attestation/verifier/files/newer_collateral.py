@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from affiant.attestation.quote.collateral.errors import CollateralAbsent
-from affiant.attestation.quote.judge.platform_collateral import read_collateral
+from affiant.attestation.quote.collateral.files import read_collateral
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.attestation.verdict.errors import NotMade
