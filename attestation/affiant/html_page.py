@@ -9,11 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 from html import escape
+from pathlib import Path
 from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
+from markupsafe import Markup
 
 from affiant.command_line import printable
 
-__all__ = ["hostile", "whole_page"]
+__all__ = ["hostile", "template_environment", "whole_page"]
 
 _MAX_TEXT: Final = 400
 
@@ -22,6 +26,34 @@ def hostile(text: str, *, limit: int = _MAX_TEXT) -> str:
     """``text`` escaped for the terminal's tricks first, then for HTML, and bounded."""
     shown = printable(text, limit=limit)
     return escape(shown, quote=True)
+
+
+def template_environment(folder: Path) -> Environment:
+    """The Jinja2 templates in ``folder``: every value is masked, bounded and escaped; an undefined name is an error."""
+    return Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+
+
+def _printed(value: object) -> str | int:
+    """A value on its way to being escaped; markup comes from the templates' own macros only."""
+    match value:
+        case Markup() | int():
+            return value
+        case str():
+            return printable(value, limit=_MAX_TEXT)
+        case Undefined():
+            return str(value)  # raises UndefinedError, which names it
+        case _:
+            raise TypeError(
+                f"a template prints a value of type {type(value).__name__}; expected text or a number"
+            )
 
 
 def whole_page(title: str, *, style: str, body: str, script: str = "") -> str:

@@ -20,7 +20,7 @@ from affiant.__main__ import cli
 from affiant.attestation.verdict.verdict import Check, State, Tier, Verdict
 from affiant.attestation.verifier.report.html import render_html
 from affiant.attestation.verifier.report.machine import render_junit, render_sarif
-from affiant.attestation.verifier.report.timeline_csv import MAX_MOMENTS
+from affiant.attestation.verifier.report.timeline_names import MAX_MOMENTS
 
 HOSTILE = "</code><script>alert(1)</script>\"'&<img src=x onerror=1>"
 UNSEEN = "\u202e\x1b[31m\x00\ufffe\ud800"

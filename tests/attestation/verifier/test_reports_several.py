@@ -16,7 +16,7 @@ from tests.attestation.verifier.test_several import judge
 
 from affiant.attestation.verdict.verdict import State
 from affiant.attestation.verifier.combined import CombinedVerdict
-from affiant.attestation.verifier.report.html_several import render_html_several
+from affiant.attestation.verifier.report.html import render_html_several
 from affiant.attestation.verifier.report.machine import render_junit_several, render_sarif_several
 from affiant.attestation.verifier.report.text_several import render_several
 

@@ -202,7 +202,7 @@ def _verify_one(file: Path, question: Question, reports: Reports, *, as_json: bo
 def _verify_several(files: Sequence[Path], question: Question, reports: Reports, *, as_json: bool) -> int:
     """The exit code."""
     from affiant.attestation.verifier.report.text_several import render_several  # noqa: PLC0415 - only if asked
-    from affiant.attestation.verifier.report.timeline_csv import MAX_MOMENTS  # noqa: PLC0415 - as above
+    from affiant.attestation.verifier.report.timeline_names import MAX_MOMENTS  # noqa: PLC0415 - as above
     from affiant.attestation.verifier.several import judge_several  # noqa: PLC0415 - as above
 
     question = replace(question, held_against=True)

@@ -44,7 +44,7 @@ class Reports:
 
     def write_several(self, verdict: CombinedVerdict) -> None:
         """Those of several bundles; as :meth:`write`."""
-        from affiant.attestation.verifier.report.html_several import render_html_several  # noqa: PLC0415 - as above
+        from affiant.attestation.verifier.report.html import render_html_several  # noqa: PLC0415 - as above
         from affiant.attestation.verifier.report.machine import render_junit_several, render_sarif_several  # noqa: PLC0415 - as above
 
         _write(self.html, lambda: render_html_several(verdict))
