@@ -15,9 +15,8 @@ from heapq import heappop, heappush
 from statistics import quantiles
 from typing import NamedTuple, Protocol
 
-from affiant.gateway.upstream.bounds import BandBounds, QueueBounds
 from affiant.gateway.upstream.fair_queue import FairQueue
-from affiant.gateway.upstream.priority_band import Ticket
+from affiant.gateway.upstream.priority_band import BandBounds, QueueBounds, Ticket
 from affiant.policy.model.share import PRIORITIES, Share
 from benchmarks.timing import Figure, interleaved
 

@@ -18,7 +18,7 @@ COPY = ROOT / "attestation/verifier-js/records.json"
 
 
 def test_the_committed_table_is_the_normative_one() -> None:
-    """Made by: python -m affiant.attestation.schema.records --json > attestation/verifier-js/records.json."""
+    """Made by: python -m affiant.attestation.schema.records_json > attestation/verifier-js/records.json."""
     assert COPY.read_text() == record_table()
 
 
@@ -38,7 +38,7 @@ def test_the_table_gives_every_kind_its_members() -> None:
 
 
 def test_the_module_prints_it() -> None:
-    command = [sys.executable, "-m", "affiant.attestation.schema.records", "--json"]
+    command = [sys.executable, "-m", "affiant.attestation.schema.records_json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
     assert done.stdout == record_table()
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from affiant.gateway.process.decision_handover import DecisionKeeper, take_over
+from affiant.gateway.process.decision_follower import take_over
+from affiant.gateway.process.decision_handover import DecisionKeeper
 from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable, open_decision_file
 from affiant.policy.decision_log.rotation import Rotation, rotated_logs
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties import thorough
 
-from affiant.gateway.upstream.bounds import BandBounds, QueueBounds
 from affiant.gateway.upstream.fair_queue import PROMISED, FairQueue
-from affiant.gateway.upstream.priority_band import MOST_COST, Ticket
+from affiant.gateway.upstream.priority_band import MOST_COST, BandBounds, QueueBounds, Ticket
 from affiant.gateway.wire.errors import QueueFull
 from affiant.policy.model.share import PRIORITIES, Priority, Share
 

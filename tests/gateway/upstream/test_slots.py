@@ -25,7 +25,7 @@ from tests.gateway.upstream_server import Received, Step, completion, scripted_u
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.cli.commands import gateway
 from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
-from affiant.gateway.upstream.bounds import BandBounds, QueueBounds
+from affiant.gateway.upstream.priority_band import BandBounds, QueueBounds
 
 CHAT = "/v1/chat/completions"
 LIMIT = 2

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from affiant.gateway.wire.taken_bytes import taken_bytes
+from affiant.gateway.wire.bounded_http import taken_bytes
 
 pytestmark = pytest.mark.anyio
 PIECE = 1 << 20

@@ -16,8 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from affiant.attestation.encoding.canonical import canonical
+from affiant.errors import MalformedError
 
-__all__ = ["BootEvent", "Image", "boot_events", "boot_log", "boot_registers"]
+__all__ = ["BootEvent", "Image", "InstalledFileError", "boot_events", "boot_log", "boot_registers"]
+
+
+class InstalledFileError(MalformedError):
+    """A file of the installation, which such a boot measures, cannot be measured."""
+
+    code = "release.file"
 
 
 class Image(enum.Enum):

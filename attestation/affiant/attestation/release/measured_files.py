@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import affiant
-from affiant.errors import MalformedError
+from affiant.attestation.release.boot import InstalledFileError
 
 __all__ = [
     "MANIFEST_PATH",
@@ -41,12 +41,6 @@ _NEVER_MEASURED: Final = frozenset({MANIFEST_PATH, VERIFIER_PAGE_PATH})
 
 MeasuredFile = tuple[str, str]
 """A path relative to the wheel's root, ``/`` between its parts, and the file's SHA-256 in lower-case hex."""
-
-
-class InstalledFileError(MalformedError):
-    """A file of the installation cannot be measured."""
-
-    code = "release.file"
 
 
 def installed_portions() -> tuple[Path, ...]:

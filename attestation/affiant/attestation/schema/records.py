@@ -319,6 +319,4 @@ def _page() -> str:  # pragma: no cover - exercised by the test that compares th
 if __name__ == "__main__":  # pragma: no cover
     import sys
 
-    from affiant.attestation.schema.records_json import record_table
-
-    sys.stdout.write(record_table() if sys.argv[1:] == ["--json"] else _page())
+    sys.stdout.write(_page())

@@ -80,3 +80,9 @@ def _as_json(shape: Shape) -> dict[str, object]:
             return members | ({"sd": sd, "hidden": _shapes(hidden)} if sd else {})
         case _:
             raise TypeError(f"a shape without a JSON form: {type(shape).__name__}")
+
+
+if __name__ == "__main__":  # pragma: no cover
+    import sys
+
+    sys.stdout.write(record_table())

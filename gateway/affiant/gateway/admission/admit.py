@@ -7,9 +7,11 @@ that names its reason; nothing of the attempt is kept, except that its nonce is 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.statements.evidence import wrap_endorsements
@@ -17,10 +19,51 @@ from affiant.attestation.tdx.tcb.collateral import Collateral
 from affiant.gateway.admission.appraise_session import AdmissionRequest, Appraiser, parse_admission_request
 from affiant.gateway.sessions.recorder import Recorded, Recorder, policy_members
 from affiant.gateway.sessions.sessions import Admitted, Session, SessionTable
-from affiant.gateway.store.nonces import Nonces
-from affiant.gateway.wire.errors import Busy
+from affiant.gateway.wire.errors import Busy, NonceUnknown
 
-__all__ = ["Admissions"]
+__all__ = ["NONCE_LIFETIME_S", "Admissions", "Nonces"]
+
+NONCE_LIFETIME_S: Final = 120
+_MOST_NONCES: Final = 1024
+
+
+class Nonces:
+    """The nonces that are out, in memory: each is used once, and gone after two minutes."""
+
+    def __init__(self, *, random_bytes: Callable[[int], bytes], limit: int = _MOST_NONCES) -> None:
+        self._random_bytes = random_bytes
+        self._limit = limit
+        self._expiry: OrderedDict[str, float] = OrderedDict()
+
+    def make(self, *, now: float) -> str:
+        """A fresh nonce: 32 random bytes as 43 characters.
+
+        Raises:
+            Busy: too many are out.
+        """
+        self._forget(now)
+        if len(self._expiry) >= self._limit:
+            raise Busy("too many nonces are out", expected=f"at most {self._limit} in {NONCE_LIFETIME_S} s")
+        nonce = b64u(self._random_bytes(32))
+        self._expiry[nonce] = now + NONCE_LIFETIME_S
+        return nonce
+
+    def take(self, nonce: str | None, *, now: float) -> None:
+        """Use ``nonce``, once.
+
+        Raises:
+            NonceUnknown: not made here, used before, or expired.
+        """
+        self._forget(now)
+        if nonce is None or self._expiry.pop(nonce, None) is None:
+            raise NonceUnknown(
+                "the statement's nonce is not one that is out",
+                expected=f"one of this gateway's, at most {NONCE_LIFETIME_S} s old, used once",
+            )
+
+    def _forget(self, now: float) -> None:
+        while self._expiry and next(iter(self._expiry.values())) <= now:
+            self._expiry.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from affiant.attestation.encoding.binary_text import b64u_sha256
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.sessions.recorder import Recorded, Recorder
 from affiant.gateway.sessions.sessions import Session, SessionState, SessionTable
-from affiant.gateway.store.durable import DURABLE_WITHIN_S, durable
+from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.errors import JournalUnavailable, SessionNotClosed
 
 __all__ = ["Closing"]

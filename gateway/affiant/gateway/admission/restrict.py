@@ -31,7 +31,7 @@ from affiant.gateway.admission.appraise_restriction import NarrowingAppraiser
 from affiant.gateway.admission.appraise_session import AdmissionRequest, parse_admission_request
 from affiant.gateway.approvals.queue import Mailbox
 from affiant.gateway.sessions.sessions import Admitted, Session, session_held
-from affiant.gateway.store.durable import DURABLE_WITHIN_S, durable
+from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.errors import NarrowingOutOfTurn, NarrowingUnsettled
 
 __all__ = ["Narrowings"]

@@ -24,7 +24,7 @@ from affiant.gateway.process.launch import (
     launch_gateway,
     planned_config,
 )
-from affiant.gateway.upstream.bounds import CONCURRENT
+from affiant.gateway.upstream.priority_band import CONCURRENT
 from affiant.policy.decision_log.rotation import MAX_SIZE, Rotation
 from affiant.unix_http import OPERATOR_SOCKET, request
 

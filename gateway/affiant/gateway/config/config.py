@@ -19,9 +19,9 @@ from affiant.attestation.tdx.appraise.reference import ReferenceValues, parse_re
 from affiant.attestation.tdx.tcb.collateral import Collateral, parse_collateral
 from affiant.gateway.log.transparency_log import LogBounds
 from affiant.gateway.log.witnesses import WitnessBounds
-from affiant.gateway.upstream.bounds import QueueBounds
 from affiant.gateway.upstream.http1 import Timeouts
 from affiant.gateway.upstream.openai_upstream import Credentials
+from affiant.gateway.upstream.priority_band import QueueBounds
 from affiant.gateway.wire.bodies import least_memory
 from affiant.gateway.wire.errors import SettingsRefused
 from affiant.secrets.names.value import SecretValue

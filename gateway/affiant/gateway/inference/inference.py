@@ -38,19 +38,16 @@ from affiant.gateway.requests.policy_gate import (
     own_origin,
     tools_verdict,
 )
-from affiant.gateway.requests.receipts import for_agent
-from affiant.gateway.requests.request_run import NOTHING, Exchange
+from affiant.gateway.requests.request_run import NOTHING, Exchange, RefusalBudget
 from affiant.gateway.service.tool_offers import ToolOffers
 from affiant.gateway.sessions.decisions import GatewayDecisions
-from affiant.gateway.sessions.recorder import Recorded, Recorder
-from affiant.gateway.sessions.refusal_budget import RefusalBudget
+from affiant.gateway.sessions.recorder import Recorded, Recorder, for_agent
 from affiant.gateway.sessions.sessions import Session
-from affiant.gateway.upstream.cost import estimated_cost
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.upstream.openai_upstream import read_whole
-from affiant.gateway.upstream.response_forms import end_of, media_type, require_plain
+from affiant.gateway.upstream.response_checks import KeyGuard, end_of, media_type, require_plain
+from affiant.gateway.upstream.slots import estimated_cost
 from affiant.gateway.upstream.upstream import Upstream, UpstreamAnswer
-from affiant.gateway.upstream.upstream_key_redaction import KeyGuard
 from affiant.gateway.wire.bodies import Bodies, Share
 from affiant.gateway.wire.errors import (
     RequestMalformed,

@@ -8,30 +8,22 @@ bound, and from there nothing is decided.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
-import struct
 import sys
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable
+from affiant.gateway.process.decision_follower import AGAIN, MESSAGE_SIZE, TAKEN
+from affiant.policy.decision_log.file import DecisionsUnavailable
 from affiant.policy.decision_log.rotation import RotatingLog, Rotation
 
-__all__ = ["DecisionKeeper", "take_over"]
+__all__ = ["DecisionKeeper"]
 
 _LOOK_S: Final = 1.0
 _NEXT: Final = b"next"
-_TAKEN: Final = b"taken"
-_REFUSED: Final = b"refused"
-_AGAIN: Final = b"again"
-_DESCRIPTOR: Final = struct.Struct("i")
-_MESSAGE: Final = 16
-"""Bytes of a message: one of those above."""
 
 
 class DecisionKeeper:
@@ -87,43 +79,13 @@ class DecisionKeeper:
         descriptor = self._log.begin()
         try:
             socket.send_fds(self._link, [_NEXT], [descriptor])
-            answer = self._link.recv(_MESSAGE)
+            answer = self._link.recv(MESSAGE_SIZE)
         except (BrokenPipeError, ConnectionResetError):  # the server has ended
             answer = b""
-        if answer == _TAKEN:
+        if answer == TAKEN:
             self._log.follow(descriptor)
             return True
         os.close(descriptor)
-        if answer == _AGAIN:
+        if answer == AGAIN:
             raise DecisionsUnavailable("the server has no descriptor to spare for the next file")
         return False
-
-
-def take_over(file: DecisionFile, link: socket.socket) -> None:
-    """The server's half: have ``file`` go on in each file that comes over ``link``. Call it in the event loop."""
-    link.settimeout(0)
-    loop = asyncio.get_running_loop()
-
-    def take() -> None:
-        room = socket.CMSG_LEN(_DESCRIPTOR.size)
-        message, ancillary, _, _ = link.recvmsg(_MESSAGE, room, socket.MSG_CMSG_CLOEXEC)
-        if message:
-            link.send(_follow(file, ancillary))
-        else:
-            loop.remove_reader(link)  # the launcher has gone, and so do we
-
-    loop.add_reader(link, take)
-
-
-def _follow(file: DecisionFile, ancillary: Iterable[tuple[int, int, bytes]]) -> bytes:
-    """Have ``file`` go on in the file whose descriptor came; the answer."""
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            (descriptor,) = _DESCRIPTOR.unpack(data)
-            try:
-                file.follow(descriptor)
-            except DecisionsUnavailable:
-                os.close(descriptor)
-                return _REFUSED
-            return _TAKEN
-    return _AGAIN  # the kernel drops what a process at its limit of descriptors cannot take

@@ -40,16 +40,16 @@ from affiant.gateway.config.config import Settings, parse_settings
 from affiant.gateway.config.keyset import LIFETIME
 from affiant.gateway.inference.inference import ChatCompletions
 from affiant.gateway.process.confinement import confine
-from affiant.gateway.process.decision_handover import take_over
+from affiant.gateway.process.decision_follower import take_over
 from affiant.gateway.service.boot import Ambient, booted
 from affiant.gateway.service.control_plane import control_plane, operator_plane
 from affiant.gateway.service.service import Service
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.sessions import SessionState
 from affiant.gateway.store.journal import hold_store
-from affiant.gateway.wire.asgi import Application, GatewayApp
 from affiant.gateway.wire.bounded_http import BoundedHTTP
 from affiant.gateway.wire.errors import JournalUnavailable, SettingsRefused
+from affiant.gateway.wire.routes import Application, GatewayApp
 from affiant.gateway.wire.tls import TLSIdentity, make_tls_identity
 from affiant.policy.decision_log.file import DecisionFile
 from affiant.printable import printable

@@ -31,10 +31,8 @@ from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account
 from affiant.gateway.requests.authentication import Authenticator, is_of_session
 from affiant.gateway.sessions.recorder import Recorded, Recorder
-from affiant.gateway.sessions.refusal_budget import RefusalBudget
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.wire.bodies import Bodies, Body, Share, drop_rest
-from affiant.gateway.wire.client_response import ClientResponse
 from affiant.gateway.wire.errors import (
     Busy,
     Draining,
@@ -43,13 +41,62 @@ from affiant.gateway.wire.errors import (
     RequestAbandoned,
 )
 from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
-from affiant.gateway.wire.http_request import ClientGone, Receive, Scope, Send, proof_head, require_proof
+from affiant.gateway.wire.http_request import (
+    ClientGone,
+    ClientResponse,
+    Receive,
+    Scope,
+    Send,
+    proof_head,
+    require_proof,
+)
 
-__all__ = ["NOTHING", "Exchange", "Route"]
+__all__ = ["NOTHING", "Exchange", "RefusalBudget", "Route"]
 
 NOTHING: Final[Mapping[str, object]] = {"dig": sha256_name(b""), "len": 0}
 """Of an answer of which nothing was handed over."""
 _log = logging.getLogger("affiant.gateway")
+
+
+class RefusalBudget:
+    """How many refusals of callers that nobody knows are recorded: one bucket for all of them, and a count of the rest.
+
+    Every record is signed and synced to the disk. Whoever can connect could otherwise fill the journal with refusals of
+    nothing. What a session's key has signed is never counted here: it has its record, whatever it is.
+
+    Args:
+        per_second: tokens that come back each second. burst: tokens at first, and at most.
+        seconds: a clock that never goes back.
+    """
+
+    __slots__ = ("_burst", "_left", "_per_second", "_seconds", "_then", "_unrecorded")
+
+    def __init__(self, *, per_second: float, burst: int, seconds: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._seconds = seconds
+        self._then = seconds()
+        self._left = float(burst)
+        self._unrecorded = 0
+
+    def take(self) -> None:
+        """Take one token for one record.
+
+        Raises:
+            Busy: there is none; the refusal is told and counted, and not recorded.
+        """
+        now = self._seconds()
+        self._left = min(self._left + (now - self._then) * self._per_second, float(self._burst))
+        self._then = now
+        if self._left < 1:
+            self._unrecorded += 1
+            raise Busy("too many refused requests", hint="This refusal has no receipt")
+        self._left -= 1
+
+    def take_count(self) -> int:
+        """How many were not recorded since this was asked last."""
+        count, self._unrecorded = self._unrecorded, 0
+        return count
 
 
 class Route(Protocol):

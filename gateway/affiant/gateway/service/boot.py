@@ -22,7 +22,7 @@ from affiant.attestation.statements.statement import WITNESS_MAX_S, LogIdentity
 from affiant.attestation.tdx.verify.cache import VerificationCache
 from affiant.attestation.tlog.note_keys import LogKey
 from affiant.attestation.tlog.quorum import OWN_WITNESS_URL
-from affiant.gateway.admission.admit import Admissions
+from affiant.gateway.admission.admit import Admissions, Nonces
 from affiant.gateway.admission.appraise_session import Appraiser
 from affiant.gateway.admission.closing import Closing
 from affiant.gateway.admission.restrict import Narrowings
@@ -41,16 +41,15 @@ from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.log.transparency_log import TransparencyLog, log_folder
 from affiant.gateway.log.witnesses import OWN_WITNESS_SOCKET, Witnesses
 from affiant.gateway.requests.authentication import Authenticator
+from affiant.gateway.requests.request_run import RefusalBudget
 from affiant.gateway.service.recovery import Recovery, gap_members, recover
 from affiant.gateway.service.service import Service
 from affiant.gateway.service.tool_offers import ToolOffers, make_tool_offers
 from affiant.gateway.sessions.recorder import Recorder
-from affiant.gateway.sessions.refusal_budget import RefusalBudget
 from affiant.gateway.sessions.sessions import SessionTable
 from affiant.gateway.store.entries import BootEntry, StartedEntry, encode_entry
 from affiant.gateway.store.index import Index
 from affiant.gateway.store.journal import Journal, Note, Place
-from affiant.gateway.store.nonces import Nonces
 from affiant.gateway.store.order_book import OrderBook
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.upstream.openai_upstream import Credentials, make_upstream

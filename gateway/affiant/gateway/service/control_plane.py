@@ -18,12 +18,11 @@ from affiant.attestation.erasure.request_file import MAX_REQUEST, parse_request
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.approval_routes import add_approvers
-from affiant.gateway.requests.receipts import for_agent
 from affiant.gateway.service.openapi import INFERENCE_PATHS, openapi_document
 from affiant.gateway.service.service import Service
+from affiant.gateway.sessions.recorder import for_agent
 from affiant.gateway.sessions.sessions import Session
-from affiant.gateway.store.durable import DURABLE_WITHIN_S, durable
-from affiant.gateway.wire.asgi import Application
+from affiant.gateway.store.journal import DURABLE_WITHIN_S, durable
 from affiant.gateway.wire.bodies import MAX_ADMISSION, Body, Share
 from affiant.gateway.wire.errors import (
     JournalUnavailable,
@@ -39,6 +38,7 @@ from affiant.gateway.wire.http_request import (
 )
 from affiant.gateway.wire.routes import (
     FORM_STATUS,
+    Application,
     Request,
     Response,
     Routes,

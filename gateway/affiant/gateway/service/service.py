@@ -22,9 +22,9 @@ from affiant.gateway.config.keyset import Keyset
 from affiant.gateway.erasure.erasing import Erasing
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.authentication import Authenticator
+from affiant.gateway.requests.request_run import RefusalBudget
 from affiant.gateway.service.tool_offers import ToolOffers
 from affiant.gateway.sessions.recorder import Recorded, Recorder
-from affiant.gateway.sessions.refusal_budget import RefusalBudget
 from affiant.gateway.sessions.sessions import Session, SessionState, SessionTable
 from affiant.gateway.upstream.model_routing import Upstreams
 from affiant.gateway.wire.bodies import Bodies

@@ -15,8 +15,8 @@ from affiant.gateway.openai.chat import Offered
 from affiant.gateway.requests.policy_gate import OriginOf
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.sessions import Session
-from affiant.gateway.wire.asgi import Application
 from affiant.gateway.wire.errors import SettingsRefused, ToolNotAllowed
+from affiant.gateway.wire.routes import Application
 from affiant.policy.canonical.tool_origin import Origin
 from affiant.policy.decision.compiled import compile_policy
 from affiant.policy.model.profile import Policy

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from affiant.attestation.encoding.binary_text import b64u
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
+from affiant.attestation.encoding.canonical import parse_strict
 from affiant.attestation.records.chain import ChainSigner, Head
 from affiant.attestation.records.receipt import Issued, VerifiedReceipt
 from affiant.attestation.records.sealed_disclosures import seal
@@ -30,7 +32,10 @@ from affiant.gateway.store.entries import (
 from affiant.gateway.store.journal import Journal, Place
 from affiant.gateway.store.leaves import Logged
 
-__all__ = ["Place", "Recorded", "Recorder", "agent_members", "policy_members"]
+__all__ = ["Place", "Recorded", "Recorder", "agent_members", "for_agent", "policy_members"]
+
+_WITHHELD: Final = frozenset({"user", "ten"})
+"""Who stands behind the session: for the supervisor, never for the agent (trust rules, 10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +240,14 @@ def _sealed(issued: Issued, session: Session | None) -> str:
     if session is None or session.admitted.activation.openings is None or not issued.disclosures:
         return ""
     return seal(issued.disclosures, to=session.admitted.activation.openings, rh=issued.rh)
+
+
+def for_agent(issued: Issued) -> str:
+    """The receipt without the disclosures of user and tenant."""
+    kept = (text for text in issued.disclosures if _name_of(text) not in _WITHHELD)
+    return "~".join([issued.jws, *kept, ""])
+
+
+def _name_of(disclosure: str) -> object:
+    parts = parse_strict(from_b64u(disclosure))
+    return parts[1] if isinstance(parts, list) else None

@@ -28,7 +28,19 @@ from affiant.folders import make_private
 from affiant.gateway.store.journal_format import MAX_PAYLOAD, SegmentWriter, read_frame
 from affiant.gateway.wire.errors import JournalMalformed, JournalUnavailable, StoreLocked
 
-__all__ = ["SEGMENT_SIZE", "Journal", "Note", "Place", "hold_store", "segment_path"]
+__all__ = [
+    "DURABLE_WITHIN_S",
+    "SEGMENT_SIZE",
+    "Journal",
+    "Note",
+    "Place",
+    "durable",
+    "hold_store",
+    "segment_path",
+]
+
+DURABLE_WITHIN_S: Final = 7.0
+"""Seconds: with the grace of requests under way, less than a supervisor waits for its session's close (15)."""
 
 SEGMENT_SIZE: Final = 16 << 20
 """A segment that has reached this many bytes is followed by a new one."""
@@ -252,3 +264,22 @@ def _seen(future: asyncio.Future[Place]) -> None:
     """Mark a failure as seen: who waits is told, and who no longer waits is not logged about."""
     if not future.cancelled():
         future.exception()
+
+
+async def durable(*appended: asyncio.Future[Place], within_s: float) -> None:
+    """Return once all of ``appended`` are durable. What is not, in time, may still come to be.
+
+    A journal that fails reports it at once. One that stalls reports nothing: its entries stay in order, and become
+    durable when it goes on, or are lost with the process. The caller goes on as if they were lost, and does nothing
+    that would be wrong if they were not.
+
+    Raises:
+        JournalUnavailable: one cannot be made durable, or is not in time.
+    """
+    done, late = await asyncio.wait(appended, timeout=within_s)
+    for each in done:
+        each.result()
+    if late:
+        raise JournalUnavailable(
+            "the journal does not answer", expected=f"every entry within {within_s:g} s", found=len(late)
+        )

@@ -23,7 +23,6 @@ from affiant.attestation.encoding.binary_text import b64u
 from affiant.errors import NotAuthenticError
 from affiant.gateway.wire.errors import SettingsRefused
 from affiant.policy.approvals.action import BoundPath
-from affiant.sandbox.base.privileges import is_root
 
 __all__ = ["PathChanged", "PathCopies", "folder_of_copies"]
 
@@ -118,7 +117,7 @@ def folder_of_copies(*, user: int | None, random_bytes: Callable[[int], bytes]) 
     Raises:
         SettingsRefused: it cannot be made, or somebody else could write to it.
     """
-    if not is_root():
+    if os.geteuid() != 0:
         yield None
         return
     with ExitStack() as held:

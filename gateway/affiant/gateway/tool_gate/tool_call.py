@@ -31,10 +31,9 @@ from affiant.gateway.approvals.queue import Approved, Mailbox
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.requests.account import Account, GateCall, Verdict
 from affiant.gateway.requests.authentication import Authenticator
-from affiant.gateway.requests.request_run import Exchange
+from affiant.gateway.requests.request_run import Exchange, RefusalBudget
 from affiant.gateway.sessions.decisions import GatewayDecisions
 from affiant.gateway.sessions.recorder import Recorded, Recorder
-from affiant.gateway.sessions.refusal_budget import RefusalBudget
 from affiant.gateway.sessions.sessions import Session
 from affiant.gateway.tool_gate.approving import (
     APPROVAL_REFUSALS,

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from affiant.gateway.upstream.bounds import QueueBounds
-from affiant.gateway.upstream.priority_band import Band, Ticket
+from affiant.gateway.upstream.priority_band import Band, QueueBounds, Ticket
 from affiant.policy.model.share import PRIORITIES, Priority, Share
 
 __all__ = ["PROMISED", "FairQueue"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from affiant.errors import AffiantError
-from affiant.gateway.upstream.bounds import QueueBounds
 from affiant.gateway.upstream.fair_queue import FairQueue
+from affiant.gateway.upstream.priority_band import QueueBounds
 from affiant.gateway.upstream.slots import Turns
 from affiant.gateway.upstream.upstream import Upstream
 from affiant.gateway.wire.errors import ModelNotFound, SettingsRefused

@@ -19,13 +19,12 @@ from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TRACEPARENT, TraceContext
 from affiant.attestation.statements.gateway_config import DEV_ECHO, UpstreamConfig
 from affiant.gateway.openai.chat import parse_json
-from affiant.gateway.upstream.bounds import CONCURRENT
 from affiant.gateway.upstream.dev_echo import EchoConnector
 from affiant.gateway.upstream.http1 import Connector, HTTPClient, TCPConnector, Timeouts, request_head
 from affiant.gateway.upstream.http1_connection import Answer
-from affiant.gateway.upstream.response_forms import require_plain
+from affiant.gateway.upstream.priority_band import CONCURRENT
+from affiant.gateway.upstream.response_checks import KeyGuard, require_plain
 from affiant.gateway.upstream.upstream import Attempt, Upstream, UpstreamAnswer
-from affiant.gateway.upstream.upstream_key_redaction import KeyGuard
 from affiant.gateway.wire.errors import RequestMalformed, SettingsRefused, UpstreamAnswerRefused
 from affiant.secrets.names.value import SecretValue
 

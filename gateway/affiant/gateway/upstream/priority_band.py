@@ -26,12 +26,14 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Final
 
-from affiant.gateway.upstream.bounds import BandBounds
-from affiant.gateway.wire.errors import QueueFull
-from affiant.policy.model.share import Share
+from affiant.gateway.wire.errors import QueueFull, SettingsRefused
+from affiant.policy.model.share import Priority, Share
 
-__all__ = ["MOST_COST", "Band", "Ticket"]
+__all__ = ["CONCURRENT", "MOST_COST", "Band", "BandBounds", "QueueBounds", "Ticket"]
 
+CONCURRENT: Final = 256
+"""Requests that an upstream is asked at once where the configuration does not say: as many sequences as vLLM computes
+together by default."""
 MOST_COST: Final = 1 << 20
 """Tokens that one request counts as, at most: nothing that it or an upstream says holds anybody up for ever."""
 _ROUND: Final = 1 << 20
@@ -39,6 +41,41 @@ _ROUND: Final = 1 << 20
 _KEPT: Final = 1024
 """Sessions that owe something and ask for nothing, of which that is remembered."""
 _SLACK: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BandBounds:
+    """Of one priority: ``length`` is how many may wait; ``wait_s`` how many seconds each of them does, at most."""
+
+    length: int
+    wait_s: float
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or self.wait_s <= 0:
+            raise SettingsRefused("no queue", expected="room for one, and time to wait", where="queue")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """Of the queue in front of one upstream.
+
+    The longest wait and the longest time to the head of an upstream's response (``Timeouts``) are together less than
+    the ten minutes after which a session's supervisor, and most clients, abandon a request.
+    """
+
+    interactive: BandBounds = BandBounds(512, 30.0)
+    normal: BandBounds = BandBounds(512, 120.0)
+    batch: BandBounds = BandBounds(512, 240.0)
+
+    def of(self, priority: Priority) -> BandBounds:
+        """Those of one priority."""
+        match priority:
+            case Priority.INTERACTIVE:
+                return self.interactive
+            case Priority.NORMAL:
+                return self.normal
+            case Priority.BATCH:
+                return self.batch
 
 
 @dataclass(eq=False, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from affiant.attestation.schema.trace_context import TraceContext
-from affiant.gateway.upstream.upstream_key_redaction import KeyGuard
+from affiant.gateway.upstream.response_checks import KeyGuard
 
 __all__ = ["Attempt", "Upstream", "UpstreamAnswer"]
 

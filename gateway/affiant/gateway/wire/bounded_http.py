@@ -9,18 +9,21 @@ a connection to it, room in the limits. Whoever can connect could do the first t
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from affiant.gateway.wire.taken_bytes import taken_bytes
-
-__all__ = ["BoundedHTTP"]
+__all__ = ["BoundedHTTP", "taken_bytes"]
 
 _MAX_HEAD: Final = 64 << 10
 """Bytes of a head; and of anything else between two pieces of a body."""
 _MAX_AHEAD: Final = 4
 """Requests that wait on one connection for the answer before theirs."""
+_INFO_SIZE: Final = 128
+_BYTES_ACKED: Final = 120
+"""Where ``tcpi_bytes_acked`` stands in Linux's ``struct tcp_info`` (include/uapi/linux/tcp.h): 8 bytes, native."""
 _LOOKS: Final = 4
 """How often within its time a stalled client is looked at; all of them must find that it took nothing. Counted rather
 than timed: a machine that stood still for a minute has looked once."""
@@ -162,3 +165,23 @@ class BoundedHTTP(HttpToolsProtocol):
         head = b"HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\n" % status
         self.transport.write(head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
         self.transport.close()
+
+
+def taken_bytes(transport: asyncio.Transport) -> int:
+    """A count that changes when the peer takes bytes: of TCP, what it has acknowledged, as the kernel counts.
+
+    The transport's buffers do not show it: they shrink when the kernel takes bytes, which it does in steps of up to
+    some MiB while the peer's acknowledgements move byte by byte; and a TLS peer can make them grow.
+
+    Where the kernel does not say (a Unix socket; another system than Linux), what the transport still holds, negated.
+    """
+    peer: socket.socket | None = transport.get_extra_info("socket")
+    if peer is not None and peer.family != getattr(socket, "AF_UNIX", None):
+        try:
+            info = peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_SIZE)
+        except (AttributeError, OSError):
+            info = b""
+        if len(info) == _INFO_SIZE:
+            (acknowledged,) = struct.unpack_from("=Q", info, _BYTES_ACKED)
+            return int(acknowledged)
+    return -transport.get_write_buffer_size()

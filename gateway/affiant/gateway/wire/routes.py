@@ -22,10 +22,13 @@ from affiant.attestation.encoding.canonical import canonical
 from affiant.errors import AffiantError
 from affiant.gateway.wire.errors import NotFound, RequestMalformed
 from affiant.gateway.wire.errors_http import error_body, error_headers, status_of
+from affiant.gateway.wire.http_request import Receive, Scope, Send
 
 __all__ = [
     "FORM_STATUS",
     "PATH_PATTERNS",
+    "Application",
+    "GatewayApp",
     "Handler",
     "Request",
     "Response",
@@ -37,6 +40,7 @@ __all__ = [
     "json_response",
 ]
 
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Handler = Callable[..., Awaitable[Response]]
 
 FORM_STATUS: Final = 422
@@ -153,3 +157,23 @@ def json_response(
     """``data``, or its canonical form, as JSON."""
     body = data if isinstance(data, bytes) else canonical(data)
     return Response(body, status, headers, media_type="application/json")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayApp:
+    """The gateway as one ASGI 3 application: inference by one dictionary lookup, else the control plane.
+
+    Args:
+        inference: method and path -> application.
+        other: what serves everything else.
+    """
+
+    inference: Mapping[tuple[str, str], Application]
+    other: Application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection or request."""
+        application = (
+            self.inference.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        )
+        await (application or self.other)(scope, receive, send)

@@ -23,8 +23,7 @@ from typing import Final, Self, TypeVar
 
 from affiant.attestation.encoding.binary_text import EncodingError, b64u, from_b64u
 from affiant.attestation.encoding.canonical import JSONError, canonical
-from affiant.attestation.release.boot import Image
-from affiant.attestation.release.manifest import InstalledFileError
+from affiant.attestation.release.boot import Image, InstalledFileError
 from affiant.attestation.simulated.platform.errors import (
     PlatformFullError,
     PlatformReplyError,

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from affiant.gateway.store.nonces import NONCE_LIFETIME_S, Nonces
+from affiant.gateway.admission.admit import NONCE_LIFETIME_S, Nonces
 from affiant.gateway.wire.errors import Busy, NonceUnknown
 
 

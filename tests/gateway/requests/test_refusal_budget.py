@@ -11,7 +11,7 @@ from tests.gateway.session_client import ADMISSION_TYPE, SessionClient
 from tests.gateway.test_proofs import BODY, JSON, TARGET, proof
 
 from affiant.attestation.simulated.served.client import PlatformClient
-from affiant.gateway.sessions.refusal_budget import RefusalBudget
+from affiant.gateway.requests.request_run import RefusalBudget
 from affiant.gateway.wire.errors import Busy
 
 

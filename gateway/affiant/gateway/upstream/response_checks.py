@@ -1,12 +1,45 @@
-"""Which answers of an upstream can be passed on as they are, and what is told where one cannot."""
+"""What a response of an upstream must be to be passed on: plain, and without this gateway's key for that upstream.
+
+The key is looked for byte by byte in every encoding of ``variants``. A whole response is looked at before its first
+byte leaves. A stream is looked at by whole events, and only whole events leave: an event ends with an empty line, a key
+has no control characters, so no encoding of it spans two events.
+"""
 
 from __future__ import annotations
 
-from affiant.errors import AffiantError, NotAllowedError
-from affiant.gateway.upstream.upstream import UpstreamAnswer
-from affiant.gateway.wire.errors import RequestAbandoned, UpstreamAnswerRefused, UpstreamUnauthorized
+from typing import TYPE_CHECKING
 
-__all__ = ["end_of", "media_type", "require_plain"]
+from affiant.errors import AffiantError, NotAllowedError
+from affiant.gateway.wire.errors import RequestAbandoned, UpstreamAnswerRefused, UpstreamUnauthorized
+from affiant.secrets.names.value import SecretValue
+from affiant.secrets.redaction.redaction import Redactor
+
+if TYPE_CHECKING:
+    from affiant.gateway.upstream.upstream import UpstreamAnswer
+
+__all__ = ["KeyGuard", "end_of", "media_type", "require_plain"]
+
+
+class KeyGuard:
+    """Looks for one upstream's key in what that upstream answers.
+
+    Args:
+        key: None: there is nothing to look for.
+    """
+
+    __slots__ = ("_redactor",)
+
+    def __init__(self, key: SecretValue | None) -> None:
+        self._redactor = Redactor(() if key is None else ((key, "key"),))
+
+    def require_absent(self, *parts: bytes) -> None:
+        """Return if no part, each complete in itself, holds the key.
+
+        Raises:
+            UpstreamAnswerRefused: one does; nothing of it may be repeated.
+        """
+        if self._redactor and any(self._redactor.redact(part).replaced for part in parts):
+            raise UpstreamAnswerRefused("the upstream's answer holds this gateway's credential for it")
 
 
 def media_type(answer: UpstreamAnswer) -> str:

@@ -23,7 +23,7 @@ from tests.gateway.upstream_server import (
 from affiant.attestation.simulated.served.client import PlatformClient
 from affiant.gateway.process.launch import UpstreamChoice, upstream_configs
 from affiant.gateway.upstream.openai_upstream import Credentials
-from affiant.gateway.upstream.upstream_key_redaction import KeyGuard
+from affiant.gateway.upstream.response_checks import KeyGuard
 from affiant.gateway.wire.errors import UpstreamAnswerRefused
 from affiant.secrets.names.value import SecretValue
 
