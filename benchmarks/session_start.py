@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from affiant.sandbox.isolation.backends.backend import BackendName, IsolationClass, choose, probe
+from affiant.sandbox.isolation.backends.backend import choose, probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.plan import Access, Command, FileGrant, HostUsr, plan_sandbox
 from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
-from affiant.sandbox.isolation.runner.lifecycle import Settings
+from affiant.sandbox.isolation.runner.command import Settings
 from benchmarks.timing import Figure
 
 ROUNDS = 5

@@ -6,16 +6,14 @@ a command whose extra is not installed says which one to install.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import importlib
 import signal
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import click
 
 from affiant.command_line import DISK_TROUBLE, Group
+from affiant.lazy_names import loading
 
 __all__ = ["cli", "main"]
 
@@ -114,16 +112,6 @@ COMMANDS: Final = {
 """Command name -> where it lives. The summary stands here so that help imports nothing."""
 
 
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Loading makes no garbage; looking for some, again and again, took a seventh of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 class _LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -133,7 +121,7 @@ class _LazyGroup(Group):
         if entry is None:
             return None
         try:
-            with _no_collections():
+            with loading():
                 command = getattr(importlib.import_module(entry.module), entry.attribute)
         except ModuleNotFoundError as error:
             if error.name is not None and error.name.partition(".")[0] == "affiant" and entry.extra is None:

@@ -1,10 +1,17 @@
-"""Folders that nobody else may enter, made with those above them."""
+"""Private folders: where a user's state is, and how a folder is made that no other user may enter."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-__all__ = ["make_private"]
+__all__ = ["default_home", "make_private"]
+
+
+def default_home() -> str:
+    """The state folder where neither ``--home`` nor ``$AFFIANT_HOME`` is given: ``affiant`` in the XDG state folder."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return str(Path(state) / "affiant")
 
 
 def make_private(folder: Path) -> None:

@@ -26,7 +26,8 @@ from affiant.attestation.records.receipt import VerifiedReceipt
 from affiant.attestation.statements.evidence import parse_evidence
 from affiant.attestation.statements.manifest import mrconfigid, parse_manifest
 from affiant.attestation.tdx import parse_quote
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 ADDRESS, PORTS = "127.84.17.3", (18443, 18444)
 NAMES = ("api.demo.affiant.test", "paste.demo.affiant.test", "other.demo.affiant.test")

@@ -11,7 +11,8 @@ from tests.demo.conftest import MakeCopy
 from tests.demo.other_machines import NOBODY, unprivileged, without_gvisor
 from tests.demo.source_copy import DemoRun, SourceCopy
 
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes a mount namespace")
 

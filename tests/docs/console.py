@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NOT_IN_A_CLONE: Final = shutil.ignore_patterns(

@@ -19,7 +19,8 @@ from click.testing import CliRunner
 from affiant.__main__ import cli
 from affiant.attestation.release.manifest import check_release
 from affiant.errors import AffiantError
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 PROFILES = """agent_configs:
   reader:

@@ -17,6 +17,7 @@ from tests.secrets.upstream_server import Script, UpstreamServer
 from affiant.policy.model.token_exchange import TokenExchange
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import (
+    BrokerPart,
     BrokerStatus,
     Configuration,
     ExchangeOutcome,
@@ -33,7 +34,8 @@ from affiant.secrets.injection.placeholder import Binding, Endpoint, mint_placeh
 from affiant.secrets.injection.signing_surface import SigningSurface, mint_signing_id
 from affiant.secrets.injection.surface import AUTHORIZATION, QuerySurface, Surface
 from affiant.secrets.names.value import SecretValue
-from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
+from affiant.secrets.store.local_store_file import LocalStoreFile
+from affiant.secrets.store.private_files import open_private_file
 
 HOST = "api.example.test"
 
@@ -122,7 +124,7 @@ class Harness:
         user = {} if self.uid is None else {"uid": self.uid, "gid": self.uid}
         with control:
             self.process = subprocess.Popen(
-                broker_command(control_fd=control.fileno(), **user),
+                broker_command(control_fd=control.fileno(), parts=BrokerPart, **user),
                 pass_fds=(control.fileno(),),
                 env={},
                 stdin=subprocess.DEVNULL,

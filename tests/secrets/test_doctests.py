@@ -9,7 +9,7 @@ import affiant.secrets
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(affiant.secrets.__path__, "affiant.secrets.")
-    if not module.name.endswith("__main__")
+    if not module.ispkg and not module.name.endswith("__main__")
 ]
 
 

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from tests.sandbox.conftest import Machine, made_machine
 
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 FLOORS = {BackendName.GVISOR: "userspace-kernel", BackendName.BUBBLEWRAP: "namespace"}
 
@@ -77,7 +78,8 @@ sys.stdin.readline()
 ONLY_BUBBLEWRAP = """
 import affiant.sandbox.session.session as session
 from affiant.__main__ import main
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 session.probe = lambda: {BackendName.BUBBLEWRAP: probe()[BackendName.BUBBLEWRAP]}
 main()
 """

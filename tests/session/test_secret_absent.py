@@ -13,9 +13,10 @@ import pytest
 from tests.sandbox.conftest import Machine, affiant, family
 from tests.session.stand_in import stand_in
 
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import probe
 from affiant.sandbox.isolation.backends.enclosure import PRIVATE
 from affiant.sandbox.isolation.backends.gvisor import checkpoint_command, runsc_program
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 _GVISOR = probe()[BackendName.GVISOR]
 pytestmark = [

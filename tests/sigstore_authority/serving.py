@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.sigstore_authority.authority import Authority, pae
 from tests.sigstore_authority.transparency_log import Signed
 
-from affiant.attestation.tdx.pki.der import SEQUENCE, children, read_single
+from affiant.attestation.encoding.der import SEQUENCE, children, read_single
 
 AUDIENCE = "sigstore"
 

@@ -47,7 +47,8 @@ from affiant.secrets.broker.client.messages import BrokerStatus, Configuration
 from affiant.secrets.broker.process import serve_control
 from affiant.secrets.injection.placeholder import PlaceholderTable
 from affiant.secrets.names.value import SecretValue
-from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
+from affiant.secrets.store.local_store_file import LocalStoreFile
+from affiant.secrets.store.private_files import open_private_file
 
 HOST = "api.example.test"
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.isolation.conftest import probe_inside
 
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.isolation.conftest import FOUND
 
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = "/usr/bin/python3"
@@ -20,9 +20,10 @@ PROGRAM = """
 import asyncio, json, os, sys
 sys.path[:0] = {roots!r}
 from pathlib import Path
-from affiant.sandbox.isolation import client, plan
-from affiant.sandbox.isolation.backends.backend import BackendName
-from affiant.sandbox.isolation.runner.lifecycle import Settings
+from affiant.sandbox.isolation.plan import plan
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
+from affiant.sandbox.isolation.runner import client
+from affiant.sandbox.isolation.runner.command import Settings
 
 def command(settings, *, control_fd):
     start = "import sys; sys.path[:0] = " + repr({roots!r})

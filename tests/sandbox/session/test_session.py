@@ -16,7 +16,8 @@ from affiant.attestation.records.receipt import parse_receipt
 from affiant.errors import AffiantError
 from affiant.sandbox.base.errors import SessionNotOpen
 from affiant.sandbox.base.exposure import Need
-from affiant.sandbox.isolation.backends.backend import BackendName, IsolationClass, probe
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.processes.service_process import ServiceSpec, start_service
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
@@ -137,7 +138,7 @@ def test_an_unknown_agent_is_refused_before_anything_starts(warm):
 OVERLAPPING = """
 import asyncio, sys
 from pathlib import Path
-from affiant.sandbox.isolation.backends.backend import IsolationClass
+from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.session.session import Session
 from affiant.sandbox.session.session_plan import SessionRequest
 

@@ -16,7 +16,8 @@ from affiant.errors import AffiantError
 from affiant.policy.loading.policy_file import read_profiles
 from affiant.policy.signing.signatures import signed_profiles
 from affiant.sandbox.base.errors import InputRefused
-from affiant.sandbox.isolation.backends.backend import NEEDS_ROOT, Availability, BackendName, IsolationClass
+from affiant.sandbox.isolation.backends.backend import NEEDS_ROOT, Availability
+from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.session.session_plan import SessionPlan, SessionRequest, plan_session
 
 PROFILES = b"""agent_configs:

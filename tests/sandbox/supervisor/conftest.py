@@ -15,7 +15,8 @@ from tests.gateway.conftest import (  # noqa: F401 - fixtures
 )
 from tests.sandbox.supervisor.launcher import Launcher
 
-from affiant.sandbox.isolation.backends.backend import BackendName, probe
+from affiant.sandbox.isolation.backends.backend import probe
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 
 FOUND = probe()
 

@@ -34,7 +34,7 @@ from affiant.attestation.statements.statement import parse_statement
 from affiant.policy.loading.load import load_profiles
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import SUPERVISOR_USER, is_root
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.processes.service_process import ServiceProcess, ServiceSpec, start_service
 from affiant.sandbox.session_state.bundle_out import open_bundle, parse_sealed_bundle
 from affiant.sandbox.supervisor.launch.control import ControlChannel

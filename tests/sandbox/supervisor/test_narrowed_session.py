@@ -23,7 +23,8 @@ from affiant.attestation.simulated.served.client import SimulatedTD
 from affiant.attestation.tdx import Event
 from affiant.policy.loading.load import load_profiles
 from affiant.secrets.names.value import SecretValue
-from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
+from affiant.secrets.store.local_store_file import LocalStoreFile
+from affiant.secrets.store.private_files import open_private_file
 
 HOST = "api.example.test"
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"

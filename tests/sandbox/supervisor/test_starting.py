@@ -41,7 +41,7 @@ WRONG = {
 def test_no_broker_is_started_for_another_profile_than_the_td_was_launched_for(
     monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], code: str
 ) -> None:
-    monkeypatch.setattr(starting, "spawn_children", lambda _: pytest.fail("the children were started"))
+    monkeypatch.setattr(starting, "spawn_children", lambda *_: pytest.fail("the children were started"))
     td = SimpleNamespace(report=lambda: wrong.get("found", registers()))
     around = SimpleNamespace(td=td, build=wrong.get("build", BUILD), clock=lambda: NOW)
     opening = SimpleNamespace(provision=wrong.get("given", provision()), around=around)

@@ -23,10 +23,11 @@ from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical
 from affiant.attestation.records.receipt import parse_receipt
 from affiant.policy.loading.load import load_profiles
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.supervisor.records.spool import read_unacknowledged
 from affiant.secrets.names.value import SecretValue
-from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
+from affiant.secrets.store.local_store_file import LocalStoreFile
+from affiant.secrets.store.private_files import open_private_file
 
 DENIED = "filesystem_access: read-write:/workspace\nnetwork_egress: denied"
 HOST = "api.example.test"

@@ -33,7 +33,8 @@ from affiant.attestation.verdict.verdict import State, Tier
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
 from affiant.attestation.verifier.verify_bundle import verify_bundle
 from affiant.secrets.names.value import SecretValue
-from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file
+from affiant.secrets.store.local_store_file import LocalStoreFile
+from affiant.secrets.store.private_files import open_private_file
 
 
 @dataclass

@@ -17,6 +17,7 @@ from tests.secrets.conftest import HOST, fetched, request_to
 from tests.secrets.upstream_server import answer
 
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
+from affiant.secrets.broker.client.messages import BrokerPart
 from affiant.secrets.names.errors import BrokerConfigurationInvalid
 
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
@@ -167,7 +168,7 @@ import asyncio, os, socket, subprocess, sys
 from pathlib import Path
 from affiant.secrets.broker.client.client import BrokerClient, broker_command
 from affiant.secrets.broker.client.messages import Configuration, ExchangeRequest, Grant
-from affiant.secrets.store.local_store_file import open_private_file
+from affiant.secrets.store.private_files import open_private_file
 from affiant.secrets.injection.placeholder import Binding, Endpoint
 
 folder, placeholder, host, port, root = sys.argv[1:]
@@ -266,3 +267,34 @@ def test_it_does_not_stay_root_when_told_to_become_somebody(user) -> None:
 def test_a_user_without_a_group_is_refused() -> None:
     with pytest.raises(BrokerConfigurationInvalid):
         broker_command(control_fd=3, uid=1000)
+
+
+HEAVY = ("hvac", "requests", "jwt", "cryptography")
+
+
+@pytest.mark.parametrize(
+    ("parts", "loaded"),
+    [
+        ((), set()),
+        ((BrokerPart.VAULT,), {"hvac", "requests"}),
+        ((BrokerPart.LOCAL_STORE,), {"cryptography"}),
+        ((BrokerPart.ASSERTIONS,), {"jwt", "cryptography"}),
+    ],
+)
+def test_libraries_are_loaded_only_for_the_part_that_uses_them(parts, loaded) -> None:
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs:
+        _, *command = broker_command(control_fd=theirs.fileno(), parts=parts)
+        done = subprocess.run(
+            (sys.executable, "-X", "importtime", *command),
+            pass_fds=(theirs.fileno(),),
+            check=True,
+            env={},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert {name for name in HEAVY if name in imported} == loaded

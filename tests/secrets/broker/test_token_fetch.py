@@ -38,7 +38,7 @@ from affiant.secrets.names.errors import (
     TokenRefused,
     TokenUnavailable,
 )
-from affiant.secrets.store.local_store_file import open_private_file
+from affiant.secrets.store.private_files import open_private_file
 
 VALUE = b"cs-Hk3wP8dNq5VyJ2fXgT7/+"
 BEARER = Surface.injected("authorization", "Bearer {}")

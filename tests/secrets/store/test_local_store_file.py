@@ -12,7 +12,8 @@ from affiant.secrets.names.errors import (
     SecretNotFound,
 )
 from affiant.secrets.names.value import SecretValue
-from affiant.secrets.store.local_store_file import LocalStoreFile, open_private_file, read_private_descriptor
+from affiant.secrets.store.local_store_file import LocalStoreFile
+from affiant.secrets.store.private_files import open_private_file, read_private_descriptor
 
 VALUE = b"ghp_9sX2kQ7vLm4TzR1bYwE6"
 

@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol
 
 import click
 
-from affiant.attestation.cli.platform.commands import default_home
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.encoding.keys import Signer
 from affiant.attestation.signatures.approvers.identities import MAX_SIGNED, NamedIdentities
@@ -28,6 +27,7 @@ from affiant.attestation.signatures.approvers.signed_by_identity import (
     verify_signed_action,
 )
 from affiant.attestation.signatures.approvers.statement import sign_statement
+from affiant.folders import default_home
 from affiant.gateway.cli.approvals_client import ApproverClient
 from affiant.sandbox.base.errors import GatewayUnreachable
 from affiant.sandbox.processes.gateway_probe import read_gateway_file

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from affiant.attestation.cli.platform.commands import default_home
 from affiant.attestation.cli.platform.hold_commands import erase
 from affiant.attestation.erasure.keys import AUTHORITY_KEY
 from affiant.attestation.erasure.making_orders import erasure_request
 from affiant.attestation.erasure.request_file import MAX_ORDERS, Request
 from affiant.command_line import print_json
 from affiant.files import write_whole
+from affiant.folders import default_home
 from affiant.report_files import keep_apart
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``affiant run``: a command of an agent in an attested session."""
+"""``affiant run``: a command of an agent in an attested session. Its help loads nothing of what a session needs."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from affiant.attestation.cli.platform.commands import default_home
 from affiant.command_line import show_refusal
 from affiant.errors import AffiantError
-from affiant.policy.editor.completion import complete_agents
-from affiant.sandbox.base.errors import OutputPlaceRefused
-from affiant.sandbox.base.user_files import write_user_file
-from affiant.sandbox.cli.session_commands import tell_leftovers
-from affiant.sandbox.isolation.backends.backend import IsolationClass
-from affiant.sandbox.processes.home import open_home
-from affiant.sandbox.processes.services import GatewayChoice
-from affiant.sandbox.session.foreground_command import EXIT_OURS, RunOptions, open_standard_streams, run_once
-from affiant.sandbox.session.session_plan import SessionRequest, VaultChoice
+from affiant.folders import default_home
+from affiant.lazy_names import loading
+from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from affiant.sandbox.session.session_plan import VaultChoice
 
 __all__ = ["run"]
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _complete_agents(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    from affiant.policy.editor.completion import complete_agents  # noqa: PLC0415 - help must stay cheap
+
+    return complete_agents("profile")(context, parameter, typed)
 
 
 def _split(option: str, values: tuple[str, ...], mark: str, form: str) -> list[tuple[str, str]]:
@@ -55,6 +60,8 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
         return None
     if address is None or ca is None or token_file is None:
         raise click.UsageError("--vault, --vault-ca and --vault-token-file belong together")
+    from affiant.sandbox.session.session_plan import VaultChoice  # noqa: PLC0415 - help must stay cheap
+
     return VaultChoice(address=address, ca=ca, token_file=token_file)
 
 
@@ -78,7 +85,7 @@ def _vault(address: str | None, ca: Path | None, token_file: Path | None) -> Vau
     envvar="AFFIANT_AGENT",
     show_envvar=True,
     help="Which profile of the file.",
-    shell_complete=complete_agents("profile"),
+    shell_complete=_complete_agents,
 )
 @click.option(
     "--input",
@@ -198,6 +205,19 @@ def run(
       affiant run --profile p.yaml --agent dev --input src --output out --bundle run.affiant.json -- make test
       affiant run --profile p.yaml --agent dev --decisions decisions.jsonl -- python3 agent.py
     """
+    with loading():
+        from affiant.sandbox.base.errors import OutputPlaceRefused  # noqa: PLC0415 - help must stay cheap
+        from affiant.sandbox.cli.session_commands import tell_leftovers  # noqa: PLC0415 - as above
+        from affiant.sandbox.processes.home import open_home  # noqa: PLC0415 - as above
+        from affiant.sandbox.processes.services import GatewayChoice  # noqa: PLC0415 - as above
+        from affiant.sandbox.session.foreground_command import (  # noqa: PLC0415 - as above
+            EXIT_OURS,
+            RunOptions,
+            open_standard_streams,
+            run_once,
+        )
+        from affiant.sandbox.session.session_plan import SessionRequest  # noqa: PLC0415 - as above
+
     open_standard_streams()
     if gateway is not None and upstream:
         raise click.UsageError(
@@ -253,4 +273,6 @@ def run(
 
 def _summarise(path: Path | None, members: Mapping[str, object]) -> None:
     if path is not None:
+        from affiant.sandbox.base.user_files import write_user_file  # noqa: PLC0415 - help must stay cheap
+
         write_user_file(path, (json.dumps(members, indent=2, sort_keys=True) + "\n").encode("ascii"))

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from affiant.attestation.cli.platform.commands import default_home
 from affiant.errors import AffiantError
+from affiant.folders import default_home
 from affiant.sandbox.processes.home import open_home
 from affiant.sandbox.session_state.session_listing import list_sessions
 

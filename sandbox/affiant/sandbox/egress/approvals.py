@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from affiant.attestation.encoding.binary_text import b64u, sha256_name
@@ -37,17 +37,10 @@ from affiant.sandbox.egress.http.request_head import HeaderField
 from affiant.sandbox.egress.records_of_egress import Approved
 from affiant.secrets.injection.signing_surface import SET_ANEW, is_signing
 
-__all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit", "as_approved"]
+__all__ = ["ApprovalMailbox", "EgressApprovals", "Left", "Permit"]
 
 _POLL_S: Final = 0.5
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
-_NOT_AS_SHOWN: Final = frozenset(
-    {
-        b"accept-encoding", b"amz-sdk-invocation-id", b"amz-sdk-request", b"if-range", b"proxy-authenticate", b"range",
-        b"traceparent", b"tracestate",
-    }
-)  # fmt: skip
-"""What differs each time that it is sent, or what the broker leaves out, or sets to a value of its own."""
 
 _REASONS: Final[Mapping[type[AffiantError], str]] = {
     ActionUnshowable: "approval_unshowable",
@@ -272,9 +265,3 @@ def _shown(allowed: AllowedRequest) -> list[HeaderField]:
     signed = any(is_signing(granted.use.surface) for granted in allowed.uses)
     hidden = _FRAMING | SET_ANEW if signed else _FRAMING
     return [each for each in allowed.headers if each[0].lower() not in hidden]
-
-
-def as_approved(allowed: AllowedRequest) -> AllowedRequest:
-    """The request without those headers that would be shown and not be sent as shown, or differ each time."""
-    kept = tuple(each for each in allowed.headers if each[0].lower() not in _NOT_AS_SHOWN)
-    return replace(allowed, headers=kept)

@@ -36,6 +36,7 @@ from affiant.secrets.names.errors import SecretBodyTooLarge, SecretNotBound
 __all__ = [
     "AllowedRequest",
     "GrantedUse",
+    "as_approved",
     "chosen_by_agent",
     "judge_connection",
     "judge_held_body",
@@ -44,6 +45,14 @@ __all__ = [
     "may_pass_unheld",
     "reference_of",
 ]
+
+_NOT_AS_SHOWN: Final = frozenset(
+    {
+        b"accept-encoding", b"amz-sdk-invocation-id", b"amz-sdk-request", b"if-range", b"proxy-authenticate", b"range",
+        b"traceparent", b"tracestate",
+    }
+)  # fmt: skip
+"""What differs each time that it is sent, or what the broker leaves out, or sets to a value of its own."""
 
 _NOT_FORWARDED: Final = frozenset(
     {
@@ -258,6 +267,12 @@ def _note_unbound(
 def chosen_by_agent(policy: CompiledPolicy, origin: Origin) -> bool:
     """Whether an allowed host is named by no rule in full: looking its name up then says what the agent likes."""
     return not any(isinstance(rule, EgressRule) and rule.host == origin.host for rule in policy.policy.egress)
+
+
+def as_approved(allowed: AllowedRequest) -> AllowedRequest:
+    """The request without those headers that would be shown and not be sent as shown, or differ each time."""
+    kept = tuple(each for each in allowed.headers if each[0].lower() not in _NOT_AS_SHOWN)
+    return replace(allowed, headers=kept)
 
 
 def reference_of(grant: SecretGrant) -> str:

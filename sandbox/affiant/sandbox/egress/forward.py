@@ -15,17 +15,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError, MalformedError, NotAllowedError
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.token_exchange import TokenExchange
-from affiant.sandbox.egress.approvals import EgressApprovals, Permit, as_approved
 from affiant.sandbox.egress.body import RequestBody
 from affiant.sandbox.egress.decision import (
     AllowedRequest,
     GrantedUse,
+    as_approved,
     chosen_by_agent,
     judge_held_body,
     judge_request,
@@ -45,6 +45,9 @@ from affiant.sandbox.egress.token_fetches import TokenFetch, TokenFetches
 from affiant.sandbox.egress.upstream import Sent, Upstream
 from affiant.secrets.injection.detection import PlaceholderDetector
 from affiant.secrets.injection.placeholder import PlaceholderTable
+
+if TYPE_CHECKING:
+    from affiant.sandbox.egress.approvals import EgressApprovals, Permit
 
 __all__ = ["Forwarder", "action_of", "reason_phrase", "refuse"]
 

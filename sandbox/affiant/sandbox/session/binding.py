@@ -22,7 +22,7 @@ from affiant.attestation.release.boot import Image
 from affiant.attestation.release.manifest import load_release
 from affiant.attestation.statements.manifest import Activation, Manifest
 from affiant.sandbox.base.errors import InputRefused
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.processes.home import Home
 from affiant.sandbox.processes.services import Services
 from affiant.sandbox.session.private_paths import private_inodes
@@ -31,7 +31,7 @@ from affiant.sandbox.session.session_plan import SessionPlan
 from affiant.sandbox.session.supervisor_link import SupervisorLink
 from affiant.sandbox.workspace.copy_in import Copied
 from affiant.sandbox.workspace.walk import runtime_digest
-from affiant.secrets.store.local_store_file import open_private_file
+from affiant.secrets.store.private_files import open_private_file
 
 __all__ = ["Bindings", "bind_session", "provision"]
 

@@ -26,7 +26,8 @@ from affiant.policy.loading.profile_set import Profile, ProfileSet
 from affiant.policy.signing.signature_file import read_signature, signature_beside
 from affiant.policy.signing.signatures import require_about
 from affiant.sandbox.base.errors import InputRefused
-from affiant.sandbox.isolation.backends.backend import Availability, BackendName, IsolationClass, choose
+from affiant.sandbox.isolation.backends.backend import Availability, choose
+from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, SandboxPlan
 from affiant.sandbox.processes.services import GatewayChoice
 from affiant.sandbox.supervisor.launch.sandbox_plan import session_sandbox

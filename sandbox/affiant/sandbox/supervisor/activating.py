@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.records.chain import ChainSigner
 from affiant.errors import AffiantError
@@ -34,7 +34,6 @@ from affiant.sandbox.isolation.runner.client import ProxySocket, RunnerClient
 from affiant.sandbox.supervisor.attesting import Admitted
 from affiant.sandbox.supervisor.context import Opening
 from affiant.sandbox.supervisor.gateway.admission import EPOCH_S
-from affiant.sandbox.supervisor.gateway.approval_exchange import GatewayMailbox
 from affiant.sandbox.supervisor.gateway.gateway_watch import until_gone
 from affiant.sandbox.supervisor.gateway.session_gateway import SessionGateway
 from affiant.sandbox.supervisor.launch.broker_upstream import BrokerUpstream
@@ -43,7 +42,6 @@ from affiant.sandbox.supervisor.launch.launch_check import Launch
 from affiant.sandbox.supervisor.launch.lifecycle import State
 from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.sandbox.supervisor.launch.trust_bundle import pem_of, sandbox_bundle, system_roots
-from affiant.sandbox.supervisor.records.decision_log import SessionDecisions, note_mounts
 from affiant.sandbox.supervisor.records.epoch import keep_epochs
 from affiant.sandbox.supervisor.records.record_budget import RecordBudget
 from affiant.sandbox.supervisor.records.records import AgentFacts, SessionRecords
@@ -54,6 +52,10 @@ from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import Configuration, VaultSettings
 from affiant.secrets.injection.placeholder import PlaceholderTable
 from affiant.steady_clock import SteadyClock
+
+if TYPE_CHECKING:
+    from affiant.sandbox.egress.approvals import EgressApprovals
+    from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
 
 __all__ = ["OpenSession", "activate"]
 
@@ -110,7 +112,7 @@ async def activate(opening: Opening, started: Started, admitted: Admitted) -> Op
     decisions = _decisions(opening, started.launch)
     socket = await _sandbox(opening, started, certificates)
     if decisions is not None:
-        note_mounts(decisions, started.launch.policy)
+        decisions.note_mounts(started.launch.policy)
     budget = RecordBudget(records, opening.around.limits)
     written = EgressRecords(budget, started.launch.facts)
     resolver = Resolver(started.launch.manifest.hosts)
@@ -176,6 +178,8 @@ def _decisions(opening: Opening, launch: Launch) -> SessionDecisions | None:
     descriptor, around = opening.provision.decisions, opening.around
     if descriptor is None:
         return None
+    from affiant.sandbox.supervisor.records.decision_log import SessionDecisions  # noqa: PLC0415 - as above
+
     file = DecisionFile(descriptor)
     opening.stack.callback(file.close)
     by = DecidedBy(launch.activation.session, launch.policy.digest, opening.provision.agent.name)
@@ -187,6 +191,9 @@ def _approvals(opening: Opening, launch: Launch, admitted: Admitted) -> EgressAp
     approval = launch.policy.policy.approval
     if not approval.approvers:
         return None
+    from affiant.sandbox.egress.approvals import EgressApprovals  # noqa: PLC0415 - as above
+    from affiant.sandbox.supervisor.gateway.approval_exchange import GatewayMailbox  # noqa: PLC0415 - as above
+
     session, steady = launch.activation.session, SteadyClock(opening.around.clock, time.monotonic)
     desk = ApprovalQueue(
         session=session,

@@ -22,26 +22,16 @@ import asyncio
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from affiant.attestation.signatures.profiles.errors import ProfileSignatureMissing
-from affiant.attestation.signatures.profiles.verification import parse_profile_signature, verify_by_one_of
 from affiant.attestation.statements.ear import verify_ear
 from affiant.attestation.statements.evidence import Admission, evidence_digest, wrap_admission, wrap_evidence
 from affiant.attestation.statements.evidence_source import QuoteSource
 from affiant.attestation.statements.gateway_config import GatewayConfig
-from affiant.attestation.statements.restriction import MAX_NARROWINGS, Narrowing
 from affiant.attestation.statements.statement import KeysetStatement
 from affiant.attestation.tdx.event_log.eventlog import EventLog, LoggedEvent
 from affiant.errors import AffiantError
-from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
-from affiant.policy.diff.restriction import (
-    compare_restriction,
-    require_enforced,
-    require_restriction,
-    restriction_digest,
-    restriction_document,
-)
-from affiant.policy.signing.signatures import require_profile
+from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.sandbox.egress.forward import Forwarder
 from affiant.sandbox.egress.proxy import EgressProxy
 from affiant.sandbox.egress.records_of_egress import EgressRecords, PolicyFacts
@@ -56,10 +46,13 @@ from affiant.sandbox.supervisor.launch.errors import (
 from affiant.sandbox.supervisor.launch.grants import kept_grants
 from affiant.sandbox.supervisor.launch.launch_check import Launch
 from affiant.sandbox.supervisor.launch.restriction_request import Narrowed, NarrowRequest
-from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
 from affiant.sandbox.supervisor.records.records import SessionRecords
 from affiant.secrets.broker.client.client import BrokerClient
 from affiant.secrets.broker.client.messages import KeptGrant
+
+if TYPE_CHECKING:
+    from affiant.sandbox.supervisor.records.decision_log import SessionDecisions
+    from affiant.sandbox.supervisor.restriction_plan import PlannedRestriction
 
 __all__ = ["Narrowable", "Narrower", "NarrowingTimes"]
 
@@ -101,17 +94,6 @@ class Narrowable:
     clock: Callable[[], datetime]
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A narrowing that may be made."""
-
-    policy: CompiledPolicy
-    narrowing: Narrowing
-    difference: str
-    """``dif``."""
-    signature: bytes | None
-
-
 class Narrower:
     """Narrows one session's profile, one request after the other."""
 
@@ -138,7 +120,7 @@ class Narrower:
         async with self._turn:
             if self.committing:
                 raise NarrowingBusy("a narrowing failed, and the session is being ended")
-            planned = await asyncio.to_thread(self._planned, request)
+            planned = await asyncio.to_thread(self._plan, request)
             if planned is None:
                 return Narrowed(self._epoch, self.policy.digest, changed=False)
             nonce = await self._held()
@@ -152,42 +134,18 @@ class Narrower:
             self._session.proxy.gate.release()
             return Narrowed(self._epoch, self.policy.digest, changed=True)
 
-    # -- 1 and 2 -------------------------------------------------------------------------------------------------------
+    def _plan(self, request: NarrowRequest) -> PlannedRestriction | None:
+        """Steps 1 and 2."""
+        from affiant.sandbox.supervisor.restriction_plan import plan_restriction  # noqa: PLC0415 - only where one is asked for
 
-    def _planned(self, request: NarrowRequest) -> _Planned | None:
-        policy, now = parse_normal_form(request.policy), self.policy
-        differences = compare_restriction(now, policy)
-        if not differences:
-            return None
-        require_restriction(differences)
-        require_enforced(now, policy, differences)
-        self._require_room()
-        self._require_signed(request, policy)
-        narrowing = Narrowing(self._epoch + 1, policy.digest, request.file_digest, old=now.digest)
-        document = restriction_document(differences, old=now.digest, new=policy.digest)
-        return _Planned(policy, narrowing, restriction_digest(document), request.signature)
-
-    def _require_room(self) -> None:
-        if self._epoch >= MAX_NARROWINGS:
-            raise NarrowingBusy(
-                "the session's profile was narrowed as often as it can be",
-                expected=f"at most {MAX_NARROWINGS} times",
-            )
-
-    def _require_signed(self, request: NarrowRequest, policy: CompiledPolicy) -> None:
-        """As the gateway will ask: found out here, it costs nothing."""
-        signers = self._session.config.profile_signers
-        if request.signature is not None:
-            signature = parse_profile_signature(request.signature)
-            require_profile(signature.claimed, policy, file_digest=request.file_digest)
-            if signers:
-                verify_by_one_of(signature, signers, at=self._session.clock())
-        elif signers:
-            raise ProfileSignatureMissing(
-                "the gateway takes signed profiles only",
-                expected="a signature by one of its profile signers",
-                hint="Have the profile's file signed: affiant policy sign",
-            )
+        session = self._session
+        return plan_restriction(
+            request,
+            now=self.policy,
+            epoch=self._epoch + 1,
+            signers=session.config.profile_signers,
+            at=session.clock(),
+        )
 
     # -- 3 and 4 -------------------------------------------------------------------------------------------------------
 
@@ -211,7 +169,7 @@ class Narrower:
 
     # -- 5 to 8 --------------------------------------------------------------------------------------------------------
 
-    async def _commit(self, planned: _Planned, nonce: str) -> None:
+    async def _commit(self, planned: PlannedRestriction, nonce: str) -> None:
         session = self._session
         kept = kept_grants(planned.policy, session.proxy.forwarder.table)
         narrower = _narrower(session.proxy.forwarder, planned.policy, kept)
@@ -251,7 +209,7 @@ class Narrower:
         if (found.peer, found.evd) != ("session", evidence_digest(evidence)):
             raise AdmissionMismatch("the gateway's result is not of this evidence", found=found.evd)
 
-    async def _record(self, planned: _Planned, facts: PolicyFacts, evd: str) -> None:
+    async def _record(self, planned: PlannedRestriction, facts: PolicyFacts, evd: str) -> None:
         members = {
             "pol": {
                 "dec": "allow",
@@ -265,7 +223,7 @@ class Narrower:
         }
         await self._session.records.narrowed(evd, members, {"pol": {"id": facts.name, "rules": []}})
 
-    def _follow(self, planned: _Planned, facts: PolicyFacts, narrower: Forwarder) -> None:
+    def _follow(self, planned: PlannedRestriction, facts: PolicyFacts, narrower: Forwarder) -> None:
         """All that decides here goes by the new profile, in one turn of the event loop."""
         session, policy = self._session, planned.policy
         session.proxy.narrow(narrower)

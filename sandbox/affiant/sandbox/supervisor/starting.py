@@ -13,9 +13,10 @@ from affiant.sandbox.base.privileges import SUPERVISOR_USER, drop_privileges
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, SandboxPlan
 from affiant.sandbox.isolation.runner.client import RunnerClient
 from affiant.sandbox.supervisor.context import Opening
-from affiant.sandbox.supervisor.gateway.appraise_gateway import GatewayPins, pinned_gateway
+from affiant.sandbox.supervisor.gateway.gateway_pins import GatewayPins, pinned_gateway
 from affiant.sandbox.supervisor.launch.children import spawn_children
 from affiant.sandbox.supervisor.launch.errors import ProvisionMismatch
+from affiant.sandbox.supervisor.launch.grants import broker_parts
 from affiant.sandbox.supervisor.launch.input_tree import check_input
 from affiant.sandbox.supervisor.launch.launch_check import Launch, check_launch
 from affiant.sandbox.supervisor.launch.provision import Provision
@@ -54,7 +55,7 @@ def start(opening: Opening) -> Started:
     )
     _check_trees(provision, launch)
     check_input(provision.session_dir, launch.activation.input_digest)
-    children = spawn_children(provision)
+    children = spawn_children(provision, broker_parts(launch.policy))
     opening.stack.callback(children.reap)
     drop_privileges(SUPERVISOR_USER)
     broker = BrokerClient(children.broker_control)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from affiant.errors import AffiantError, UnreachableError
-from affiant.sandbox.supervisor.activating import OpenSession
-from affiant.sandbox.supervisor.closing import close_session, end_agent
 from affiant.sandbox.supervisor.context import Opening, Surroundings
 from affiant.sandbox.supervisor.launch.control import ControlChannel, Message, refusal_members
 from affiant.sandbox.supervisor.launch.errors import GatewayLost
 from affiant.sandbox.supervisor.launch.lifecycle import Lifecycle, State
 from affiant.sandbox.supervisor.launch.provision import parse_provision
 from affiant.sandbox.supervisor.opening import open_session
-from affiant.sandbox.supervisor.serving import Ending, Serving
+
+if TYPE_CHECKING:
+    from affiant.sandbox.supervisor.activating import OpenSession
+    from affiant.sandbox.supervisor.serving import Ending
 
 __all__ = ["supervise"]
 
@@ -64,6 +65,9 @@ async def _session(
 
     async with AsyncExitStack() as stack:
         session = await open_session(Opening(parse_provision(first), around, lifecycle, stack, progress))
+        from affiant.sandbox.supervisor.closing import end_agent  # noqa: PLC0415 - as ``opening`` says
+        from affiant.sandbox.supervisor.serving import Serving  # noqa: PLC0415 - as ``opening`` says
+
         lifecycle.to(State.RUNNING)
         serving = Serving(session, channel, around)
         await _tell(channel, _ready(session))
@@ -79,6 +83,8 @@ async def _session(
 
 async def _close(channel: ControlChannel, session: OpenSession, ending: Ending) -> None:
     """Close the chain and tell the launcher; a session that ended otherwise than asked is a refusal."""
+    from affiant.sandbox.supervisor.closing import close_session  # noqa: PLC0415 - as ``opening`` says
+
     chain_s, bundle_s = (_ORPHANED_CHAIN_S, _ORPHANED_BUNDLE_S) if ending.orphaned else (_CHAIN_S, _BUNDLE_S)
     try:
         bundle = await close_session(session, ending, chain_s=chain_s, bundle_s=bundle_s)

@@ -8,7 +8,7 @@ from typing import Final
 from affiant.secrets.names.errors import SecretNotFound
 from affiant.secrets.names.source import LocalReference, Reference, ResolvedSecret
 from affiant.secrets.store.local_store import MAX_STORE_BYTES, StoredSecret, open_store, store_key_from
-from affiant.secrets.store.local_store_file import read_private_descriptor
+from affiant.secrets.store.private_files import read_private_descriptor
 
 __all__ = ["LocalSource"]
 

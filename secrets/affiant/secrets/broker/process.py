@@ -20,6 +20,7 @@ import encodings.idna
 import encodings.latin_1
 import encodings.utf_16_be
 import encodings.utf_16_le  # noqa: F401 - as above
+import importlib
 import os
 import signal
 import socket
@@ -31,7 +32,13 @@ from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.secrets.broker.client.members import as_list
-from affiant.secrets.broker.client.messages import BrokerStatus, Configuration, KeptGrant, Resolution
+from affiant.secrets.broker.client.messages import (
+    BrokerPart,
+    BrokerStatus,
+    Configuration,
+    KeptGrant,
+    Resolution,
+)
 from affiant.secrets.broker.client.protocol import ControlChannel
 from affiant.secrets.broker.hardening import drop_privileges, forget_surroundings, harden
 from affiant.secrets.broker.session import Held, open_session
@@ -45,6 +52,12 @@ __all__ = ["main", "serve_control"]
 _INSTANTS: Final = Instants(time.monotonic, time.time, os.urandom)
 _MAX_STREAMS: Final = 1024
 _EXIT_FAILED: Final = 70
+_PARTS: Final[Mapping[BrokerPart, str]] = {
+    BrokerPart.VAULT: "affiant.secrets.store.vault",
+    BrokerPart.LOCAL_STORE: "affiant.secrets.broker.local_source",
+    BrokerPart.ASSERTIONS: "affiant.secrets.broker.tokens.signing",
+}
+"""What only some sessions use: loaded before the change of user, where the supervisor asks for it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.enable()
     options = _parser().parse_args(arguments)
     sys.excepthook = _show_kind_only
+    for part in options.load:
+        importlib.import_module(_PARTS[part])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to answer
     forget_surroundings(keep=options.control_fd)
     if options.uid is not None:
@@ -163,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--uid", type=int)
     parser.add_argument("--gid", type=int)
+    parser.add_argument("--load", type=BrokerPart, action="append", default=[])
     return parser
 
 

@@ -8,11 +8,10 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from affiant.errors import AffiantError, UnreachableError
 from affiant.secrets.broker.client.messages import Configuration, Grant, KeptGrant, Limits
-from affiant.secrets.broker.local_source import LocalSource
 from affiant.secrets.broker.tokens.token_request import require_credential
 from affiant.secrets.broker.tokens.tokens import Credential, Instants, Tokens
 from affiant.secrets.broker.uses import Uses
@@ -35,9 +34,11 @@ from affiant.secrets.names.source import (
 from affiant.secrets.names.value import SecretValue
 from affiant.secrets.redaction.incremental import GrowingRedactor
 from affiant.secrets.redaction.redaction import Redactor
-from affiant.secrets.store.local_store_file import read_private_descriptor
+from affiant.secrets.store.private_files import read_private_descriptor
 from affiant.secrets.store.tls import client_context
-from affiant.secrets.store.vault import VaultJWT, VaultSource, VaultToken
+
+if TYPE_CHECKING:
+    from affiant.secrets.store.vault import VaultSource
 
 __all__ = ["BrokerSession", "Held", "OpenedSession", "open_session"]
 
@@ -268,6 +269,8 @@ class _Sources:
             return self._stack.enter_context(self._vault())
         if not self._configuration.local:
             raise SecretNotFound("there is no local store", hint="Make one with: affiant secret set NAME")
+        from affiant.secrets.broker.local_source import LocalSource  # noqa: PLC0415 - only where a store is given
+
         return LocalSource.from_descriptors(*self._descriptors[:2])
 
     @contextlib.contextmanager
@@ -275,6 +278,12 @@ class _Sources:
         settings = self._configuration.vault
         if settings is None:
             raise BrokerConfigurationInvalid("a secret lives in Vault, and no Vault is configured")
+        from affiant.secrets.store.vault import (  # noqa: PLC0415 - hvac and requests: only where Vault is named
+            VaultJWT,
+            VaultSource,
+            VaultToken,
+        )
+
         data = read_private_descriptor(self._descriptors[-1], limit=_MAX_CREDENTIAL_BYTES)
         credential = data.decode("ascii", "replace").strip()
         if settings.role is None or settings.mount is None:

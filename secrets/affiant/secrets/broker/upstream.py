@@ -16,11 +16,9 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import h11
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from affiant.attestation.encoding.binary_text import b64u, b64u_sha256
+from affiant.attestation.encoding.der import SEQUENCE, DERError, children, read_single
 from affiant.secrets.broker.client.messages import ExchangeRequest
 from affiant.secrets.broker.request import PreparedRequest
 from affiant.secrets.broker.session import BrokerSession
@@ -49,6 +47,9 @@ _CERTIFICATE_REASONS: Final = {
     64: "it is for another address",
 }
 """X.509 verification results (OpenSSL, x509_vfy.h) in our words."""
+_VERSION: Final = 0xA0
+_PUBLIC_KEY_INFO: Final = 5
+"""Behind the serial number, the signature's algorithm, issuer, validity and subject."""
 
 
 @contextlib.asynccontextmanager
@@ -234,9 +235,15 @@ def _spki_sha256(writer: asyncio.StreamWriter) -> str | None:
     connection: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
     if connection is None:
         return None
-    certificate = connection.getpeercert(binary_form=True)
     try:
-        key = x509.load_der_x509_certificate(certificate or b"").public_key()
-        return b64u_sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-    except (ValueError, UnsupportedAlgorithm):
-        raise UpstreamCertificateInvalid("the host's key is of an unknown kind") from None
+        return b64u_sha256(_public_key_info(connection.getpeercert(binary_form=True) or b""))
+    except (DERError, IndexError):
+        raise UpstreamCertificateInvalid("no public key can be read in the host's certificate") from None
+
+
+def _public_key_info(certificate: bytes) -> bytes:
+    """The SubjectPublicKeyInfo as it is in a certificate that TLS has verified (RFC 5280, section 4.1)."""
+    to_be_signed = children(read_single(certificate, SEQUENCE))[0]
+    fields = children(to_be_signed.content)
+    after_version = fields[fields[0].tag == _VERSION :]
+    return after_version[_PUBLIC_KEY_INFO].encoded

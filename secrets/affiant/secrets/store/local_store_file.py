@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Final
 from affiant.secrets.names.errors import (
     LocalStoreKeyInvalid,
     LocalStoreLocked,
-    LocalStoreUnsafe,
     SecretNotFound,
 )
 from affiant.secrets.names.value import SecretValue
@@ -34,8 +32,9 @@ from affiant.secrets.store.local_store import (
     seal_store,
     wants_passphrase,
 )
+from affiant.secrets.store.private_files import open_private_file, read_private_descriptor
 
-__all__ = ["LocalStoreFile", "open_private_file", "read_private_descriptor"]
+__all__ = ["LocalStoreFile"]
 
 _PRIVATE: Final = 0o600
 
@@ -176,57 +175,3 @@ class LocalStoreFile:
             yield
         finally:
             os.close(descriptor)
-
-
-def open_private_file(path: Path) -> int:
-    """A descriptor for reading a regular file that only this user (and root) can read or change.
-
-    The caller closes it; it may be handed to a broker whose user could not open the file.
-
-    Raises:
-        LocalStoreUnsafe: another kind of file, another owner, rights for group or others, or a symbolic link.
-        FileNotFoundError: there is no such file.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise LocalStoreUnsafe(
-            "the file cannot be opened as a private file",
-            found=f"{path.name}: {os.strerror(error.errno or 0)}",
-        ) from error
-    try:
-        _require_private(path, os.fstat(descriptor))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _require_private(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise LocalStoreUnsafe("not a regular file", found=path.name)
-    if status.st_uid not in (os.geteuid(), 0):
-        raise LocalStoreUnsafe("the file belongs to another user", found=f"{path.name}, uid {status.st_uid}")
-    if status.st_mode & 0o077:
-        raise LocalStoreUnsafe(
-            "the file can be reached by other users",
-            expected="mode 0600",
-            found=f"{path.name}, mode {stat.S_IMODE(status.st_mode):04o}",
-            hint=f"Run: chmod 600 on {path.name}; if others could read it, change what is in it",
-        )
-
-
-def read_private_descriptor(descriptor: int, *, limit: int) -> bytes:
-    """All of a file from its beginning, wherever the descriptor's position stands.
-
-    Raises:
-        LocalStoreKeyInvalid: more than ``limit`` bytes.
-    """
-    data = b""
-    while chunk := os.pread(descriptor, limit + 1 - len(data), len(data)):
-        data += chunk
-        if len(data) > limit:
-            raise LocalStoreKeyInvalid("the file is too large", expected=f"at most {limit} bytes")
-    return data

@@ -12,13 +12,13 @@ from tests.attestation.simulated.conftest import NOW, counting_bytes
 from tests.attestation.simulated.served_platform import serving
 
 from affiant.__main__ import cli
-from affiant.attestation.cli.platform import commands
 from affiant.attestation.encoding.keys import Signer, public_jwk
 from affiant.attestation.release import manifest as release
 from affiant.attestation.release.boot import Image
 from affiant.attestation.simulated.served.serve_command import simulated_reference
 from affiant.attestation.tdx import parse_reference_values
 from affiant.attestation.verdict.trust_file import parse_trust_file
+from affiant.folders import default_home
 
 
 @pytest.fixture(autouse=True)
@@ -121,10 +121,10 @@ def test_home_comes_from_the_environment_or_the_xdg_state_folder(
     assert (tmp_path / "ours" / "platform" / "keys.json").exists()
     monkeypatch.delenv("AFFIANT_HOME")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    assert commands.default_home() == str(tmp_path / "state" / "affiant")
+    assert default_home() == str(tmp_path / "state" / "affiant")
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert commands.default_home() == str(tmp_path / ".local" / "state" / "affiant")
+    assert default_home() == str(tmp_path / ".local" / "state" / "affiant")
 
 
 @pytest.mark.parametrize("name", ["evidence", "scenarios"])

@@ -4,15 +4,9 @@ import os
 
 import pytest
 
-from affiant.sandbox.isolation.backends.backend import (
-    Availability,
-    BackendName,
-    IsolationClass,
-    choose,
-    file_owner,
-    probe,
-)
+from affiant.sandbox.isolation.backends.backend import Availability, choose, file_owner, probe
 from affiant.sandbox.isolation.plan.errors import IsolationUnavailable
+from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 
 GVISOR = Availability(BackendName.GVISOR, "runsc 2024", ())
 BWRAP = Availability(BackendName.BUBBLEWRAP, "bwrap", ())

@@ -25,7 +25,6 @@ from tests.sandbox.isolation.conftest import (
     sandbox,
 )
 
-from affiant.sandbox.isolation.backends.backend import BackendName
 from affiant.sandbox.isolation.plan.errors import (
     CommandNotRun,
     FrameRefused,
@@ -35,6 +34,7 @@ from affiant.sandbox.isolation.plan.errors import (
     SandboxFailed,
     StepRefused,
 )
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import read_record
 from affiant.sandbox.isolation.plan.plan import (
     Access,
@@ -47,7 +47,7 @@ from affiant.sandbox.isolation.plan.plan import (
 )
 from affiant.sandbox.isolation.plan.protocol import receive_frame
 from affiant.sandbox.isolation.runner.client import RunnerClient, spawn_runner
-from affiant.sandbox.isolation.runner.lifecycle import Settings
+from affiant.sandbox.isolation.runner.command import Settings
 from affiant.sandbox.isolation.runner.reconcile import reap_leftovers
 
 SHELL = "/bin/sh"
@@ -371,9 +371,9 @@ LAUNCHER = """
 import os, sys, time
 sys.path[:0] = {path!r}
 from pathlib import Path
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.runner.client import spawn_runner
-from affiant.sandbox.isolation.runner.lifecycle import Settings
+from affiant.sandbox.isolation.runner.command import Settings
 from affiant.sandbox.isolation.plan.plan import HostUsr, plan_sandbox
 from affiant.sandbox.isolation.plan.plan_wire import plan_to_json
 from affiant.sandbox.isolation.plan.protocol import receive_frame, send_frame

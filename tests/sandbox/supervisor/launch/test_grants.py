@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from affiant.policy.loading.load import load_profiles
-from affiant.sandbox.supervisor.launch.grants import kept_grants, session_grants
-from affiant.secrets.broker.client.messages import Grant, KeptGrant
+from affiant.sandbox.supervisor.launch.grants import broker_parts, kept_grants, session_grants
+from affiant.secrets.broker.client.messages import BrokerPart, Grant, KeptGrant
 from affiant.secrets.injection.body_surface import BodySurface
 from affiant.secrets.injection.placeholder import Endpoint, PlaceholderTable
 from affiant.secrets.injection.signing_surface import SIGNING_ID, SigningSurface
@@ -109,3 +111,26 @@ def test_a_secret_that_was_withdrawn_is_not_asked_back_by_a_later_profile_that_n
     """It is at no place by then, so a profile that names it is not wider; the broker has let go of it."""
     held = PlaceholderTable(grant.binding for grant in grants().values()).narrowed_to({})
     assert kept_grants(load_profiles(NARROWER).profile("dev").compiled, held) == ()
+
+
+ASSERTION = """{name: A, ref: "vault:kv/a#key", hosts: [api.example.com], inject: {exchange: {
+  url: "https://login.example.com/token", grant: jwt_bearer, issuer: me, audience: https://login.example.com}}}"""
+
+
+@pytest.mark.parametrize(
+    ("secrets", "parts"),
+    [
+        ("[]", ()),
+        ("[TOKEN]", (BrokerPart.LOCAL_STORE,)),
+        ('[{name: V, ref: "vault:kv/v#key"}]', (BrokerPart.VAULT,)),
+        ('[TOKEN, {name: V, ref: "vault:kv/v#key"}]', (BrokerPart.VAULT, BrokerPart.LOCAL_STORE)),
+        (f"[{ASSERTION}]", (BrokerPart.VAULT, BrokerPart.ASSERTIONS)),
+    ],
+)
+def test_the_broker_loads_what_the_profile_needs(secrets: str, parts: tuple[BrokerPart, ...]) -> None:
+    profile = f"""agent_configs:
+  dev:
+    network_egress: [{{host: api.example.com, port: 443}}, {{host: login.example.com, port: 443}}]
+    secrets_access: {secrets}
+"""
+    assert broker_parts(load_profiles(profile.encode()).profile("dev").compiled) == parts

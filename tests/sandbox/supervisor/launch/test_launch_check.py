@@ -28,9 +28,9 @@ from affiant.attestation.statements.manifest import (
 from affiant.attestation.tdx import SESSION_EVENT_ORDER, Event
 from affiant.errors import AffiantError
 from affiant.policy.loading.load import load_profiles
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr
-from affiant.sandbox.supervisor.gateway.appraise_gateway import pinned_gateway
+from affiant.sandbox.supervisor.gateway.gateway_pins import pinned_gateway
 from affiant.sandbox.supervisor.launch.errors import (
     MRCONFIGIDMismatch,
     ProfileMismatch,

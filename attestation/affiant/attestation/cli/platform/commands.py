@@ -23,14 +23,9 @@ from affiant.attestation.simulated.served.serve_command import (
 )
 from affiant.attestation.simulated.served.socket_path import platform_socket
 from affiant.command_line import Group, print_json
+from affiant.folders import default_home
 
-__all__ = ["default_home", "platform"]
-
-
-def default_home() -> str:
-    """``$AFFIANT_HOME`` is read by click; without it, ``affiant`` in the XDG state folder."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return str(Path(state) / "affiant")
+__all__ = ["platform"]
 
 
 _home = click.option(

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from affiant.attestation.bundle.bundle import MAX_BUNDLE, Bundle, parse_bundle
-from affiant.attestation.cli.platform.commands import default_home
 from affiant.attestation.cli.platform.submit_hold import submit
 from affiant.attestation.encoding.keys import public_jwk
 from affiant.attestation.erasure.errors import RequestFileMalformed
@@ -20,6 +19,7 @@ from affiant.attestation.erasure.making_orders import erasure_request, hold_requ
 from affiant.attestation.erasure.request_file import MAX_REQUEST, Request, parse_request
 from affiant.command_line import Group, print_json, printable
 from affiant.files import write_whole
+from affiant.folders import default_home
 from affiant.report_files import keep_apart
 
 __all__ = ["erase", "hold"]

@@ -19,6 +19,7 @@ import click
 from affiant.attestation.encoding.binary_text import from_hex, sha256_name
 from affiant.command_line import EXIT_REFUSED, print_json, printable, show_refusal
 from affiant.errors import AffiantError, ConfigurationError
+from affiant.folders import default_home
 
 if TYPE_CHECKING:
     from affiant.attestation.quote.providers.collection import CollectedEvidence
@@ -45,12 +46,6 @@ def _exactly(size: int) -> Callable[[click.Context, click.Parameter, str | None]
     return convert
 
 
-def _default_home() -> str:
-    from affiant.attestation.cli.platform.commands import default_home  # noqa: PLC0415 - help must stay cheap
-
-    return default_home()
-
-
 def _with_places(command: Callable[..., None]) -> Callable[..., None]:
     """Options that name the machine's places; all but --home are for tests and unusual mounts."""
     path: Any = click.Path(path_type=Path)
@@ -64,7 +59,7 @@ def _with_places(command: Callable[..., None]) -> Callable[..., None]:
             "--home",
             type=path,
             envvar="AFFIANT_HOME",
-            default=_default_home,
+            default=default_home,
             show_default="$AFFIANT_HOME, or affiant in the XDG state folder",
             help="State folder that holds platform/, the simulated platform.",
         ),

@@ -19,9 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from affiant.attestation.signatures.timestamps.der_writing import object_identifier, sequence, tagged
-from affiant.attestation.signatures.timestamps.errors import AuthorityRefused, PurposeWrong, TokenMalformed
-from affiant.attestation.tdx.pki.der import (
+from affiant.attestation.encoding.der import (
     INTEGER,
     OBJECT_IDENTIFIER,
     OCTET_STRING,
@@ -33,6 +31,8 @@ from affiant.attestation.tdx.pki.der import (
     read_single,
     unsigned_integer,
 )
+from affiant.attestation.signatures.timestamps.der_writing import object_identifier, sequence, tagged
+from affiant.attestation.signatures.timestamps.errors import AuthorityRefused, PurposeWrong, TokenMalformed
 
 __all__ = ["MAX_RESPONSE", "MAX_TOKENS", "SignedResponse", "parse_response", "split_responses"]
 

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.x509.oid import ExtensionOID
 
-from affiant.attestation.tdx.pki.der import (
+from affiant.attestation.encoding.der import (
     INTEGER,
     SEQUENCE,
     DERError,

@@ -13,8 +13,8 @@ from typing import Final
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
+from affiant.attestation.encoding.der import INTEGER, SEQUENCE, DERError, children, read_single
 from affiant.attestation.tdx.pki.certificates import ECDSA_WITH_SHA256, Certificate
-from affiant.attestation.tdx.pki.der import INTEGER, SEQUENCE, DERError, children, read_single
 from affiant.attestation.tdx.pki.ecdsa import signature_holds
 from affiant.attestation.tdx.pki.times import Window
 from affiant.attestation.tdx.quote.errors import (

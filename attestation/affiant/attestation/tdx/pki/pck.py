@@ -13,8 +13,7 @@ from typing import Final
 
 from cryptography import x509
 
-from affiant.attestation.tdx.pki.certificates import Certificate, parse_chain
-from affiant.attestation.tdx.pki.der import (
+from affiant.attestation.encoding.der import (
     BOOLEAN,
     ENUMERATED,
     INTEGER,
@@ -27,6 +26,7 @@ from affiant.attestation.tdx.pki.der import (
     read_single,
     unsigned_integer,
 )
+from affiant.attestation.tdx.pki.certificates import Certificate, parse_chain
 from affiant.attestation.tdx.pki.times import Window
 from affiant.attestation.tdx.quote.errors import PCKChainInvalid, PCKExtensionInvalid, UntrustedRoot
 

@@ -7,7 +7,6 @@ the machine (programs, kernel) in :func:`probe` only.
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import os
 import platform
@@ -27,14 +26,13 @@ from affiant.sandbox.isolation.backends.gvisor import (
 )
 from affiant.sandbox.isolation.backends.seccomp import supported_machines
 from affiant.sandbox.isolation.plan.errors import IsolationUnavailable
+from affiant.sandbox.isolation.plan.isolation_class import BackendName, IsolationClass
 from affiant.sandbox.isolation.plan.linux import landlock_version
 from affiant.sandbox.isolation.plan.plan import AGENT_GID, AGENT_UID
 
 __all__ = [
     "NEEDS_ROOT",
     "Availability",
-    "BackendName",
-    "IsolationClass",
     "choose",
     "file_owner",
     "probe",
@@ -44,34 +42,6 @@ _PROBE_SECONDS: Final = 20
 _INSTALL: Final = "Run scripts/install_sandbox_runtime.sh"
 NEEDS_ROOT: Final = "gVisor with a network of its own needs root"
 """The one reason against gVisor that nothing installed would change."""
-
-
-class IsolationClass(enum.Enum):
-    """How far the agent is from the machine's kernel; in rising order."""
-
-    NAMESPACE = "namespace"
-    USERSPACE_KERNEL = "userspace-kernel"
-
-    def reaches(self, floor: IsolationClass) -> bool:
-        """Whether this class is at or above ``floor``."""
-        order = tuple(IsolationClass)
-        return order.index(self) >= order.index(floor)
-
-
-class BackendName(enum.Enum):
-    """The backends; the values are the receipt's ``iso``."""
-
-    GVISOR = "gvisor"
-    BUBBLEWRAP = "bwrap-landlock"
-
-    @property
-    def isolation(self) -> IsolationClass:
-        """The class that the backend gives."""
-        match self:
-            case BackendName.GVISOR:
-                return IsolationClass.USERSPACE_KERNEL
-            case BackendName.BUBBLEWRAP:
-                return IsolationClass.NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)

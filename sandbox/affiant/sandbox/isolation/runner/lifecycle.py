@@ -24,7 +24,7 @@ from typing import Final
 
 from affiant.errors import AffiantError
 from affiant.sandbox.base.privileges import Owner
-from affiant.sandbox.isolation.backends.backend import BackendName, file_owner
+from affiant.sandbox.isolation.backends.backend import file_owner
 from affiant.sandbox.isolation.backends.bubblewrap import bwrap_program
 from affiant.sandbox.isolation.backends.bubblewrap_driver import BubblewrapDriver
 from affiant.sandbox.isolation.backends.enclosure import PRIVATE, Enclosure, isolate_runner, start_init
@@ -34,26 +34,18 @@ from affiant.sandbox.isolation.backends.mounts import show_image, show_session
 from affiant.sandbox.isolation.backends.seccomp import seccomp_program
 from affiant.sandbox.isolation.plan.driver import Driver, Exit, Prepared, Stdio
 from affiant.sandbox.isolation.plan.errors import IsolationUnavailable, PlanRefused, StepRefused
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.leftover_record import write_file
-from affiant.sandbox.isolation.plan.plan import Command, Limits, RootFS, SandboxPlan
+from affiant.sandbox.isolation.plan.plan import Command, Limits, SandboxPlan
 from affiant.sandbox.isolation.plan.rootfs import build_root
+from affiant.sandbox.isolation.runner.command import Settings
 from affiant.sandbox.isolation.runner.network import Endpoint, join_namespaces, listen_on_loopback
 from affiant.sandbox.isolation.runner.watchdog import Usage, check_files, check_limits, measure, measure_files
 
-__all__ = ["Sandbox", "Settings", "State"]
+__all__ = ["Sandbox", "State"]
 
 _NEW_MOUNTS_AT: Final = Path("/run")
 _FILES_SECONDS: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the launcher fixes on the runner's command line; no frame can change it."""
-
-    session_dir: Path
-    backend: BackendName
-    rootfs: RootFS
-    runtime: str | None
 
 
 class State(enum.Enum):

@@ -14,24 +14,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from affiant.attestation.release.running import program_command
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, RootFS
-from affiant.sandbox.isolation.runner.lifecycle import Sandbox, Settings
+from affiant.sandbox.isolation.runner.command import Settings
+from affiant.sandbox.isolation.runner.lifecycle import Sandbox
 from affiant.sandbox.isolation.runner.serving import Runner
 
-__all__ = ["main", "runner_command"]
-
-
-def runner_command(settings: Settings, *, control_fd: int) -> tuple[str, ...]:
-    """The runner's command line; ``control_fd`` and ``memory_descriptors()`` must be inherited by the runner."""
-    options = [f"--control-fd={control_fd}", f"--session-dir={settings.session_dir}"]
-    options.append(f"--backend={settings.backend.value}")
-    if isinstance(settings.rootfs, DirectoryRoot):
-        options.append(f"--rootfs={settings.rootfs.path}")
-    if settings.runtime is not None:
-        options.append(f"--runtime={settings.runtime}")
-    return (*program_command("affiant.sandbox.isolation.runner.runner"), *options)
+__all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

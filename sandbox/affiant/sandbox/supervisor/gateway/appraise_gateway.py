@@ -2,7 +2,7 @@
 
 In order, each step on what the one before let through:
 
-1. the provisioned reference values and configuration are those whose digests the manifest names;
+1. the provisioned reference values and configuration are those whose digests the manifest names (``gateway_pins``);
 2. the gateway answers a fresh nonce with evidence whose statement carries it;
 3. the statement is a gateway's, of the manifest's evidence class, names that configuration, and its TLS key is
    the one on this very connection (so nobody sits in between);
@@ -18,40 +18,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from affiant.attestation.encoding.binary_text import b64u, from_b64u, sha256_name
+from affiant.attestation.encoding.binary_text import b64u, from_b64u
 from affiant.attestation.encoding.canonical import canonical, parse_object
 from affiant.attestation.statements.evidence import evidence_digest, parse_evidence, wrap_endorsements
-from affiant.attestation.statements.gateway_config import GatewayConfig, parse_gateway_config
-from affiant.attestation.statements.manifest import Manifest
 from affiant.attestation.statements.statement import KeysetStatement, parse_statement, report_data
-from affiant.attestation.tdx import (
-    Appraisal,
-    ReferenceValues,
-    parse_collateral,
-    parse_event_log,
-    parse_quote,
-    parse_reference_values,
-    verify_collateral,
-    verify_quote,
-)
-from affiant.attestation.tdx.appraise.appraisal import appraise
+from affiant.attestation.tdx.appraise.appraisal import Appraisal, appraise
+from affiant.attestation.tdx.event_log.eventlog import parse_event_log
+from affiant.attestation.tdx.quote.quote import parse_quote
+from affiant.attestation.tdx.tcb.collateral import parse_collateral
+from affiant.attestation.tdx.tcb.collateral_verification import verify_collateral
+from affiant.attestation.tdx.verify.verify import verify_quote
 from affiant.sandbox.base.errors import GatewayNotTheOne, GatewayUnreachable
 from affiant.sandbox.supervisor.gateway.gateway_client import GatewayClient
-from affiant.sandbox.supervisor.launch.errors import ProvisionMismatch
+from affiant.sandbox.supervisor.gateway.gateway_pins import GatewayPins
 
-__all__ = ["AppraisedGateway", "GatewayPins", "appraise_gateway", "fetch_gateway_evidence", "pinned_gateway"]
+__all__ = ["AppraisedGateway", "appraise_gateway", "fetch_gateway_evidence"]
 
 _ATTEST: Final = "/.well-known/affiant/attest"
 _MAX_EVIDENCE: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayPins:
-    """What the gateway must prove; made by :func:`pinned_gateway` only."""
-
-    config: GatewayConfig
-    reference: ReferenceValues
-    cls: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +57,6 @@ class AppraisedGateway:
         """The pin of every further connection."""
         assert self.statement.tls_spki is not None
         return self.statement.tls_spki
-
-
-def pinned_gateway(manifest: Manifest, *, config: bytes, reference: bytes) -> GatewayPins:
-    """Step 1.
-
-    Raises:
-        ProvisionMismatch: other bytes than the manifest names. JSONError, ShapeMismatch: not such documents.
-    """
-    for what, data, named in (
-        ("gateway configuration", config, manifest.gateway.config),
-        ("reference values", reference, manifest.gateway.reference),
-    ):
-        if sha256_name(data) != named:
-            raise ProvisionMismatch(
-                f"the {what} is not the one that the manifest names", expected=named, found=sha256_name(data)
-            )
-    pins = GatewayPins(parse_gateway_config(config), parse_reference_values(reference), manifest.gateway.cls)
-    if pins.config.origin != manifest.gateway.origin:
-        raise ProvisionMismatch(
-            "the gateway writes another log than the manifest names",
-            expected=manifest.gateway.origin,
-            found=pins.config.origin,
-        )
-    return pins
 
 
 async def fetch_gateway_evidence(client: GatewayClient, *, nonce: bytes) -> tuple[bytes, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -15,9 +16,10 @@ from typing import Final
 from affiant.attestation.release.running import memory_descriptors
 from affiant.sandbox.base.privileges import BROKER_USER, is_root
 from affiant.sandbox.isolation.runner.client import spawn_runner
-from affiant.sandbox.isolation.runner.lifecycle import Settings
+from affiant.sandbox.isolation.runner.command import Settings
 from affiant.sandbox.supervisor.launch.provision import Provision
 from affiant.secrets.broker.client.client import broker_command
+from affiant.secrets.broker.client.messages import BrokerPart
 
 __all__ = ["Children", "spawn_children"]
 
@@ -43,20 +45,24 @@ class Children:
                 process.wait(_LEAVE_S)
 
 
-def spawn_children(provision: Provision) -> Children:
-    """Start both as whoever we are; as root the broker becomes its own user by itself."""
+def spawn_children(provision: Provision, parts: Iterable[BrokerPart]) -> Children:
+    """Start both as whoever we are; as root the broker becomes its own user by itself.
+
+    Args:
+        parts: what the broker loads.
+    """
     settings = Settings(provision.session_dir, provision.backend, provision.rootfs, provision.runtime)
     runner, runner_control = spawn_runner(settings)
-    broker, broker_control = _spawn_broker()
+    broker, broker_control = _spawn_broker(parts)
     return Children(runner, runner_control, broker, broker_control)
 
 
-def _spawn_broker() -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _spawn_broker(parts: Iterable[BrokerPart]) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     user = BROKER_USER if is_root() else None
     with theirs:
         process = subprocess.Popen(
-            broker_command(control_fd=theirs.fileno(), uid=user, gid=user),
+            broker_command(control_fd=theirs.fileno(), uid=user, gid=user, parts=parts),
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(), *memory_descriptors()),
             env={},

@@ -10,14 +10,15 @@ from collections.abc import Callable
 
 from affiant.policy.decision.compiled import CompiledPolicy
 from affiant.policy.model.profile import Injection, SecretGrant
+from affiant.policy.model.token_exchange import GrantType
 from affiant.sandbox.egress.decision import reference_of
-from affiant.secrets.broker.client.messages import Grant, KeptGrant
+from affiant.secrets.broker.client.messages import BrokerPart, Grant, KeptGrant
 from affiant.secrets.injection.body_surface import BodySurface
 from affiant.secrets.injection.placeholder import Binding, Endpoint, PlaceholderTable, mint_placeholder
 from affiant.secrets.injection.signing_surface import SigningSurface, mint_signing_id
 from affiant.secrets.injection.surface import AUTHORIZATION, QuerySurface, Surface
 
-__all__ = ["kept_grants", "session_grants"]
+__all__ = ["broker_parts", "kept_grants", "session_grants"]
 
 
 def session_grants(policy: CompiledPolicy, *, random_bytes: Callable[[int], bytes]) -> tuple[Grant, ...]:
@@ -27,6 +28,19 @@ def session_grants(policy: CompiledPolicy, *, random_bytes: Callable[[int], byte
         PlaceholderShapeInvalid, SurfaceInvalid: the profile asks for what no placeholder or header can be.
     """
     return tuple(_grant(grant, random_bytes) for grant in policy.secret_grants())
+
+
+def broker_parts(policy: CompiledPolicy) -> tuple[BrokerPart, ...]:
+    """What the broker must load for the secrets of this profile."""
+    grants = policy.secret_grants()
+    vault = [reference_of(grant).startswith("vault:") for grant in grants]
+    exchanges = [grant.inject.exchange for grant in grants]
+    needed = {
+        BrokerPart.VAULT: any(vault),
+        BrokerPart.LOCAL_STORE: not all(vault),
+        BrokerPart.ASSERTIONS: any(each and each.grant is GrantType.JWT_BEARER for each in exchanges),
+    }
+    return tuple(part for part in BrokerPart if needed[part])
 
 
 def kept_grants(policy: CompiledPolicy, held: PlaceholderTable) -> tuple[KeptGrant, ...]:

@@ -32,7 +32,7 @@ from affiant.attestation.statements.manifest import (
 from affiant.attestation.tdx.event_log.eventlog import Event, EventLog, LoggedEvent
 from affiant.policy.decision.compiled import CompiledPolicy, parse_normal_form
 from affiant.sandbox.egress.records_of_egress import PolicyFacts
-from affiant.sandbox.isolation.backends.backend import IsolationClass
+from affiant.sandbox.isolation.plan.isolation_class import IsolationClass
 from affiant.sandbox.isolation.plan.plan import HostUsr
 from affiant.sandbox.supervisor.launch.errors import (
     MRCONFIGIDMismatch,

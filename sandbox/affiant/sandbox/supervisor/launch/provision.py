@@ -13,7 +13,7 @@ from typing import Final
 
 from affiant.attestation.encoding.binary_text import from_b64u, from_hex
 from affiant.sandbox.base.errors import ControlRefused
-from affiant.sandbox.isolation.backends.backend import BackendName
+from affiant.sandbox.isolation.plan.isolation_class import BackendName
 from affiant.sandbox.isolation.plan.plan import DirectoryRoot, HostUsr, RootFS
 from affiant.sandbox.supervisor.launch.control import Message
 

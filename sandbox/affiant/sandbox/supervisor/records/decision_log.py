@@ -19,7 +19,7 @@ from affiant.policy.decision_log.file import DecisionFile, DecisionsUnavailable
 from affiant.policy.decision_log.record import DecidedBy, decision_line
 from affiant.policy.model.profile import PathMode
 
-__all__ = ["SessionDecisions", "note_mounts"]
+__all__ = ["SessionDecisions"]
 
 
 class SessionDecisions:
@@ -100,13 +100,12 @@ class SessionDecisions:
         if not self.failed.done():
             self.failed.set_result(error)
 
+    def note_mounts(self, policy: CompiledPolicy) -> None:
+        """Which files the sandbox was given: decided once, when it is made, and enforced by the kernel from then on.
 
-def note_mounts(decisions: SessionDecisions, policy: CompiledPolicy) -> None:
-    """Which files the sandbox was given: decided once, when it is made, and enforced by the kernel from then on.
-
-    Raises:
-        DecisionsUnavailable: it cannot be noted.
-    """
-    for mount in policy.mounts():
-        mode = PathMode.READ if mount.mode is PathMode.NONE else mount.mode
-        decisions.note(PathQuestion(mount.path, mode), policy.decide_path(mount.path, mode))
+        Raises:
+            DecisionsUnavailable: it cannot be noted.
+        """
+        for mount in policy.mounts():
+            mode = PathMode.READ if mount.mode is PathMode.NONE else mount.mode
+            self.note(PathQuestion(mount.path, mode), policy.decide_path(mount.path, mode))

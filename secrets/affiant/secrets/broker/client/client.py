@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from affiant.attestation.release.running import program_command
 from affiant.errors import AffiantError
 from affiant.secrets.broker.client.messages import (
+    BrokerPart,
     Configuration,
     ExchangeOutcome,
     ExchangeRequest,
@@ -42,11 +43,16 @@ from affiant.secrets.names.errors import (
 __all__ = ["BrokerClient", "Exchange", "RedactionSession", "broker_command"]
 
 
-def broker_command(*, control_fd: int, uid: int | None = None, gid: int | None = None) -> tuple[str, ...]:
+def broker_command(
+    *, control_fd: int, uid: int | None = None, gid: int | None = None, parts: Iterable[BrokerPart] = ()
+) -> tuple[str, ...]:
     """The argument list of a broker, for ``subprocess`` or ``asyncio.create_subprocess_exec``.
 
     Start it with ``env={}``, ``pass_fds=(control_fd, *memory_descriptors())`` and ``stdin=DEVNULL``. Started as
     root it becomes ``uid`` and ``gid`` (both, neither root) by itself, after its imports and before it reads anything.
+
+    Args:
+        parts: what this session's profile needs; everything else is not loaded.
 
     Raises:
         BrokerConfigurationInvalid: one of the two without the other.
@@ -54,7 +60,13 @@ def broker_command(*, control_fd: int, uid: int | None = None, gid: int | None =
     if (uid is None) != (gid is None):
         raise BrokerConfigurationInvalid("a user without a group, or a group without a user")
     user = () if uid is None else ("--uid", str(uid), "--gid", str(gid))
-    return (*program_command("affiant.secrets.broker.process"), "--control-fd", str(control_fd), *user)
+    return (
+        *program_command("affiant.secrets.broker.process"),
+        "--control-fd",
+        str(control_fd),
+        *user,
+        *(f"--load={part}" for part in parts),
+    )
 
 
 class BrokerClient:

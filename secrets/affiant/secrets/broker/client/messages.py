@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from affiant.errors import AffiantError
@@ -36,6 +37,7 @@ from affiant.secrets.names.errors import (
 )
 
 __all__ = [
+    "BrokerPart",
     "BrokerStatus",
     "Configuration",
     "ExchangeOutcome",
@@ -50,6 +52,14 @@ __all__ = [
 ]
 
 _HEADERS_MAX: Final = 1000
+
+
+class BrokerPart(StrEnum):
+    """What a broker loads only where a profile needs it; it is named on the command line."""
+
+    VAULT = "vault"
+    LOCAL_STORE = "local-store"
+    ASSERTIONS = "assertions"
 
 
 @dataclass(frozen=True, slots=True)

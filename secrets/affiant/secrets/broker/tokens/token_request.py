@@ -14,7 +14,6 @@ from urllib.parse import quote, quote_from_bytes, quote_plus
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.policy.model.token_exchange import ClientAuth, GrantType, TokenExchange
-from affiant.secrets.broker.tokens.signing import require_signing_key, signed_assertion
 from affiant.secrets.injection.detection import HeaderField
 from affiant.secrets.names.value import SecretValue
 
@@ -44,6 +43,8 @@ def require_credential(exchange: TokenExchange, value: SecretValue) -> None:
         SecretValueInvalid: so.
     """
     if exchange.grant is GrantType.JWT_BEARER:
+        from affiant.secrets.broker.tokens.signing import require_signing_key  # noqa: PLC0415 - as below
+
         require_signing_key(value)
     else:
         value.require_one_line()
@@ -68,6 +69,8 @@ def token_request(
     require_credential(exchange, value)
     sent = value.reveal()
     if exchange.grant is GrantType.JWT_BEARER:
+        from affiant.secrets.broker.tokens.signing import signed_assertion  # noqa: PLC0415 - jwt: only where one signs
+
         sent = signed_assertion(exchange, value, now=now, token_id=b64u(random_bytes(_JTI_BYTES)))
     return _request(exchange, sent), _request(exchange, placeholder.encode("ascii"))
 

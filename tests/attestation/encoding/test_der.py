@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from affiant.attestation.tdx.pki.der import (
+from affiant.attestation.encoding.der import (
     INTEGER,
     SEQUENCE,
     DERError,
