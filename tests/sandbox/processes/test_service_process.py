@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from affiant.sandbox.base.errors import ServiceFailed, ServiceSilent
 from affiant.sandbox.base.exposure import Need
 from affiant.sandbox.base.privileges import GATEWAY_USER, PLATFORM_USER
+from affiant.sandbox.processes import service_process
 from affiant.sandbox.processes.service_process import (
     READY_FD,
     ServiceProcess,
@@ -70,7 +72,17 @@ elif what == "wait":
 
 
 @pytest.fixture
-def probe(tmp_path: Path):
+def probe(not_isolated: object, tmp_path: Path):
+    return probe_in(tmp_path)
+
+
+@pytest.fixture
+def not_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the probe, which no installation has, be found by the environment's path."""
+    monkeypatch.setattr(service_process, "_python", lambda _: (sys.executable, "-P", "-s", "-m"))
+
+
+def probe_in(tmp_path: Path):
     (tmp_path / "code").mkdir(mode=0o755)
     (tmp_path / "code" / "affiant_test_probe.py").write_text(PROBE)
     tmp_path.chmod(0o700)
@@ -349,3 +361,9 @@ def test_a_service_dies_with_the_launcher(probe, tmp_path, user):
     os.kill(launcher, signal.SIGKILL)
     os.waitpid(launcher, 0)
     assert gone(pid)
+
+
+def test_a_service_finds_no_code_in_the_environments_path(tmp_path: Path) -> None:
+    """All programs start isolated: neither ``PYTHONPATH`` nor the folder that they start in is searched."""
+    with pytest.raises(ServiceFailed, match="No module named"):
+        ask(probe_in(tmp_path)("facts"))
