@@ -57,7 +57,7 @@ def process(arguments: list[str], **more: object) -> Iterator[tuple[subprocess.P
 _PLATFORM = """
 import functools
 from affiant.attestation.simulated.served import serve_command as serving
-serving.measure_files = functools.cache(serving.measure_files)
+serving.installed_image = functools.cache(serving.installed_image)
 from affiant.__main__ import main
 main()
 """
