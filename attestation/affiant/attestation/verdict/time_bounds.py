@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["BY_AUTHORITY", "BY_SIGSTORE", "BY_WITNESSES", "Bracket", "Unwitnessed", "around", "shown"]
+__all__ = ["BY_AUTHORITY", "BY_SIGSTORE", "BY_WITNESSES", "TimeBounds", "Unwitnessed", "around", "shown"]
 
 BY_WITNESSES: Final = "witnesses"
 BY_AUTHORITY: Final = "timestamp authority"
@@ -15,7 +15,7 @@ BY_SIGSTORE: Final = "sigstore log"
 
 
 @dataclass(frozen=True, slots=True)
-class Bracket:
+class TimeBounds:
     """Not before and not after, seconds since 1970, each with who backs it. None: nobody does.
 
     A not-before is always a quorum's of witnesses: a token says by when something existed, and no more.
@@ -25,11 +25,11 @@ class Bracket:
     not_after: int | None
     not_after_by: str = BY_WITNESSES
 
-    def not_after_also(self, seconds: int, by: str) -> Bracket:
+    def not_after_also(self, seconds: int, by: str) -> TimeBounds:
         """The same, where ``by`` says that it existed by ``seconds``: the earlier one counts."""
         if self.not_after is not None and self.not_after <= seconds:
             return self
-        return Bracket(self.not_before, seconds, by)
+        return TimeBounds(self.not_before, seconds, by)
 
     def to_json(self) -> Mapping[str, object]:
         """As RFC 3339, and by whose word."""
@@ -93,13 +93,13 @@ class Unwitnessed:
         return f"{self.seconds} s, {ends}, around receipt {self.receipt}{apart}"
 
 
-def around(brackets: Collection[Bracket]) -> Bracket | None:
-    """The bracket that holds all of ``brackets``; None of none, or where nobody backs either end for all."""
-    begins = [each.not_before for each in brackets if each.not_before is not None]
-    ends = [(each.not_after, each.not_after_by) for each in brackets if each.not_after is not None]
-    begin = min(begins) if begins and len(begins) == len(brackets) else None
-    end, by = max(ends) if ends and len(ends) == len(brackets) else (None, BY_WITNESSES)
-    return None if begin is None and end is None else Bracket(begin, end, by)
+def around(time_bounds: Collection[TimeBounds]) -> TimeBounds | None:
+    """The bounds that hold all of ``time_bounds``; None of none, or where nobody backs either end for all."""
+    begins = [each.not_before for each in time_bounds if each.not_before is not None]
+    ends = [(each.not_after, each.not_after_by) for each in time_bounds if each.not_after is not None]
+    begin = min(begins) if begins and len(begins) == len(time_bounds) else None
+    end, by = max(ends) if ends and len(ends) == len(time_bounds) else (None, BY_WITNESSES)
+    return None if begin is None and end is None else TimeBounds(begin, end, by)
 
 
 def shown(seconds: int) -> str:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from affiant.attestation.verdict.actors import People
 from affiant.attestation.verdict.since_archived import Changed
-from affiant.attestation.verdict.time_bounds import BY_WITNESSES, Bracket, Unwitnessed
+from affiant.attestation.verdict.time_bounds import BY_WITNESSES, TimeBounds, Unwitnessed
 from affiant.attestation.verdict.timeline import Moment
 
 __all__ = [
@@ -210,7 +210,7 @@ class Verdict:
     """What the chain's root makes it: ``hardware`` or ``simulated``; None if no quote was appraised."""
     checks: Sequence[Check]
     population: Population
-    time: Bracket | None = None
+    time: TimeBounds | None = None
     """Around the records of the sessions judged, by witnesses and anchors; None: time is the signers' word alone."""
     unwitnessed: Unwitnessed | None = None
     """The longest stretch for which the operator's clock alone speaks; None: there are no witnesses."""
@@ -241,7 +241,7 @@ class Verdict:
 
     @property
     def whose_time(self) -> str:
-        """The bracket, and whose word it is; for a person."""
+        """The time bounds, and whose word they are; for a person."""
         if self.time is None:
             return "the signers' word alone"
         return self.time.told(self.witnesses)

@@ -1,6 +1,6 @@
 """An archived bundle, judged at its own time and again now: the verdict is that of now, with what changed since.
 
-The bundle's own time is the upper bound of its bracket; where neither witnesses nor a timestamp authority speak, the
+The bundle's own time is the upper one of its time bounds; where neither witnesses nor a timestamp authority speak, the
 latest time that its records give themselves, which only says what to compare with: a bundle that dates itself back gets
 no better verdict, since that of now counts. What the gateway's results said of a session is held to the quote's worth
 at that time; everything else, trust entries included, is judged at the instant of now.
@@ -91,7 +91,7 @@ def examine_now(
 
 
 def _own_time(judge: Callable[[datetime], Examined], now: datetime) -> tuple[datetime, str]:
-    """The upper bound of the bracket, and whose word it is.
+    """The upper time bound, and whose word it is.
 
     Who backs it may be accepted no more: then it is looked for at the time that the records give themselves.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from affiant.attestation.verdict.time_bounds import Bracket, around
+from affiant.attestation.verdict.time_bounds import TimeBounds, around
 from affiant.attestation.verdict.verdict import Population
 from affiant.attestation.verifier.case.case import Case, by_chain
 from affiant.attestation.verifier.checks.session_checks import is_lost
@@ -13,18 +13,22 @@ from affiant.attestation.verifier.checks.session_checks import is_lost
 __all__ = ["class_of", "population_of", "time_of"]
 
 
-def time_of(case: Case | None) -> Bracket | None:
+def time_of(case: Case | None) -> TimeBounds | None:
     """Around the sessions judged, or around everything where there is none: by witnesses, narrowed by anchors."""
     if case is None:
         return None
-    brackets = case.brackets if "time.bracket" in case.established else {}
+    time_bounds = case.time_bounds if "time.bracket" in case.established else {}
     stamps = [found for code, found in case.stamps.items() if code in case.established]
     judged = [r.rh for each in case.sessions for r in (*each.gateway, *each.supervisor.records)]
-    return around([_narrowed(brackets.get(rh), stamps, rh) for rh in judged or {*brackets, *chain(*stamps)}])
+    return around(
+        [_narrowed(time_bounds.get(rh), stamps, rh) for rh in judged or {*time_bounds, *chain(*stamps)}]
+    )
 
 
-def _narrowed(bracket: Bracket | None, stamps: Sequence[Mapping[str, tuple[int, str]]], rh: str) -> Bracket:
-    known = Bracket(None, None) if bracket is None else bracket
+def _narrowed(
+    time_bounds: TimeBounds | None, stamps: Sequence[Mapping[str, tuple[int, str]]], rh: str
+) -> TimeBounds:
+    known = TimeBounds(None, None) if time_bounds is None else time_bounds
     for each in stamps:
         if rh in each:
             known = known.not_after_also(*each[rh])

@@ -111,7 +111,7 @@ CHECKS: Final[Sequence[Row]] = (
     Row("log.consistency", "L2", log_checks.check_consistency),
     Row("hold.respected", "L2", erasure_checks.check_holds),
     Row("wit.quorum", "L3", witness_checks.check_quorum),
-    Row("time.bracket", "L3", witness_checks.check_bracket),
+    Row("time.bracket", "L3", witness_checks.check_time_bounds),
     Row("time.tsa", "L3", anchor_checks.check_tokens),
     Row("time.sigstore", "L3", anchor_checks.check_sigstore),
 )

@@ -22,7 +22,7 @@ from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.tlog.quorum import Witnessed
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.errors import NotMade
-from affiant.attestation.verdict.time_bounds import Bracket
+from affiant.attestation.verdict.time_bounds import TimeBounds
 from affiant.attestation.verifier.case.signer_evidence import Quoted
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 
@@ -143,7 +143,7 @@ class Case:
     """Receipt hash -> origin of the log and the index that its proof of inclusion holds for."""
     witnessed: dict[tuple[bytes, str], Witnessed] = field(default_factory=dict)
     """Note and key -> the checkpoint under the trust file's witnesses."""
-    brackets: dict[str, Bracket] = field(default_factory=dict)
+    time_bounds: dict[str, TimeBounds] = field(default_factory=dict)
     """Receipt hash -> when the record existed, by witnesses."""
     stamps: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     """Code of a check of anchors -> receipt hash -> by when it existed, in seconds since 1970, and by whose word."""

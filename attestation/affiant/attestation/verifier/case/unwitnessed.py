@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from affiant.attestation.records.receipt import VerifiedReceipt
-from affiant.attestation.verdict.time_bounds import Bracket, Unwitnessed
+from affiant.attestation.verdict.time_bounds import TimeBounds, Unwitnessed
 from affiant.attestation.verifier.case.case import Case
 
 __all__ = ["unwitnessed_of"]
@@ -28,14 +28,14 @@ def unwitnessed_of(case: Case | None) -> Unwitnessed | None:
     longest = Unwitnessed(None, None, None, 0)
     without = 0
     for record in case.records:
-        bracket = case.brackets.get(record.rh)
-        if bracket is None or bracket.not_before is None:
+        time_bounds = case.time_bounds.get(record.rh)
+        if time_bounds is None or time_bounds.not_before is None:
             without += 1
             continue
-        begin, end = bracket.not_before, _first_after(case, record, bracket, marks)
+        begin, end = time_bounds.not_before, _first_after(case, record, time_bounds, marks)
         if end is None:
             continue
-        # One witness's clock may be ahead of another's, within the tolerance of the brackets: no stretch at all.
+        # One witness's clock may be ahead of another's, within the tolerance of the time bounds: no stretch at all.
         end = max(begin, end)
         if longest.seconds is None or end - begin > longest.seconds:
             longest = Unwitnessed(begin, end, record.jti, 0)
@@ -63,13 +63,13 @@ def _marks(case: Case) -> Mapping[str, tuple[Sequence[int], Sequence[int]]]:
 def _first_after(
     case: Case,
     record: VerifiedReceipt,
-    bracket: Bracket,
+    time_bounds: TimeBounds,
     marks: Mapping[str, tuple[Sequence[int], Sequence[int]]],
 ) -> int | None:
     """The not-after of the first checkpoint that covers the record: its own proof's, or an earlier one."""
     place = case.places.get(record.rh)
     if place is None or place[0] not in marks:
-        return bracket.not_after
+        return time_bounds.not_after
     sizes, earliest = marks[place[0]]
     first = bisect_right(sizes, place[1])  # a tree of size n covers the indexes below n
-    return earliest[first] if first < len(sizes) else bracket.not_after
+    return earliest[first] if first < len(sizes) else time_bounds.not_after

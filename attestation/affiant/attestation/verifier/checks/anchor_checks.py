@@ -27,14 +27,14 @@ from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.case.statement_verifiers import NotNamed, Word
 from affiant.attestation.verifier.checks.chain_rules import Link
-from affiant.attestation.verifier.checks.witness_checks import BracketBroken
+from affiant.attestation.verifier.checks.witness_checks import TimeBoundsBroken
 from affiant.errors import AffiantError
 
 __all__ = [
     "SIGSTORE",
     "TOKENS",
-    "BracketEmpty",
     "Kind",
+    "TimeBoundsEmpty",
     "check_sigstore",
     "check_tokens",
     "demand_dated_within",
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-class BracketEmpty(ChainBroken):
+class TimeBoundsEmpty(ChainBroken):
     """An anchor is older than what witnesses saw before the record that it covers."""
 
     code = "time.empty"
@@ -206,17 +206,17 @@ def _records_in(case: Case, checkpoint: Checkpoint) -> Iterator[VerifiedReceipt]
 
 def _demand_not_empty(case: Case, covered: Sequence[VerifiedReceipt], not_after: int) -> None:
     """Witnesses did not see what precedes a record after the token says that it existed."""
-    brackets = case.brackets if "time.bracket" in case.established else {}
+    time_bounds = case.time_bounds if "time.bracket" in case.established else {}
     for record in covered:
-        bracket = brackets.get(record.rh)
-        if bracket is not None and bracket.not_before is not None:
-            demand_not_empty(record, bracket.not_before, not_after, case.trust.clock_tolerance_s)
+        found = time_bounds.get(record.rh)
+        if found is not None and found.not_before is not None:
+            demand_not_empty(record, found.not_before, not_after, case.trust.clock_tolerance_s)
 
 
 def demand_not_empty(record: VerifiedReceipt | Link, floor: int, not_after: int, tolerance: int) -> None:
-    """Raises :class:`BracketEmpty` where what precedes ``record`` is younger than an anchor over it."""
+    """Raises :class:`TimeBoundsEmpty` where what precedes ``record`` is younger than an anchor over it."""
     if floor > not_after + tolerance:
-        raise BracketEmpty(
+        raise TimeBoundsEmpty(
             "a token is older than what witnesses saw before the record that it covers",
             expected=f"not before {shown(floor)}",
             found=shown(not_after),
@@ -230,9 +230,9 @@ def _demand_dated_within(case: Case, covered: Sequence[VerifiedReceipt], not_aft
 
 
 def demand_dated_within(record: VerifiedReceipt | Link, not_after: int, tolerance: int) -> None:
-    """Raises :class:`~.witness_checks.BracketBroken` where ``record`` is younger than an anchor over it."""
+    """Raises :class:`~.witness_checks.TimeBoundsBroken` where ``record`` is younger than an anchor over it."""
     if record.iat > not_after + tolerance:
-        raise BracketBroken(
+        raise TimeBoundsBroken(
             "a record is dated after a token that covers it",
             expected=f"to {shown(not_after)}",
             found=shown(record.iat),

@@ -22,27 +22,27 @@ from affiant.attestation.tlog.note import Note, parse_note
 from affiant.attestation.tlog.proof import parse_log_proof
 from affiant.attestation.tlog.quorum import Witnessed, verify_quorum
 from affiant.attestation.verdict.errors import ChainBroken, NoPin, NotMade
-from affiant.attestation.verdict.time_bounds import Bracket, shown
+from affiant.attestation.verdict.time_bounds import TimeBounds, shown
 from affiant.attestation.verdict.verdict import Finding, Tier
 from affiant.attestation.verifier.case.case import Case, Party, by_chain
 from affiant.attestation.verifier.checks.chain_rules import Link
 
 __all__ = [
     "WIDE_S",
-    "BracketBroken",
-    "bracket_finding",
-    "check_bracket",
+    "TimeBoundsBroken",
     "check_quorum",
+    "check_time_bounds",
     "hold",
     "needs_self",
+    "time_bounds_finding",
     "witnessed",
 ]
 
 WIDE_S: Final = 3600
-"""Seconds; a wider bracket is a warning: a day would do for nobody who asks when something happened."""
+"""Seconds; wider time bounds are a warning: a day would do for nobody who asks when something happened."""
 
 
-class BracketBroken(ChainBroken):
+class TimeBoundsBroken(ChainBroken):
     """A record is dated outside of what witnesses saw, or witnesses contradict each other about it."""
 
     code = "time.outside"
@@ -64,8 +64,8 @@ def check_quorum(case: Case) -> Finding:
     return Finding(f"cosigned by {', '.join(sorted(names))}")
 
 
-def check_bracket(case: Case) -> Finding:
-    """``time.bracket``: no record is dated outside of its bracket, and no bracket is empty."""
+def check_time_bounds(case: Case) -> Finding:
+    """``time.bracket``: no record is dated outside of its time bounds, and none are empty."""
     if case.trust.witnesses is None:
         raise NoPin("without witnesses there is no time but what signers assert")
     case.need("wit.quorum", "chain.contiguous")
@@ -74,11 +74,11 @@ def check_bracket(case: Case) -> Finding:
     for gateway in case.gateways:
         for record, floor in _with_floors(case, gateway):
             ceiling = _ceiling(case, record, gateway)
-            case.brackets[record.rh] = Bracket(floor, ceiling)
+            case.time_bounds[record.rh] = TimeBounds(floor, ceiling)
             hold(record, floor, ceiling, tolerance)
             ends.append((floor, ceiling))
     widths = [ceiling - floor for floor, ceiling in ends if floor is not None]
-    return bracket_finding(
+    return time_bounds_finding(
         case,
         unbounded=len(ends) - len(widths),
         widest=max(widths, default=0),
@@ -86,8 +86,8 @@ def check_bracket(case: Case) -> Finding:
     )
 
 
-def bracket_finding(case: Case, *, unbounded: int, widest: int, last: int) -> Finding:
-    """What brackets amount to: how many have no beginning, the widest in seconds, the last end."""
+def time_bounds_finding(case: Case, *, unbounded: int, widest: int, last: int) -> Finding:
+    """What time bounds amount to: how many have no beginning, the widest in seconds, the last end."""
     if unbounded:
         these = "1 record has" if unbounded == 1 else f"{unbounded} records have"
         text = f"{these} no earlier cosigned checkpoint; none is after {shown(last)}"
@@ -105,9 +105,9 @@ def needs_self(case: Case) -> bool:
 
 
 def hold(record: VerifiedReceipt | Link, floor: int | None, ceiling: int, tolerance: int) -> None:
-    """Raises :class:`BracketBroken` where ``record`` is dated outside of its bracket, or that is empty."""
+    """Raises :class:`TimeBoundsBroken` where ``record`` is dated outside of its time bounds, or they are empty."""
     if floor is not None and floor > ceiling + tolerance:
-        raise BracketBroken(
+        raise TimeBoundsBroken(
             "an empty bracket: witnesses saw what follows the record before what it follows",
             expected=f"not after {shown(ceiling)}",
             found=f"not before {shown(floor)}",
@@ -115,7 +115,7 @@ def hold(record: VerifiedReceipt | Link, floor: int | None, ceiling: int, tolera
         )
     if record.iat > ceiling + tolerance or (floor is not None and record.iat < floor - tolerance):
         begin = "" if floor is None else f"from {shown(floor)} "
-        raise BracketBroken(
+        raise TimeBoundsBroken(
             "a record is dated outside of what witnesses saw",
             expected=f"{begin}to {shown(ceiling)}",
             found=shown(record.iat),
@@ -149,7 +149,7 @@ def _with_floors(case: Case, gateway: Party) -> Iterator[tuple[VerifiedReceipt, 
 def _floor_of(case: Case, record: VerifiedReceipt, named: str, gateway: Party) -> int:
     seen = _named(case, named, gateway)
     if record.member("cps") not in (None, seen.checkpoint.size):
-        raise BracketBroken(
+        raise TimeBoundsBroken(
             "an epoch names a checkpoint of another size",
             expected=str(seen.checkpoint.size),
             found=str(record.member("cps")),

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from affiant.attestation.verdict.actors import People
-from affiant.attestation.verdict.time_bounds import Bracket
+from affiant.attestation.verdict.time_bounds import TimeBounds
 from affiant.attestation.verdict.verdict import Finding, Population, State, Tier, Verdict, witnesses_called
 from affiant.attestation.verifier.period.log.first_pass import FirstPass
 from affiant.attestation.verifier.period.log.run import Asked, Run
@@ -49,7 +49,7 @@ def assembled(run: Run, *, name: str) -> Verdict:
         if row.code not in run.checks:
             text = "not judged for a period bundle by this version"
             run.checks[row.code] = not_made_check(row.code, row.level, text, run.asked.trust, tier=Tier.NONE)
-    first, brackets = run.first, None if run.first is None else run.first.brackets
+    first, time_bounds = run.first, None if run.first is None else run.first.time_bounds
     return Verdict(
         bundle=name,
         at=_shown(run.asked.at),
@@ -59,19 +59,21 @@ def assembled(run: Run, *, name: str) -> Verdict:
         checks=tuple(run.checks[code] for code in dict.fromkeys(order)),
         population=Population() if first is None else _population(run, first),
         time=time_of(run),
-        unwitnessed=brackets.unwitnessed() if run.holds("time.bracket") and brackets is not None else None,
+        unwitnessed=time_bounds.unwitnessed()
+        if run.holds("time.bracket") and time_bounds is not None
+        else None,
         people=_people(run, first),
         timeline=run.moments,
     )
 
 
-def time_of(run: Run) -> Bracket | None:
+def time_of(run: Run) -> TimeBounds | None:
     """Around every record: by witnesses, and no later than anchors over all of them say."""
-    brackets = None if run.first is None else run.first.brackets
-    found = brackets.around() if brackets is not None and run.holds("time.bracket") else None
+    time_bounds = None if run.first is None else run.first.time_bounds
+    found = time_bounds.around() if time_bounds is not None and run.holds("time.bracket") else None
     for stamps in run.stamps.values():
         if isinstance(stamps, Stamps) and run.holds(stamps.kind.code) and not stamps.uncovered:
-            found = (found or Bracket(None, None)).not_after_also(stamps.last, stamps.kind.by)
+            found = (found or TimeBounds(None, None)).not_after_also(stamps.last, stamps.kind.by)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Sessions, each as a case of its own, and gateways without one: work for the crew, and the rows that come of it."""
+"""Judges every session, and every gateway without one, as a case of its own, and makes the rows that come of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.changed_quotes import ChangedQuotes
 from affiant.attestation.verifier.period.log.run import Many, Run
 from affiant.attestation.verifier.period.work import Judged, Then, Work, case_rows
-from affiant.attestation.verifier.period.worker_pool import Crew
+from affiant.attestation.verifier.period.worker_pool import WorkerPool
 from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS
 
 __all__ = ["MAX_SESSION", "Compared", "judge_cases", "make_case_rows"]
@@ -54,13 +54,13 @@ class Compared:
         return at if end is None else instant_of(end, at)
 
 
-def judge_cases(run: Run, hands: Crew, compared: Compared | None = None) -> None:
+def judge_cases(run: Run, workers: WorkerPool, compared: Compared | None = None) -> None:
     """Make the checks of every case, if every receipt is authentic."""
     assert run.first is not None
     if not run.holds("sig.receipts"):
         return
     total, done = len(run.first.judged) or 1, 0
-    for judged in hands.map(judging.judge, _works(run, compared)):
+    for judged in workers.map(judging.judge, _works(run, compared)):
         _take(run, judged)
         if compared is not None:
             assert judged.then is not None

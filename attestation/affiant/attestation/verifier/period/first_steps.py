@@ -1,4 +1,4 @@
-"""The first steps: keysets, the log under its checkpoint, and every receipt once, verified by the crew."""
+"""The first steps: keysets, the log under its checkpoint, and every receipt once, verified by the worker pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from affiant.attestation.verdict.verdict import Finding
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.log.coverage import Coverage
 from affiant.attestation.verifier.period.log.first_pass import FirstPass
-from affiant.attestation.verifier.period.log.leaf_time_bounds import Brackets, witnessing
+from affiant.attestation.verifier.period.log.leaf_time_bounds import LeafTimeBounds, witnessing
 from affiant.attestation.verifier.period.log.log_view import demand_one_tree, noted_at, open_log
 from affiant.attestation.verifier.period.log.own_times import OwnTimes
 from affiant.attestation.verifier.period.log.period_signers import Signers, read_signers
@@ -22,7 +22,7 @@ from affiant.attestation.verifier.period.log.record_traces import TracedRecords
 from affiant.attestation.verifier.period.log.run import Run
 from affiant.attestation.verifier.period.log.seen import Refused
 from affiant.attestation.verifier.period.log.stamps import Stamps, read_stamps
-from affiant.attestation.verifier.period.worker_pool import Crew
+from affiant.attestation.verifier.period.worker_pool import WorkerPool
 from affiant.errors import AffiantError
 
 __all__ = ["begin_pass", "bytes_of_receipts", "pass_through", "read_keysets", "read_log"]
@@ -75,7 +75,8 @@ def begin_pass(run: Run, *, own_times: bool = False) -> None:
     _read_stamps(run)
     if run.asked.held_against:
         run.traced = TracedRecords(None if run.view is None else run.view.newest.checkpoint.origin)
-    brackets, stamps = _brackets(run), [each for each in run.stamps.values() if isinstance(each, Stamps)]
+    time_bounds = _time_bounds(run)
+    stamps = [each for each in run.stamps.values() if isinstance(each, Stamps)]
     run.first = FirstPass(
         signers=run.signers,
         view=run.view,
@@ -84,7 +85,7 @@ def begin_pass(run: Run, *, own_times: bool = False) -> None:
             _seconds(run.asked.until),
             0 if run.view is None else run.view.size,
         ),
-        brackets=brackets,
+        time_bounds=time_bounds,
         spill=run.spill,
         judged=judged,
         at=run.asked.at,
@@ -92,11 +93,11 @@ def begin_pass(run: Run, *, own_times: bool = False) -> None:
         split=run.split,
         traced=run.traced,
         stamps=stamps,
-        times=OwnTimes(brackets, stamps) if own_times else None,
+        times=OwnTimes(time_bounds, stamps) if own_times else None,
     )
 
 
-def pass_through(run: Run, hands: Crew) -> None:
+def pass_through(run: Run, workers: WorkerPool) -> None:
     """Every receipt once, in log order."""
     assert run.first is not None
     sent: deque[list[tuple[str, str]]] = deque()
@@ -109,7 +110,7 @@ def pass_through(run: Run, hands: Crew) -> None:
                 yield [text for _, text in piece]
 
     done, total = 0, bytes_of_receipts(run)
-    for found in hands.map(judging.look_at, chunks()):
+    for found in workers.map(judging.look_at, chunks()):
         for (where, text), seen in zip(sent.popleft(), found, strict=True):
             done += len(text)
             if isinstance(seen, Refused):
@@ -122,7 +123,7 @@ def pass_through(run: Run, hands: Crew) -> None:
     run.first.finish()
 
 
-def _brackets(run: Run) -> Brackets | None:
+def _time_bounds(run: Run) -> LeafTimeBounds | None:
     if run.view is None or run.log is None or run.asked.trust.witnesses is None:
         return None
     try:
@@ -130,12 +131,12 @@ def _brackets(run: Run) -> Brackets | None:
     except AffiantError as error:  # the row says why
         run.unbacked = error
         return None
-    brackets = Brackets(seen, run.asked.trust.clock_tolerance_s)
+    time_bounds = LeafTimeBounds(seen, run.asked.trust.clock_tolerance_s)
     assert run.signers is not None
     for chn, signer in run.signers.by_chain.items():
         if signer.cp is not None:
-            brackets.state(chn, signer.cp)
-    return brackets
+            time_bounds.state(chn, signer.cp)
+    return time_bounds
 
 
 def _read_stamps(run: Run) -> None:

@@ -36,8 +36,8 @@ from affiant.attestation.verifier.period.log.chain_rows import make_chain_rows
 from affiant.attestation.verifier.period.log.log_rows import make_log_rows
 from affiant.attestation.verifier.period.log.run import Asked, Progress, Run
 from affiant.attestation.verifier.period.log.spill import NothingKept
-from affiant.attestation.verifier.period.verify_period import examine_with, keep_timeline, with_crew
-from affiant.attestation.verifier.period.worker_pool import Crew
+from affiant.attestation.verifier.period.verify_period import examine_with, keep_timeline, with_workers
+from affiant.attestation.verifier.period.worker_pool import WorkerPool
 from affiant.attestation.verifier.verify_bundle import Examined
 
 __all__ = ["examine_period_now"]
@@ -111,24 +111,24 @@ class _Comparing:
     def verify(self, run: Run) -> None:
         """Every receipt, and every case, then and now."""
         begin_pass(run)
-        with with_crew(run, collateral=self.collateral) as hands:
-            pass_through(run, hands)
+        with with_workers(run, collateral=self.collateral) as workers:
+            pass_through(run, workers)
             make_chain_rows(run)
-            then = self._then(run, hands)
+            then = self._then(run, workers)
             held = None if self.at is not None else frozenset(_presumed(then).held)
-            judge_cases(run, hands, Compared(then, held=held, quotes=self.quotes))
-            keep_timeline(run, hands)
+            judge_cases(run, workers, Compared(then, held=held, quotes=self.quotes))
+            keep_timeline(run, workers)
         make_case_rows(then)
         make_log_rows(then)
         self.now, self.then = run, then
 
-    def _then(self, run: Run, hands: Crew) -> Run:
+    def _then(self, run: Run, workers: WorkerPool) -> Run:
         """The archive at its own time; receipts, chains and log."""
         if self.at is not None:
-            return _look(run, hands, self.at)
+            return _look(run, workers, self.at)
         bounded, found = _presumed(run), None
         if (end := _end_of(bounded)) is None:
-            found = _look(run, hands, instant_of(run.passed.latest, run.asked.at), seen=run.asked.at)
+            found = _look(run, workers, instant_of(run.passed.latest, run.asked.at), seen=run.asked.at)
             bounded = _presumed(found)
             end = _end_of(bounded)
         if end is None:
@@ -137,7 +137,7 @@ class _Comparing:
             return found
         seconds, by = end
         self.by = witnesses_of(bounded) if by == BY_WITNESSES else by
-        return _look(run, hands, instant_of(seconds, run.asked.at), seen=run.asked.at)
+        return _look(run, workers, instant_of(seconds, run.asked.at), seen=run.asked.at)
 
     def changed(self, verdict: Verdict) -> Changed:
         """What became of it until ``verdict``, that of now."""
@@ -168,7 +168,7 @@ class _Comparing:
         return then.asked.at, instant_of(times.earliest, then.asked.at)
 
 
-def _look(run: Run, hands: Crew, at: datetime, *, seen: datetime | None = None) -> Run:
+def _look(run: Run, workers: WorkerPool, at: datetime, *, seen: datetime | None = None) -> Run:
     """The same archive at another instant: all but cases and the archive's own form."""
     asked = replace(run.asked, at=at, timeline=False, held_against=False, seen=seen)
     with NothingKept() as nothing:
@@ -176,7 +176,7 @@ def _look(run: Run, hands: Crew, at: datetime, *, seen: datetime | None = None) 
         then.made("fmt.keysets", lambda: read_keysets(then))
         read_log(then)
         begin_pass(then, own_times=True)
-        pass_through(then, hands)
+        pass_through(then, workers)
     make_chain_rows(then)
     return then
 

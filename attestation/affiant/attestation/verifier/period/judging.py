@@ -1,4 +1,4 @@
-"""In a process of the crew: receipts are verified, and sessions judged, each by the checks of a single bundle.
+"""In a worker process: receipts are verified, and sessions judged, each by the checks of a single bundle.
 
 A session is one ``Case``: both signers' records of it, the gateway's boot
 record, and the gap records of all. What no session has (epochs, refusals before admission, sessions whose supervisor is

@@ -1,7 +1,7 @@
 """The order of a verification of a period bundle, and what becomes of each check.
 
 1. The archive, the keysets, and the log part under the checkpoint that the gateways' log key has signed.
-2. Every receipt once, in log order (``first_pass``), verified by the crew.
+2. Every receipt once, in log order (``first_pass``), verified by the worker pool.
 3. Every session as a case of its own, by the checks of a single bundle, and gateways without one (``judging``).
 4. The log: accepted by the trust file (an attested key counts as far as 3 held), consistent, witnessed.
 5. Files that nobody has asked for, against the manifest.
@@ -43,12 +43,12 @@ from affiant.attestation.verifier.period.log.log_rows import make_log_rows
 from affiant.attestation.verifier.period.log.run import Asked, Progress, Run
 from affiant.attestation.verifier.period.log.spill import Spill
 from affiant.attestation.verifier.period.work import Setting
-from affiant.attestation.verifier.period.worker_pool import Crew, crew
+from affiant.attestation.verifier.period.worker_pool import WorkerPool, worker_pool
 from affiant.attestation.verifier.trace import NOTHING
 from affiant.attestation.verifier.verify_bundle import Examined, verifier_fault
 from affiant.errors import AffiantError
 
-__all__ = ["examine_period", "examine_with", "keep_timeline", "verify_period", "with_crew"]
+__all__ = ["examine_period", "examine_with", "keep_timeline", "verify_period", "with_workers"]
 
 _SMALL: Final = 8 << 20
 """Bytes of receipts up to which one process is faster than to start others."""
@@ -175,16 +175,16 @@ def _make_checks(run: Run, verify: Callable[[Run], None]) -> None:
 def _verify(run: Run) -> None:
     """Every receipt, and every case."""
     begin_pass(run)
-    with with_crew(run) as hands:
-        pass_through(run, hands)
+    with with_workers(run) as workers:
+        pass_through(run, workers)
         make_chain_rows(run)
-        judge_cases(run, hands)
-        keep_timeline(run, hands)
+        judge_cases(run, workers)
+        keep_timeline(run, workers)
 
 
-def with_crew(
+def with_workers(
     run: Run, *, collateral: Callable[[TDQuote], Collateral] | None = None
-) -> AbstractContextManager[Crew]:
+) -> AbstractContextManager[WorkerPool]:
     """The processes that verify. ``collateral``: the reader's own, for cases that are compared."""
     assert run.signers is not None
     asked = run.asked
@@ -200,10 +200,10 @@ def with_crew(
         collateral,
     )
     processes = asked.processes if bytes_of_receipts(run) > _SMALL else 1
-    return crew(judging.begin, (setting,), processes=processes)
+    return worker_pool(judging.begin, (setting,), processes=processes)
 
 
-def keep_timeline(run: Run, hands: Crew) -> None:
+def keep_timeline(run: Run, workers: WorkerPool) -> None:
     """The records of the timeline, where one is asked for."""
-    for found in hands.map(judging.moments, [run.shown] if run.shown else []):
+    for found in workers.map(judging.moments, [run.shown] if run.shown else []):
         run.moments = found

@@ -1,4 +1,4 @@
-"""What goes to the crew and comes back: one case after another, and which checks are made of it."""
+"""What goes to the worker pool and comes back: one case after another, and which checks are made of it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from affiant.errors import StateError
 
-__all__ = ["Crew", "crew"]
+__all__ = ["WorkerPool", "worker_pool"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -31,7 +31,7 @@ class WorkerLost(StateError):
     code = "verifier.worker"
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Does one kind of work after another, each over many pieces."""
 
     def map(self, work: Callable[[_T], _R], pieces: Iterable[_T]) -> Iterator[_R]:
@@ -64,8 +64,10 @@ class _Many:
 
 
 @contextmanager
-def crew(begin: Callable[..., None], arguments: tuple[Any, ...], *, processes: int) -> Iterator[Crew]:
-    """A crew of ``processes``; of one, the work is done here. ``begin`` is called with ``arguments`` in each."""
+def worker_pool(
+    begin: Callable[..., None], arguments: tuple[Any, ...], *, processes: int
+) -> Iterator[WorkerPool]:
+    """A pool of ``processes``; with one, the work is done here. ``begin`` is called with ``arguments`` in each."""
     if processes <= 1:
         begin(*arguments)
         yield _Alone()

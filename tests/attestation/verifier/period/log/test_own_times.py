@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from affiant.attestation.verifier.case.statement_verifiers import Word
 from affiant.attestation.verifier.checks.anchor_checks import TOKENS
-from affiant.attestation.verifier.period.log.leaf_time_bounds import Brackets, Witnessing
+from affiant.attestation.verifier.period.log.leaf_time_bounds import LeafTimeBounds, Witnessing
 from affiant.attestation.verifier.period.log.own_times import OwnTimes
 from affiant.attestation.verifier.period.log.stamps import Stamps
 
@@ -13,8 +13,8 @@ WITNESSED, ANCHORED = "time.bracket", TOKENS.code
 
 def times() -> OwnTimes:
     """Checkpoints of 5 and 10 leaves were cosigned by 100 and 200; that of 5 was anchored by 90."""
-    brackets = Brackets(Witnessing([5, 10], [100, 200], {}), 0)
-    return OwnTimes(brackets, [Stamps(TOKENS, {5: Word(90, "an authority")}, 0)])
+    time_bounds = LeafTimeBounds(Witnessing([5, 10], [100, 200], {}), 0)
+    return OwnTimes(time_bounds, [Stamps(TOKENS, {5: Word(90, "an authority")}, 0)])
 
 
 def test_the_latest_of_its_records_counts_and_the_earliest_word() -> None:

@@ -28,7 +28,7 @@ from affiant.attestation.verifier.checks.chain_rules import (
 )
 from affiant.attestation.verifier.checks.log_checks import SplitView, demand_behind
 from affiant.attestation.verifier.period.log.coverage import Coverage
-from affiant.attestation.verifier.period.log.leaf_time_bounds import Brackets
+from affiant.attestation.verifier.period.log.leaf_time_bounds import LeafTimeBounds
 from affiant.attestation.verifier.period.log.log_view import Leaf, LogView
 from affiant.attestation.verifier.period.log.own_times import OwnTimes
 from affiant.attestation.verifier.period.log.period_signers import Signer, Signers
@@ -56,7 +56,7 @@ class LeafMissing(NotAuthenticError):
 
 
 class LineRefused(AffiantError):
-    """A receipt was refused in a process of the crew; carries its code on."""
+    """A receipt was refused in a worker process; carries its code on."""
 
     code = "sig.receipts"
 
@@ -84,7 +84,7 @@ class FirstPass:
     """Takes lines and leaves; what it found stands in its attributes.
 
     Args:
-        judged: session id -> the key of its supervisor. brackets: None without witnesses. traced: None: nobody
+        judged: session id -> the key of its supervisor. time_bounds: None without witnesses. traced: None: nobody
             holds other bundles against this one. times: None: what was then is not asked.
         split: takes what contradicts the log.
     """
@@ -92,7 +92,7 @@ class FirstPass:
     signers: Signers
     view: LogView | None
     coverage: Coverage
-    brackets: Brackets | None
+    time_bounds: LeafTimeBounds | None
     spill: Spill
     judged: dict[str, str]
     at: datetime
@@ -228,7 +228,7 @@ class FirstPass:
     def _follow(self, seen: Seen, entry: LogEntry, leaf: Leaf) -> None:
         self.coverage.take(leaf.index, entry.iat, new=leaf.new, here=True, name=seen.jti)
         link = self._along(entry, seen.prev, named=seen.named, jti=seen.jti)
-        floor = None if self.brackets is None else self._bracket(seen, link, leaf, self.brackets)
+        floor = None if self.time_bounds is None else self._time_bounds(seen, link, leaf, self.time_bounds)
         for stamps in self.stamps:
             stamps.take(link, leaf.index, floor)
         try:
@@ -236,13 +236,13 @@ class FirstPass:
         except SplitView as error:
             self.split.add(error)
 
-    def _bracket(self, seen: Seen, link: Link, leaf: Leaf, brackets: Brackets) -> int | None:
+    def _time_bounds(self, seen: Seen, link: Link, leaf: Leaf, time_bounds: LeafTimeBounds) -> int | None:
         gateway = self.signers.by_kid[seen.kid].role == "gateway"
         if seen.cp and gateway:
-            brackets.name(link, seen.cp, seen.cps)
-        floor = brackets.take(link, leaf.index, key=None if gateway else seen.kid)
+            time_bounds.name(link, seen.cp, seen.cps)
+        floor = time_bounds.take(link, leaf.index, key=None if gateway else seen.kid)
         if link.kind == "session-start":
-            brackets.admit(link.chn, seen.key)
+            time_bounds.admit(link.chn, seen.key)
         return floor
 
     # -- along its chain ---------------------------------------------------------------------------------------

@@ -13,15 +13,20 @@ from dataclasses import dataclass, field, replace
 from affiant.attestation.encoding.binary_text import b64u_sha256
 from affiant.attestation.statements.statement import LogIdentity
 from affiant.attestation.verdict.errors import ChainBroken, NotMade
-from affiant.attestation.verdict.time_bounds import Bracket, Unwitnessed
+from affiant.attestation.verdict.time_bounds import TimeBounds, Unwitnessed
 from affiant.attestation.verdict.verdict import Finding
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.checks.chain_rules import Link
-from affiant.attestation.verifier.checks.witness_checks import BracketBroken, bracket_finding, hold, witnessed
+from affiant.attestation.verifier.checks.witness_checks import (
+    TimeBoundsBroken,
+    hold,
+    time_bounds_finding,
+    witnessed,
+)
 from affiant.attestation.verifier.period.log.log_view import Noted
 from affiant.attestation.verifier.period.log.tally import Exceptions
 
-__all__ = ["Brackets", "Witnessing", "witnessing"]
+__all__ = ["LeafTimeBounds", "Witnessing", "witnessing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def witnessing(case: Case, log: LogIdentity, noted: Sequence[Noted]) -> Witnessi
 
 
 @dataclass(slots=True)
-class Brackets:
+class LeafTimeBounds:
     """``time.bracket``, record after record, in log order."""
 
     seen: Witnessing
@@ -100,7 +105,7 @@ class Brackets:
         size, floor = known
         if cps not in (None, size):
             self.broken.add(
-                BracketBroken(
+                TimeBoundsBroken(
                     "an epoch names a checkpoint of another size", expected=size, found=cps, where=link.jti
                 )
             )
@@ -137,9 +142,9 @@ class Brackets:
         """The earliest not-after of what covers a leaf; the newest checkpoint covers all."""
         return self.seen.ceilings[bisect_right(self.seen.sizes, index)]
 
-    def around(self) -> Bracket | None:
+    def around(self) -> TimeBounds | None:
         """Around every record."""
-        return Bracket(None if self.unbounded else self.begin, self.end) if self.end else None
+        return TimeBounds(None if self.unbounded else self.begin, self.end) if self.end else None
 
     def unwitnessed(self) -> Unwitnessed:
         """The longest stretch for which the operator's clock alone speaks."""
@@ -155,4 +160,4 @@ class Brackets:
             raise NotMade(
                 f"{self.unnamed} checkpoints that epochs or keysets name are not in the bundle, or not cosigned"
             )
-        return bracket_finding(case, unbounded=self.unbounded, widest=self.widest, last=self.end)
+        return time_bounds_finding(case, unbounded=self.unbounded, widest=self.widest, last=self.end)

@@ -85,12 +85,12 @@ def _times(run: Run) -> Finding:
     if run.asked.trust.witnesses is None:
         raise NoPin("without witnesses there is no time but what signers assert")
     run.need("wit.quorum", "chain.contiguous")
-    brackets = run.passed.brackets
-    if brackets is None:
+    time_bounds = run.passed.time_bounds
+    if time_bounds is None:
         assert run.unbacked is not None, "wit.quorum held"
         raise run.unbacked
-    if brackets.broken.first is not None:
-        raise Many(brackets.broken)
+    if time_bounds.broken.first is not None:
+        raise Many(time_bounds.broken)
     assert run.log is not None
     case = run.whole()
     for each in run.noted:
@@ -98,7 +98,7 @@ def _times(run: Run) -> Finding:
             witnessed(case, each.note, run.log)
         except NotMade:
             continue
-    return brackets.finding(case)
+    return time_bounds.finding(case)
 
 
 def _published(run: Run) -> Finding:

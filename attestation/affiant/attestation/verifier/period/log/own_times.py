@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from affiant.attestation.verifier.period.log.leaf_time_bounds import Brackets
+from affiant.attestation.verifier.period.log.leaf_time_bounds import LeafTimeBounds
 from affiant.attestation.verifier.period.log.stamps import Stamps
 
 __all__ = ["OwnTimes"]
@@ -20,14 +20,14 @@ class OwnTimes:
     """Takes one record after another, each under the name that it belongs to. Some hundred bytes for each name.
 
     Args:
-        brackets: None without witnesses.
+        time_bounds: None without witnesses.
     """
 
     __slots__ = ("_ends", "_latest", "_sources")
 
-    def __init__(self, brackets: Brackets | None, stamps: Sequence[Stamps]) -> None:
-        self._sources: Mapping[str, Brackets | Stamps] = {
-            **({} if brackets is None else {_BRACKET: brackets}),
+    def __init__(self, time_bounds: LeafTimeBounds | None, stamps: Sequence[Stamps]) -> None:
+        self._sources: Mapping[str, LeafTimeBounds | Stamps] = {
+            **({} if time_bounds is None else {_BRACKET: time_bounds}),
             **{each.kind.code: each for each in stamps},
         }
         self._latest: dict[str, int] = {}
