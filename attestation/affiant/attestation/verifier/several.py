@@ -1,4 +1,4 @@
-"""Several bundles, one after the other: each judged by itself, then held against those before it, then let go."""
+"""Judges several bundles one after the other, compares each with those before it, and then releases it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file into the store: read, judged, kept, or refused by itself. The rim: talks to the file system."""
+"""Puts one bundle into the store: reads it, judges it, keeps it or rejects it. I/O boundary: reads files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The independent record, line by line into the store; its digest is that of what was read. The rim's other half."""
+"""Reads the independent record line by line into the store, and takes its digest. I/O boundary: reads files."""
 
 from __future__ import annotations
 

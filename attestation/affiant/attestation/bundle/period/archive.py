@@ -1,6 +1,6 @@
 """An archive opened for reading: its members' bytes, bounded, each compared with its headers and, where known, digest.
 
-The rim: it opens the file. The file is read by position, so that two readers of one descriptor do not disturb each
+I/O boundary: it opens the file. The file is read by position, so that two readers of one descriptor do not disturb each
 other, and never mapped: a file that is cut while it is read gives a refusal and no signal.
 """
 

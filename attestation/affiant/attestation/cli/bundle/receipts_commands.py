@@ -1,4 +1,4 @@
-"""``affiant receipts``: the rim. Reads files and the clock; prints; chooses exit codes."""
+"""The commands ``affiant receipts``: read files and the clock, print, and choose the exit code."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def receipts() -> None:
     "trust_path",
     type=_FILE,
     required=True,
-    help="What you accept: your own file, never the bundle's.",
+    help="Your trust file: the keys, images and policies that you accept.",
 )
 @click.option(
     "--at", callback=instant, metavar="TIME", help="Judge the bundles at this instant (default: now)."
@@ -105,7 +105,7 @@ def index(
         trust = parse_trust_file(trust_path.read_bytes())
     except AffiantError as error:
         raise click.UsageError(
-            f"the trust file is refused: {printable(str(error))} [{error.code}]"
+            f"the trust file is rejected: {printable(str(error))} [{error.code}]"
         ) from error
     paths = find_bundles(bundles)
     ends: list[Indexed] = []

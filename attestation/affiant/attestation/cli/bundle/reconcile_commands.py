@@ -1,4 +1,4 @@
-"""``affiant reconcile``: the rim. Reads files and the clock; prints; chooses exit codes."""
+"""The command ``affiant reconcile``: reads files and the clock, prints, and chooses the exit code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Refusing(click.Command):
     "trust_path",
     type=_FILE,
     required=True,
-    help="What you accept: your own file, never the bundle's.",
+    help="Your trust file: the keys, images and policies that you accept.",
 )
 @click.option(
     "--proxy-log", type=_FILE, help="An access log of a proxy between the gateway or sessions and the world."
@@ -83,7 +83,7 @@ class _Refusing(click.Command):
     type=click.Choice(TIME_FORMS),
     default="rfc3339",
     show_default=True,
-    help="How its time is spelled.",
+    help="The format of the bill's times.",
 )
 @click.option(
     "--from", "begin", callback=bound, metavar="TIME", help="Begin of the range (default: of the record)."
@@ -102,13 +102,13 @@ class _Refusing(click.Command):
     default=5,
     show_default=True,
     metavar="SECONDS",
-    help="Clocks may differ so.",
+    help="Seconds by which clocks may differ.",
 )
 @click.option(
     "--at", callback=instant, metavar="TIME", help="Judge the bundles at this instant (default: now)."
 )
 @click.option(
-    "--unverified", is_flag=True, help="Go on with a bundle that does not hold; the output says so."
+    "--unverified", is_flag=True, help="Go on although a bundle's verdict does not hold; the output says so."
 )
 @click.option(
     "--show", type=click.IntRange(0, 10_000), default=20, show_default=True, help="Findings shown of a kind."
@@ -208,7 +208,7 @@ def _read_bundles(
         trust = parse_trust_file(trust_path.read_bytes())
     except AffiantError as error:
         raise click.UsageError(
-            f"the trust file is refused: {printable(str(error))} [{error.code}]"
+            f"the trust file is rejected: {printable(str(error))} [{error.code}]"
         ) from error
     found = []
     for path in paths:

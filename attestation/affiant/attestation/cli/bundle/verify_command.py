@@ -1,4 +1,4 @@
-"""``affiant verify``: the rim of the verifier. Reads files and the clock; decides nothing."""
+"""The command ``affiant verify``: reads files and the clock, and prints. It decides nothing."""
 
 from __future__ import annotations
 
@@ -51,37 +51,36 @@ _MANY: Final = 5
     "trust_path",
     type=_FILE,
     required=True,
-    help="What you accept: your own file, never the bundle's.",
+    help="Your trust file: the keys, images and policies that you accept.",
 )
 @click.option(
     "--at",
     callback=instant,
     metavar="TIME",
-    help="Judge at this instant, with the collateral that is archived in the bundle (default: now). "
-    "With --now: the bundle's own time.",
+    help="Judge at this time, with the collateral in the bundle (default: now). With --now: the bundle's own time.",
 )
 @click.option(
     "--now",
     "judged_now",
     is_flag=True,
-    help="Judge now what was archived, and say what changed since the bundle's own time: "
-    "the end of its bracket, or --at.",
+    help="Judge the archived bundle now, and show what changed since its own time: "
+    "the end of its time bounds, or --at.",
 )
 @click.option(
     "--collateral",
     type=click.Path(exists=True, readable=True, path_type=Path),
     metavar="DIR",
-    help="With --now: your own, newer collateral, as `affiant collateral fetch` writes it. Nobody is asked.",
+    help="With --now: your own, newer collateral, as `affiant collateral fetch` writes it. No network is used.",
 )
-@click.option("--request", "request_path", type=_FILE, help="A request body to hold against the receipts.")
-@click.option("--response", "response_path", type=_FILE, help="A response body to hold against the receipts.")
+@click.option("--request", "request_path", type=_FILE, help="A request body to compare with the receipts.")
+@click.option("--response", "response_path", type=_FILE, help="A response body to compare with the receipts.")
 @click.option("--session", help="Judge this session alone.")
 @click.option(
     "--from",
     "since",
     callback=instant_if_given,
     metavar="TIME",
-    help="Of a period bundle: is every record from here on in it?",
+    help="Begin of your range: check that a period bundle has every record from here on.",
 )
 @click.option("--to", "until", callback=instant_if_given, metavar="TIME", help="The end of that range.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result document instead of the table.")
@@ -114,7 +113,7 @@ def verify(
     """Check receipt bundles, offline, against your own trust file.
 
     A BUNDLE is a file, or a folder: every *.affiant.json and *.affiant.zip below it. Several are judged one by one and
-    then held against each other; the exit code is that of the worst.
+    then compared with each other; the exit code is that of the worst.
 
     A period bundle (*.affiant.zip) is judged along its log. Whether anything is missing from it is judged over your own
     range, --from and --to (RFC 3339, or seconds since 1970); without one, coverage is not made.
@@ -136,7 +135,9 @@ def verify(
       affiant verify monday.affiant.json tuesday.affiant.json archive/ --trust trust.json --html report.html
     """
     if collateral is not None and not judged_now:
-        raise click.UsageError("--collateral is what --now holds against the archived one: give both")
+        raise click.UsageError(
+            "--collateral was given without --now. Give both: --now compares your collateral with the archived one."
+        )
     asked = ctx.get_parameter_source("at") is click.core.ParameterSource.COMMANDLINE
     question = Question(
         trust=_trust(trust_path),
@@ -159,7 +160,9 @@ def verify(
     if len(bundles) == 1 and not bundles[0].is_dir():
         ctx.exit(_verify_one(bundles[0], question, reports, as_json=as_json))
     if (request_path, response_path, session) != (None, None, None):
-        raise click.UsageError("--request, --response and --session ask about one bundle: name one file")
+        raise click.UsageError(
+            "--request, --response and --session are about one bundle, and several were named. Name one file."
+        )
     ctx.exit(_verify_several(found, question, reports, as_json=as_json))
 
 
@@ -176,15 +179,20 @@ def _trust(path: Path) -> TrustFile:
         return parse_trust_file(path.read_bytes())
     except AffiantError as error:
         error.where = f"{path.name}" if error.where is None else f"{path.name}: {error.where}"
-        raise click.UsageError(f"the trust file is refused: {error} [{error.code}]") from error
+        raise click.UsageError(f"the trust file is rejected: {error} [{error.code}]") from error
 
 
 def _found(given: Sequence[Path]) -> Sequence[Path]:
     files = find_bundles(given)
     if not files:
-        raise click.UsageError(f"no bundle there: no file below ends in {' or '.join(BUNDLE_ENDINGS)}")
+        endings = " or ".join(BUNDLE_ENDINGS)
+        raise click.UsageError(
+            f"no bundle was found; expected files that end in {endings}. Name another folder."
+        )
     if len(files) > _MAX_BUNDLES:
-        raise click.UsageError(f"{len(files)} bundles are more than are judged at once ({_MAX_BUNDLES})")
+        raise click.UsageError(
+            f"{len(files)} bundles were named; at most {_MAX_BUNDLES} are judged at once. Name fewer."
+        )
     return files
 
 

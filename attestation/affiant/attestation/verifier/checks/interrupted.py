@@ -1,4 +1,4 @@
-"""What a session that was cut off may lack, and why that is a warning and not a contradiction.
+"""Says what an interrupted session may lack, and why that is a warning and not a contradiction.
 
 A gateway closes a session as ``lost`` when its supervisor is gone (trust rules, 1). Its close then names the last
 record that it had acknowledged, while the supervisor may have signed more: those are authentic, in their chain, and

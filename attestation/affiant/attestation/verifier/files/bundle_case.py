@@ -1,4 +1,4 @@
-"""One bundle's file judged, with the records that its verdict rests on. The rim: talks to the file system.
+"""Judges the bundle in one file, and gives the records that the verdict rests on. I/O boundary: reads files.
 
 For commands that go on from authentic records. A period's archive has its own verdict; for its records and appraisals
 it is read once more, as one bundle of all its receipts, which are in memory then.

@@ -1,4 +1,4 @@
-"""Which bundles a reader names, and what is in each file. The rim of the verifier: talks to the file system.
+"""Finds the bundles that a reader names, and judges each file. I/O boundary: reads files.
 
 A folder stands for every bundle below it. What a file is, its content says, not its name; what cannot be read is a
 verdict of its own, so that one bad file neither hides the others nor passes unseen.

@@ -1,4 +1,4 @@
-"""The reader's own collateral for the quotes of an archived bundle, from a file or a folder. Asks nobody."""
+"""Finds the reader's own collateral for archived quotes, in a file or a folder. It uses no network."""
 
 from __future__ import annotations
 
