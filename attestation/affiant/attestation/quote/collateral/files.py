@@ -15,9 +15,9 @@ from typing import Final
 
 from affiant.attestation.quote.collateral.errors import CollateralAbsent, SettingsInvalid
 from affiant.attestation.quote.collateral.issuer_header import decode_issuer_chain
-from affiant.attestation.quote.collateral.pcs_responses import decode_revocation_list
 from affiant.attestation.quote.collateral.single_file import MAX_COLLATERAL_FILE, parse_collateral_file
 from affiant.attestation.quote.collateral.wanted import Authority, Platform, platform_of
+from affiant.attestation.tdx.pki.crl_encoding import decode_revocation_list
 from affiant.attestation.tdx.quote.errors import CollateralMalformed, PCKChainInvalid
 from affiant.attestation.tdx.quote.quote import TDQuote
 from affiant.attestation.tdx.tcb.collateral import Collateral

@@ -7,8 +7,6 @@ PEM. Whether any of it is authentic is judged afterwards, over the whole collate
 
 from __future__ import annotations
 
-import binascii
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,15 +21,11 @@ from affiant.attestation.quote.collateral.errors import (
 )
 from affiant.attestation.quote.collateral.issuer_header import decode_issuer_chain
 from affiant.attestation.quote.collateral.service import Question
+from affiant.attestation.tdx.pki.crl_encoding import decode_revocation_list
 from affiant.attestation.tdx.tcb.collateral import Collateral
 
-__all__ = ["Answer", "Response", "assemble", "decode_revocation_list", "read_answer"]
+__all__ = ["Answer", "Response", "assemble", "read_answer"]
 
-_DER_SEQUENCE: Final = b"\x30"
-_HEX: Final = re.compile(rb"[ \t\r\n]*((?:[0-9A-Fa-f]{2})+)[ \t\r\n]*\Z")
-_PEM: Final = re.compile(
-    rb"[ \t\r\n]*-----BEGIN X509 CRL-----[ \t]*\r?\n([A-Za-z0-9+/=\r\n]+)-----END X509 CRL-----[ \t\r\n\0]*\Z"
-)
 _MAX_RETRY_AFTER_S: Final = 24 * 60 * 60
 _GONE: Final = (404, 410)
 """Unknown FMSPC or number; a number that is no longer published (Intel PCS API v4, "Get TCB Info")."""
@@ -81,20 +75,6 @@ def assemble(answers: Mapping[str, Answer]) -> Collateral:
         pck_crl=answers["pck_crl"].content,
         pck_crl_issuer_chain=chains["pck_crl"],
     )
-
-
-def decode_revocation_list(content: bytes) -> bytes | None:
-    """The DER in ``content``, which is DER, PEM or hexadecimal; None for anything else."""
-    if content.startswith(_DER_SEQUENCE):  # hexadecimal of DER begins with the digit 3
-        return content
-    if (digits := _HEX.match(content)) is not None:
-        return bytes.fromhex(digits.group(1).decode("ascii"))
-    if (pem := _PEM.match(content)) is not None:
-        try:
-            return binascii.a2b_base64(pem.group(1).translate(None, b"\r\n"), strict_mode=True)
-        except binascii.Error:
-            return None
-    return None
 
 
 def read_answer(question: Question, response: Response, *, now: datetime) -> Answer:
