@@ -11,6 +11,7 @@ from tests.properties import thorough
 
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.merkle import root
+from affiant.gateway.openai import relay as relay_module
 from affiant.gateway.openai.relay import Relay, Usage, usage_of
 from affiant.gateway.upstream.dev_echo import stream
 from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamAnswerRefused, UpstreamCut
@@ -87,6 +88,13 @@ def test_counts_are_the_last_that_the_upstream_stated() -> None:
     request = {**REQUEST, "stream_options": {"include_usage": True}}
     run(relay, [b"".join(stream(request))])
     assert relay.usage.prompt and relay.usage.completion == 6
+
+
+def test_a_judged_event_is_read_once_for_its_calls_and_its_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    judging = Relay(lambda name, arguments: None)
+    judging.feed(b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n')
+    monkeypatch.setattr(relay_module, "parse_json", None)
+    assert judging.usage == Usage(3, 2)
 
 
 @pytest.mark.parametrize(("choices", "beside"), [("[]", False), ("null", False), ('[{"index":0}]', True)])

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.gateway.openai.answers import judged, judged_error
 from tests.properties import thorough
 
 from affiant.errors import AffiantError
 from affiant.gateway.openai.relay import Relay
 from affiant.gateway.openai.strict_json import fold
-from affiant.gateway.openai.tool_filter import judge_answer, judge_error
 from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamAnswerRefused
 
 ALLOWED = {"read_file", "get_weather"}
@@ -165,7 +165,7 @@ def test_no_other_reading_of_a_whole_answer_goes_on(text: str) -> None:
         b"\xef\xbb\xbf" + text.encode(),
     ):
         with pytest.raises((UpstreamAnswerRefused, ToolNotAllowed)):
-            judge_answer(body, allowed)
+            judged(body, allowed)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ def test_no_other_reading_of_a_whole_answer_goes_on(text: str) -> None:
 )
 def test_an_error_holds_no_call_at_all(text: str) -> None:
     with pytest.raises(UpstreamAnswerRefused):
-        judge_error(text.encode())
+        judged_error(text.encode())
 
 
 def test_an_error_is_passed_in_the_forms_that_upstreams_have() -> None:
-    judge_error(b'{"error":{"message":"no","type":"invalid_request_error","code":null,"param":"tools"}}')
-    judge_error(b'[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]')
+    judged_error(b'{"error":{"message":"no","type":"invalid_request_error","code":null,"param":"tools"}}')
+    judged_error(b'[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]')
 
 
 def test_a_name_that_only_looks_alike_is_no_judged_member() -> None:
@@ -298,7 +298,7 @@ def test_a_whole_answer_of_a_real_upstream_goes_on(name: str) -> None:
         text = json.dumps(one, indent=2).replace('"delta"', '"message"')
         if '"arguments"' in text and '"name": "' not in text:
             continue  # a piece of a call is none
-        names = {found.name for found in judge_answer(text.encode(), allowed)}
+        names = {found.name for found in judged(text.encode(), allowed)}
         assert names == set(re.findall('"name": "([a-z_]+)"', text))
 
 
@@ -306,7 +306,7 @@ def test_calls_in_parallel_of_a_whole_answer_are_told_apart_by_their_place() -> 
     entry = {"id": "c", "index": 0, "type": "function"}
     calls = [{**entry, "function": {"name": name, "arguments": "{}"}} for name in sorted(ALLOWED)]
     body = json.dumps({"choices": [{"index": 0, "message": {"tool_calls": calls}}]}).encode()
-    assert [one.name for one in judge_answer(body, allowed)] == sorted(ALLOWED)
+    assert [one.name for one in judged(body, allowed)] == sorted(ALLOWED)
 
 
 # -- against a reader that overlooks whatever it can ----------------------------------------------------------------
@@ -437,7 +437,7 @@ def test_what_a_lenient_reader_finds_in_a_stream_that_goes_on_is_listed(parts: l
 @thorough(200)
 def test_what_a_lenient_reader_finds_in_an_answer_that_goes_on_is_listed(text: str, before: str) -> None:
     try:
-        told = judge_answer((before + text).encode(), allowed)
+        told = judged((before + text).encode(), allowed)
     except AffiantError:
         return
     assert set(lenient_json(text)) <= {one.name for one in told} <= ALLOWED

@@ -8,9 +8,15 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.gateway.openai.answers import judged
 from tests.properties import thorough
 
-from affiant.gateway.openai.tool_filter import MAX_HELD, Passed, StreamFilter, ToolCall, judge_answer
+from affiant.gateway.openai.tool_filter import (
+    MAX_HELD,
+    Passed,
+    StreamFilter,
+    ToolCall,
+)
 from affiant.gateway.wire.errors import ToolNotAllowed, UpstreamAnswerRefused
 
 RULES = ("tools/0",)
@@ -161,8 +167,8 @@ def answer(message: dict) -> bytes:
 
 def test_a_whole_answer_is_judged_too() -> None:
     good = {"tool_calls": [{"type": "function", "function": {"name": "read_file", "arguments": "{}"}}]}
-    assert judge_answer(answer(good), allowed) == (ToolCall("read_file", digest("{}"), RULES),)
-    assert judge_answer(answer({"content": "hi"}), allowed) == ()
+    assert judged(answer(good), allowed) == (ToolCall("read_file", digest("{}"), RULES),)
+    assert judged(answer({"content": "hi"}), allowed) == ()
     for bad in (
         {"tool_calls": [{"type": "function", "function": {"name": "rm", "arguments": "{}"}}]},
         {"tool_calls": [{"type": "mcp", "function": {"name": "read_file"}}]},
@@ -170,14 +176,14 @@ def test_a_whole_answer_is_judged_too() -> None:
         {"function_call": {"name": "rm"}},
     ):
         with pytest.raises(ToolNotAllowed):
-            judge_answer(answer(bad), allowed)
+            judged(answer(bad), allowed)
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b'{"a":1,"a":2}'])
 @pytest.mark.parametrize("judge", [allowed, None])
 def test_an_answer_that_is_not_strict_json_is_refused(body: bytes, judge: object) -> None:
     with pytest.raises(UpstreamAnswerRefused):
-        judge_answer(body, judge)  # type: ignore[arg-type]
+        judged(body, judge)  # type: ignore[arg-type]
 
 
 names = st.sampled_from(["read_file", "run_tests", "rm", "Read_file", ""])

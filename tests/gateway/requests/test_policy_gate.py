@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.gateway.openai.answers import judged
 
 from affiant.gateway.openai.chat import Offered, parse_chat, without_tools
-from affiant.gateway.openai.tool_filter import StreamFilter, judge_answer
+from affiant.gateway.openai.tool_filter import StreamFilter
 from affiant.gateway.requests.policy_gate import judge_of, may_offer
 from affiant.gateway.wire.errors import ToolNeedsApproval, ToolNotAllowed
 from affiant.policy.canonical.tool_origin import Origin, tool_digest
@@ -38,7 +39,7 @@ FINISHED = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool
 
 
 def test_a_call_with_allowed_arguments_goes_on_and_is_told_with_them(policy: CompiledPolicy) -> None:
-    (call,) = judge_answer(answer("apply", '{"namespace": "staging"}'), judge_of(policy))
+    (call,) = judged(answer("apply", '{"namespace": "staging"}'), judge_of(policy))
     assert call.rules == policy.decide_call("apply", '{"namespace": "staging"}').rules == ("tools/0",)
     assert "staging" not in repr(call)
 
@@ -61,7 +62,7 @@ def test_a_call_with_allowed_arguments_goes_on_and_is_told_with_them(policy: Com
 )
 def test_any_other_arguments_stop_the_answer(policy: CompiledPolicy, arguments: str) -> None:
     with pytest.raises(ToolNotAllowed):
-        judge_answer(answer("apply", arguments), judge_of(policy))
+        judged(answer("apply", arguments), judge_of(policy))
 
 
 def test_a_call_that_a_person_must_approve_stops_the_answer_and_is_told_as_that() -> None:
@@ -71,10 +72,10 @@ def test_a_call_that_a_person_must_approve_stops_the_answer_and_is_told_as_that(
     asks = load_profiles(text.encode()).profile("dev").compiled
     assert not may_offer(asks)(Offered("apply"))
     with pytest.raises(ToolNeedsApproval) as stopped:
-        judge_answer(answer("apply", '{"namespace": "staging"}'), judge_of(asks))
+        judged(answer("apply", '{"namespace": "staging"}'), judge_of(asks))
     assert (stopped.value.reason, stopped.value.rules) == ("approval_required", ("tools/0",))
     with pytest.raises(ToolNotAllowed) as refused:
-        judge_answer(answer("apply", '{"namespace": "prod"}'), judge_of(asks))
+        judged(answer("apply", '{"namespace": "prod"}'), judge_of(asks))
     assert refused.value.code == "tool.not_allowed"
 
 
@@ -100,9 +101,9 @@ def test_two_texts_that_are_each_allowed_are_no_call_together(policy: CompiledPo
 
 
 def test_a_call_in_free_text_is_allowed_only_without_constraints(policy: CompiledPolicy) -> None:
-    assert judge_answer(answer("read_file", "any text", form="custom"), judge_of(policy))
+    assert judged(answer("read_file", "any text", form="custom"), judge_of(policy))
     with pytest.raises(ToolNotAllowed):
-        judge_answer(answer("apply", '{"namespace": "staging"}', form="custom"), judge_of(policy))
+        judged(answer("apply", '{"namespace": "staging"}', form="custom"), judge_of(policy))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_arguments_with_two_readings_are_refused_whatever_the_rule(
     policy: CompiledPolicy, arguments: str
 ) -> None:
     with pytest.raises(ToolNotAllowed):
-        judge_answer(answer("read_file", arguments), judge_of(policy))
+        judged(answer("read_file", arguments), judge_of(policy))
 
 
 def test_a_tool_with_constraints_may_be_offered(policy: CompiledPolicy) -> None:

@@ -26,8 +26,8 @@ from affiant.attestation.schema.trace_context import TRACEPARENT, trace_of
 from affiant.errors import AffiantError
 from affiant.gateway.log.published_log import PublishedLog
 from affiant.gateway.openai.chat import ChatRequest, parse_chat, without_tools
-from affiant.gateway.openai.relay import Relay, Step, usage_of
-from affiant.gateway.openai.tool_filter import Judge, ToolCall, judge_answer, judge_error
+from affiant.gateway.openai.relay import Relay, Step, usage_in, usage_of
+from affiant.gateway.openai.tool_filter import Judge, ToolCall, judge_answer, judge_error, read_answer
 from affiant.gateway.requests.account import Account, Verdict
 from affiant.gateway.requests.authentication import Authenticator
 from affiant.gateway.requests.policy_gate import (
@@ -70,8 +70,7 @@ __all__ = ["ChatCompletions"]
 _PATH: Final = "/chat/completions"
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
-_TOLD_OF: Final = (b"content-type", b"content-encoding")
-"""Headers of an answer that a refusal may name."""
+_NO_KEY: Final = KeyGuard(None)
 _log = logging.getLogger("affiant.gateway")
 
 
@@ -131,13 +130,14 @@ class _Exchange(Exchange):
         self._decisions = route.decisions
         self._origin_of: OriginOf = own_origin
         self._relay: Relay | None = None
-        self._guard = KeyGuard(None)
+        self._guard = _NO_KEY
         self._inline = False
 
     async def answer(self, session: Session) -> None:
         """As :meth:`~.exchange.Exchange.answer`."""
         request = self._read_request()
-        await self._find_origins(session, request)
+        if self._tools is not None and request.tools:
+            await self._find_origins(self._tools, session, request)
         forwarded = self._decide(session, request)
         self._account.require_formable()
         await self._account.open()
@@ -154,14 +154,14 @@ class _Exchange(Exchange):
         self._inline = _wants_inline(header(self._scope, "Affiant-Receipt"))
         return parse_chat(body)
 
-    async def _find_origins(self, session: Session, request: ChatRequest) -> None:
+    async def _find_origins(self, tools: ToolOffers, session: Session, request: ChatRequest) -> None:
         """Ask the servers of tools what they serve, if a rule for an offered tool names one."""
         policy = session.admitted.policy
         names = {tool.name for tool in request.tools if tool.name is not None}
         named = {name for name in names if policy.tool_servers(name)}
-        if self._tools is not None and named:
+        if named:
             await self._account.open()
-            self._origin_of = await self._tools.origins(session, named)
+            self._origin_of = await tools.origins(session, named)
 
     def _decide(self, session: Session, request: ChatRequest) -> bytes:
         body, policy = self._request_body, session.admitted.policy
@@ -171,7 +171,11 @@ class _Exchange(Exchange):
         allowed = may_offer(policy, self._origin_of)
         forwarded = without_tools(body, allowed) if verdict.decision == "redact" else body
         self._account.reservation = session.limits.reserve(
-            request.model, request.answer, rules=rules, size=len(forwarded), now=self._now()
+            request.model,
+            request.answer,
+            rules=rules,
+            size=len(forwarded),
+            now=nanoseconds(self._route.seconds()),
         )
         self._account.request, self._account.verdict = request, verdict
         self._account.forwarded = sha256_name(forwarded)
@@ -214,7 +218,8 @@ class _Exchange(Exchange):
         answer = await asked
         self._account.answered = answer.status
         try:
-            self._guard.require_absent(*(answer.header(name) or b"" for name in _TOLD_OF))
+            told_of = answer.header(b"content-type") or b"", answer.header(b"content-encoding") or b""
+            self._guard.require_absent(*told_of)  # headers that an error may name
             if media_type(answer) == _EVENTS and answer.status == 200 and self._wants_stream:
                 await self._relay_stream(answer)
             else:
@@ -230,12 +235,17 @@ class _Exchange(Exchange):
         require_plain(answer, _JSON)
         body = await read_whole(answer)
         self._guard.require_absent(body)
-        judge = self._judge()
-        if answer.status < 300:  # a client takes every 2xx for an answer
-            await self._record_calls(judge_answer(body, judge))
-        elif judge is not None:
-            judge_error(body)
-        self._account.usage, self._account.complete = usage_of(body), True
+        judge, taken = self._judge(), answer.status < 300  # a client takes every 2xx for an answer
+        if taken or judge is not None:
+            value = read_answer(body)
+            if not taken:
+                judge_error(value)
+            elif calls := judge_answer(value, judge):
+                await self._record_calls(calls)
+            self._account.usage = usage_in(value)
+        else:
+            self._account.usage = usage_of(body)
+        self._account.complete = True
         recorded = self._account.inference(
             "complete", status=answer.status, hidden={"dig": sha256_name(body), "len": len(body)}
         )
@@ -262,7 +272,8 @@ class _Exchange(Exchange):
         await self._client.body(comment.encode("ascii") + terminal, more=False)
 
     async def _release(self, relay: Relay, step: Step) -> None:
-        await self._record_calls(step.calls)
+        if step.calls:
+            await self._record_calls(step.calls)
         if step.events:
             await self._client.body(b"".join(step.events), more=True)
             self._require_client()
@@ -270,14 +281,11 @@ class _Exchange(Exchange):
 
     async def _record_calls(self, calls: Sequence[ToolCall]) -> None:
         """Room for all of them, and one durable record for each call, before any of them goes on."""
-        if calls:
-            assert self._account.session is not None
-            self._account.session.limits.answered_calls.take([call.rules for call in calls], now=self._now())
-            made = [self._account.tool(call) for call in calls]
-            await asyncio.gather(*(recorded.durable for recorded in made))
-
-    def _now(self) -> int:
-        return nanoseconds(self._route.seconds())
+        assert self._account.session is not None
+        now = nanoseconds(self._route.seconds())
+        self._account.session.limits.answered_calls.take([call.rules for call in calls], now=now)
+        made = [self._account.tool(call) for call in calls]
+        await asyncio.gather(*(recorded.durable for recorded in made))
 
     def _judge(self) -> Judge | None:
         assert self._account.session is not None

@@ -19,7 +19,7 @@ from affiant.gateway.openai.tool_filter import Judge, StreamFilter, ToolCall
 from affiant.gateway.wire.errors import RequestMalformed, UpstreamCut
 from affiant.gateway.wire.errors_http import error_body
 
-__all__ = ["Relay", "Step", "Usage", "usage_of"]
+__all__ = ["Relay", "Step", "Usage", "usage_in", "usage_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,10 @@ class Relay:
     @property
     def usage(self) -> Usage:
         """What the upstream said of tokens in the stream."""
+        if self._filter is not None and self._filter.read is not None:
+            event, value = self._filter.read
+            if event is self._usage_event:
+                return usage_in(value, streamed=True)
         data = event_data(self._usage_event) if self._usage_event else None
         return Usage() if data is None else usage_of(data, streamed=True)
 
@@ -145,17 +149,23 @@ class Relay:
 
 
 def usage_of(data: bytes, *, streamed: bool = False) -> Usage:
-    """``usage`` of an answer, or of an event of a stream; unstated where it cannot be read."""
+    """``usage`` of an answer that was not read yet, or of an event; unstated where it cannot be read."""
     try:
-        value = parse_json(data)
+        return usage_in(parse_json(data), streamed=streamed)
     except RequestMalformed:  # counts are a courtesy of the upstream: unreadable ones are left out
         return Usage()
+
+
+def usage_in(value: object, *, streamed: bool = False) -> Usage:
+    """``usage`` of an answer as it was read, or of an event of a stream."""
     if not isinstance(value, dict) or not isinstance(usage := value.get("usage"), dict):
         return Usage()
-    prompt, completion, total = (
-        _count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    return Usage(
+        _count(usage.get("prompt_tokens")),
+        _count(usage.get("completion_tokens")),
+        _count(usage.get("total_tokens")),
+        beside_choices=streamed and bool(value.get("choices")),
     )
-    return Usage(prompt, completion, total, beside_choices=streamed and bool(value.get("choices")))
 
 
 def _count(value: object) -> int | None:

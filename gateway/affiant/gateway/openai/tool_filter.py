@@ -20,7 +20,7 @@ from affiant.gateway.openai.sse import event_data, require_fields
 from affiant.gateway.openai.strict_json import require_calls_in_place, require_no_calls
 from affiant.gateway.wire.errors import RequestMalformed, ToolNotAllowed, UpstreamAnswerRefused
 
-__all__ = ["Judge", "Passed", "StreamFilter", "ToolCall", "judge_answer", "judge_error"]
+__all__ = ["Judge", "Passed", "StreamFilter", "ToolCall", "judge_answer", "judge_error", "read_answer"]
 
 MAX_HELD: Final = 4 << 20
 """Bytes of events held while a call is incomplete."""
@@ -52,14 +52,15 @@ class Passed:
     calls: tuple[ToolCall, ...] = ()
 
 
-def judge_answer(body: bytes, allowed: Judge | None) -> tuple[ToolCall, ...]:
-    """The calls in a whole answer, all of them allowed; without a judge, only that it is JSON.
+def judge_answer(answer: object, allowed: Judge | None) -> tuple[ToolCall, ...]:
+    """The calls in a whole answer, as it was read, all of them allowed; without a judge, only that it is an object.
 
     Raises:
         ToolNotAllowed: one is not. UpstreamAnswerRefused: the answer cannot be read.
     """
     calls: dict[tuple[int, int], _Call] = {}
-    answer = _parsed(body)
+    if not isinstance(answer, dict):
+        raise UpstreamAnswerRefused("the upstream's answer is no object")
     if allowed is None:
         return ()
     require_calls_in_place(answer)
@@ -69,13 +70,13 @@ def judge_answer(body: bytes, allowed: Judge | None) -> tuple[ToolCall, ...]:
     return _judged(calls, allowed)
 
 
-def judge_error(body: bytes) -> None:
-    """Return if ``body``, an answer that tells of an error, holds no call that some reader could find.
+def judge_error(answer: object) -> None:
+    """Return if ``answer``, which reports an error, holds no call that some reader could find.
 
     Raises:
-        UpstreamAnswerRefused: it does, or cannot be read.
+        UpstreamAnswerRefused: it does.
     """
-    require_no_calls(_value(body))  # an object, or an array of them
+    require_no_calls(answer)  # an object, or an array of them
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class _Call:
 class StreamFilter:
     """Judges the events of one stream."""
 
-    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size")
+    __slots__ = ("_allowed", "_calls", "_finished", "_held", "_held_size", "read")
 
     def __init__(self, allowed: Judge) -> None:
         self._allowed = allowed
@@ -99,6 +100,8 @@ class StreamFilter:
         self._finished: set[int] = set()
         self._held: list[bytes] = []
         self._held_size = 0
+        self.read: tuple[bytes, Mapping[str, object]] | None = None
+        """The last event that says something, and its value."""
 
     def feed(self, event: bytes) -> Passed:
         """What may go on now that ``event`` has come; the terminal event is the caller's.
@@ -141,7 +144,10 @@ class StreamFilter:
         data = event_data(event)
         if data is None or not data.strip():
             return
-        value = _parsed(data)
+        value = read_answer(data)
+        if not isinstance(value, dict):
+            raise UpstreamAnswerRefused("the upstream's answer is no object")
+        self.read = event, value
         require_calls_in_place(value)
         for place, choice in enumerate(_choices(value)):
             where = _index(choice, place)
@@ -154,18 +160,16 @@ class StreamFilter:
                     raise UpstreamAnswerRefused("too many choices", expected=f"at most {_MAX_CHOICES}")
 
 
-def _value(data: bytes) -> object:
+def read_answer(data: bytes) -> object:
+    """The value of a whole answer, or of one event's data.
+
+    Raises:
+        UpstreamAnswerRefused: it is not strict JSON.
+    """
     try:
         return parse_json(data)
     except RequestMalformed as error:
         raise UpstreamAnswerRefused("the upstream's answer is not strict JSON") from error
-
-
-def _parsed(data: bytes) -> Mapping[str, object]:
-    value = _value(data)
-    if not isinstance(value, dict):
-        raise UpstreamAnswerRefused("the upstream's answer is no object")
-    return value
 
 
 def _choices(value: Mapping[str, object]) -> list[dict[str, object]]:

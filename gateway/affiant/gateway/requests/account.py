@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.schema.trace_context import TraceContext
@@ -61,6 +61,14 @@ class GateCall:
         return {"name": self.name, "arg": self.arguments, "tgt": f"mcp:{self.server}"}
 
 
+class Formed(NamedTuple):
+    """Clear and hidden members of a record, and the verdict that they say."""
+
+    members: Mapping[str, object]
+    hidden: Mapping[str, Mapping[str, object]]
+    verdict: Verdict
+
+
 @dataclass(slots=True)
 class Account:
     """One request's account. Each field is set by the step that establishes it.
@@ -76,6 +84,7 @@ class Account:
         reservation: what it has taken of its session's limits.
         answered: the status of the upstream's answer, 0: none.
         complete: the answer came to its end, and was passed on.
+        formed: what its record will say in any case, formed before anything goes upstream.
     """
 
     recorder: Recorder
@@ -100,6 +109,7 @@ class Account:
     answered: int = 0
     complete: bool = False
     recorded: Recorded | None = None
+    formed: Formed | None = None
     opened: asyncio.Future[Place] | None = None
 
     def belongs_to(self, session: Session) -> None:
@@ -178,12 +188,13 @@ class Account:
         return self._of_session("refusal", members, hidden)
 
     def require_formable(self) -> None:
-        """Return if the request's record can be formed; asked before anything goes upstream.
+        """Form what the request's record will say in any case; done before anything goes upstream.
 
         Raises:
             ShapeMismatch: it would not be a record.
         """
-        self.recorder.require_formable("inference", *self._inference("complete", status=200, hidden={}))
+        self.formed = self._form()
+        self.recorder.require_formable("inference", self.formed.members, self.formed.hidden)
 
     def inference(self, end: str, *, status: int, hidden: Mapping[str, object]) -> Recorded:
         """Sign how the request ended.
@@ -192,35 +203,42 @@ class Account:
             end: complete, client_abort, upstream_abort, policy_stop or gateway_error.
             hidden: ``dig``, ``len``, and of a stream ``evs`` and ``evr``, of the bytes handed to the client.
         """
-        return self._of_session("inference", *self._inference(end, status=status, hidden=hidden))
+        assert self.formed is not None
+        assert self.verdict is not None
+        clear, secret, verdict = self.formed
+        use: dict[str, object] = {}
+        if self.usage.prompt is not None:
+            use["in"] = self.usage.prompt
+        if self.usage.completion is not None:
+            use["out"] = self.usage.completion
+        members = {**clear, "res": {"st": status, "end": end}, "up": _entries(self.attempts), "use": {}}
+        concealed = {**secret, "res": hidden, "use": use}
+        if self.verdict is not verdict:  # it was cut short by policy
+            assert self.session is not None
+            members["pol"] = policy_members(self.session, self.verdict.decision)
+            concealed["pol"] = {"rules": _bounded(self.verdict.rules)}
+        return self._of_session("inference", members, concealed)
 
-    def _inference(
-        self, end: str, *, status: int, hidden: Mapping[str, object]
-    ) -> tuple[Mapping[str, object], Mapping[str, Mapping[str, object]]]:
-        """The clear and the hidden members of :meth:`inference`."""
+    def _form(self) -> Formed:
+        """What :meth:`inference` says of the request itself."""
         assert self.session is not None
         assert self.request is not None
         assert self.verdict is not None
         admitted = self.session.admitted
-        members: dict[str, object] = {
+        members = {
             "req": self._req(),
-            "res": {"st": status, "end": end},
             "mdl": {"id": self.request.model},
-            "use": {},
             "pol": policy_members(self.session, self.verdict.decision),
-            "up": [attempt.to_json() for attempt in self.attempts[-8:]],
             "att": {"ses": {"ear": admitted.ear_digest, "tier": admitted.tier}},
             **self._nonce(),
         }
-        counts = {"in": self.usage.prompt, "out": self.usage.completion}
-        return members, {
+        hidden = {
             **self._trace(),
             "req": self._hidden_req(),
-            "res": hidden,
             "mdl": {"prm": dict(self.request.parameters)},
-            "use": {name: value for name, value in counts.items() if value is not None},
             "pol": {"rules": _bounded(self.verdict.rules)},
         }
+        return Formed(members, hidden, self.verdict)
 
     def tool(self, call: ToolCall) -> Recorded:
         """Sign that one tool call is let through, before it is."""
@@ -336,6 +354,11 @@ class Account:
 
     def _nonce(self) -> Mapping[str, object]:
         return {} if self.nonce is None else {"eat_nonce": self.nonce}
+
+
+def _entries(attempts: Sequence[Attempt]) -> list[Mapping[str, object]]:
+    """``up``: the last attempts, as many as a record names."""
+    return [attempt.to_json() for attempt in attempts[-8:]]
 
 
 def _bounded(rules: Sequence[str]) -> list[str]:

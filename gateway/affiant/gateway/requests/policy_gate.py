@@ -131,7 +131,7 @@ def tools_verdict(
     Args:
         rules: those that fired before.
     """
-    if not policy.restricts_tools:
+    if not tools or not policy.restricts_tools:
         return Verdict("allow", rules)
     decisions = []
     for tool in tools:

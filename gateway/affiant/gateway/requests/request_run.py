@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, Protocol
 
 from affiant.attestation.encoding.binary_text import sha256_name
-from affiant.attestation.records.proof import ProofOfHead
+from affiant.attestation.records.proof import PROOF_HEADER, ProofOfHead
 from affiant.attestation.schema.shapes import ShapeMismatch
 from affiant.errors import AffiantError
 from affiant.gateway.log.published_log import PublishedLog
@@ -47,8 +47,8 @@ from affiant.gateway.wire.http_request import (
     Receive,
     Scope,
     Send,
+    header,
     proof_head,
-    require_proof,
 )
 
 __all__ = ["NOTHING", "Exchange", "RefusalBudget", "Route"]
@@ -191,7 +191,7 @@ class Exchange(ABC):
 
     async def _authenticate(self) -> Session:
         route, account = self._route, self._account
-        proof = require_proof(self._scope)
+        proof = header(self._scope, PROOF_HEADER)
         session = route.authenticator.session_of(proof)
         assert proof is not None
         try:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from affiant.attestation.encoding.binary_text import b64u
 from affiant.attestation.encoding.canonical import parse_object
 from affiant.attestation.erasure.request_file import MAX_REQUEST, parse_request
+from affiant.attestation.records.proof import PROOF_HEADER
 from affiant.attestation.tlog.errors import TileMalformed
 from affiant.errors import AffiantError, MalformedError
 from affiant.gateway.approvals.approval_routes import add_approvers
@@ -32,9 +33,9 @@ from affiant.gateway.wire.errors import (
 )
 from affiant.gateway.wire.http_request import (
     ClientGone,
+    header,
     proof_head,
     require_media_type,
-    require_proof,
 )
 from affiant.gateway.wire.routes import (
     FORM_STATUS,
@@ -140,7 +141,7 @@ async def _authenticated(
     service: Service, request: Request, session: str | None, *, limit: int
 ) -> AsyncIterator[tuple[Session, bytes]]:
     """The session whose proof covers this request, and its body; another session's path looks like no path."""
-    proof = require_proof(request.scope)
+    proof = header(request.scope, PROOF_HEADER)
     found = service.authenticator.session_of(proof)
     if proof is None:
         raise ProofMissing("no proof of possession")

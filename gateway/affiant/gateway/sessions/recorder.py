@@ -63,8 +63,11 @@ def agent_members(session: Session, *, number: int | None, cseq: int | None) -> 
         "bind": "pop",
         "iso": admitted.isolation,
     }
-    present = {"seq": number, "cseq": cseq}
-    return members | {name: value for name, value in present.items() if value is not None}
+    if number is not None:
+        members["seq"] = number
+    if cseq is not None:
+        members["cseq"] = cseq
+    return members
 
 
 def policy_members(session: Session, decision: str) -> Mapping[str, object]:

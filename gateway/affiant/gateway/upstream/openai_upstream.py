@@ -61,28 +61,15 @@ class OpenAIUpstream:
         timeouts: Timeouts,
     ) -> None:
         parts = urlsplit(config.url)
-        self._config = config
+        self.id = config.id
+        self.bind = config.bind
+        self.concurrent = config.concurrent or CONCURRENT
         self._key = key
         self.guard = KeyGuard(key)
         """Looks for its key in its answers."""
         self._authority = parts.netloc
         self._base = parts.path.rstrip("/")
         self._client = HTTPClient(connector, timeouts=timeouts)
-
-    @property
-    def id(self) -> str:
-        """Its id in the configuration."""
-        return self._config.id
-
-    @property
-    def bind(self) -> str:
-        """``tls`` or ``none``."""
-        return self._config.bind
-
-    @property
-    def concurrent(self) -> int:
-        """As :attr:`~.upstream.Upstream.concurrent`."""
-        return self._config.concurrent or CONCURRENT
 
     async def request(
         self,

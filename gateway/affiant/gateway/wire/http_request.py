@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, Final
 
-from affiant.attestation.records.proof import PROOF_HEADER, RequestHead
+from affiant.attestation.records.proof import RequestHead
 from affiant.gateway.wire.errors import (
     ContentEncodingRefused,
     ContentTypeRefused,
@@ -79,11 +79,6 @@ def proof_head(scope: Scope) -> RequestHead:
         content_type=header(scope, "Content-Type"),
         nonce=header(scope, NONCE_HEADER),
     )
-
-
-def require_proof(scope: Scope) -> str | None:
-    """The proof's text, if there is one."""
-    return header(scope, PROOF_HEADER)
 
 
 def require_media_type(scope: Scope, expected: str) -> None:
