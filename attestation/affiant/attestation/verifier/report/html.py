@@ -137,7 +137,8 @@ def _outcome(verdict: Verdict | CombinedVerdict) -> _Outcome:
         return _Outcome(
             "SIMULATED",
             "sim",
-            "Everything that could be checked holds, on a simulated platform. Nothing here is evidence of hardware.",
+            "Everything that could be checked holds, on a simulated platform. Nothing here is evidence of hardware. "
+            "The interpreter and third-party packages were not measured.",
         )
     match verdict.tier:
         case Tier.AFFIRMING:
