@@ -29,16 +29,15 @@ def targets(page: Path) -> list[Path]:
 
 
 @cache
-def defined(package: str) -> frozenset[str]:
-    """Classes, functions, methods and constants of a package, without where they lie."""
+def defined(module: Path) -> frozenset[str]:
+    """Classes, functions, methods and constants of a module."""
     names: set[str] = set()
-    for path in (ROOT / package / "affiant").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    names.add(name)
-                case ast.AnnAssign(target=ast.Name(id=name)):
-                    names.add(name)
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
     return frozenset(names)
 
 
@@ -73,9 +72,9 @@ def test_where_a_tool_call_is_denied_is_found_in_three_hops() -> None:
 def test_the_table_names_what_there_is(row: list[str]) -> None:
     found = []
     for cell in row[1:]:
-        for names, package in re.findall(r"((?:`[\w.]+`(?:, |, its )?)+) \((\w+)\)", cell):
-            for name in re.findall(r"`([\w.]+)`", names):
-                assert set(name.split(".")) <= defined(package), f"{name} in {package}"
-                found.append(name)
+        for name, target in re.findall(r"\[`([\w.]+)`\]\(([^)]+)\)", cell):
+            module = (DOCS / target).resolve()
+            assert set(name.split(".")) <= defined(module), f"{name} in {target}"
+            found.append(name)
     assert found
-    assert found == re.findall(r"`([\w.]+)`", " ".join(row[1:])), "a name without its package"
+    assert found == re.findall(r"`([\w.]+)`", " ".join(row[1:])), "a name without a link to its module"

@@ -147,8 +147,8 @@ def _end(verdict: Verdict) -> Iterator[str]:
     if refused is not None:
         yield from wrapped("REFUSED  ", f"{refused.reason}: {refused.detail}")
     if verdict.simulated:
+        yield "The interpreter and third-party packages were not measured."
         yield f"SIMULATED  tier {verdict.tier}, level {level}: nothing here is evidence of hardware"
-        yield "           The interpreter and third-party packages were not measured."
     elif verdict.level in ("L4", "L5"):
         yield f"VERIFIED  tier {verdict.tier}, level {level}"
     else:
