@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verifier.across import MAX_FACTS, Across
 from affiant.attestation.verifier.combined import CombinedVerdict, Judged
+from affiant.attestation.verifier.trace import left_by
 from affiant.attestation.verifier.verify_bundle import Examined
 
 __all__ = ["judge_several"]
@@ -36,7 +37,7 @@ def judge_several(
     judged: list[Judged] = []
     for count, (name, examine) in enumerate(bundles, start=1):
         examined = examine()
-        across.add(name, examined.trace)
+        across.add(name, left_by(examined))
         told = examined.verdict.timeline
         kept = told[:moments]
         moments -= len(kept)

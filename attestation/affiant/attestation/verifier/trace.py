@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 from affiant.attestation.tlog.note import parse_note
 from affiant.attestation.verifier.case.case import Case
 from affiant.attestation.verifier.checks.anchor_checks import of_this_log
+from affiant.attestation.verifier.verify_bundle import Examined
 from affiant.errors import AffiantError
 
-__all__ = ["NOTHING", "Trace", "TracedKeyset", "TracedRecord", "TracedRoot", "trace_of"]
+__all__ = ["NOTHING", "Trace", "TracedKeyset", "TracedRecord", "TracedRoot", "left_by", "trace_of"]
 
 
 class TracedRecord(NamedTuple):
@@ -89,6 +90,13 @@ _WITNESSED: Final = frozenset({"wit.quorum"})
 
 NOTHING: Final = Trace()
 """Of a bundle that cannot be read."""
+
+
+def left_by(examined: Examined) -> Trace:
+    """What a bundle leaves behind; a bundle that cannot be read leaves nothing."""
+    if examined.trace is not None:
+        return examined.trace
+    return NOTHING if examined.case is None else trace_of(examined.case)
 
 
 def trace_of(case: Case) -> Trace:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from affiant.attestation.bundle.bundle import Bundle, parse_bundle
 from affiant.attestation.encoding.binary_text import sha256_name
@@ -35,8 +35,10 @@ from affiant.attestation.verifier.checks import (
     witness_checks,
 )
 from affiant.attestation.verifier.population import class_of, population_of, time_of
-from affiant.attestation.verifier.trace import NOTHING, Trace, trace_of
 from affiant.errors import AffiantError, StateError
+
+if TYPE_CHECKING:
+    from affiant.attestation.verifier.trace import Trace
 
 __all__ = [
     "BODIES",
@@ -125,12 +127,13 @@ BODIES: Final[Sequence[Row]] = (
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What became of one bundle, and what it leaves behind to hold others against."""
+    """What became of one bundle, and what other bundles are compared with (``trace.left_by``)."""
 
     verdict: Verdict
-    trace: Trace
     case: Case | None = None
-    """What the checks established; None: the bundle cannot be read."""
+    """What the checks established; None: a bundle that cannot be read, or a period."""
+    trace: Trace | None = None
+    """Of a period: what it leaves behind; None: nothing."""
 
 
 def verify_bundle(
@@ -234,7 +237,7 @@ def _examined(
     name: str,
 ) -> Examined:
     verdict = _judged(case, error, trust, at=at, build=build, name=name)
-    return Examined(verdict, NOTHING if case is None else trace_of(case), case)
+    return Examined(verdict, case)
 
 
 def _judged(

@@ -44,7 +44,6 @@ from affiant.attestation.verifier.period.log.run import Asked, Progress, Run
 from affiant.attestation.verifier.period.log.spill import Spill
 from affiant.attestation.verifier.period.work import Setting
 from affiant.attestation.verifier.period.worker_pool import WorkerPool, worker_pool
-from affiant.attestation.verifier.trace import NOTHING
 from affiant.attestation.verifier.verify_bundle import Examined, verifier_fault
 from affiant.errors import AffiantError
 
@@ -145,11 +144,11 @@ def examine_with(
     try:
         bundle = PeriodBundle(path, bounds=bounds)
     except AffiantError as error:
-        return Examined(unreadable(asked, path, error), NOTHING)
+        return Examined(unreadable(asked, path, error))
     with bundle, Spill() as spill:
         run = Run(asked, bundle, spill)
         _make_checks(run, verify)
-        return Examined(assembled(run, name=bundle.archive.digest()), traced(run))
+        return Examined(assembled(run, name=bundle.archive.digest()), trace=traced(run))
 
 
 def _make_checks(run: Run, verify: Callable[[Run], None]) -> None:

@@ -20,7 +20,7 @@ from affiant.attestation.verifier.combined import CombinedVerdict
 from affiant.attestation.verifier.period.verify_period import examine_period
 from affiant.attestation.verifier.several import judge_several
 from affiant.attestation.verifier.standard_verifiers import STANDARD_VERIFIERS
-from affiant.attestation.verifier.trace import NOTHING
+from affiant.attestation.verifier.trace import NOTHING, left_by
 from affiant.attestation.verifier.verify_bundle import Examined, examine_bundle
 
 LATER = NOW + timedelta(hours=1)
@@ -56,8 +56,8 @@ def states(verdict: CombinedVerdict) -> set[State]:
 
 def test_a_period_leaves_the_trace_of_a_single_bundle(tmp_path: Path) -> None:
     story = history()
-    of_period = period(build(tmp_path, story))().trace
-    of_single = single(story.bytes())().trace
+    of_period = left_by(period(build(tmp_path, story))())
+    of_single = left_by(single(story.bytes())())
 
     def unplaced(trace: object) -> set[object]:
         return {record._replace(place=None) for record in trace.records}
@@ -109,7 +109,7 @@ def test_a_period_whose_receipts_do_not_all_hold_can_hide_what_it_contradicts(tm
     path = build(tmp_path, story, records=broken, log=records)
     verdict = judge(period(path))
     assert states(verdict) == {State.NOT_MADE}
-    assert len(list(period(path)().trace.records)) == len(records) - 1
+    assert len(list(left_by(period(path)()).records)) == len(records) - 1
 
 
 def test_a_period_without_its_log_is_not_compared_by_the_log(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_beyond_the_bound_nothing_is_affirmed(tmp_path: Path) -> None:
 
 def test_an_archive_that_cannot_be_read_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(b"PK\x03\x04")
-    assert period(tmp_path / "x.zip")().trace is NOTHING
+    assert left_by(period(tmp_path / "x.zip")()) is NOTHING
 
 
 def test_a_period_by_itself_keeps_no_trace(tmp_path: Path) -> None:
