@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING, Final
 from affiant.attestation.bundle.bundle import Bundle, parse_bundle
 from affiant.attestation.encoding.binary_text import sha256_name
 from affiant.attestation.verdict.accepted_values import TrustFile
-from affiant.attestation.verdict.errors import NoPin, NotAsked, NotMade
 from affiant.attestation.verdict.timeline import timeline_of
-from affiant.attestation.verdict.verdict import Check, Finding, State, Tier, Verdict
+from affiant.attestation.verdict.verdict import Check, Finding, State, Verdict
 from affiant.attestation.verifier.case.actors_met import people_of
 from affiant.attestation.verifier.case.case import Case, Newer
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
 from affiant.attestation.verifier.case.unwitnessed import unwitnessed_of
+from affiant.attestation.verifier.check_rows import (
+    UNREADABLE,
+    make_check,
+    not_asked_check,
+    not_made_check,
+    refused_check,
+)
 from affiant.attestation.verifier.checks import (
     anchor_checks,
     approval_checks,
@@ -35,7 +41,7 @@ from affiant.attestation.verifier.checks import (
     witness_checks,
 )
 from affiant.attestation.verifier.population import class_of, population_of, time_of
-from affiant.errors import AffiantError, StateError
+from affiant.errors import AffiantError
 
 if TYPE_CHECKING:
     from affiant.attestation.verifier.trace import Trace
@@ -43,25 +49,16 @@ if TYPE_CHECKING:
 __all__ = [
     "BODIES",
     "CHECKS",
+    "NO_BODY",
     "Examined",
     "Row",
     "examine_bundle",
     "examine_case",
-    "make_check",
-    "not_made_check",
-    "refused_check",
     "run_body",
     "run_row",
     "unreadable_bundle",
-    "verifier_fault",
     "verify_bundle",
 ]
-
-
-class VerifierFault(StateError):
-    """A check ended in an error that it does not know: refused, never passed over."""
-
-    code = "verifier.fault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +115,9 @@ CHECKS: Final[Sequence[Row]] = (
     Row("time.sigstore", "L3", anchor_checks.check_sigstore),
 )
 """In the order in which they are made: a check finds what those before it established."""
+
+NO_BODY: Final = "no body was given"
+"""Why a check of a body is not asked."""
 
 BODIES: Final[Sequence[Row]] = (
     Row("body.request", "L5", body_checks.check_request),
@@ -253,20 +253,13 @@ def _judged(
     if error is not None:
         checks.append(refused_check("fmt.bundle", "L0", error, trust))
     elif case is not None:
-        checks.append(make_check("fmt.bundle", "L0", Finding(_sizes(case.bundle)), trust))
+        bundle = case.bundle
+        checks.append(make_check("fmt.bundle", "L0", lambda: Finding(_sizes(bundle)), trust))
         case.established.add("fmt.bundle")
     checks += [run_row(row, case, trust) for row in CHECKS]
     checks += [run_body(row, case, trust) for row in BODIES]
-    checks.append(
-        Check(
-            "chain.coverage",
-            None,
-            State.NOT_ASKED,
-            None,
-            "a single bundle: what else there was is not asked",
-            required=_required("chain.coverage", trust),
-        )
-    )
+    untold = "a single bundle: what else there was is not asked"
+    checks.append(not_asked_check("chain.coverage", None, untold, trust))
     return Verdict(
         bundle=name,
         at=at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -286,75 +279,18 @@ def _sizes(bundle: Bundle) -> str:
     return f"{len(bundle.receipts)} receipts; every object is what its name says"
 
 
-def _required(code: str, trust: TrustFile) -> bool:
-    return trust.require is None or code in trust.require
-
-
 def run_row(row: Row, case: Case | None, trust: TrustFile) -> Check:
     """Make one check; whatever it ends in becomes its row."""
     if case is None:
-        return not_made_check(row.code, row.level, "the bundle could not be read", trust)
-    try:
-        finding = row.examine(case)
-    except NotAsked as unasked:
-        return Check(
-            row.code, row.level, State.NOT_ASKED, None, unasked.message, required=_required(row.code, trust)
-        )
-    except NotMade as missing:
-        tier = None if isinstance(missing, NoPin) else Tier.NONE
-        return not_made_check(row.code, row.level, missing.message, trust, tier=tier)
-    except AffiantError as error:
-        return refused_check(row.code, row.level, error, trust)
-    except Exception as error:  # noqa: BLE001 - a mistake of ours must refuse the bundle, not leave it unjudged
-        return refused_check(row.code, row.level, verifier_fault(error), trust)
-    case.established.add(row.code)
-    return make_check(row.code, row.level, finding, trust)
+        return not_made_check(row.code, row.level, UNREADABLE, trust)
+    check = make_check(row.code, row.level, lambda: row.examine(case), trust)
+    if check.state is State.HELD:
+        case.established.add(row.code)
+    return check
 
 
 def run_body(row: Row, case: Case | None, trust: TrustFile) -> Check:
     """The same, of a body that the reader may hold."""
-    given = case is not None and (case.request if row.code == "body.request" else case.response) is not None
-    if case is not None and not given:
-        required = _required(row.code, trust)
-        return Check(row.code, row.level, State.NOT_ASKED, None, "no body was given", required=required)
+    if case is not None and (case.request if row.code == "body.request" else case.response) is None:
+        return not_asked_check(row.code, row.level, NO_BODY, trust)
     return run_row(row, case, trust)
-
-
-def verifier_fault(error: Exception) -> VerifierFault:
-    """What a mistake of ours is refused as."""
-    return VerifierFault("the verifier failed on this bundle", found=type(error).__name__)
-
-
-def make_check(code: str, level: str | None, finding: Finding, trust: TrustFile) -> Check:
-    """The row of a check that held."""
-    return Check(
-        code,
-        level,
-        State.HELD,
-        finding.tier,
-        finding.detail,
-        where=finding.where,
-        required=_required(code, trust),
-    )
-
-
-def not_made_check(
-    code: str, level: str | None, reason: str, trust: TrustFile, *, tier: Tier | None = Tier.NONE
-) -> Check:
-    """The row of a check that could not be made."""
-    return Check(code, level, State.NOT_MADE, tier, reason, required=_required(code, trust))
-
-
-def refused_check(code: str, level: str | None, error: AffiantError, trust: TrustFile) -> Check:
-    """The row of a check that refused."""
-    where = () if error.where is None else (error.where,)
-    return Check(
-        code,
-        level,
-        State.REFUSED,
-        Tier.CONTRAINDICATED,
-        str(error),
-        reason=error.code,
-        where=where,
-        required=_required(code, trust),
-    )

@@ -11,11 +11,12 @@ from pathlib import Path
 from affiant.attestation.verdict.actors import People
 from affiant.attestation.verdict.time_bounds import TimeBounds
 from affiant.attestation.verdict.verdict import Finding, Population, State, Tier, Verdict, witnesses_called
+from affiant.attestation.verifier.check_rows import UNREADABLE, not_made_check, refused_check
 from affiant.attestation.verifier.period.log.first_pass import FirstPass
 from affiant.attestation.verifier.period.log.run import Asked, Run
 from affiant.attestation.verifier.period.log.stamps import Stamps
 from affiant.attestation.verifier.trace import NOTHING, Trace, TracedRoot
-from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row, not_made_check, refused_check
+from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row
 from affiant.errors import AffiantError
 
 __all__ = ["assembled", "check_format", "time_of", "traced", "unreadable", "witnesses_of"]
@@ -131,9 +132,8 @@ def unreadable(asked: Asked, path: Path, error: AffiantError) -> Verdict:
     """Of an archive that could not even be opened."""
     rows: Iterable[Row] = chain(CHECKS, BODIES)
     checks = [refused_check("fmt.bundle", "L0", error, asked.trust)]
-    reason = "the bundle could not be read"
-    checks += [not_made_check(row.code, row.level, reason, asked.trust, tier=Tier.NONE) for row in rows]
-    checks.append(not_made_check("chain.coverage", None, reason, asked.trust, tier=Tier.NONE))
+    checks += [not_made_check(row.code, row.level, UNREADABLE, asked.trust) for row in rows]
+    checks.append(not_made_check("chain.coverage", None, UNREADABLE, asked.trust))
     return Verdict(
         bundle=_digest_of(path),
         at=_shown(asked.at),

@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Final
 
 from affiant.attestation.verdict.verdict import Check, State, Tier
+from affiant.attestation.verifier.check_rows import not_asked_check, refused_check
 from affiant.attestation.verifier.comparing import instant_of
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.changed_quotes import ChangedQuotes
 from affiant.attestation.verifier.period.log.run import Many, Run
 from affiant.attestation.verifier.period.work import Judged, Then, Work, case_rows
 from affiant.attestation.verifier.period.worker_pool import WorkerPool
-from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS
+from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, NO_BODY
 
 __all__ = ["MAX_SESSION", "Compared", "judge_cases", "make_case_rows"]
 
@@ -132,13 +133,11 @@ def make_case_rows(run: Run) -> None:
         run.checks[row.code] = run.cases.tally(row).to_check(required=required, nothing=nothing)
     found = None if run.first is None else run.first.exceptions.get("peer.bound")
     if found is not None:
-        run.checks["peer.bound"] = Many(found).row("peer.bound", trust)
+        run.checks["peer.bound"] = refused_check("peer.bound", "L4", Many(found), trust)
     for row in BODIES:
         given = run.asked.request if row.code == "body.request" else run.asked.response
-        required = run.requires(row.code)
         if given is None:
-            run.checks[row.code] = Check(
-                row.code, row.level, State.NOT_ASKED, None, "no body was given", required=required
-            )
+            run.checks[row.code] = not_asked_check(row.code, row.level, NO_BODY, trust)
         else:
+            required = run.requires(row.code)
             run.checks[row.code] = run.cases.tally(row).to_check(required=required, nothing=nothing)

@@ -28,6 +28,7 @@ from affiant.attestation.tlog.errors import EntryMalformed, TileMalformed
 from affiant.attestation.verdict.accepted_values import TrustFile
 from affiant.attestation.verdict.verdict import Verdict
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
+from affiant.attestation.verifier.check_rows import verifier_fault
 from affiant.attestation.verifier.period import judging
 from affiant.attestation.verifier.period.assembling import assembled, check_format, traced, unreadable
 from affiant.attestation.verifier.period.case_rows import judge_cases, make_case_rows
@@ -44,7 +45,7 @@ from affiant.attestation.verifier.period.log.run import Asked, Progress, Run
 from affiant.attestation.verifier.period.log.spill import Spill
 from affiant.attestation.verifier.period.work import Setting
 from affiant.attestation.verifier.period.worker_pool import WorkerPool, worker_pool
-from affiant.attestation.verifier.verify_bundle import Examined, verifier_fault
+from affiant.attestation.verifier.verify_bundle import Examined
 from affiant.errors import AffiantError
 
 __all__ = ["examine_period", "examine_with", "keep_timeline", "verify_period", "with_workers"]

@@ -7,7 +7,7 @@ says *not made* when that is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -16,11 +16,12 @@ from affiant.attestation.bundle.period.archive_reader import PeriodBundle
 from affiant.attestation.statements.statement import LogIdentity, parse_statement
 from affiant.attestation.tlog.checkpoint import Checkpoint
 from affiant.attestation.verdict.accepted_values import TrustFile
-from affiant.attestation.verdict.errors import NoPin, NotAsked, NotMade
+from affiant.attestation.verdict.errors import NotMade
 from affiant.attestation.verdict.timeline import Moment
-from affiant.attestation.verdict.verdict import Check, Finding, State, Tier
+from affiant.attestation.verdict.verdict import Check, Finding, State
 from affiant.attestation.verifier.case.case import Case, Party
 from affiant.attestation.verifier.case.statement_verifiers import StatementVerifiers
+from affiant.attestation.verifier.check_rows import RuleBroken, make_check, requires
 from affiant.attestation.verifier.period.log.first_pass import FirstPass, LineRefused
 from affiant.attestation.verifier.period.log.log_view import LogView, Noted
 from affiant.attestation.verifier.period.log.period_signers import Signers
@@ -28,15 +29,7 @@ from affiant.attestation.verifier.period.log.record_traces import TracedRecords
 from affiant.attestation.verifier.period.log.spill import Spill
 from affiant.attestation.verifier.period.log.stamps import Stamps
 from affiant.attestation.verifier.period.log.tally import Exceptions, Tally
-from affiant.attestation.verifier.verify_bundle import (
-    BODIES,
-    CHECKS,
-    Row,
-    make_check,
-    not_made_check,
-    refused_check,
-    verifier_fault,
-)
+from affiant.attestation.verifier.verify_bundle import BODIES, CHECKS, Row
 from affiant.errors import AffiantError
 
 __all__ = ["Asked", "Cases", "Many", "Progress", "Run"]
@@ -118,25 +111,11 @@ class Run:
 
     def made(self, code: str, examine: Callable[[], Finding]) -> None:
         """Make one check of the whole archive."""
-        trust, level = self.asked.trust, _LEVELS.get(code)
-        try:
-            self.checks[code] = make_check(code, level, examine(), trust)
-        except NotAsked as unasked:
-            required = self.requires(code)
-            self.checks[code] = Check(code, level, State.NOT_ASKED, None, unasked.message, required=required)
-        except NotMade as missing:
-            tier = None if isinstance(missing, NoPin) else Tier.NONE
-            self.checks[code] = not_made_check(code, level, missing.message, trust, tier=tier)
-        except Many as error:
-            self.checks[code] = error.row(code, trust)
-        except AffiantError as error:
-            self.checks[code] = refused_check(code, level, error, trust)
-        except Exception as error:  # noqa: BLE001 - as in a single bundle: refused, never passed over
-            self.checks[code] = refused_check(code, level, verifier_fault(error), trust)
+        self.checks[code] = make_check(code, _LEVELS.get(code), examine, self.asked.trust)
 
     def requires(self, code: str) -> bool:
-        """Whether the trust file asks for a check; absent requirements are all (trust rules, 12)."""
-        return self.asked.trust.require is None or code in self.asked.trust.require
+        """Whether the trust file requires a check."""
+        return requires(self.asked.trust, code)
 
     def need(self, *codes: str) -> None:
         """Go on only if the checks with these codes held.
@@ -185,19 +164,10 @@ class Run:
         return Party(parse_statement(self.bundle.objects("keysets")[name]))
 
 
-class Many(AffiantError):
-    """Exceptions of one rule, raised as one."""
-
-    code = "verifier.exceptions"
+class Many(RuleBroken):
+    """Exceptions of one rule, raised as one: refused with the first one's code."""
 
     def __init__(self, found: Exceptions) -> None:
-        super().__init__(found.text)
-        self.exceptions = found
-
-    def row(self, code: str, trust: TrustFile) -> Check:
-        """The row: the first one's code, the ids of all that are kept."""
-        first = self.exceptions.first
-        assert first is not None
-        reason = first.reason if isinstance(first, LineRefused) else first.code
-        check = refused_check(code, _LEVELS.get(code), self, trust)
-        return replace(check, reason=reason, where=tuple(self.exceptions.where))
+        assert found.first is not None
+        reason = found.first.reason if isinstance(found.first, LineRefused) else found.first.code
+        super().__init__(found.text, reason=reason, records=tuple(found.where))
